@@ -1,0 +1,55 @@
+"""Errors, named by who must act on them.
+
+``UserError`` and its kinds end up as one clear line in front of a person; ``PeerError`` drops one frame of one
+peer and is counted; ``ElfBug`` means that elf itself is wrong and must never be swallowed.
+"""
+
+from __future__ import annotations
+
+
+class ElfError(Exception):
+    """Base of every error that elf raises on purpose."""
+
+
+class UserError(ElfError):
+    """Something that a person asked for cannot be done. The text says what, where and what to do."""
+
+
+class ConfigError(UserError):
+    """A configuration that cannot be used (exit status 78)."""
+
+
+class InputError(UserError):
+    """An input (path, format) that cannot be read as asked."""
+
+
+class QueryError(UserError):
+    """A query that is wrong, or right but not supported yet.
+
+    ``str()`` gives the whole message: text, line and column (both from 1), the offending line and a caret.
+    """
+
+    def __init__(self, text: str, *, sql: str = "", line: int | None = None, column: int | None = None) -> None:
+        self.text = text
+        self.line = line
+        self.column = column
+        self.sql = sql
+        super().__init__(self._render())
+
+    def _render(self) -> str:
+        if self.line is None or self.column is None:
+            return self.text
+        place = f"{self.text} (line {self.line}, column {self.column})"
+        lines = self.sql.splitlines()
+        if not 1 <= self.line <= len(lines):
+            return place
+        source = lines[self.line - 1].replace("\t", " ")
+        return f"{place}\n  {source}\n  {' ' * (self.column - 1)}^"
+
+
+class PeerError(ElfError):
+    """A peer sent something that cannot be used. The frame is dropped and counted, nothing else."""
+
+
+class ElfBug(ElfError):
+    """An invariant of elf itself is broken."""

@@ -1,0 +1,60 @@
+"""What a job is, as values: flows, windows and job records that travel and are stored.
+
+PROTOCOL section 1: a *flow* is one immutable map fragment over one stream, one pane length and one key range; a
+*job* reads flows; a *version* of a job is the vector of flows that it reads, with window, final fragment and policy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from elf.ql.plan import Fragment, Plan
+
+START_OF_TIME = -(1 << 62)
+"""Pane number before every pane (``live_from`` of a worker that had read nothing)."""
+
+END_OF_TIME = 1 << 62
+"""Pane number after every pane (a finite input that was read to its end seals up to here)."""
+
+
+def app_id(name: str, creator: str, salt: int = 0) -> bytes:
+    """The ring key of a job: first 128 bits of SHA-1(name, NUL, creator, salt). Paper, section 2.3."""
+    return hashlib.sha1(f"{name}\0{creator}\0{salt}".encode()).digest()[:16]
+
+
+def flow_uid(fragment: Fragment, generation: str) -> str:
+    """The flow's unique name: a hash of everything that decides its contents, plus a generation."""
+    text = repr((fragment.stream, fragment.columns, fragment.map_sql, fragment.pane_us, fragment.lateness_us))
+    return hashlib.sha1(f"{text}\0{generation}".encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One immutable map fragment over one stream, with the place of its tree and of its log."""
+
+    uid: str
+    fragment: Fragment
+    topic: bytes
+    """Key of its tree on the ring (16 bytes): the app id of the job that it was made for."""
+    home: str
+    """Address of the node that holds its log (its replica group of one)."""
+    epoch: int = 0
+    """Group epoch; with the term it fences off earlier holders (always 0 until groups have more members)."""
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """A job as its creator asked for it."""
+
+    name: str
+    creator: str
+    generation: int
+    plan: Plan
+    flows: tuple[Flow, ...]
+    version: int = 1
+
+    @property
+    def uid(self) -> str:
+        """App id and generation: DROP and CREATE under one name are different jobs."""
+        return f"{app_id(self.name, self.creator).hex()}.{self.generation}"

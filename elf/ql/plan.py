@@ -1,0 +1,63 @@
+"""The plan of a query: the values that agents, trees, masters and Spark all work from.
+
+One syntax tree, three renderings (DESIGN section 1). With ``rows`` the extracted, typed rows of a chunk:
+
+- *map*, DuckDB, in the agents: ``rows`` (the fragment's columns, and ``_pane`` BIGINT) to partial aggregates: the columns
+  ``_pane``, then ``keys``, then ``states``, one row for each distinct (pane, keys);
+- *final*, DuckDB, at the master: ``groups`` (``window_start`` and ``window_end`` TIMESTAMP, keys, merged states) to result rows;
+- *spark*: the whole query over a view ``rows`` (the columns, and ``_ts`` BIGINT, event time in µs).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from elf.schema import Column
+
+MergeOp = Literal["sum", "min", "max"]
+
+
+@dataclass(frozen=True)
+class State:
+    """One state column of the partial aggregates, and how two values of it merge (NULL is no value)."""
+
+    name: str
+    merge: MergeOp
+    identity_zero: bool = False
+    """True for counts: over no rows at all it is 0; otherwise it is NULL."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Sliding by ``slide_us``; tumbling when size equals slide. Half-open, aligned to the Unix epoch, UTC."""
+
+    size_us: int
+    slide_us: int
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """What a flow is made of: everything that decides the contents of its snapshots."""
+
+    stream: str
+    columns: tuple[Column, ...]
+    map_sql: str
+    keys: tuple[str, ...]
+    states: tuple[State, ...]
+    pane_us: int
+    """Length of a pane; 0 without a window (everything is pane 0)."""
+    lateness_us: int | None
+    """None: the stream's default in a fleet, and never late on finite inputs."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A planned query. ``outputs`` are the SELECT list's names and types (text of the DuckDB type)."""
+
+    sql: str
+    fragment: Fragment
+    window: Window | None
+    final_sql: str
+    outputs: tuple[str, ...]
+    spark_sql: str

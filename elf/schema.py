@@ -1,0 +1,62 @@
+"""Typed columns of a stream: what the language, the extraction and the offline engine all agree on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+ColumnType = Literal["bigint", "double", "text", "boolean", "timestamp"]
+
+COLUMN_TYPES: Final[tuple[ColumnType, ...]] = ("bigint", "double", "text", "boolean", "timestamp")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column by its name (for JSON a dotted path such as ``user.location``) and its type.
+
+    ``timestamp`` is in UTC with microseconds.
+    """
+
+    name: str
+    type: ColumnType
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a stream; ``event_time`` names the timestamp column that windows go by, if there is one."""
+
+    columns: tuple[Column, ...]
+    event_time: str | None = None
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def find(self, name: str) -> Column | None:
+        """The column of that name: exact, else the only one that matches without regard to case."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        folded = [column for column in self.columns if column.name.lower() == name.lower()]
+        return folded[0] if len(folded) == 1 else None
+
+
+def unify(left: ColumnType, right: ColumnType) -> ColumnType:
+    """The type of a column seen with two types: integers and floats make a double, conflicts make text."""
+    if left == right:
+        return left
+    if {left, right} == {"bigint", "double"}:
+        return "double"
+    return "text"
+
+
+def merge_schemas(schemas: list[Schema]) -> Schema:
+    """The union of what several agents have seen of one stream, in order of first sight."""
+    types: dict[str, ColumnType] = {}
+    for schema in schemas:
+        for column in schema.columns:
+            seen = types.get(column.name)
+            types[column.name] = column.type if seen is None else unify(seen, column.type)
+    event_time = next((schema.event_time for schema in schemas if schema.event_time), None)
+    if event_time is not None:
+        types[event_time] = "timestamp"
+    return Schema(tuple(Column(name, kind) for name, kind in types.items()), event_time)
