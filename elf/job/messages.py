@@ -1,0 +1,384 @@
+"""What agents and clients say to each other about streams, jobs and windows.
+
+Overlay messages are the overlay's own business (``overlay.messages``); these ride beside them, straight to an address, or
+inside a routed or multicast overlay message. Every message is a frozen struct of plain values, so that the codec can
+check any bytes against its type. ``payload`` fields hold Arrow IPC and travel as a frame of their own.
+
+Numbers of panes, members and revisions are integers; contribution sets are little-endian bitmaps over member numbers;
+event times are microseconds. ``epoch`` and ``term`` fence off earlier holders of a log.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from elf.job.spec import JobSpec
+from elf.schema import Schema
+
+
+class Message(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Base of all messages; the tag on the wire is the class name."""
+
+
+# -- rolling up (PROTOCOL 4, 5) ------------------------------------------------------------------------------------
+
+
+class Slice(Message, frozen=True, kw_only=True):
+    """Worker or inner node to its parent, or (``direct``) to the root: panes ``[start, end)`` of a flow for ``members``.
+
+    ``payload`` holds the non-empty panes (``_pane``, keys, states) and is empty when there are none; ``tally`` counts rows
+    a pane. ``parts`` names later deltas as (member, part) pairs.
+    """
+
+    flow: str
+    epoch: int = 0
+    term: int = 0
+    start: int
+    end: int
+    members: bytes
+    parts: tuple[tuple[int, int], ...] = ()
+    direct: bool = False
+    tally: bytes = b""
+    payload: bytes = b""
+
+
+class FlowProgress(msgspec.Struct, frozen=True):
+    """How far a member is with a flow: first pane that it answers for, and first pane that it has not sealed."""
+
+    flow: str
+    live_from: int
+    sealed: int
+
+
+class Progress(Message, frozen=True, kw_only=True):
+    """Member to the home of its flows, every second and when something changed. Carries the watermark."""
+
+    member: int
+    incarnation: int
+    flows: tuple[FlowProgress, ...]
+
+
+class SendAgain(Message, frozen=True, kw_only=True):
+    """Root to a member that it misses: send your snapshots of these panes straight to me."""
+
+    flow: str
+    start: int
+    end: int
+
+
+class Offer(Message, frozen=True, kw_only=True):
+    """Member to root, for snapshots that it still retains: are these included?"""
+
+    flow: str
+    member: int
+    panes: tuple[tuple[int, int], ...]
+
+
+class Verdict(Message, frozen=True, kw_only=True):
+    """Root's answer to an offer: ``included`` (delete it), ``final`` (too late, count it as left out), ``send``."""
+
+    flow: str
+    start: int
+    end: int
+    verdict: str
+
+
+class Committed(Message, frozen=True, kw_only=True):
+    """Root to all workers, down the tree: panes ``[start, end)`` are committed with these members."""
+
+    flow: str
+    epoch: int = 0
+    term: int = 0
+    start: int
+    end: int
+    revision: int
+    members: bytes
+
+
+# -- the stream log (PROTOCOL 1) -----------------------------------------------------------------------------------
+
+
+class MemberJoined(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Member ``number`` of ``stream``: expected in panes that start at ``since_us`` or later. A restart is a new entry."""
+
+    seq: int
+    stream: str
+    number: int
+    agent_id: str
+    name: str
+    incarnation: int
+    address: str
+    since_us: int
+
+
+class MemberLeft(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """The member is not expected in panes that start at ``until_us`` or later."""
+
+    seq: int
+    stream: str
+    number: int
+    until_us: int
+
+
+class JobAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A job, with its flows and its home."""
+
+    seq: int
+    spec: JobSpec
+
+
+class JobDropped(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A tombstone."""
+
+    seq: int
+    uid: str
+
+
+LogEntry = MemberJoined | MemberLeft | JobAdded | JobDropped
+
+
+class Hello(Message, frozen=True, kw_only=True):
+    """A ready node to a neighbour: who founded the stream log of this cluster?"""
+
+
+class Welcome(Message, frozen=True, kw_only=True):
+    """The answer; empty when the neighbour does not know yet."""
+
+    founder: str
+    cluster_uid: str
+
+
+class Follow(Message, frozen=True, kw_only=True):
+    """Every agent to the founder, every two seconds: I know the log up to ``known``."""
+
+    agent_id: str
+    known: int
+
+
+class LogTail(Message, frozen=True, kw_only=True):
+    """Founder to one follower, or down the tree: entries of the log, in order, after ``after``."""
+
+    after: int
+    entries: tuple[LogEntry, ...]
+
+
+class JoinStream(Message, frozen=True, kw_only=True):
+    """Agent to founder, until it sees its own entry: I have this stream, from ``since_us`` on."""
+
+    stream: str
+    agent_id: str
+    name: str
+    incarnation: int
+    address: str
+    since_us: int
+
+
+class LeaveStream(Message, frozen=True, kw_only=True):
+    """Agent to founder: I am gone for panes that start at ``until_us`` or later."""
+
+    stream: str
+    agent_id: str
+    until_us: int
+
+
+class AddJob(Message, frozen=True, kw_only=True):
+    """A job's home to the founder, until it sees the entry."""
+
+    spec: JobSpec
+
+
+class DropJobEntry(Message, frozen=True, kw_only=True):
+    """A job's home to the founder, until it sees the entry."""
+
+    uid: str
+
+
+class Refused(Message, frozen=True, kw_only=True):
+    """Founder to an agent that may not join (a copied disk, another cluster): it stops and says ``text``."""
+
+    text: str
+
+
+# -- requests between nodes ----------------------------------------------------------------------------------------
+
+
+class Request(Message, frozen=True, kw_only=True):
+    """Base of what wants exactly one ``Answer``; ``id`` is the asker's, ``origin`` its address."""
+
+    id: int
+    origin: str
+
+
+class DescribeStream(Request, frozen=True, kw_only=True):
+    """Which columns have you seen in this stream? Answered with ``StreamSeen``."""
+
+    stream: str
+
+
+class CreateJob(Request, frozen=True, kw_only=True):
+    """Routed to the app id: become the home of this job."""
+
+    spec: JobSpec
+    replace: bool
+
+
+class DropJob(Request, frozen=True, kw_only=True):
+    """To a job's home."""
+
+    uid: str
+
+
+class Inspect(Request, frozen=True, kw_only=True):
+    """To a job's home: its state, tree, committed windows (``windows`` last ones). Answered with ``JobFacts``."""
+
+    uid: str
+    windows: int
+
+
+class SubscribeJob(Request, frozen=True, kw_only=True):
+    """To a job's home, renewed every two seconds (a lease): publish to ``origin``; ``after_us`` is the end of the last window seen."""
+
+    uid: str
+    after_us: int | None
+
+
+class RollArchive(Request, frozen=True, kw_only=True):
+    """To a member: close and ship the open roll of the stream."""
+
+    stream: str
+
+
+class Answer(Message, frozen=True, kw_only=True):
+    """The answer to a request; ``error`` is empty when it went well. ``body`` is msgpack, as the request says."""
+
+    id: int
+    error: str = ""
+    body: bytes = b""
+    payload: bytes = b""
+
+
+class StreamSeen(msgspec.Struct, frozen=True):
+    """A member's view of a stream."""
+
+    schema: Schema
+    format: str
+    timestamp: str | None
+    archive: str
+    rows: int
+
+
+# -- results -------------------------------------------------------------------------------------------------------
+
+
+class WindowResult(Message, frozen=True, kw_only=True):
+    """Committed windows of a job, once a revision; in a fleet mostly one window, in ``elf run`` many at once.
+
+    ``status`` and ``payload`` are Arrow IPC. Status has a row a window: ``window_start``, ``window_end`` (timestamp µs),
+    ``revision``, ``expected``, ``reported``, ``missing`` (names), ``rows_in``, ``late``, ``rejected``, ``uncast``, ``future``,
+    ``unrostered``. Payload has the result rows, ``window_start`` and ``window_end`` first when the job has windows.
+    """
+
+    job: str
+    name: str
+    version: int
+    provisional: bool = False
+    master: str
+    first_us: int
+    last_us: int
+    revision: int
+    final: bool = False
+    """True when no window can follow (a finite input)."""
+    status: bytes
+    payload: bytes
+
+
+# -- clients -------------------------------------------------------------------------------------------------------
+
+
+class Execute(Message, frozen=True, kw_only=True):
+    """A client's statement, to any agent. ``windows`` ends a SELECT or SUBSCRIBE after that many windows."""
+
+    request: int
+    sql: str
+    creator: str
+    windows: int | None = None
+
+
+class Call(Message, frozen=True, kw_only=True):
+    """A client's other wishes: ``verb`` is one of ``tree JOB``, ``compare JOB``, ``leave``, ``status``; ``argument`` as it says."""
+
+    request: int
+    verb: str
+    argument: str = ""
+    creator: str = ""
+
+
+class KeepAlive(Message, frozen=True, kw_only=True):
+    """Client to agent every two seconds while a request is open; silence for ten ends it."""
+
+    request: int
+
+
+class Cancel(Message, frozen=True, kw_only=True):
+    """Client to agent: I want no more of this."""
+
+    request: int
+
+
+class Reply(Message, frozen=True, kw_only=True):
+    """Agent to client. ``text`` is for people; ``body`` JSON; ``payload`` an Arrow table; ``done`` ends the request."""
+
+    request: int
+    text: str = ""
+    body: bytes = b""
+    payload: bytes = b""
+    done: bool = True
+
+
+class Failed(Message, frozen=True, kw_only=True):
+    """Agent to client: the request cannot be done; ``text`` says what, where and what to do."""
+
+    request: int
+    text: str
+
+
+class Published(Message, frozen=True, kw_only=True):
+    """Agent to client: windows of the job that it subscribed to."""
+
+    request: int
+    result: WindowResult
+
+
+MESSAGES: tuple[type[Message], ...] = (
+    Slice,
+    Progress,
+    SendAgain,
+    Offer,
+    Verdict,
+    Committed,
+    Hello,
+    Welcome,
+    Follow,
+    LogTail,
+    JoinStream,
+    LeaveStream,
+    AddJob,
+    DropJobEntry,
+    Refused,
+    DescribeStream,
+    CreateJob,
+    DropJob,
+    Inspect,
+    SubscribeJob,
+    RollArchive,
+    Answer,
+    WindowResult,
+    Execute,
+    Call,
+    KeepAlive,
+    Cancel,
+    Reply,
+    Failed,
+    Published,
+)
+"""Everything that may stand in a frame."""
