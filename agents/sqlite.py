@@ -1,0 +1,127 @@
+"""A SQLite file that several threads share and that survives any crash.
+
+Rules: written ahead (WAL), synced in full at every commit; a block of ``writing()`` is one transaction. Each
+thread has a connection of its own, so that readers never wait for a writer's sync; ``":memory:"`` has one for
+all, behind a lock. A file that is damaged, foreign, or of a newer schema is refused when it is opened.
+
+It knows nothing of what the tables mean.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from elf.errors import ElfBug, UserError
+
+BUSY_SECS_MAX: Final = 30.0
+MEMORY: Final = ":memory:"
+
+
+class StoreError(UserError):
+    """The SQLite file cannot be used: unreadable, damaged, foreign, of a newer elf, or the disk is full."""
+
+
+class SqliteFile:
+    """Connections and transactions of one file."""
+
+    def __init__(self, path: str, *, schema: str, version: int, application_id: int) -> None:
+        """Opens or creates it. ``schema``: statements that end with ``;``. Raises ``StoreError``."""
+        self.path = path
+        self._write = threading.RLock()
+        self._mine = threading.local()
+        self._opened: list[sqlite3.Connection] = []
+        self._closed = False
+        self._shared = self._connect() if path == MEMORY else None
+        try:
+            self._prepare(schema, version, application_id)
+        except BaseException:
+            self.close()
+            raise
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        with self._errors():
+            if self._shared is None:
+                yield self._connection()
+            else:
+                with self._write:
+                    yield self._connection()
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction: all of it is durable after the block, or none of it happened."""
+        with self._write, self._errors():
+            con = self._connection()
+            con.execute("BEGIN IMMEDIATE")
+            try:
+                yield con
+                con.execute("COMMIT")
+            except BaseException:
+                if con.in_transaction:  # SQLite itself rolls back on some errors, such as a full disk
+                    con.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Closes every thread's connection. No other call may be under way or follow."""
+        with self._write:
+            self._closed = True
+            while self._opened:
+                self._opened.pop().close()
+
+    def _connect(self) -> sqlite3.Connection:
+        # The thread check is off so that close() may close them all; each is still used by its own thread.
+        con = sqlite3.connect(self.path, timeout=BUSY_SECS_MAX, isolation_level=None, check_same_thread=False)
+        con.execute("PRAGMA synchronous=FULL")
+        with self._write:
+            self._opened.append(con)
+        return con
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._closed:
+            raise ElfBug(f"the state file {self.path} was used after it was closed")
+        if self._shared is not None:
+            return self._shared
+        con: sqlite3.Connection | None = getattr(self._mine, "con", None)
+        if con is None:
+            con = self._mine.con = self._connect()
+        return con
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.IntegrityError as error:
+            raise ElfBug(f"{self.path}: {error}") from error
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot use the agent's state file {self.path}: {error}") from error
+
+    def _prepare(self, schema: str, version: int, application_id: int) -> None:
+        with self.reading() as con:
+            empty = _number(con, "SELECT count(*) FROM sqlite_master") == 0
+            if not empty and _number(con, "PRAGMA application_id") != application_id:
+                raise StoreError(f"{self.path} is a SQLite file of another program, not an agent's state")
+            found = _number(con, "PRAGMA user_version")
+            if found > version:
+                raise StoreError(
+                    f"the agent's state file {self.path} was written by a newer elf (schema {found}; this "
+                    f"one knows {version}): start that elf again, or give this one a data_dir of its own"
+                )
+            con.execute("PRAGMA journal_mode=WAL")
+        if empty:
+            with self.writing() as con:
+                for statement in schema.split(";\n"):
+                    con.execute(statement)
+                con.execute(f"PRAGMA application_id={application_id}")
+                con.execute(f"PRAGMA user_version={version}")
+        with self.reading() as con:
+            verdict = con.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if verdict != "ok":
+                raise StoreError(f"the agent's state file {self.path} is damaged: {verdict}")
+
+
+def _number(con: sqlite3.Connection, sql: str) -> int:
+    return int(con.execute(sql).fetchone()[0])

@@ -1,0 +1,362 @@
+"""The agent's durable memory: what of its state must survive a crash, by table.
+
+What is in it: facts about the agent; for a worker the *cut* of each stream and the snapshots that it
+retains (PROTOCOL 3); for a root its pane commits, for a master its jobs and window commits (PROTOCOL 5); and
+the stream log (PROTOCOL 1).
+
+Rules: every method is one transaction, durable when it returns, and may be called from any thread. Values
+are opaque bytes made by the callers. Pane numbers, times (µs) and revisions are signed 64-bit integers;
+ranges are half-open. A name that was given once keeps its contents: saying the same again changes nothing,
+saying something else under the name raises ``ElfBug``.
+
+It must never interpret a payload, or answer before the disk has.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from agents.sqlite import SqliteFile, StoreError
+from elf.errors import ElfBug
+
+__all__ = [
+    "JobRow",
+    "PaneCommit",
+    "PaneCommitName",
+    "SnapshotName",
+    "SnapshotRow",
+    "Store",
+    "StoreError",
+    "WindowCommit",
+]
+
+SCHEMA_VERSION: Final = 1
+APPLICATION_ID: Final = 0x656C6631
+"""``elf1``: tells our files from other programs' SQLite files."""
+
+_SCHEMA: Final = """
+CREATE TABLE facts (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE cuts (stream TEXT PRIMARY KEY, cut BLOB NOT NULL);
+CREATE TABLE snapshots (
+  flow TEXT NOT NULL, pane_start INTEGER NOT NULL, pane_end INTEGER NOT NULL, part INTEGER NOT NULL,
+  tally BLOB NOT NULL, payload BLOB NOT NULL, PRIMARY KEY (flow, pane_start, pane_end, part));
+CREATE TABLE pane_commits (
+  flow TEXT NOT NULL, pane_start INTEGER NOT NULL, pane_end INTEGER NOT NULL, revision INTEGER NOT NULL,
+  members BLOB NOT NULL, roster_version INTEGER NOT NULL, epoch INTEGER NOT NULL, term INTEGER NOT NULL,
+  tally BLOB NOT NULL, payload BLOB NOT NULL, PRIMARY KEY (flow, pane_start, pane_end, revision));
+CREATE TABLE jobs (uid TEXT PRIMARY KEY, record BLOB NOT NULL, state TEXT NOT NULL);
+CREATE TABLE window_commits (
+  job TEXT NOT NULL, first_start INTEGER NOT NULL, last_end INTEGER NOT NULL, revision INTEGER NOT NULL,
+  version INTEGER NOT NULL, provisional INTEGER NOT NULL,
+  status BLOB NOT NULL, "rows" BLOB NOT NULL, panes_used BLOB NOT NULL,
+  PRIMARY KEY (job, first_start, last_end, revision, version, provisional));
+CREATE INDEX window_commits_by_end ON window_commits (job, last_end, revision);
+CREATE TABLE log (seq INTEGER PRIMARY KEY, entry BLOB NOT NULL);
+"""
+
+
+class SnapshotName(NamedTuple):
+    """Names the snapshots of one agent: panes ``[start, end)`` of a flow; part 0 is the main one."""
+
+    flow: str
+    start: int
+    end: int
+    part: int = 0
+
+
+@dataclass(frozen=True)
+class SnapshotRow:
+    """Sealed panes ``[start, end)`` of a flow, as retained until a commit includes them."""
+
+    flow: str
+    start: int
+    end: int
+    part: int
+    tally: bytes
+    payload: bytes
+
+    @property
+    def name(self) -> SnapshotName:
+        return SnapshotName(self.flow, self.start, self.end, self.part)
+
+
+@dataclass(frozen=True)
+class PaneCommitName:
+    """A pane commit without its contents: which members panes ``[start, end)`` cover in this revision."""
+
+    flow: str
+    start: int
+    end: int
+    revision: int
+    members: bytes
+    roster_version: int
+    epoch: int
+    term: int
+
+
+@dataclass(frozen=True)
+class PaneCommit(PaneCommitName):
+    """A root's final word on a revision of panes ``[start, end)``, with its counters (PROTOCOL 5)."""
+
+    tally: bytes
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class WindowCommit:
+    """A master's final word on a revision of the windows from ``first_start`` to ``last_end`` (µs)."""
+
+    job: str
+    first_start: int
+    last_end: int
+    revision: int
+    version: int
+    provisional: bool
+    status: bytes
+    rows: bytes
+    panes_used: bytes
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """A job that this agent is the home of."""
+
+    uid: str
+    record: bytes
+    state: str
+
+
+_SNAPSHOT: Final = "SELECT flow, pane_start, pane_end, part, tally, payload FROM snapshots"
+_PANE_NAME: Final = "flow, pane_start, pane_end, revision, members, roster_version, epoch, term"
+_PANE: Final = f"SELECT {_PANE_NAME}, tally, payload FROM pane_commits"
+_WINDOW_NAME: Final = "job, first_start, last_end, revision, version, provisional"
+_WINDOW: Final = f'SELECT {_WINDOW_NAME}, status, "rows", panes_used FROM window_commits'
+_NAMED: Final = " WHERE (flow, pane_start, pane_end, part) = (?, ?, ?, ?)"
+_OVERLAP: Final = "WHERE flow = ? AND pane_start < ? AND pane_end > ?"
+
+
+class Store:
+    """The SQLite file of one agent; ``":memory:"`` keeps everything in memory and forgets it on ``close``."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Opens or creates the file. Raises ``StoreError`` if it is damaged, foreign, or of a newer elf."""
+        self._file = SqliteFile(
+            str(path), schema=_SCHEMA, version=SCHEMA_VERSION, application_id=APPLICATION_ID
+        )
+
+    def close(self) -> None:
+        """Closes every thread's connection. No other call may be under way or follow."""
+        self._file.close()
+
+    # -- facts -----------------------------------------------------------------------------------------------
+
+    def get(self, key: str) -> bytes | None:
+        with self._file.reading() as con:
+            return _blob(con, "SELECT value FROM facts WHERE key = ?", key)
+
+    def put(self, key: str, value: bytes) -> None:
+        with self._file.writing() as con:
+            _put(con, key, value)
+
+    def agent_id(self) -> str:
+        """The agent's UUID: made at the first call, the same for ever after."""
+        with self._file.writing() as con:
+            known = _blob(con, "SELECT value FROM facts WHERE key = ?", "agent_id")
+            if known is None:
+                known = str(uuid.uuid4()).encode()
+                _put(con, "agent_id", known)
+            return known.decode()
+
+    def begin_incarnation(self) -> int:
+        """Counts one more start of this agent and returns its number, from 1."""
+        with self._file.writing() as con:
+            number = int(_blob(con, "SELECT value FROM facts WHERE key = ?", "incarnation") or b"0") + 1
+            _put(con, "incarnation", str(number).encode())
+            return number
+
+    # -- worker: cuts and snapshots --------------------------------------------------------------------------
+
+    def save_cut(
+        self,
+        stream: str,
+        cut: bytes,
+        snapshots: Sequence[SnapshotRow] = (),
+        *,
+        forget: Sequence[SnapshotName] = (),
+    ) -> None:
+        """The stream's cut, the snapshots sealed since the last, and those needed no more: all or nothing."""
+        with self._file.writing() as con:
+            _remove(con, forget)
+            for row in snapshots:
+                _keep(con, "snapshots", row.name, (row.tally, row.payload), _SNAPSHOT + _NAMED)
+            con.execute("INSERT OR REPLACE INTO cuts VALUES (?, ?)", (stream, cut))
+
+    def load_cut(self, stream: str) -> bytes | None:
+        with self._file.reading() as con:
+            return _blob(con, "SELECT cut FROM cuts WHERE stream = ?", stream)
+
+    def snapshots(self, flow: str) -> list[SnapshotRow]:
+        """All that is retained of the flow, by start, end and part."""
+        with self._file.reading() as con:
+            found = con.execute(f"{_SNAPSHOT} WHERE flow = ? ORDER BY pane_start, pane_end, part", (flow,))
+            return [SnapshotRow(*row) for row in found]
+
+    def overlapping(self, flow: str, start: int, end: int) -> list[SnapshotRow]:
+        """What is retained of the flow and has a pane in ``[start, end)``, by start, end and part."""
+        with self._file.reading() as con:
+            found = con.execute(
+                f"{_SNAPSHOT} {_OVERLAP} ORDER BY pane_start, pane_end, part", (flow, end, start)
+            )
+            return [SnapshotRow(*row) for row in found]
+
+    def delete_snapshots(self, flow: str, names: Sequence[SnapshotName]) -> None:
+        if any(name.flow != flow for name in names):
+            raise ElfBug(f"snapshots of other flows among those of {flow}")
+        with self._file.writing() as con:
+            _remove(con, names)
+
+    def delete_flow(self, flow: str) -> None:
+        """Forgets the flow's snapshots and pane commits."""
+        with self._file.writing() as con:
+            con.execute("DELETE FROM snapshots WHERE flow = ?", (flow,))
+            con.execute("DELETE FROM pane_commits WHERE flow = ?", (flow,))
+
+    # -- root: pane commits ----------------------------------------------------------------------------------
+
+    def commit_panes(self, *rows: PaneCommit) -> None:
+        """Commits in one transaction. A second word on a pane's revision raises ``ElfBug`` (DESIGN 6.5)."""
+        with self._file.writing() as con:
+            for row in rows:
+                key = (row.flow, row.start, row.end, row.revision)
+                values = (row.members, row.roster_version, row.epoch, row.term, row.tally, row.payload)
+                taken = con.execute(
+                    f"{_PANE} {_OVERLAP} AND revision = ?", (row.flow, row.end, row.start, row.revision)
+                )
+                if any(PaneCommit(*other) != row for other in taken):
+                    raise ElfBug(
+                        f"panes [{row.start}, {row.end}) of {row.flow}: revision {row.revision} is committed"
+                    )
+                con.execute(f"INSERT OR IGNORE INTO pane_commits VALUES ({_marks(10)})", key + values)
+
+    def pane_commits(self, flow: str, start: int, end: int) -> list[PaneCommit]:
+        """Every revision of every commit that has a pane in ``[start, end)``, by revision, then start."""
+        with self._file.reading() as con:
+            found = con.execute(f"{_PANE} {_OVERLAP} ORDER BY revision, pane_start", (flow, end, start))
+            return [PaneCommit(*row) for row in found]
+
+    def committed(self, flow: str) -> list[PaneCommitName]:
+        """What is committed of the flow, by start, then revision, without reading the contents."""
+        with self._file.reading() as con:
+            sql = f"SELECT {_PANE_NAME} FROM pane_commits WHERE flow = ?"
+            found = con.execute(f"{sql} ORDER BY pane_start, pane_end, revision", (flow,))
+            return [PaneCommitName(*row) for row in found]
+
+    def prune_panes(self, flow: str, below: int) -> None:
+        """Forgets commits all of whose panes are below ``below``."""
+        with self._file.writing() as con:
+            con.execute("DELETE FROM pane_commits WHERE flow = ? AND pane_end <= ?", (flow, below))
+
+    # -- master: jobs and window commits ---------------------------------------------------------------------
+
+    def save_job(self, uid: str, record: bytes, state: str) -> None:
+        with self._file.writing() as con:
+            con.execute("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?)", (uid, record, state))
+
+    def load_jobs(self) -> list[JobRow]:
+        with self._file.reading() as con:
+            return [JobRow(*row) for row in con.execute("SELECT uid, record, state FROM jobs ORDER BY uid")]
+
+    def drop_job(self, uid: str) -> None:
+        """Forgets the job and its window commits."""
+        with self._file.writing() as con:
+            con.execute("DELETE FROM jobs WHERE uid = ?", (uid,))
+            con.execute("DELETE FROM window_commits WHERE job = ?", (uid,))
+
+    def commit_windows(self, *rows: WindowCommit) -> None:
+        """Commits in one transaction; other contents for a committed (windows, revision) raise ``ElfBug``."""
+        with self._file.writing() as con:
+            for row in rows:
+                key = (
+                    row.job,
+                    row.first_start,
+                    row.last_end,
+                    row.revision,
+                    row.version,
+                    int(row.provisional),
+                )
+                known = f"{_WINDOW} WHERE ({_WINDOW_NAME}) = ({_marks(6)})"
+                _keep(con, "window_commits", key, (row.status, row.rows, row.panes_used), known)
+
+    def windows(self, job: str, from_us: int, to_us: int) -> list[WindowCommit]:
+        """Commits with a window that overlaps ``[from_us, to_us)``, by start, then revision."""
+        with self._file.reading() as con:
+            sql = f"{_WINDOW} WHERE job = ? AND first_start < ? AND last_end > ?"
+            found = con.execute(f"{sql} ORDER BY first_start, last_end, revision", (job, to_us, from_us))
+            return [_window(row) for row in found]
+
+    def last_windows(self, job: str, n: int) -> list[WindowCommit]:
+        """The ``n`` commits that end last, the last one at the end."""
+        with self._file.reading() as con:
+            sql = f"{_WINDOW} WHERE job = ? ORDER BY last_end DESC, revision DESC LIMIT ?"
+            return [_window(row) for row in con.execute(sql, (job, n))][::-1]
+
+    def prune_windows(self, job: str, below_us: int) -> None:
+        """Forgets commits all of whose windows end at ``below_us`` or before."""
+        with self._file.writing() as con:
+            con.execute("DELETE FROM window_commits WHERE job = ? AND last_end <= ?", (job, below_us))
+
+    # -- the stream log --------------------------------------------------------------------------------------
+
+    def append_log(self, entries: Sequence[tuple[int, bytes]]) -> None:
+        """Adds (number, entry) pairs; another entry under a known number raises ``ElfBug`` (two founders)."""
+        with self._file.writing() as con:
+            for seq, entry in entries:
+                _keep(con, "log", (seq,), (entry,), "SELECT seq, entry FROM log WHERE seq = ?")
+
+    def load_log(self) -> list[tuple[int, bytes]]:
+        with self._file.reading() as con:
+            return [
+                (int(seq), bytes(entry))
+                for seq, entry in con.execute("SELECT seq, entry FROM log ORDER BY seq")
+            ]
+
+
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)
+
+
+def _pragma(con: sqlite3.Connection, name: str) -> int:
+    return int(con.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _blob(con: sqlite3.Connection, sql: str, key: str) -> bytes | None:
+    row = con.execute(sql, (key,)).fetchone()
+    return None if row is None else bytes(row[0])
+
+
+def _put(con: sqlite3.Connection, key: str, value: bytes) -> None:
+    con.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, value))
+
+
+def _remove(con: sqlite3.Connection, names: Sequence[SnapshotName]) -> None:
+    con.executemany("DELETE FROM snapshots" + _NAMED, names)
+
+
+def _keep(
+    con: sqlite3.Connection, table: str, key: tuple[object, ...], values: tuple[bytes, ...], known: str
+) -> None:
+    """Inserts what has that name for ever; the same again is nothing new, something else is a bug."""
+    whole = tuple(key) + values
+    done = con.execute(f"INSERT OR IGNORE INTO {table} VALUES ({_marks(len(whole))})", whole)
+    if done.rowcount == 0 and con.execute(known, tuple(key)).fetchone() != whole:
+        raise ElfBug(f"{table}: {tuple(key)} is there already, with other contents")
+
+
+def _window(row: tuple[str, int, int, int, int, int, bytes, bytes, bytes]) -> WindowCommit:
+    job, first_start, last_end, revision, version, provisional, *blobs = row
+    return WindowCommit(job, first_start, last_end, revision, version, bool(provisional), *blobs)

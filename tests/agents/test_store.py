@@ -1,0 +1,233 @@
+"""The agent's SQLite file: names keep their contents, transactions are whole, a kill -9 loses nothing said."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.store import PaneCommit, SnapshotName, SnapshotRow, Store, StoreError, WindowCommit
+from elf.errors import ElfBug, UserError
+from elf.job.spec import END_OF_TIME, START_OF_TIME
+
+
+@pytest.fixture(params=["file", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path / "agent.db" if request.param == "file" else ":memory:")
+    yield store
+    store.close()
+
+
+def snapshot(start: int, end: int, part: int = 0, flow: str = "f", payload: bytes = b"rows") -> SnapshotRow:
+    return SnapshotRow(flow, start, end, part, b"tally", payload)
+
+
+def commit(start: int, end: int, revision: int = 0, payload: bytes = b"rows", flow: str = "f") -> PaneCommit:
+    return PaneCommit(flow, start, end, revision, b"\x07", 3, 1, 2, b"tally", payload)
+
+
+def window(start: int, end: int, revision: int = 0, provisional: bool = False) -> WindowCommit:
+    return WindowCommit("j", start, end, revision, 1, provisional, b"status", b"rows", b"panes")
+
+
+def test_facts_identity_and_incarnation_survive_a_restart(tmp_path: Path) -> None:
+    store = Store(tmp_path / "a.db")
+    agent, first = store.agent_id(), store.begin_incarnation()
+    store.put("founder", b"here")
+    store.put("founder", b"there")
+    assert (store.get("founder"), store.get("nobody")) == (b"there", None)
+    store.close()
+    again = Store(tmp_path / "a.db")
+    assert (again.agent_id(), again.begin_incarnation(), again.get("founder")) == (agent, first + 1, b"there")
+    again.close()
+
+
+def test_a_cut_and_its_snapshots_are_one_transaction(store: Store) -> None:
+    store.save_cut("s", b"cut 1", [snapshot(0, 5)])
+    with pytest.raises(ElfBug):
+        store.save_cut(
+            "s",
+            b"cut 2",
+            [snapshot(5, 9), snapshot(0, 5, payload=b"other")],
+            forget=[SnapshotName("f", 7, 8)],
+        )
+    assert (store.load_cut("s"), store.snapshots("f")) == (b"cut 1", [snapshot(0, 5)])
+    store.save_cut("s", b"cut 2", [snapshot(5, 9), snapshot(5, 9)], forget=[snapshot(0, 5).name])
+    assert (store.load_cut("s"), store.snapshots("f")) == (b"cut 2", [snapshot(5, 9)])
+    assert store.load_cut("t") is None
+
+
+def test_snapshots_reach_from_the_start_to_the_end_of_time(store: Store) -> None:
+    whole, late = snapshot(START_OF_TIME, END_OF_TIME), snapshot(-3, -2, part=1)
+    store.save_cut("s", b"", [late, whole, snapshot(0, 1, flow="g")])
+    assert store.overlapping("f", 10, 11) == [whole]
+    assert store.overlapping("f", -3, -2) == [whole, late]
+    store.delete_snapshots("f", [whole.name])
+    assert (store.snapshots("f"), len(store.snapshots("g"))) == ([late], 1)
+    with pytest.raises(ElfBug):
+        store.delete_snapshots("f", [SnapshotName("g", 0, 1)])
+    store.delete_flow("g")
+    assert (store.snapshots("f"), store.snapshots("g")) == ([late], [])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    ranges=st.lists(st.tuples(st.integers(-20, 20), st.integers(1, 10), st.integers(0, 2)), max_size=12),
+    start=st.integers(-25, 25),
+    length=st.integers(1, 12),
+)
+def test_overlap_is_what_a_plain_filter_says(
+    ranges: list[tuple[int, int, int]], start: int, length: int
+) -> None:
+    rows = {snapshot(at, at + size, part) for at, size, part in ranges}
+    store = Store(":memory:")
+    store.save_cut("s", b"", list(rows))
+    end = start + length
+    expected = {row for row in rows if max(row.start, start) < min(row.end, end)}
+    found = store.overlapping("f", start, end)
+    store.close()
+    assert set(found) == expected
+    assert found == sorted(found, key=lambda row: row.name)
+
+
+def test_a_root_never_says_two_things_about_one_revision_of_a_pane(store: Store) -> None:
+    store.commit_panes(commit(0, 10), commit(10, 12))
+    store.commit_panes(commit(0, 10))
+    for other in (commit(0, 10, payload=b"x"), commit(9, 11), commit(3, 4), commit(-5, 40)):
+        with pytest.raises(ElfBug):
+            store.commit_panes(commit(12, 13), other)
+    store.commit_panes(commit(3, 4, revision=1), commit(12, 14, flow="g"))
+    assert store.pane_commits("f", 3, 4) == [commit(0, 10), commit(3, 4, revision=1)]
+    assert store.pane_commits("f", 4, 13) == [commit(0, 10), commit(10, 12)]
+    names = [(name.start, name.end, name.revision, name.members) for name in store.committed("f")]
+    assert names == [(0, 10, 0, b"\x07"), (3, 4, 1, b"\x07"), (10, 12, 0, b"\x07")]
+    store.prune_panes("f", 11)
+    assert [row.start for row in store.pane_commits("f", START_OF_TIME, END_OF_TIME)] == [10]
+    assert len(store.committed("g")) == 1
+
+
+def test_jobs_and_windows(store: Store) -> None:
+    store.save_job("j", b"record", "running")
+    store.save_job("j", b"record", "dropping")
+    store.save_job("k", b"other", "running")
+    assert [(row.uid, row.state) for row in store.load_jobs()] == [("j", "dropping"), ("k", "running")]
+    rows = [window(0, 10), window(5, 15), window(10, 20), window(5, 15, 1), window(10, 20, provisional=True)]
+    store.commit_windows(*rows)
+    store.commit_windows(rows[0])
+    with pytest.raises(ElfBug):
+        store.commit_windows(replace(rows[0], rows=b"other"))
+    assert store.windows("j", 0, 10) == [rows[0], rows[1], rows[3]]
+    assert store.windows("j", 15, 16)[0].last_end == 20
+    assert store.last_windows("j", 3)[0] == rows[3]
+    assert {row.provisional for row in store.last_windows("j", 2)} == {True, False}
+    store.prune_windows("j", 15)
+    assert [row.first_start for row in store.windows("j", 0, 99)] == [10, 10]
+    store.drop_job("j")
+    assert (store.windows("j", 0, 99), [row.uid for row in store.load_jobs()]) == ([], ["k"])
+
+
+def test_the_log_keeps_its_order_and_refuses_a_second_founder(store: Store) -> None:
+    store.append_log([(2, b"b"), (1, b"a")])
+    store.append_log([(2, b"b"), (3, b"c")])
+    with pytest.raises(ElfBug):
+        store.append_log([(4, b"d"), (3, b"C")])
+    assert store.load_log() == [(1, b"a"), (2, b"b"), (3, b"c")]
+
+
+def test_many_threads_write_and_read_at_once(store: Store) -> None:
+    failures: list[BaseException] = []
+
+    def lane(stream: str) -> None:
+        try:
+            for n in range(20):
+                store.save_cut(stream, str(n).encode(), [snapshot(n, n + 1, flow=stream)])
+                assert store.load_cut(stream) == str(n).encode()
+                store.begin_incarnation()
+        except BaseException as failure:  # the main thread reports it
+            failures.append(failure)
+
+    threads = [threading.Thread(target=lane, args=(f"s{i}",)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert store.begin_incarnation() == 81
+    assert [len(store.snapshots(f"s{i}")) for i in range(4)] == [20] * 4
+
+
+def test_a_file_that_cannot_be_trusted_is_one_clear_error(tmp_path: Path) -> None:
+    text = tmp_path / "text.db"
+    text.write_bytes(b"this is no database, whatever its name says" * 40)
+    foreign = tmp_path / "foreign.db"
+    con = sqlite3.connect(foreign)
+    con.execute("CREATE TABLE theirs (x)")
+    con.commit()
+    con.close()
+    newer = tmp_path / "newer.db"
+    Store(newer).close()
+    con = sqlite3.connect(newer)
+    con.execute("PRAGMA user_version=99")
+    con.close()
+    for path, word in ((text, "database"), (foreign, "another program"), (newer, "newer elf")):
+        before = path.read_bytes()
+        with pytest.raises(StoreError, match=word) as caught:
+            Store(path)
+        assert isinstance(caught.value, UserError)
+        assert str(path) in str(caught.value)
+        assert path.read_bytes() == before
+    with pytest.raises(StoreError):
+        Store(tmp_path / "no such folder" / "a.db")
+
+
+def test_damage_in_the_middle_is_found_when_it_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    store = Store(path)
+    store.save_cut("s", b"c", [snapshot(n, n + 1, payload=bytes(3000)) for n in range(200)])
+    store.close()
+    data = bytearray(path.read_bytes())
+    data[8192:40960] = b"\xff" * 32768
+    path.write_bytes(data)
+    with pytest.raises(StoreError, match=r"damaged|malformed"):
+        Store(path)
+
+
+WRITER = """
+import sys
+from agents.store import SnapshotRow, Store
+store = Store(sys.argv[1])
+n = int(store.load_cut("s") or b"0")
+while True:
+    n += 1
+    rows = [SnapshotRow("f", n, n + 1, part, b"", bytes(5000)) for part in (0, 1)]
+    store.save_cut("s", str(n).encode(), rows)
+    print(n, flush=True)
+"""
+
+
+def test_a_killed_writer_loses_nothing_that_it_said_and_leaves_nothing_half(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    for kills in (3, 25):
+        child = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        said = [int(child.stdout.readline()) for _ in range(kills)][-1]
+        os.kill(child.pid, signal.SIGKILL)
+        said = max([said, *map(int, child.stdout.read().split())])
+        child.wait()
+        child.stdout.close()
+        store = Store(path)
+        cut = int(store.load_cut("s") or b"0")
+        names = [row.name[1:] for row in store.snapshots("f")]
+        store.close()
+        assert cut in (said, said + 1)
+        assert names == [(n, n + 1, part) for n in range(1, cut + 1) for part in (0, 1)]
