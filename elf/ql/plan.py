@@ -11,21 +11,9 @@ One syntax tree, three renderings (DESIGN section 1). With ``rows`` the extracte
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
+from elf.aggregates import State
 from elf.schema import Column
-
-MergeOp = Literal["sum", "min", "max"]
-
-
-@dataclass(frozen=True)
-class State:
-    """One state column of the partial aggregates, and how two values of it merge (NULL is no value)."""
-
-    name: str
-    merge: MergeOp
-    identity_zero: bool = False
-    """True for counts: over no rows at all it is 0; otherwise it is NULL."""
 
 
 @dataclass(frozen=True)

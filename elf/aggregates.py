@@ -1,0 +1,238 @@
+"""Partial aggregation objects (PAOs): what an aggregate remembers, how memories merge, what they say in the end.
+
+A PAO is a row of key columns and state columns (paper, section 2.2). Every aggregate is described once, here: the
+DuckDB SQL of its partial states over raw rows, how each state merges, and the DuckDB SQL of its final value.
+
+Rules:
+
+- merging is commutative and associative, NULL is no value, and over no rows at all a state is its identity (0
+  for counts, else NULL), so that the answer does not depend on how rows were split;
+- integer sums are exact: DuckDB's HUGEINT travels as decimal128(38, 0); a sum beyond its type raises
+  ``SumOverflow``, it never wraps. Float sums are doubles;
+- doubles are ordered as DuckDB and Spark do it: NaN equals NaN and is the greatest. -0.0 and 0.0 are both 0.0;
+- no Python loop over rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elf.errors import ElfError
+
+MergeOp = Literal["sum", "min", "max"]
+
+
+class SumOverflow(ElfError):
+    """A merged sum does not fit its type: over 38 digits, or a count over 63 bits. No honest stream gets there."""
+
+
+@dataclass(frozen=True)
+class State:
+    """One state column of the partial aggregates, and how two values of it merge (NULL is no value)."""
+
+    name: str
+    merge: MergeOp
+    identity_zero: bool = False
+    """True for counts: over no rows at all it is 0; otherwise it is NULL."""
+
+
+@dataclass(frozen=True)
+class StateRule:
+    """One state of an aggregate. ``partial`` is DuckDB SQL over raw rows, a template with ``{x}``, the argument.
+
+    Aggregates of a query whose partials render to the same text may share a state column (SUM(x) and AVG(x)).
+    """
+
+    suffix: str
+    merge: MergeOp
+    partial: str
+    identity_zero: bool = False
+
+    def state(self, prefix: str) -> State:
+        """The state column of this rule under a name of the caller's choice."""
+        return State(f"{prefix}_{self.suffix}", self.merge, self.identity_zero)
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """An SQL aggregate as a PAO.
+
+    ``final`` is DuckDB SQL over merged states: a template with ``{0}``, ``{1}`` … the state columns, and ``{type}``,
+    the DuckDB type of the aggregate over raw rows (HUGEINT for a SUM of BIGINT: Arrow brings it back as
+    DECIMAL(38,0), which the rest of an expression would treat differently).
+    """
+
+    name: str
+    states: tuple[StateRule, ...]
+    final: str
+
+    def partial_sql(self, argument: str) -> tuple[str, ...]:
+        """One expression a state, over raw rows."""
+        return tuple(rule.partial.format(x=argument) for rule in self.states)
+
+    def final_sql(self, columns: Sequence[str], duckdb_type: str) -> str:
+        """The aggregate's value; ``columns`` are quoted names of its merged state columns, in order."""
+        return self.final.format(*columns, type=duckdb_type)
+
+
+_COUNT = StateRule("count", "sum", "COUNT({x})", identity_zero=True)
+_SUM = StateRule("sum", "sum", "SUM({x})")
+
+AGGREGATES: Final[Mapping[str, Aggregate]] = MappingProxyType(
+    {
+        aggregate.name: aggregate
+        for aggregate in (
+            Aggregate("count_star", (StateRule("count", "sum", "COUNT(*)", identity_zero=True),), "{0}"),
+            Aggregate("count", (_COUNT,), "{0}"),
+            Aggregate("sum", (_SUM,), "CAST({0} AS {type})"),
+            Aggregate("min", (StateRule("min", "min", "MIN({x})"),), "CAST({0} AS {type})"),
+            Aggregate("max", (StateRule("max", "max", "MAX({x})"),), "CAST({0} AS {type})"),
+            Aggregate("avg", (_SUM, _COUNT), "CAST({0} AS DOUBLE) / NULLIF({1}, 0)"),
+        )
+    }
+)
+"""By name: count_star, count, sum, min, max, avg. COUNT(*) has no argument."""
+
+SUM_TYPE: Final = pa.decimal128(38, 0)
+"""What integer sums are kept in (2**63 rows of 2**63 fit)."""
+
+
+def merge_tables(tables: Sequence[pa.Table], keys: Sequence[str], states: Sequence[State]) -> pa.Table:
+    """Merge partial aggregates: one row for each distinct key, columns ``keys`` then states, in no certain order.
+
+    With no keys there is one row, or none when there were no rows. Exact; raises ``SumOverflow``. Columns that are
+    neither keys nor states are dropped.
+    """
+    names = [*keys, *(state.name for state in states)]
+    whole = pa.concat_tables(
+        [normalise(table.select(names), keys, states) for table in tables], promote_options="permissive"
+    )
+    if whole.num_rows == 0 or (len(tables) == 1 and whole.num_rows == 1):
+        return whole
+    columns = {state.name: ordered(whole[state.name], state.merge) for state in states}
+    for key in keys:
+        columns[key] = whole[key]
+    source = pa.table({name: columns[name] for name in names})
+    if not states:
+        return source.group_by(list(keys), use_threads=False).aggregate([])
+    plain = [state for state in states if not _may_overflow(state, source[state.name])]
+    for state in states:
+        if state not in plain:
+            index = source.schema.get_field_index(state.name)
+            source = source.set_column(index, state.name, widen(source[state.name]))
+    grouped = source.group_by(list(keys), use_threads=False).aggregate([(s.name, s.merge) for s in states])
+    merged = [
+        restore(column, state, whole.schema.field(state.name).type)
+        for state, column in zip(states, grouped.columns[len(keys) :], strict=True)
+    ]
+    return pa.table([*grouped.columns[: len(keys)], *merged], names=names)
+
+
+def identity_row(schema: pa.Schema, states: Sequence[State]) -> pa.Table:
+    """The state columns over no rows at all, one row: counts 0, the others NULL of ``schema``'s types."""
+    zero = {state.name: 0 if state.identity_zero else None for state in states}
+    return pa.table({name: pa.array([value], schema.field(name).type) for name, value in zero.items()})
+
+
+def normalise(table: pa.Table, keys: Sequence[str], states: Sequence[State]) -> pa.Table:
+    """The same rows in the types that merging works with: ``canonical_key``; sums of integers are decimals."""
+    summed = {state.name for state in states if state.merge == "sum" and not state.identity_zero}
+    for index, name in enumerate(table.column_names):
+        column = table.column(index)
+        fresh = column
+        if name in keys:
+            fresh = canonical_key(column)
+        elif name in summed and pa.types.is_integer(column.type):
+            fresh = column.cast(SUM_TYPE)
+        elif pa.types.is_floating(column.type):
+            fresh = canonical_key(column)
+        if fresh is not column:
+            table = table.set_column(index, name, fresh)
+    return table
+
+
+def canonical_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Equal keys as equal bits: one -0.0, one NaN, no dictionaries, plain strings."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return canonical_key(column.cast(kind.value_type))
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return column.cast(pa.string())
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return column.cast(pa.binary())
+    if not pa.types.is_floating(kind):
+        return column
+    return pa.chunked_array([_canonical_floats(chunk) for chunk in column.chunks], kind)
+
+
+def _canonical_floats(chunk: pa.Array) -> pa.Array:
+    values = float_values(chunk) + 0.0
+    values[np.isnan(values)] = np.nan
+    return _like(chunk, values)
+
+
+def float_values(chunk: pa.Array) -> npt.NDArray[np.floating]:
+    """The values of a float array, a copy; 0 where it is NULL."""
+    return np.array(chunk.fill_null(0.0).to_numpy(zero_copy_only=False))
+
+
+def _like(chunk: pa.Array, values: npt.NDArray[np.generic]) -> pa.Array:
+    """``values`` with the NULLs of ``chunk``."""
+    if chunk.null_count == 0:
+        return pa.array(values)
+    return pa.array(values, mask=chunk.is_null().to_numpy(zero_copy_only=False))
+
+
+def ordered(column: pa.ChunkedArray, merge: MergeOp) -> pa.ChunkedArray:
+    """A column whose Arrow min and max are DuckDB's: doubles become integers in the same order, NaN on top."""
+    if merge == "sum" or not pa.types.is_floating(column.type):
+        return column
+    chunks = []
+    for chunk in column.chunks:
+        bits = float_values(chunk).astype(np.float64).view(np.int64)
+        chunks.append(_like(chunk, bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))))
+    return pa.chunked_array(chunks, pa.int64())
+
+
+def restore(column: pa.ChunkedArray, state: State, kind: pa.DataType) -> pa.ChunkedArray:
+    """Back from what was grouped (``ordered``, ``widen``) to the state's own type; raises ``SumOverflow``."""
+    if state.merge != "sum" and pa.types.is_floating(kind):
+        chunks = []
+        for chunk in column.chunks:
+            bits = chunk.fill_null(0).to_numpy(zero_copy_only=False)
+            bits = bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
+            chunks.append(_like(chunk, bits.view(np.float64)))
+        return pa.chunked_array(chunks, pa.float64()).cast(kind)
+    if column.type != kind:
+        try:
+            column = column.cast(kind)
+        except pa.ArrowInvalid as error:
+            raise SumOverflow(f"the sum {state.name} does not fit {kind}") from error
+    return column.fill_null(0) if state.identity_zero else column
+
+
+def _may_overflow(state: State, column: pa.ChunkedArray) -> bool:
+    """Could the sum of some of these values leave the type? A bound, not a sum: the largest times the rows."""
+    kind = column.type
+    if state.merge != "sum" or not (pa.types.is_integer(kind) or pa.types.is_decimal128(kind)):
+        return False
+    bounds = pc.min_max(column)
+    largest = max(abs(bounds[end].as_py() or 0) for end in ("min", "max"))
+    if pa.types.is_integer(kind):
+        return bool(largest * len(column) >= 1 << 63)
+    return bool(int(largest.scaleb(kind.scale)) * len(column) >= 10**38) if largest else False
+
+
+def widen(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A type in which the sum of any number of these values is exact."""
+    if pa.types.is_integer(column.type):
+        return column.cast(pa.decimal128(20, 0)).cast(pa.decimal256(76, 0))
+    return column.cast(pa.decimal256(76, column.type.scale))
