@@ -1,7 +1,7 @@
-"""Partial aggregation objects (PAOs): what an aggregate remembers, how memories merge, what they say in the end.
+"""Partial aggregation objects (PAOs): what an aggregate remembers, and how memories merge.
 
-A PAO is a row of key columns and state columns (paper, section 2.2). Every aggregate is described once, here: the
-DuckDB SQL of its partial states over raw rows, how each state merges, and the DuckDB SQL of its final value.
+A PAO is a row of key columns and state columns (paper, section 2.2). Every aggregate is described once, here:
+the DuckDB SQL of its partial states over raw rows, how each state merges, and the DuckDB SQL of its final value.
 
 Rules:
 
@@ -9,7 +9,7 @@ Rules:
   for counts, else NULL), so that the answer does not depend on how rows were split;
 - integer sums are exact: DuckDB's HUGEINT travels as decimal128(38, 0); a sum beyond its type raises
   ``SumOverflow``, it never wraps. Float sums are doubles;
-- doubles are ordered as DuckDB and Spark do it: NaN equals NaN and is the greatest. -0.0 and 0.0 are both 0.0;
+- doubles are ordered as in DuckDB and Spark: NaN equals NaN and is the greatest. -0.0 and 0.0 are both 0.0;
 - no Python loop over rows.
 """
 
@@ -31,7 +31,7 @@ MergeOp = Literal["sum", "min", "max"]
 
 
 class SumOverflow(ElfError):
-    """A merged sum does not fit its type: over 38 digits, or a count over 63 bits. No honest stream gets there."""
+    """A merged sum does not fit its type: 38 digits, or 63 bits of a count. No honest stream gets there."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class State:
 
 @dataclass(frozen=True)
 class StateRule:
-    """One state of an aggregate. ``partial`` is DuckDB SQL over raw rows, a template with ``{x}``, the argument.
+    """One state of an aggregate. ``partial`` is DuckDB SQL over raw rows, a template with ``{x}``, its argument.
 
-    Aggregates of a query whose partials render to the same text may share a state column (SUM(x) and AVG(x)).
+    Partials of a query that render to the same text may share a state column (SUM(x) and AVG(x)).
     """
 
     suffix: str
@@ -65,9 +65,9 @@ class StateRule:
 class Aggregate:
     """An SQL aggregate as a PAO.
 
-    ``final`` is DuckDB SQL over merged states: a template with ``{0}``, ``{1}`` … the state columns, and ``{type}``,
-    the DuckDB type of the aggregate over raw rows (HUGEINT for a SUM of BIGINT: Arrow brings it back as
-    DECIMAL(38,0), which the rest of an expression would treat differently).
+    ``final`` is DuckDB SQL over merged states: a template with ``{0}``, ``{1}`` … the state columns, and
+    ``{type}``, the DuckDB type of the aggregate over raw rows (HUGEINT for a SUM of BIGINT: Arrow brings it back
+    as DECIMAL(38,0), which the rest of an expression would treat differently).
     """
 
     name: str
@@ -106,10 +106,10 @@ SUM_TYPE: Final = pa.decimal128(38, 0)
 
 
 def merge_tables(tables: Sequence[pa.Table], keys: Sequence[str], states: Sequence[State]) -> pa.Table:
-    """Merge partial aggregates: one row for each distinct key, columns ``keys`` then states, in no certain order.
+    """Merge partial aggregates: a row for each distinct key, columns ``keys`` then states, in no certain order.
 
-    With no keys there is one row, or none when there were no rows. Exact; raises ``SumOverflow``. Columns that are
-    neither keys nor states are dropped.
+    With no keys there is one row, or none when there were no rows. Exact; raises ``SumOverflow``. Columns that
+    are neither keys nor states are dropped.
     """
     names = [*keys, *(state.name for state in states)]
     whole = pa.concat_tables(
@@ -143,7 +143,7 @@ def identity_row(schema: pa.Schema, states: Sequence[State]) -> pa.Table:
 
 
 def normalise(table: pa.Table, keys: Sequence[str], states: Sequence[State]) -> pa.Table:
-    """The same rows in the types that merging works with: ``canonical_key``; sums of integers are decimals."""
+    """The same rows in the types that merging works with: canonical keys, sums of integers as decimals."""
     summed = {state.name for state in states if state.merge == "sum" and not state.identity_zero}
     for index, name in enumerate(table.column_names):
         column = table.column(index)
@@ -192,7 +192,7 @@ def _like(chunk: pa.Array, values: npt.NDArray[np.generic]) -> pa.Array:
 
 
 def ordered(column: pa.ChunkedArray, merge: MergeOp) -> pa.ChunkedArray:
-    """A column whose Arrow min and max are DuckDB's: doubles become integers in the same order, NaN on top."""
+    """A column whose Arrow min and max are DuckDB's: doubles as integers in the same order, NaN on top."""
     if merge == "sum" or not pa.types.is_floating(column.type):
         return column
     chunks = []
@@ -220,7 +220,7 @@ def restore(column: pa.ChunkedArray, state: State, kind: pa.DataType) -> pa.Chun
 
 
 def _may_overflow(state: State, column: pa.ChunkedArray) -> bool:
-    """Could the sum of some of these values leave the type? A bound, not a sum: the largest times the rows."""
+    """Could the sum of some of these values leave the type? By a bound: the largest times the rows."""
     kind = column.type
     if state.merge != "sum" or not (pa.types.is_integer(kind) or pa.types.is_decimal128(kind)):
         return False

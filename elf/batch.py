@@ -1,0 +1,43 @@
+"""Arrow tables as bytes and back: what snapshots, cuts and frames carry.
+
+Encoding is an Arrow IPC stream with lz4 buffers. Decoding trusts nobody: any bytes at all give a valid table or a
+``PeerError``, never another exception and never a table whose buffers lie about their lengths.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from elf.errors import PeerError
+
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+
+
+def encode(table: pa.Table) -> bytes:
+    """The table as an Arrow IPC stream with lz4-compressed buffers."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def decode(data: bytes) -> pa.Table:
+    """The table that ``encode`` made these bytes of; raises ``PeerError`` on anything else."""
+    try:
+        source = pa.BufferReader(data)
+        with pa.ipc.open_stream(source, options=pa.ipc.IpcReadOptions(use_threads=False)) as reader:
+            table = reader.read_all()
+        rest = source.size() - source.tell()
+        table.validate(full=True)
+        # Names are decoded lazily: a name that is no UTF-8 would raise in whoever asks for it first.
+        repr((table.schema.names, table.schema.metadata))
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, MemoryError, OverflowError) as error:
+        raise PeerError(f"not an Arrow table: {error}") from error
+    if rest:
+        raise PeerError(f"{rest} bytes after the end of an Arrow table")
+    return table
+
+
+def empty(schema: pa.Schema) -> pa.Table:
+    """A table of that schema without rows."""
+    return schema.empty_table()
