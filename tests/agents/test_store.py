@@ -1,4 +1,4 @@
-"""The agent's SQLite file: names keep their contents, transactions are whole, a kill -9 loses nothing said."""
+"""The agent's SQLite file: names keep their contents, transactions are whole, kill -9 loses nothing said."""
 
 from __future__ import annotations
 

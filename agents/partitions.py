@@ -1,0 +1,143 @@
+"""Where archived rows lie: Parquet files by stream, event hour and agent, wherever pyarrow can write.
+
+    TARGET/stream=clicks/date=2026-03-01/hour=14/agent=web-3/5f0c…-00000000000000001200.parquet
+
+Rules: names follow Hive (``key=value``, percent-encoded), so that Spark discovers the partitions; rows
+without an event time, or with one outside the years 1 to 9999, lie under Hive's name for NULL. A file appears
+whole or not at all (written under a hidden name, synced, renamed); writing the same name again replaces it.
+
+It must never decide what may be shipped: that is the archive's business.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from elf.errors import UserError
+
+HOUR_US: Final = 3_600_000_000
+NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+ROW_GROUP_ROWS_MAX: Final = 131_072
+"""Small enough that the statistics of ``ts`` let a reader skip most of an hour, large enough to compress."""
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1)
+_FIRST_HOUR: Final = -17_259_888
+"""Hours from the epoch to 0001-01-01."""
+_END_HOUR: Final = 70_389_528
+"""Hours from the epoch to 10000-01-01."""
+_NO_HOUR: Final = _END_HOUR
+
+
+class ArchiveError(UserError):
+    """The archive cannot be written or read: the text says which path, and what the file system said."""
+
+
+def hour_folder(hour: int | None) -> str:
+    """``date=…/hour=…`` of an hour since the epoch; None: rows without event time."""
+    if hour is None:
+        return f"date={NULL_PARTITION}/hour={NULL_PARTITION}"
+    at = _EPOCH + datetime.timedelta(hours=hour)
+    return f"date={at.date().isoformat()}/hour={at.hour:02d}"
+
+
+def by_hour(ts: pa.Array) -> Iterator[tuple[int | None, pa.Array | None]]:
+    """(hour since the epoch or None, row numbers in order); row numbers None means all rows.
+
+    ``ts`` is a timestamp[us] array with nulls.
+    """
+    known = ts.is_valid().to_numpy(zero_copy_only=False)
+    hours = np.floor_divide(ts.cast(pa.int64()).fill_null(0).to_numpy(), HOUR_US)
+    hours = np.where(known & (hours >= _FIRST_HOUR) & (hours < _END_HOUR), hours, _NO_HOUR)
+    for hour in np.unique(hours):
+        rows = np.flatnonzero(hours == hour)
+        yield None if hour == _NO_HOUR else int(hour), None if len(rows) == len(hours) else pa.array(rows)
+
+
+class Target:
+    """The place that ``archive.path`` names."""
+
+    def __init__(self, uri: str) -> None:
+        """``uri``: a local path, or a URI that ``pyarrow.fs`` knows. Raises ``ArchiveError``."""
+        try:
+            if "://" in uri or uri.startswith("file:"):
+                self.fs, self.root = pafs.FileSystem.from_uri(uri)
+            else:
+                self.fs, self.root = pafs.LocalFileSystem(), str(Path(uri).absolute())
+        except (pa.ArrowInvalid, OSError) as error:
+            raise ArchiveError(f"archive.path {uri!r} is no place that can be reached: {error}") from error
+        self.uri = uri
+        self.local = isinstance(self.fs, pafs.LocalFileSystem)
+
+    def stream_folder(self, stream: str) -> str:
+        return f"{self.root}/stream={quote(stream, safe='')}"
+
+    def write(self, table: pa.Table, *, stream: str, agent: str, name: str) -> list[str]:
+        """Writes ``name`` into every partition that ``table`` (it has a ``ts``) has rows for; their paths."""
+        paths = []
+        for hour, rows in by_hour(table["ts"].combine_chunks()):
+            folder = f"{self.stream_folder(stream)}/{hour_folder(hour)}/agent={quote(agent, safe='')}"
+            path = f"{folder}/{name}.parquet"
+            try:
+                self._replace(folder, path, table if rows is None else table.take(rows))
+            except (OSError, pa.ArrowException) as error:
+                raise ArchiveError(f"cannot write {path} to the archive {self.uri}: {error}") from error
+            paths.append(path)
+        return paths
+
+    def hours(self, stream: str, from_us: int, to_us: int) -> list[str]:
+        """The existing folders of hours that may hold rows with ``from_us`` ≤ ts < ``to_us``, in order."""
+        first, last = (max(_FIRST_HOUR, min(us // HOUR_US, _END_HOUR - 1)) for us in (from_us, to_us - 1))
+        low, high = hour_folder(first), hour_folder(last)
+        dates = (low.split("/")[0], high.split("/")[0])
+        found = []
+        for date in self._folders(self.stream_folder(stream)):
+            if not dates[0] <= date <= dates[1] or NULL_PARTITION in date:
+                continue
+            found += [f"{date}/{hour}" for hour in self._folders(f"{self.stream_folder(stream)}/{date}")]
+        return [f"{self.stream_folder(stream)}/{hour}" for hour in sorted(found) if low <= hour <= high]
+
+    def _folders(self, path: str) -> list[str]:
+        try:
+            infos = self.fs.get_file_info(pafs.FileSelector(path, allow_not_found=True))
+        except OSError as error:
+            raise ArchiveError(f"cannot list {path} in the archive {self.uri}: {error}") from error
+        return [info.base_name for info in infos if info.type == pafs.FileType.Directory]
+
+    def _replace(self, folder: str, path: str, table: pa.Table) -> None:
+        self.fs.create_dir(folder, recursive=True)
+        hidden = f"{folder}/.{path.rsplit('/', 1)[1]}.part"
+        pq.write_table(
+            table,
+            hidden,
+            filesystem=self.fs,
+            compression="zstd",
+            compression_level=1,
+            row_group_size=ROW_GROUP_ROWS_MAX,
+        )
+        if self.local:
+            sync_path(Path(hidden))
+        self.fs.move(hidden, path)
+        if self.local:
+            for parent in (Path(folder), *Path(folder).parents):
+                sync_path(parent)
+                if str(parent) == self.root:
+                    break
+
+
+def sync_path(path: Path) -> None:
+    """Makes a file's contents, or a folder's names, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,383 @@
+"""The archive: every line once, wherever in its code a crash falls; partitions that any engine reads."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import agents.archive
+import agents.partitions
+from agents.archive import Archive, ArchiveError
+from agents.partitions import HOUR_US, Target, by_hour, hour_folder
+from agents.store import Store
+from elf.errors import ElfBug
+
+TRACED = {agents.archive.__file__, agents.partitions.__file__}
+BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
+
+
+def archive_in(folder: Path, *, roll_secs: float = 10, roll_bytes: int = 10_000) -> Archive:
+    return Archive(
+        folder / "rolls",
+        str(folder / "archive"),
+        stream="clicks",
+        agent="web-1",
+        roll_secs=roll_secs,
+        roll_bytes=roll_bytes,
+        facts={"format": "json"},
+    )
+
+
+def append(archive: Archive, lines: list[str], ts: list[int | None], source: str = "s", at: int = 0) -> None:
+    offsets = np.arange(at, at + len(lines), dtype=np.int64)
+    archive.append(pa.array(lines, pa.string()), pa.array(ts, pa.int64()), source, offsets)
+
+
+def shipped(folder: Path) -> pa.Table:
+    return ds.dataset(folder / "archive", partitioning="hive").to_table()
+
+
+# -- crashes -------------------------------------------------------------------------------------------------
+
+
+class Crash(BaseException):
+    """The machine stopped before this line."""
+
+
+@contextmanager
+def crash_at(step: int | None) -> Iterator[list[int]]:
+    """Raises ``Crash`` before the ``step``-th line of the archive's code; yields the count of lines."""
+    count = [0]
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename not in TRACED:
+            return None
+        if event == "line":
+            count[0] += 1
+            if count[0] == step:
+                raise Crash
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield count
+    finally:
+        sys.settrace(before)
+
+
+@dataclass
+class Machine:
+    """A lane in small: two sources, a cut that is saved at once or not at all, a disk."""
+
+    folder: Path
+    rng: random.Random
+    length: int = 12
+    cut: tuple[int, tuple[int, int]] = (0, (0, 0))
+    synced: dict[Path, int] = field(default_factory=dict)
+
+    def run(self) -> None:
+        archive = archive_in(self.folder)
+        archive.restore(self.cut[0])
+        read = list(self.cut[1])
+        while min(read) < self.length:
+            self.append(archive, read)
+            chance = self.rng.random()
+            if chance < 0.5:
+                self.take_cut(archive, read)
+            if chance < 0.3 or chance > 0.9:
+                archive.roll()
+            if chance < 0.4:
+                archive.ship(self.cut[0])
+        archive.roll()
+        self.take_cut(archive, read)
+        archive.ship(self.cut[0])
+        archive.close()
+
+    def append(self, archive: Archive, read: list[int]) -> None:
+        source = self.rng.choice([i for i in (0, 1) if read[i] < self.length])
+        start, end = read[source], min(self.length, read[source] + self.rng.randint(1, 5))
+        times: list[int | None] = [
+            None if n % 7 == 3 else BASE_US + n % 3 * HOUR_US for n in range(start, end)
+        ]
+        append(archive, [f"{source}/{n}" for n in range(start, end)], times, f"file {source}", start)
+        read[source] = end
+
+    def take_cut(self, archive: Archive, read: list[int]) -> None:
+        position = archive.sync()
+        for path in (self.folder / "rolls").glob("open-*"):
+            self.synced[path] = path.stat().st_size
+        self.cut = (position, (read[0], read[1]))
+
+    def lose_power(self) -> None:
+        """What was not synced is there in part, or torn."""
+        for path in (self.folder / "rolls").glob("open-*"):
+            kept = self.rng.randint(min(self.synced.get(path, 0), path.stat().st_size), path.stat().st_size)
+            data = path.read_bytes()[:kept]
+            path.write_bytes(data + self.rng.randbytes(self.rng.choice([0, 3, 200])))
+
+    def check(self) -> None:
+        table = shipped(self.folder)
+        expected = {f"{source}/{n}" for source in (0, 1) for n in range(self.length)}
+        assert Counter(table["line"].to_pylist()) == dict.fromkeys(expected, 1)
+        for row in table.to_pylist():
+            assert row["line"] == f"{row['source'].removeprefix('file ')}/{row['position']}"
+        assert list((self.folder / "rolls").glob("*.arrows")) == []
+
+
+def steps_of(folder: Path, seed: int) -> int:
+    with crash_at(None) as count:
+        machine = Machine(folder, random.Random(seed))
+        machine.run()
+    machine.check()
+    return count[0]
+
+
+def crash_and_go_on(machine: Machine, steps: list[int]) -> None:
+    for step in steps:
+        with crash_at(step):
+            try:
+                machine.run()
+            except Crash:
+                pass
+            else:
+                return
+        machine.lose_power()
+    machine.run()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_no_line_is_lost_or_doubled_wherever_a_crash_falls(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # what the disk keeps is this test's to say
+    steps = steps_of(tmp_path / "whole", seed)
+    rng = random.Random(seed)
+    for step in range(1 + seed, steps + 1, 7):
+        folder = tmp_path / str(step)
+        machine = Machine(folder, random.Random(seed))
+        crash_and_go_on(machine, [step, *rng.sample(range(1, steps + 1), rng.choice([0, 1, 2]))])
+        try:
+            machine.check()
+        except BaseException as failure:
+            failure.add_note(f"crash before step {step} of {steps}, seed {seed}")
+            raise
+
+
+CHILD = """
+import sys
+from pathlib import Path
+import numpy as np, pyarrow as pa
+from agents.archive import Archive
+from agents.store import Store
+folder = Path(sys.argv[1])
+store = Store(folder / "a.db")
+archive = Archive(folder / "rolls", str(folder / "archive"), stream="clicks", agent="web-1", roll_secs=1,
+                  roll_bytes=20_000, facts={})
+n = int(store.load_cut("clicks") or b"0")
+archive.restore(n)
+while True:
+    lines = pa.array([f"line {i}" for i in range(n, n + 250)])
+    archive.append(lines, pa.array([0] * 250, pa.int64()), "s", np.arange(n, n + 250))
+    n += 250
+    store.save_cut("clicks", str(archive.sync()).encode())
+    if archive.due(0):
+        archive.roll()
+        archive.ship(archive.position())
+    print(n, flush=True)
+"""
+
+
+def test_a_killed_process_goes_on_from_its_cut(tmp_path: Path) -> None:
+    for lines in (5, 40):
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        )
+        assert child.stdout is not None
+        for _ in range(lines):
+            assert child.stdout.readline()
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+    store = Store(tmp_path / "a.db")
+    cut = int(store.load_cut("clicks") or b"0")
+    store.close()
+    archive = archive_in(tmp_path)
+    archive.restore(cut)
+    archive.ship(cut)
+    lines_kept = shipped(tmp_path)["line"].to_pylist()
+    assert cut >= 45 * 250
+    assert Counter(lines_kept) == {f"line {n}": 1 for n in range(cut)}
+
+
+# -- what is written -----------------------------------------------------------------------------------------
+
+
+def test_rows_lie_by_event_hour_and_keep_everything(tmp_path: Path) -> None:
+    archive = archive_in(tmp_path)
+    archive.restore(0)
+    append(archive, ["a", "b"], [BASE_US - 1, None], "x", 10)
+    append(archive, ["c", "d\u2028", "e"], [BASE_US, BASE_US + HOUR_US - 1, 1 << 62], "y", 20)
+    archive.roll()
+    paths = archive.ship(archive.sync())
+    root = tmp_path / "archive" / "stream=clicks"
+    folders = {str(Path(path).parent.relative_to(root)) for path in paths}
+    null = "date=__HIVE_DEFAULT_PARTITION__/hour=__HIVE_DEFAULT_PARTITION__"
+    expected = {"date=2025-12-31/hour=23", "date=2026-01-01/hour=00", null}
+    assert folders == {f"{hour}/agent=web-1" for hour in expected}
+    file = pq.ParquetFile(root / "date=2026-01-01" / "hour=00" / "agent=web-1" / Path(paths[0]).name)
+    assert file.metadata.row_group(0).column(0).compression == "ZSTD"
+    assert file.schema_arrow.metadata[b"elf.format"] == b"json"
+    rows = file.read().to_pydict()
+    assert (rows["line"], rows["source"], rows["position"]) == (["c", "d\u2028"], ["y", "y"], [20, 21])
+    assert file.read()["ts"].cast(pa.int64()).to_pylist() == [BASE_US, BASE_US + HOUR_US - 1]
+    assert sorted(shipped(tmp_path)["line"].to_pylist()) == ["a", "b", "c", "d\u2028", "e"]
+
+
+def test_names_that_are_no_file_names(tmp_path: Path) -> None:
+    archive = Archive(
+        tmp_path / "r",
+        (tmp_path / "t").as_uri(),
+        stream="a/b=c",
+        agent="../ü",
+        roll_secs=1,
+        roll_bytes=1,
+        facts={},
+    )
+    archive.restore(0)
+    append(archive, ["x"], [BASE_US])
+    archive.roll()
+    (path,) = archive.ship(archive.sync())
+    assert "/stream=a%2Fb%3Dc/date=2026-01-01/hour=00/agent=..%2F%C3%BC/" in path
+    assert ds.dataset(tmp_path / "t", partitioning="hive").to_table()["stream"].to_pylist() == ["a/b=c"]
+
+
+def test_only_what_a_cut_covers_is_shipped(tmp_path: Path) -> None:
+    archive = archive_in(tmp_path)
+    archive.restore(0)
+    append(archive, ["a", "b"], [BASE_US] * 2)
+    cut = archive.sync()
+    append(archive, ["c"], [BASE_US])
+    archive.roll()
+    assert (archive.ship(cut), archive.unshipped) == ([], 1)
+    assert len(archive.ship(archive.sync())) == 1
+    assert archive.unshipped == 0
+
+
+def test_due_by_age_and_by_size(tmp_path: Path) -> None:
+    archive = archive_in(tmp_path, roll_secs=2, roll_bytes=100)
+    archive.restore(0)
+    assert not archive.due(10**9)
+    append(archive, ["short"], [None])
+    assert [archive.due(now) for now in (5000, 6999, 7000)] == [False, False, True]
+    archive.roll()
+    assert not archive.due(10**9)
+    append(archive, ["x" * 200], [None])
+    assert archive.due(0)
+
+
+def test_a_folder_that_starts_over_never_overwrites_what_was_shipped(tmp_path: Path) -> None:
+    for line in ("first life", "second life"):
+        archive = archive_in(tmp_path)
+        archive.restore(0)
+        append(archive, [line], [BASE_US])
+        archive.roll()
+        archive.ship(archive.sync())
+    assert sorted(shipped(tmp_path)["line"].to_pylist()) == ["first life", "second life"]
+
+
+def test_a_target_that_is_away_keeps_the_rolls(tmp_path: Path) -> None:
+    archive = archive_in(tmp_path)
+    archive.restore(0)
+    (tmp_path / "archive").write_text("a file stands in the way")
+    for line in ("a", "b"):
+        append(archive, [line], [BASE_US])
+        archive.roll()
+        with pytest.raises(ArchiveError, match="archive"):
+            archive.ship(archive.sync())
+    (tmp_path / "archive").unlink()
+    assert archive.unshipped == 2
+    archive.ship(archive.position())
+    assert sorted(shipped(tmp_path)["line"].to_pylist()) == ["a", "b"]
+
+
+def test_what_the_cut_names_must_be_there(tmp_path: Path) -> None:
+    archive = archive_in(tmp_path)
+    with pytest.raises(ElfBug, match="restored"):
+        append(archive, ["a"], [None])
+    archive.restore(0)
+    append(archive, ["a", "b"], [None, None])
+    archive.sync()
+    archive.close()
+    with pytest.raises(ArchiveError, match="holds 2 records, the cut says 3"):
+        archive_in(tmp_path).restore(3)
+    with pytest.raises(ElfBug, match="no batch ends"):
+        archive_in(tmp_path).restore(1)
+
+
+def test_a_failed_write_is_final_until_the_stream_starts_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = archive_in(tmp_path)
+    archive.restore(0)
+    append(archive, ["a"], [BASE_US])
+    cut = archive.sync()
+    append(archive, ["b"], [BASE_US])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(ArchiveError, match="No space left"):
+            archive.sync()
+    with pytest.raises(ElfBug):
+        append(archive, ["c"], [BASE_US])
+    archive.restore(cut)
+    append(archive, ["b"], [BASE_US])
+    archive.roll()
+    archive.ship(archive.sync())
+    assert sorted(shipped(tmp_path)["line"].to_pylist()) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("from_us", "to_us", "expected"),
+    [
+        (BASE_US, BASE_US + 1, ["2026-01-01/hour=00"]),
+        (BASE_US - 1, BASE_US + HOUR_US, ["2025-12-31/hour=23", "2026-01-01/hour=00"]),
+        (BASE_US, BASE_US + HOUR_US + 1, ["2026-01-01/hour=00", "2026-01-01/hour=01"]),
+        (BASE_US + 2 * HOUR_US, BASE_US + 9 * HOUR_US, []),
+        (-(1 << 62), 1 << 62, ["2025-12-31/hour=23", "2026-01-01/hour=00", "2026-01-01/hour=01"]),
+    ],
+)
+def test_only_the_hours_that_a_range_needs_are_found(
+    tmp_path: Path, from_us: int, to_us: int, expected: list[str]
+) -> None:
+    archive = archive_in(tmp_path)
+    archive.restore(0)
+    append(archive, list("abcd"), [BASE_US - 1, BASE_US, BASE_US + HOUR_US, None])
+    archive.roll()
+    archive.ship(archive.sync())
+    target = Target(str(tmp_path / "archive"))
+    folder = target.stream_folder("clicks")
+    assert target.hours("clicks", from_us, to_us) == [f"{folder}/date={hour}" for hour in expected]
+    assert target.hours("others", from_us, to_us) == []
+
+
+def test_hours_are_floored_below_the_epoch_too() -> None:
+    ts = pa.array([-1, 0, HOUR_US, -HOUR_US, None, -(1 << 60)], pa.timestamp("us", tz="UTC"))
+    found = {hour: None if rows is None else rows.to_pylist() for hour, rows in by_hour(ts)}
+    assert found == {-1: [0, 3], 0: [1], 1: [2], None: [4, 5]}
+    assert hour_folder(-1) == "date=1969-12-31/hour=23"
