@@ -1,0 +1,244 @@
+"""Messages to frames and back: one versioned envelope, and Arrow payloads as a frame of their own.
+
+A message travels as one or two frames. The first is the *envelope*, a msgpack array (``Envelope`` below) that
+holds the message's fields as msgpack. When the message has a non-empty ``payload`` (Arrow IPC, compressed
+already), that is the second frame, as it is: it is never copied into the envelope. A crc32 each covers the
+envelope's contents and the payload.
+
+Rules: pure (no socket, no clock); any bytes at all give a message or a ``FrameRefused`` (a ``PeerError``),
+nothing else; a frame is judged by its own bytes only, so that a bad one harms no other. It must never decode
+into anything but the types of ``elf.job.messages.MESSAGES`` and ``overlay.messages.MESSAGES``. The checksum
+finds accidents, not enemies: who may talk to whom is the transport's to say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import msgspec
+
+from elf.errors import ElfBug, PeerError
+from elf.job import messages as job_messages
+from overlay import messages as overlay_messages
+
+MAGIC: Final = "elf"
+WIRE_VERSION: Final = 1
+FRAMES_MAX: Final = 2
+"""The most frames that a message may have: envelope and payload."""
+
+Reason = Literal["size", "malformed", "version", "cluster", "checksum", "tag", "fields"]
+"""Why a frame was refused: a metric label, so the set is closed."""
+
+Frame = bytes | memoryview
+Message = job_messages.Message | overlay_messages.Message
+"""A message of ours: a struct of ``elf.job.messages`` or a dataclass of ``overlay.messages``."""
+
+
+class FrameRefused(PeerError):
+    """Frames that are no message. ``reason`` is short and from a closed set; the text is for the log."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        self.reason: Reason = reason
+        super().__init__(f"{reason}: {text}")
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A message and the address that its sender says it can be reached at."""
+
+    sender: str
+    message: Message
+
+
+class _Preamble(msgspec.Struct, frozen=True, array_like=True):
+    """What every wire version begins with, so that another version can be told from garbage."""
+
+    magic: str
+    version: int
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The first frame. ``checksum`` covers cluster, sender, tag and body; ``payload_bytes`` is 0 without a
+    second frame.
+    """
+
+    magic: str
+    version: int
+    cluster: str
+    sender: str
+    tag: str
+    checksum: int
+    payload_bytes: int
+    payload_checksum: int
+    body: bytes
+
+
+class Packed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A message inside the payload of another one. ``checksum`` covers tag and body; the body has everything."""
+
+    magic: str
+    version: int
+    tag: str
+    checksum: int
+    body: bytes
+
+
+def _tags() -> dict[str, type[Message]]:
+    """Tag on the wire to message type. Each family has a prefix of its own, so that their names cannot meet."""
+    families: tuple[tuple[str, tuple[type[Message], ...]], ...] = (
+        ("job", job_messages.MESSAGES),
+        ("overlay", overlay_messages.MESSAGES),
+    )
+    return {f"{family}.{cls.__name__}": cls for family, types in families for cls in types}
+
+
+_TYPES: Final = _tags()
+_TAG_OF: Final[dict[type, str]] = {cls: tag for tag, cls in _TYPES.items()}
+_encode: Final = msgspec.msgpack.Encoder().encode
+_BODIES: Final[dict[str, Callable[[bytes], Message]]] = {
+    tag: msgspec.msgpack.Decoder(cls).decode for tag, cls in _TYPES.items()
+}
+_read_envelope: Final = msgspec.msgpack.Decoder(Envelope).decode
+_read_packed: Final = msgspec.msgpack.Decoder(Packed).decode
+_read_preamble: Final = msgspec.msgpack.Decoder(_Preamble).decode
+
+
+def encode(message: Message, *, cluster: str, sender: str) -> list[bytes]:
+    """The frames of a message (one, or two with a payload). ``sender``: the address that answers may go to."""
+    tag = _tag(message)
+    payload = _payload(message) or b""
+    body = _encode(_with_payload(message, b"") if payload else message)
+    envelope = Envelope(
+        MAGIC,
+        WIRE_VERSION,
+        cluster,
+        sender,
+        tag,
+        _checksum(body, cluster, sender, tag),
+        len(payload),
+        zlib.crc32(payload),
+        body,
+    )
+    return [_encode(envelope), payload] if payload else [_encode(envelope)]
+
+
+def decode(frames: Sequence[Frame], *, cluster: str, max_bytes: int) -> Decoded:
+    """The message of these frames, or ``FrameRefused``. ``max_bytes`` limits all frames together."""
+    if not 1 <= len(frames) <= FRAMES_MAX:
+        raise FrameRefused("malformed", f"{len(frames)} frames, not 1 or 2")
+    size = sum(len(frame) for frame in frames)
+    if size > max_bytes:
+        raise FrameRefused("size", f"{size} bytes, over the limit of {max_bytes}")
+    envelope = _envelope(frames[0])
+    if envelope.cluster != cluster:
+        raise FrameRefused("cluster", f"from cluster {envelope.cluster[:64]!r}, not {cluster!r}")
+    if _checksum(envelope.body, envelope.cluster, envelope.sender, envelope.tag) != envelope.checksum:
+        raise FrameRefused("checksum", "the envelope is damaged")
+    payload = _second(frames, envelope)
+    message = _body(envelope.tag, envelope.body)
+    if payload:
+        if _payload(message) != b"":
+            raise FrameRefused("fields", f"a payload that {envelope.tag} has no place for")
+        message = _with_payload(message, payload)
+    return Decoded(envelope.sender, message)
+
+
+def pack(message: Message) -> bytes:
+    """A message as the ``payload`` of another (routed, multicast) one; everything inline."""
+    tag = _tag(message)
+    body = _encode(message)
+    return _encode(Packed(MAGIC, WIRE_VERSION, tag, _checksum(body, tag), body))
+
+
+def unpack(data: Frame) -> Message:
+    """The message that ``pack`` made these bytes of, or ``FrameRefused``."""
+    try:
+        packed = _read_packed(data)
+    except (ValueError, RecursionError):
+        raise _unreadable(data) from None
+    _check_preamble(packed.magic, packed.version)
+    if _checksum(packed.body, packed.tag) != packed.checksum:
+        raise FrameRefused("checksum", "the packed message is damaged")
+    return _body(packed.tag, packed.body)
+
+
+def _tag(message: Message) -> str:
+    tag = _TAG_OF.get(type(message))
+    if tag is None:
+        raise ElfBug(f"{type(message).__name__} is not a message that may travel")
+    return tag
+
+
+def _payload(message: Message) -> bytes | None:
+    """The payload of a message; None when its type has none."""
+    payload: bytes | None = getattr(message, "payload", None)
+    return payload
+
+
+def _with_payload(message: Message, payload: bytes) -> Message:
+    """The same message with another payload; only for types that have one."""
+    if isinstance(message, job_messages.Message):
+        return msgspec.structs.replace(message, payload=payload)
+    return dataclasses.replace(message, payload=payload)  # type: ignore[arg-type]  # the union's others have none
+
+
+def _checksum(body: bytes, *words: str) -> int:
+    """crc32 of the body and the words that go with it (as UTF-8, NUL between them)."""
+    return zlib.crc32("\0".join(words).encode(), zlib.crc32(body))
+
+
+def _envelope(frame: Frame) -> Envelope:
+    try:
+        envelope = _read_envelope(frame)
+    except (ValueError, RecursionError):
+        raise _unreadable(frame) from None
+    _check_preamble(envelope.magic, envelope.version)
+    return envelope
+
+
+def _check_preamble(magic: str, version: int) -> None:
+    if magic != MAGIC:
+        raise FrameRefused("malformed", "not a frame of elf")
+    if version != WIRE_VERSION:
+        raise FrameRefused("version", f"wire version {version}, this is {WIRE_VERSION}")
+
+
+def _unreadable(frame: Frame) -> FrameRefused:
+    """Why a first frame cannot be read: another version may look quite different behind its preamble."""
+    try:
+        preamble = _read_preamble(frame)
+        _check_preamble(preamble.magic, preamble.version)
+    except FrameRefused as refused:
+        return refused
+    except (ValueError, RecursionError):
+        pass
+    return FrameRefused("malformed", "not an envelope")
+
+
+def _second(frames: Sequence[Frame], envelope: Envelope) -> bytes:
+    """The payload frame, if there should be one."""
+    payload = frames[1] if len(frames) > 1 else b""
+    if len(payload) != envelope.payload_bytes or (len(frames) > 1) != (envelope.payload_bytes > 0):
+        raise FrameRefused(
+            "malformed", f"a payload of {len(payload)} bytes, {envelope.payload_bytes} announced"
+        )
+    if zlib.crc32(payload) != envelope.payload_checksum:
+        raise FrameRefused("checksum", "the payload is damaged")
+    return bytes(payload)
+
+
+def _body(tag: str, body: bytes) -> Message:
+    read = _BODIES.get(tag)
+    if read is None:
+        raise FrameRefused("tag", f"unknown message {tag[:64]!r}")
+    try:
+        message = read(body)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise FrameRefused("fields", f"{tag}: {error}") from None
+    if not isinstance(message, job_messages.Message) and not overlay_messages.well_formed(message):
+        raise FrameRefused("fields", f"{tag}: a key of the wrong length")
+    return message

@@ -1,0 +1,159 @@
+"""What every transport promises, its limits, its counters, and the bounded inbox that they share.
+
+The promises: ``send`` never blocks and never raises for what a peer or the network does; frames of one
+message arrive together or not at all; messages between two parties arrive in the order in which they were
+sent, though some may be missing; everything that this side drops is counted. A transport belongs to one event
+loop and is not for other threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol
+
+from elf.errors import ElfError
+
+CLIENT_PREFIX: Final = "client:"
+"""Begins the return address of a party that nobody can connect to (hexadecimal identity behind it)."""
+
+IN_A_ROW_MAX: Final = 64
+"""Messages that ``receive`` hands out before it lets others run."""
+
+Dropped = Literal["full", "unroutable", "size", "closed"]
+"""Why a message was not sent. A metric label, so the set is closed."""
+
+
+class Closed(ElfError):
+    """The transport was closed; nothing can be received any more."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a transport may hold. Beyond it messages are dropped and counted, or the sender is held back."""
+
+    message_bytes_max: int = 64 << 20
+    """The largest message (all its frames) that is sent or taken."""
+    inbox_messages_max: int = 4096
+    inbox_bytes_max: int = 128 << 20
+    """Messages that wait for ``receive``; always at least one, however big."""
+    peer_messages_max: int = 1000
+    """Messages that wait for one peer (ZeroMQ: its high-water mark, on either side of the wire)."""
+    peer_bytes_max: int = 128 << 20
+    """Bytes of big frames that wait for one peer."""
+    peers_max: int = 1000
+    """Connections that are kept open to peers; beyond it the one idle for longest is closed."""
+    idle_secs: float = 60.0
+    """A connection without sends for so long is closed (and opened again by the next send)."""
+
+
+@dataclass
+class Counters:
+    """What a transport has done so far. Messages, not frames; bytes of their frames."""
+
+    sent: int = 0
+    sent_bytes: int = 0
+    received: int = 0
+    received_bytes: int = 0
+    dropped: Counter[Dropped] = field(default_factory=Counter)
+    """Messages that ``send`` did not take, by reason."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """Messages from the network that were too big (``size``) or had too many frames (``malformed``)."""
+
+
+class Transport(Protocol):
+    """Sends to addresses, receives from anybody."""
+
+    @property
+    def address(self) -> str:
+        """What others reach me at (``host:port``); for a party without a listener ``client:…``, only good for
+        logs.
+        """
+
+    @property
+    def counters(self) -> Counters: ...
+
+    def send(self, to: str, frames: list[bytes]) -> bool:
+        """Take a message for ``to``: an agent's ``host:port`` or a return address. Never blocks.
+
+        False: dropped and counted (queue full, unroutable, too big, closed). True promises nothing about
+        arrival.
+        """
+
+    async def receive(self) -> tuple[str, list[bytes]]:
+        """The next message: (return address, frames). The return address is good for ``send``. One caller at
+        a time.
+
+        Raises ``Closed`` after ``close`` (what had arrived by then is still delivered).
+        """
+
+    async def close(self) -> None:
+        """Stop receiving, give what was sent a moment to leave, let go of everything. Idempotent."""
+
+
+def size_of(frames: list[bytes]) -> int:
+    return sum(map(len, frames))
+
+
+class Inbox:
+    """Messages that have arrived, bounded by number and bytes, for one receiver."""
+
+    def __init__(self, limits: Limits, counters: Counters) -> None:
+        self._limits = limits
+        self._counters = counters
+        self._messages: deque[tuple[str, list[bytes], int]] = deque()
+        self._bytes = 0
+        self._closed = False
+        self._in_a_row = 0
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def full(self) -> bool:
+        """True when nothing more may be put: at least one message is always taken."""
+        return (
+            len(self._messages) >= self._limits.inbox_messages_max
+            or self._bytes >= self._limits.inbox_bytes_max
+        )
+
+    @property
+    def low(self) -> bool:
+        """True when it has emptied enough for held-back sockets to go on."""
+        limits = self._limits
+        return (
+            len(self._messages) * 2 <= limits.inbox_messages_max and self._bytes * 2 <= limits.inbox_bytes_max
+        )
+
+    def put(self, origin: str, frames: list[bytes]) -> None:
+        """The caller has looked at ``full``."""
+        size = size_of(frames)
+        self._messages.append((origin, frames, size))
+        self._bytes += size
+        self._wake()
+
+    async def get(self) -> tuple[str, list[bytes]]:
+        self._in_a_row += 1
+        if self._in_a_row >= IN_A_ROW_MAX:
+            self._in_a_row = 0
+            await asyncio.sleep(0)  # a busy inbox must not starve the loop's timers
+        while not self._messages:
+            if self._closed:
+                raise Closed("the transport was closed")
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        origin, frames, size = self._messages.popleft()
+        self._bytes -= size
+        self._counters.received += 1
+        self._counters.received_bytes += size
+        return origin, frames
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
