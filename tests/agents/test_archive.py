@@ -98,12 +98,11 @@ class Machine:
         read = list(self.cut[1])
         while min(read) < self.length:
             self.append(archive, read)
-            chance = self.rng.random()
-            if chance < 0.5:
+            if self.rng.random() < 0.4:
                 self.take_cut(archive, read)
-            if chance < 0.3 or chance > 0.9:
+            if self.rng.random() < 0.4:
                 archive.roll()
-            if chance < 0.4:
+            if self.rng.random() < 0.6:
                 archive.ship(self.cut[0])
         archive.roll()
         self.take_cut(archive, read)
@@ -169,7 +168,7 @@ def test_no_line_is_lost_or_doubled_wherever_a_crash_falls(
     monkeypatch.setattr(os, "fsync", lambda _: None)  # what the disk keeps is this test's to say
     steps = steps_of(tmp_path / "whole", seed)
     rng = random.Random(seed)
-    for step in range(1 + seed, steps + 1, 7):
+    for step in range(1 + seed, steps + 1, 13):
         folder = tmp_path / str(step)
         machine = Machine(folder, random.Random(seed))
         crash_and_go_on(machine, [step, *rng.sample(range(1, steps + 1), rng.choice([0, 1, 2]))])
