@@ -1,7 +1,7 @@
 """Partial aggregation objects (PAOs): what an aggregate remembers, and how memories merge.
 
 A PAO is a row of key columns and state columns (paper, section 2.2). Every aggregate is described once, here:
-the DuckDB SQL of its partial states over raw rows, how each state merges, and the DuckDB SQL of its final value.
+the DuckDB SQL of its partial states over raw rows, how each merges, and the DuckDB SQL of its final value.
 
 Rules:
 
@@ -46,7 +46,7 @@ class State:
 
 @dataclass(frozen=True)
 class StateRule:
-    """One state of an aggregate. ``partial`` is DuckDB SQL over raw rows, a template with ``{x}``, its argument.
+    """One state of an aggregate. ``partial`` is DuckDB SQL over raw rows, a template with ``{x}``.
 
     Partials of a query that render to the same text may share a state column (SUM(x) and AVG(x)).
     """
@@ -66,8 +66,8 @@ class Aggregate:
     """An SQL aggregate as a PAO.
 
     ``final`` is DuckDB SQL over merged states: a template with ``{0}``, ``{1}`` … the state columns, and
-    ``{type}``, the DuckDB type of the aggregate over raw rows (HUGEINT for a SUM of BIGINT: Arrow brings it back
-    as DECIMAL(38,0), which the rest of an expression would treat differently).
+    ``{type}``, the DuckDB type of the aggregate over raw rows (HUGEINT for a SUM of BIGINT: Arrow brings it
+    back as DECIMAL(38,0), which the rest of an expression would treat differently).
     """
 
     name: str
@@ -106,10 +106,10 @@ SUM_TYPE: Final = pa.decimal128(38, 0)
 
 
 def merge_tables(tables: Sequence[pa.Table], keys: Sequence[str], states: Sequence[State]) -> pa.Table:
-    """Merge partial aggregates: a row for each distinct key, columns ``keys`` then states, in no certain order.
+    """Merge partial aggregates: a row for each distinct key, columns ``keys`` then states, in no fixed order.
 
-    With no keys there is one row, or none when there were no rows. Exact; raises ``SumOverflow``. Columns that
-    are neither keys nor states are dropped.
+    With no keys there is one row, or none when there were no rows. Exact; raises ``SumOverflow``. Other
+    columns are dropped.
     """
     names = [*keys, *(state.name for state in states)]
     whole = pa.concat_tables(

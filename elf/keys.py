@@ -1,0 +1,332 @@
+"""The 64-bit hash of a group's key: orders the buffer trees and cuts key ranges, the same on every agent.
+
+Definition. Each value has a hash: the first half of mmh3 x64_128 over its bytes, the seed being its kind:
+
+====================================  ====  =================================================
+value                                 seed  bytes
+====================================  ====  =================================================
+NULL (of any type)                    0     none
+integer, date, time, timestamp        1     8, little endian, two's complement (Arrow's count)
+double                                2     8, little endian IEEE 754; -0.0 as 0.0, one NaN
+text, binary                          3     the bytes (UTF-8)
+boolean                               4     1
+decimal                               5     16, little endian, two's complement, unscaled
+====================================  ====  =================================================
+
+The hash of a key of one column is that of its value. Further columns are mixed in from left to right:
+``h = fmix64(h * 0x9E3779B97F4A7C15 + next)`` modulo 2**64, fmix64 being murmur3's. Without columns it is 0.
+
+``hash_key_reference`` says the same, a row at a time; ``hash_keys`` does it for columns, in numpy. It must
+never depend on how rows are batched, on chunks, or on the machine.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Final
+
+import mmh3
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+UInt64s = npt.NDArray[np.uint64]
+KeyHash = Callable[[Sequence[pa.Array | pa.ChunkedArray]], UInt64s]
+Value = None | bool | int | float | str | bytes | date | Decimal
+
+_NULL, _INTEGER, _DOUBLE, _BYTES, _BOOLEAN, _DECIMAL = range(6)
+
+_GOLDEN: Final = 0x9E3779B97F4A7C15
+_C1: Final = np.uint64(0x87C37B91114253D5)
+_C2: Final = np.uint64(0x4CF5AD432745937F)
+_MASK: Final = (1 << 64) - 1
+
+_TEXTS: Final = frozenset(
+    {pa.string(), pa.binary(), pa.large_string(), pa.large_binary(), pa.string_view(), pa.binary_view()}
+)
+
+_SLICE_ROWS: Final = 1 << 13
+"""Rows hashed at a time: their temporaries stay in the second-level cache."""
+
+_LONG_BYTES: Final = 192
+"""From this length on a call of the library a value is cheaper than numpy's calls a block."""
+
+
+# -- the definition ------------------------------------------------------------------------------------------
+
+
+def hash_key_reference(values: tuple[Value, ...]) -> int:
+    """The hash of one key, slowly. Decimals must have the scale that their column has."""
+    if not values:
+        return 0
+    mixed = _hash_value(values[0])
+    for value in values[1:]:
+        mixed = _fmix_int((mixed * _GOLDEN + _hash_value(value)) & _MASK)
+    return mixed
+
+
+def _hash_value(value: Value) -> int:
+    seed, data = _canonical(value)
+    return int(mmh3.hash64(data, seed, signed=False)[0])
+
+
+def _canonical(value: Value) -> tuple[int, bytes]:
+    match value:
+        case None:
+            return _NULL, b""
+        case bool():
+            return _BOOLEAN, bytes([value])
+        case int():
+            return _INTEGER, (value & _MASK).to_bytes(8, "little")
+        case float():
+            return _DOUBLE, struct.pack("<d", float("nan") if value != value else value + 0.0)
+        case str():
+            return _BYTES, value.encode()
+        case bytes():
+            return _BYTES, value
+        case datetime():
+            zoned = value if value.tzinfo else value.replace(tzinfo=UTC)
+            return _canonical((zoned - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1))
+        case date():
+            return _canonical((value - date(1970, 1, 1)).days)
+        case Decimal():
+            sign, digits, _ = value.as_tuple()
+            unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
+            return _DECIMAL, unscaled.to_bytes(16, "little", signed=True)
+
+
+def _fmix_int(h: int) -> int:
+    h ^= h >> 33
+    h = h * 0xFF51AFD7ED558CCD & _MASK
+    h ^= h >> 33
+    h = h * 0xC4CEB9FE1A85EC53 & _MASK
+    return h ^ h >> 33
+
+
+# -- the same for columns ------------------------------------------------------------------------------------
+
+
+def hash_keys(columns: Sequence[pa.Array | pa.ChunkedArray]) -> UInt64s:
+    """The hash of each row of some key columns of equal length. Raises ``TypeError`` for nested types."""
+    if not columns:
+        return np.zeros(0, dtype=np.uint64)
+    mixed = _hash_column(columns[0])
+    for column in columns[1:]:
+        mixed *= np.uint64(_GOLDEN)
+        mixed += _hash_column(column)
+        _fmix(mixed)
+    return mixed
+
+
+def _hash_column(column: pa.Array | pa.ChunkedArray) -> UInt64s:
+    if isinstance(column, pa.ChunkedArray):
+        if column.num_chunks == 1:
+            return _hash_array(column.chunk(0))
+        return np.concatenate([np.zeros(0, np.uint64), *(_hash_array(chunk) for chunk in column.chunks)])
+    return _hash_array(column)
+
+
+def _hash_array(array: pa.Array) -> UInt64s:
+    """One value hash a row."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        codes = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        if not len(array.dictionary):
+            return np.zeros(len(array), dtype=np.uint64)
+        hashes = _hash_array(array.dictionary)[codes]
+    elif pa.types.is_null(kind):
+        hashes = np.zeros(len(array), dtype=np.uint64)
+    elif pa.types.is_boolean(kind):
+        both = np.array([_hash_value(False), _hash_value(True)], dtype=np.uint64)
+        hashes = both[array.fill_null(False).to_numpy(zero_copy_only=False).astype(np.int8)]
+    elif pa.types.is_floating(kind):
+        values = array.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
+        values[np.isnan(values)] = np.nan
+        hashes = _hash_words([values.view(np.uint64)], _DOUBLE)
+    elif _is_text(kind):
+        hashes = _hash_texts(array)
+    elif pa.types.is_decimal128(kind):
+        hashes = _hash_decimals(array)
+    elif pa.types.is_primitive(kind):
+        hashes = _hash_words([_integers(array)], _INTEGER)
+    else:
+        raise TypeError(f"a key column cannot be {kind}")
+    if array.null_count:
+        hashes[array.is_null().to_numpy(zero_copy_only=False)] = np.uint64(_hash_value(None))
+    return hashes
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return kind in _TEXTS
+
+
+def _integers(array: pa.Array) -> UInt64s:
+    """Arrow's own count of any integer, date, time or timestamp, as 64 bits; 0 where it is NULL."""
+    width = array.type.bit_width
+    signed = array
+    if not pa.types.is_integer(array.type):
+        signed = array.view(pa.int64() if width == 64 else pa.int32())
+    values = np.asarray(pc.fill_null(signed, 0).to_numpy(zero_copy_only=False))
+    bits: UInt64s = values.astype(np.int64).view(np.uint64)
+    return bits
+
+
+def _hash_decimals(array: pa.Array) -> UInt64s:
+    words = np.frombuffer(array.buffers()[1], dtype=np.uint64, count=2 * (array.offset + len(array)))
+    pairs = words.reshape(-1, 2)[array.offset :]
+    return _hash_words([np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])], _DECIMAL)
+
+
+def _hash_words(words: Sequence[UInt64s], seed: int) -> UInt64s:
+    """mmh3 of values of one word (8 bytes) or two, for all rows."""
+    rows = len(words[0])
+    hashes = np.empty(rows, dtype=np.uint64)
+    for start in range(0, rows, _SLICE_ROWS):
+        part = slice(start, min(start + _SLICE_ROWS, rows))
+        h1 = np.full(part.stop - start, seed, dtype=np.uint64)
+        h2 = h1.copy()
+        if len(words) == 2:
+            _block(h1, h2, words[0][part].copy(), words[1][part].copy())
+        else:
+            h1 ^= _scramble(words[0][part].copy(), _C1, 31, _C2)
+        hashes[part] = _finish(h1, h2, np.uint64(8 * len(words)))
+    return hashes
+
+
+def _hash_texts(array: pa.Array) -> UInt64s:
+    """mmh3 of each value's bytes: slices of rows, 16 bytes of all of them at a time."""
+    if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):
+        array = array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
+    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    hashes = np.empty(len(array), dtype=np.uint64)
+    if not len(array):
+        return hashes
+    _, starts, data = array.buffers()
+    count = array.offset + len(array) + 1
+    offsets = np.frombuffer(starts, np.int64 if wide else np.int32, count=count)[array.offset :].astype(
+        np.int64
+    )
+    heap = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, dtype=np.uint8)
+    for start in range(0, len(array), _SLICE_ROWS):
+        edges = offsets[start : start + _SLICE_ROWS + 1]
+        _hash_slice(heap, edges, hashes[start : start + _SLICE_ROWS])
+    return hashes
+
+
+def _hash_slice(heap: npt.NDArray[np.uint8], edges: npt.NDArray[np.int64], out: UInt64s) -> None:
+    """Hash the values between consecutive ``edges`` of ``heap`` into ``out``."""
+    sizes = np.diff(edges)
+    longest = int(sizes.max())
+    if longest >= _LONG_BYTES:
+        long = sizes >= _LONG_BYTES
+        for row in np.flatnonzero(long).tolist():
+            value = heap[edges[row] : edges[row + 1]].tobytes()
+            out[row] = mmh3.hash64(value, _BYTES, signed=False)[0]
+        short = np.flatnonzero(~long)
+        if len(short):
+            lengths = sizes[short]
+            packed = _pack(heap, edges[short], lengths)
+            part = np.empty(len(short), dtype=np.uint64)
+            _hash_slice(packed, np.concatenate([[0], np.cumsum(lengths)]), part)
+            out[short] = part
+        return
+    # Words are read past the end of the last value, so that it needs room behind it.
+    padded = np.zeros(int(edges[-1] - edges[0]) + 16, dtype=np.uint8)
+    padded[:-16] = heap[edges[0] : edges[-1]]
+    words = np.ndarray(len(padded) - 7, dtype="<u8", buffer=padded, strides=(1,))
+    out[:] = _hash_short(words, edges[:-1] - edges[0], sizes, longest)
+
+
+def _pack(
+    heap: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint8]:
+    """The bytes of some values, one after the other."""
+    ends = np.cumsum(sizes)
+    index = np.arange(int(ends[-1]), dtype=np.int64) + np.repeat(starts - (ends - sizes), sizes)
+    packed: npt.NDArray[np.uint8] = heap[index]
+    return packed
+
+
+def _hash_short(
+    words: npt.NDArray[np.uint64], starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], longest: int
+) -> UInt64s:
+    """``words[i]`` are the 8 bytes from byte ``i`` on."""
+    h1 = np.full(len(starts), _BYTES, dtype=np.uint64)
+    h2 = h1.copy()
+    for done in range(0, longest - 15, 16):
+        rows = np.flatnonzero(sizes >= done + 16)
+        at = starts[rows] + done
+        g1, g2 = h1[rows], h2[rows]
+        _block(g1, g2, words[at], words[at + 8])
+        h1[rows], h2[rows] = g1, g2
+    tail = sizes & 15
+    at = starts + (sizes - tail)
+    # Of the last 0 to 15 bytes; what lies beyond the value is masked off.
+    low_bits = (np.minimum(tail, 8) * 8).astype(np.uint64)
+    low = words[at] & _ones(low_bits)
+    h1 ^= _scramble(low, _C1, 31, _C2)
+    if longest > 8:
+        high_bits = (np.clip(tail - 8, 0, 8) * 8).astype(np.uint64)
+        high = words[at + 8] & _ones(high_bits)
+        h2 ^= _scramble(high, _C2, 33, _C1)
+    return _finish(h1, h2, sizes.astype(np.uint64))
+
+
+def _ones(bits: UInt64s) -> UInt64s:
+    """As many low bits set, 0 to 64."""
+    full = bits == 64  # shifting a word by its whole length is undefined
+    masks = (np.uint64(1) << np.where(full, np.uint64(0), bits)) - np.uint64(1)
+    masks[full] = np.uint64(_MASK)
+    return masks
+
+
+def _rotate(words: UInt64s, left: int) -> UInt64s:
+    high = words << np.uint64(left)
+    high |= words >> np.uint64(64 - left)
+    return high
+
+
+def _scramble(word: UInt64s, first: np.uint64, left: int, second: np.uint64) -> UInt64s:
+    """Of one word of input; ``word`` is used up. A word of zero stays zero, as for an absent tail."""
+    word *= first
+    word = _rotate(word, left)
+    word *= second
+    return word
+
+
+def _block(h1: UInt64s, h2: UInt64s, k1: UInt64s, k2: UInt64s) -> None:
+    """murmur3's 16-byte block, in place."""
+    h1 ^= _scramble(k1, _C1, 31, _C2)
+    h1[:] = _rotate(h1, 27)
+    h1 += h2
+    h1 *= np.uint64(5)
+    h1 += np.uint64(0x52DCE729)
+    h2 ^= _scramble(k2, _C2, 33, _C1)
+    h2[:] = _rotate(h2, 31)
+    h2 += h1
+    h2 *= np.uint64(5)
+    h2 += np.uint64(0x38495AB5)
+
+
+def _fmix(h: UInt64s) -> None:
+    """murmur3's finalizer, in place."""
+    h ^= h >> np.uint64(33)
+    h *= np.uint64(0xFF51AFD7ED558CCD)
+    h ^= h >> np.uint64(33)
+    h *= np.uint64(0xC4CEB9FE1A85EC53)
+    h ^= h >> np.uint64(33)
+
+
+def _finish(h1: UInt64s, h2: UInt64s, sizes: UInt64s | np.uint64) -> UInt64s:
+    h1 ^= sizes
+    h2 ^= sizes
+    h1 += h2
+    h2 += h1
+    _fmix(h1)
+    _fmix(h2)
+    h1 += h2
+    return h1
