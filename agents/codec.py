@@ -78,7 +78,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class Packed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A message inside the payload of another one. ``checksum`` covers tag and body; the body has everything."""
+    """A message inside the payload of another one. ``checksum`` covers tag and body; the body has it all."""
 
     magic: str
     version: int
@@ -88,7 +88,7 @@ class Packed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 def _tags() -> dict[str, type[Message]]:
-    """Tag on the wire to message type. Each family has a prefix of its own, so that their names cannot meet."""
+    """Tag on the wire to message type. Each family has a prefix, so that their names cannot meet."""
     families: tuple[tuple[str, tuple[type[Message], ...]], ...] = (
         ("job", job_messages.MESSAGES),
         ("overlay", overlay_messages.MESSAGES),
@@ -108,7 +108,7 @@ _read_preamble: Final = msgspec.msgpack.Decoder(_Preamble).decode
 
 
 def encode(message: Message, *, cluster: str, sender: str) -> list[bytes]:
-    """The frames of a message (one, or two with a payload). ``sender``: the address that answers may go to."""
+    """The frames of a message (one, or two with a payload). ``sender``: where answers may go to."""
     tag = _tag(message)
     payload = _payload(message) or b""
     body = _encode(_with_payload(message, b"") if payload else message)

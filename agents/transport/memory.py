@@ -21,16 +21,16 @@ class MemoryNetwork:
         self.lost = 0
         """Messages that cut links have swallowed."""
 
-    def listen(self, address: str) -> MemoryTransport:
+    def listen(self, address: str, limits: Limits | None = None) -> MemoryTransport:
         """A party that others reach at ``address``. Raises ``UserError`` when somebody is there."""
         if address in self._parties:
             raise UserError(f"cannot listen on {address}: the address is in use")
-        return self._add(address)
+        return self._add(address, limits)
 
-    def dial(self) -> MemoryTransport:
+    def dial(self, limits: Limits | None = None) -> MemoryTransport:
         """A client: it can send, and answers reach it at its return address."""
         self._clients += 1
-        return self._add(f"{CLIENT_PREFIX}{self._clients:08x}")
+        return self._add(f"{CLIENT_PREFIX}{self._clients:08x}", limits)
 
     def cut(self, one: str, other: str) -> None:
         """From now on nothing passes between the two, and neither can tell."""
@@ -39,8 +39,8 @@ class MemoryNetwork:
     def mend(self, one: str, other: str) -> None:
         self._cut.discard(frozenset((one, other)))
 
-    def _add(self, address: str) -> MemoryTransport:
-        party = MemoryTransport(self, address, self._limits)
+    def _add(self, address: str, limits: Limits | None) -> MemoryTransport:
+        party = MemoryTransport(self, address, limits or self._limits)
         self._parties[address] = party
         return party
 

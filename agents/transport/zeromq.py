@@ -100,6 +100,11 @@ class ZeroMqTransport:
     def counters(self) -> Counters:
         return self._counters
 
+    @property
+    def connections(self) -> int:
+        """Connections to peers that are open."""
+        return len(self._peers)
+
     def send(self, to: str, frames: list[bytes]) -> bool:
         size = size_of(frames)
         reason: Dropped | None

@@ -1,0 +1,294 @@
+"""The codec: every message survives the wire; any bytes at all give a message or FrameRefused."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+import zlib
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.codec import (
+    MAGIC,
+    WIRE_VERSION,
+    Envelope,
+    FrameRefused,
+    Message,
+    Reason,
+    decode,
+    encode,
+    pack,
+    unpack,
+)
+from elf.errors import ElfBug, PeerError
+from elf.job import messages as job
+from overlay import messages as ring
+from overlay.ids import KEY_BYTES, Peer
+
+CLUSTER = "shop"
+SENDER = "10.0.0.7:7071"
+MAX = 1 << 20
+ALL_TYPES: tuple[type[Message], ...] = (*job.MESSAGES, *ring.MESSAGES)
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+keys = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
+SIMPLE: dict[object, st.SearchStrategy[object]] = {
+    str: texts,
+    int: st.integers(-(1 << 63), (1 << 63) - 1),
+    bool: st.booleans(),
+    bytes: st.binary(max_size=64),
+    types.NoneType: st.none(),
+}
+
+
+def value_of(cls: type) -> st.SearchStrategy[typing.Any]:
+    """Any value of a message (or of what it is made of), from its annotations alone."""
+    hints = typing.get_type_hints(cls)
+    names = msgspec.structs.fields(cls) if issubclass(cls, msgspec.Struct) else dataclasses.fields(cls)
+    return st.builds(cls, **{field.name: field_of(field.name, hints[field.name]) for field in names})
+
+
+def field_of(name: str, hint: object) -> st.SearchStrategy[typing.Any]:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if name in ("key", "topic") and hint is bytes:
+        return keys
+    if name in ("topics", "unknown") and args[:1] == (bytes,):
+        return st.lists(keys, max_size=3).map(tuple)
+    if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
+        return st.lists(field_of("", args[0]), max_size=3).map(tuple)
+    if origin is tuple:
+        return st.tuples(*(field_of("", arg) for arg in args))
+    if origin in (typing.Union, types.UnionType):
+        return st.one_of(*(field_of(name, arg) for arg in args))
+    if origin is typing.Literal:
+        return st.sampled_from(args)
+    if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or issubclass(hint, msgspec.Struct)):
+        return value_of(hint)
+    return SIMPLE[hint]
+
+
+STRATEGIES = {cls: value_of(cls) for cls in ALL_TYPES}
+messages = st.sampled_from(ALL_TYPES).flatmap(STRATEGIES.__getitem__)
+
+SLICE = job.Slice(flow="f", start=-4, end=9, members=b"\x05", tally=b"t" * 9, payload=b"arrow" * 99)
+ROUTE = ring.Route(
+    sender=Peer("a:1", 1),
+    token=3,
+    key=b"k" * KEY_BYTES,
+    origin=Peer("b:1", 2),
+    number=7,
+    hops=0,
+    payload=pack(SLICE),
+)
+
+
+def sent(message: Message) -> list[bytes]:
+    return encode(message, cluster=CLUSTER, sender=SENDER)
+
+
+def read(frames: list[bytes]) -> Message:
+    return decode(frames, cluster=CLUSTER, max_bytes=MAX).message
+
+
+def reason_of(frames: typing.Sequence[bytes | memoryview], max_bytes: int = MAX) -> Reason:
+    with pytest.raises(PeerError) as caught:
+        decode(frames, cluster=CLUSTER, max_bytes=max_bytes)
+    assert isinstance(caught.value, FrameRefused)
+    assert caught.value.reason in typing.get_args(Reason)
+    return caught.value.reason
+
+
+def envelope_of(message: Message) -> Envelope:
+    return msgspec.msgpack.decode(sent(message)[0], type=Envelope)
+
+
+def forged(envelope: Envelope, **changes: object) -> bytes:
+    """An envelope with other contents and a right checksum: what a careful enemy would send."""
+    other = msgspec.structs.replace(envelope, **changes)
+    words = "\0".join((other.cluster, other.sender, other.tag)).encode()
+    return msgspec.msgpack.encode(
+        msgspec.structs.replace(other, checksum=zlib.crc32(words, zlib.crc32(other.body)))
+    )
+
+
+@given(messages)
+@settings(max_examples=400, deadline=None)
+def test_every_message_survives(message: Message) -> None:
+    frames = sent(message)
+    decoded = decode(frames, cluster=CLUSTER, max_bytes=MAX)
+    assert (decoded.sender, decoded.message) == (SENDER, message)
+    assert type(decoded.message) is type(message)
+    assert decode([memoryview(frame) for frame in frames], cluster=CLUSTER, max_bytes=MAX) == decoded
+    assert unpack(pack(message)) == message
+
+
+@pytest.mark.parametrize("cls", ALL_TYPES)
+@given(data=st.data())
+@settings(max_examples=8, deadline=None)
+def test_no_type_is_left_out(cls: type[Message], data: st.DataObject) -> None:
+    message = data.draw(STRATEGIES[cls])
+    assert read(sent(message)) == message
+
+
+def test_a_payload_is_a_frame_of_its_own_and_the_very_same_bytes() -> None:
+    frames = sent(SLICE)
+    assert len(frames) == 2
+    assert frames[1] is SLICE.payload
+    assert SLICE.payload not in frames[0]
+    decoded = read(frames)
+    assert isinstance(decoded, job.Slice)
+    assert decoded.payload is frames[1]
+
+
+def test_an_empty_payload_is_no_frame() -> None:
+    assert len(sent(msgspec.structs.replace(SLICE, payload=b""))) == 1
+
+
+def test_a_message_rides_in_an_overlay_message() -> None:
+    routed = read(sent(ROUTE))
+    assert isinstance(routed, ring.Route)
+    assert unpack(routed.payload) == SLICE
+
+
+def test_names_that_both_families_use_stay_apart() -> None:
+    for refused in (
+        job.Refused(text="no"),
+        ring.Refused(sender=Peer("a:1", 1), topic=b"t" * KEY_BYTES, reason="no"),
+    ):
+        assert read(sent(refused)) == refused
+
+
+def test_what_may_not_travel_is_a_bug_of_ours() -> None:
+    with pytest.raises(ElfBug, match="Peer is not a message"):
+        sent(Peer("a:1", 1))  # type: ignore[arg-type]
+
+
+def test_another_cluster() -> None:
+    assert reason_of(encode(SLICE, cluster="other", sender=SENDER)) == "cluster"
+
+
+def test_another_version_whatever_it_looks_like() -> None:
+    assert reason_of([forged(envelope_of(job.Hello()), version=2)]) == "version"
+    assert reason_of([msgspec.msgpack.encode([MAGIC, WIRE_VERSION + 1, {"all": "different"}])]) == "version"
+    assert reason_of([msgspec.msgpack.encode(["flea", WIRE_VERSION])]) == "malformed"
+
+
+def test_size_counts_all_frames() -> None:
+    frames = sent(SLICE)
+    size = sum(map(len, frames))
+    assert decode(frames, cluster=CLUSTER, max_bytes=size).message == SLICE
+    assert reason_of(frames, max_bytes=size - 1) == "size"
+
+
+def test_frames_that_do_not_fit_together() -> None:
+    head, payload = sent(SLICE)
+    assert reason_of([]) == "malformed"
+    assert reason_of([head]) == "malformed"
+    assert reason_of([head, payload, b""]) == "malformed"
+    assert reason_of([head, payload[:-1]]) == "malformed"
+    assert reason_of([head, payload[:-1] + b"!"]) == "checksum"
+    assert reason_of([sent(job.Hello())[0], b""]) == "malformed"
+    assert reason_of([sent(job.Hello())[0], payload]) == "malformed"
+
+
+def test_a_careful_enemy() -> None:
+    head, payload = sent(SLICE)
+    envelope = envelope_of(SLICE)
+    hello = envelope_of(job.Hello())
+    assert reason_of([forged(envelope, tag="job.Nothing"), payload]) == "tag"
+    assert reason_of([forged(envelope, tag="job.Committed"), payload]) == "fields"
+    assert reason_of([forged(hello, body=b"")]) == "fields"
+    assert reason_of([forged(hello, body=b"\xa2\xff\xfe")]) == "fields"
+    assert reason_of([forged(hello, body=hello.body + b"\0")]) == "fields"
+    nested = b"\x82\xa4type\xa5Hello\xa1x" + b"\x91" * 200_000 + b"\xc0"
+    assert reason_of([forged(hello, body=nested)]) == "fields"
+    endless = (
+        msgspec.msgpack.encode(job.Progress(member=1, incarnation=1, flows=()))[:-1] + b"\xdd\xff\xff\xff\xff"
+    )
+    assert reason_of([forged(hello, tag="job.Progress", body=endless)]) == "fields"
+    with_place_for_none = forged(hello, payload_bytes=len(payload), payload_checksum=zlib.crc32(payload))
+    assert reason_of([with_place_for_none, payload]) == "fields"
+    twice = forged(envelope, body=msgspec.msgpack.encode(SLICE))
+    assert reason_of([twice, payload]) == "fields"
+    short_key = msgspec.msgpack.encode(dataclasses.replace(ROUTE, key=b"k", payload=b""))
+    assert reason_of([forged(envelope_of(ROUTE), body=short_key), ROUTE.payload]) == "fields"
+    assert read([head, payload]) == SLICE
+
+
+def test_a_changed_sender_or_tag_is_noticed() -> None:
+    envelope = envelope_of(job.Hello())
+    for change in ({"sender": "10.0.0.8:7071"}, {"tag": "job.Welcome"}):
+        assert reason_of([msgspec.msgpack.encode(msgspec.structs.replace(envelope, **change))]) == "checksum"
+
+
+@given(st.lists(st.binary(max_size=200), max_size=4))
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_at_all(frames: list[bytes]) -> None:
+    reason_of(frames)
+    for frame in frames:
+        with pytest.raises(FrameRefused):
+            unpack(frame)
+
+
+@given(messages, st.data())
+@settings(max_examples=300, deadline=None)
+def test_a_damaged_frame_is_refused_or_means_the_same(message: Message, data: st.DataObject) -> None:
+    frames = sent(message)
+    which = data.draw(st.integers(0, len(frames) - 1))
+    frame = bytearray(frames[which])
+    match data.draw(st.sampled_from(["flip", "cut", "grow", "insert"])):
+        case "flip":
+            frame[data.draw(st.integers(0, len(frame) - 1))] ^= data.draw(st.integers(1, 255))
+        case "cut":
+            del frame[data.draw(st.integers(0, len(frame) - 1)) :]
+        case "grow":
+            frame += data.draw(st.binary(min_size=1, max_size=8))
+        case _:
+            frame.insert(data.draw(st.integers(0, len(frame))), data.draw(st.integers(0, 255)))
+    frames[which] = bytes(frame)
+    reason_of(frames)
+
+
+@given(messages, st.data())
+@settings(max_examples=300, deadline=None)
+def test_any_fields_with_a_right_checksum(message: Message, data: st.DataObject) -> None:
+    """Behind the checksum too: other types, other values, cut bodies give a message or a FrameRefused."""
+    envelope = envelope_of(message)
+    junk = st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers(-(1 << 63), (1 << 64) - 1)
+        | st.floats()
+        | texts
+        | st.binary(max_size=20),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+        max_leaves=10,
+    )
+    fields = msgspec.msgpack.decode(envelope.body)
+    for name in data.draw(st.lists(st.sampled_from(sorted(fields)), max_size=2)):
+        fields[name] = data.draw(junk)
+    body = msgspec.msgpack.encode(fields)
+    body = body[: data.draw(st.sampled_from([len(body), len(body) // 2]))]
+    tag = data.draw(
+        st.sampled_from([envelope.tag, f"job.{data.draw(st.sampled_from(job.MESSAGES)).__name__}"])
+    )
+    frames = [forged(envelope, body=body, tag=tag, payload_bytes=0, payload_checksum=0)]
+    try:
+        decoded = read(frames)
+    except FrameRefused:
+        return
+    assert type(decoded) in ALL_TYPES
+    assert read(sent(decoded)) == decoded or decoded != decoded
+
+
+@given(messages, st.integers(0, 1 << 20), st.integers(1, 255))
+@settings(max_examples=200, deadline=None)
+def test_a_damaged_packed_message_is_refused(message: Message, place: int, bits: int) -> None:
+    data = bytearray(pack(message))
+    data[place % len(data)] ^= bits
+    with pytest.raises(FrameRefused):
+        unpack(bytes(data))
