@@ -2,9 +2,10 @@
 
 One syntax tree, three renderings (DESIGN section 1). With ``rows`` the extracted, typed rows of a chunk:
 
-- *map*, DuckDB, in the agents: ``rows`` (the fragment's columns, and ``_pane`` BIGINT) to partial aggregates: the columns
-  ``_pane``, then ``keys``, then ``states``, one row for each distinct (pane, keys);
-- *final*, DuckDB, at the master: ``groups`` (``window_start`` and ``window_end`` TIMESTAMP, keys, merged states) to result rows;
+- *map*, DuckDB, in the agents: ``rows`` (the fragment's columns, and ``_pane`` BIGINT) to partial
+  aggregates: the columns ``_pane``, then ``keys``, then ``states``, one row for each distinct (pane, keys);
+- *final*, DuckDB, at the master: ``groups`` (``window_start`` and ``window_end`` TIMESTAMP, keys, merged
+  states) to result rows;
 - *spark*: the whole query over a view ``rows`` (the columns, and ``_ts`` BIGINT, event time in µs).
 """
 

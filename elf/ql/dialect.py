@@ -1,0 +1,205 @@
+"""ELF-QL as a sqlglot dialect: tokens and grammar, nothing about meaning.
+
+What it adds to sqlglot's own SQL: ``FROM *``, ``==``, back-quoted names beside double-quoted ones, ``SORT
+BY`` (it is ``ORDER BY``), ``WINDOWING … SLIDE …``, ``LATENESS …`` and ksqlDB's ``WINDOW TUMBLING | HOPPING
+(…)``. Every function call but the few with a grammar of their own (CAST, EXTRACT, …) parses as
+``exp.Anonymous``: which functions exist is the business of ``elf.ql.functions``, not of the grammar.
+
+It never resolves a name or checks a type. A syntax error is a ``ParseError`` that carries the offset of its
+token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import ClassVar, TypeVar, overload
+
+from sqlglot import Token, Tokenizer, TokenType, exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ParseError
+from sqlglot.parser import Parser
+
+_Tree = TypeVar("_Tree", bound=exp.Expr)
+
+UNITS_US: dict[str, int] = {
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+}
+"""Units of a duration, singular (a plural S is accepted), in microseconds."""
+
+_CLAUSE_WORDS = frozenset({"WINDOWING", "LATENESS"})
+
+
+class Duration(exp.Expression):
+    """``this``: the number as written; ``unit``: the unit as written."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "unit": True}
+
+
+class Windowing(exp.Expression):
+    """A window clause: ``kind`` is one of tumbling, sliding, session, cumulate."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "size": False, "slide": False}
+
+
+class Lateness(exp.Expression):
+    """``LATENESS <duration>``: ``this`` is the duration."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class ElfTokenizer(Tokenizer):
+    QUOTES: ClassVar[list[str | tuple[str, str]]] = ["'"]
+    STRING_ESCAPES: ClassVar[list[str]] = ["'"]
+    IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
+    KEYWORDS: ClassVar[dict[str, TokenType]] = {
+        **{word: kind for word, kind in Tokenizer.KEYWORDS.items() if not word.startswith(("{", "/*+"))},
+        "SORT BY": TokenType.ORDER_BY,
+        "STRING": TokenType.TEXT,
+    }
+    COMMANDS: ClassVar[set[TokenType]] = set()
+
+
+class ElfParser(Parser):
+    FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expression]]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[[Parser], exp.Expression]]] = {
+        name: Parser.FUNCTION_PARSERS[name]
+        for name in ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[[Parser], exp.Expression]]] = {
+        "CASE": Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]
+    }
+    QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[..., tuple[str, object]]]] = {
+        **Parser.QUERY_MODIFIER_PARSERS,
+        TokenType.WINDOW: lambda self: ("windowing", self._parse_ksql_window()),
+    }
+
+    def raise_error(self, message: str, token: Token | None = None) -> None:
+        """A syntax error: ``errors[0]`` holds its ``description`` and the ``offset`` of its token."""
+        place = token or self._curr or self._prev
+        at_end = not (token or self._curr)
+        offset = (place.end + 1 if at_end else place.start) if place else 0
+        raise ParseError(
+            message, errors=[{"description": message, "offset": offset, "token": place.text if place else ""}]
+        )
+
+    def _parse_expression(self) -> exp.Expr | None:
+        """An expression that knows the extent of its text, for names of columns without an alias."""
+        start = self._curr
+        node = super()._parse_expression()
+        if node is not None and start:
+            node.meta["from"], node.meta["to"] = start.start, self._prev.end
+        return node
+
+    def _parse_unary(self) -> exp.Expr | None:
+        """An operand that knows where it starts (sqlglot tells only names, texts, numbers and calls)."""
+        start = self._curr
+        node = super()._parse_unary()
+        if node is not None and start and node.meta.get("start") is None:
+            node.meta["start"] = start.start
+        return node
+
+    @overload
+    def _parse_query_modifiers(self, this: _Tree) -> _Tree: ...
+
+    @overload
+    def _parse_query_modifiers(self, this: None) -> None: ...
+
+    def _parse_query_modifiers(self, this: _Tree | None) -> _Tree | None:
+        """sqlglot's modifiers and ours, in any order, each at most once."""
+        while True:
+            this = super()._parse_query_modifiers(this)
+            if not isinstance(this, exp.Query):
+                return this
+            if self._match_text_seq("WINDOWING"):
+                self._set_once(this, "windowing", self._parse_windowing())
+            elif self._match_text_seq("LATENESS"):
+                self._set_once(this, "lateness", Lateness(this=self._parse_duration()))
+            else:
+                return this
+
+    def _set_once(self, query: exp.Query, key: str, value: exp.Expression) -> None:
+        if query.args.get(key):
+            self.raise_error(f"two {key.upper()} clauses", self._prev)
+        query.set(key, value)
+
+    def _parse_windowing(self) -> exp.Expression:
+        start = self._prev
+        if self._match_text_seq("SESSION"):
+            return self.expression(Windowing(kind="session", size=self._parse_duration()), start)
+        size = self._parse_duration()
+        slide = self._parse_duration() if self._match_text_seq("SLIDE") else None
+        return self.expression(
+            Windowing(kind="sliding" if slide else "tumbling", size=size, slide=slide), start
+        )
+
+    def _parse_ksql_window(self) -> exp.Expression:
+        self._match(TokenType.WINDOW)
+        start = self._prev
+        kind = self._curr.text.upper() if self._curr else ""
+        if kind not in ("TUMBLING", "HOPPING", "SESSION"):
+            self.raise_error("expected TUMBLING (SIZE …) or HOPPING (SIZE …, ADVANCE BY …) after WINDOW")
+        self._advance()
+        self._match_l_paren()
+        if kind == "SESSION":
+            size, slide = self._parse_duration(), None
+        else:
+            self._expect("SIZE")
+            size, slide = self._parse_duration(), None
+        if kind == "HOPPING":
+            self._match(TokenType.COMMA)
+            self._expect("ADVANCE", "BY")
+            slide = self._parse_duration()
+        self._match_r_paren()
+        name = {"TUMBLING": "tumbling", "HOPPING": "sliding", "SESSION": "session"}[kind]
+        return self.expression(Windowing(kind=name, size=size, slide=slide), start)
+
+    def _expect(self, *words: str) -> None:
+        if not self._match_text_seq(*words):
+            self.raise_error(f"expected {' '.join(words)}")
+
+    def _parse_duration(self) -> exp.Expression:
+        number = self._curr
+        if not number or number.token_type != TokenType.NUMBER:
+            self.raise_error("expected a number and a unit, such as 30 SECONDS")
+        self._advance()
+        unit = self._curr
+        if not unit or unit.text.upper().removesuffix("S") not in UNITS_US:
+            self.raise_error("expected a unit: MILLISECONDS, SECONDS, MINUTES, HOURS or DAYS")
+        self._advance()
+        return self.expression(Duration(this=number.text, unit=unit.text.upper()), number)
+
+    def _parse_table(
+        self,
+        schema: bool = False,
+        joins: bool = False,
+        alias_tokens: Collection[TokenType] | None = None,
+        parse_bracket: bool = False,
+        is_db_reference: bool = False,
+        parse_partition: bool = False,
+        consume_pipe: bool = False,
+    ) -> exp.Expr | None:
+        """``*`` stands where a table may: every stream."""
+        if self._match(TokenType.STAR):
+            return self.expression(exp.Table(this=exp.Star()), self._prev)
+        return super()._parse_table(
+            schema, joins, alias_tokens, parse_bracket, is_db_reference, parse_partition, consume_pipe
+        )
+
+    def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
+        """A clause of ours after FROM is not the stream's alias."""
+        if self._curr and self._curr.text.upper() in _CLAUSE_WORDS:
+            return None
+        return super()._parse_table_alias(alias_tokens)
+
+
+class Elf(Dialect):
+    """The dialect's name for sqlglot is ``elf``."""
+
+    NULL_ORDERING = "nulls_are_last"
+
+    Tokenizer = ElfTokenizer
+    Parser = ElfParser

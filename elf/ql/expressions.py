@@ -1,0 +1,155 @@
+"""Scalar expressions after binding: names resolved, types known, every coercion explicit.
+
+Values, compared by what they mean: two queries that say the same thing hold equal expressions (``at``, the
+place in the text, takes no part in equality). The constructors at the end bring commutative operators into
+one order, so that equal fragments are equal texts. Nothing here knows an engine; ``elf.ql.render`` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from elf.schema import ColumnType
+
+Kind = ColumnType | Literal["hugeint", "null"]
+"""The types of a stream's columns; ``hugeint``, what summing bigints gives (38 digits); ``null``, the bare
+NULL.
+"""
+
+AggregateName = Literal["count", "sum", "min", "max", "avg"]
+
+NUMERIC: tuple[Kind, ...] = ("bigint", "hugeint", "double")
+"""Narrowest first: the common type of two is the later one."""
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A column of ``rows``."""
+
+    name: str
+    kind: Kind
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant; a timestamp is an int, µs since the epoch."""
+
+    value: int | float | str | bool | None
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Spelled:
+    """A constant that each engine writes in its own way (a regular expression, a LIKE pattern, a unit)."""
+
+    duckdb: str
+    spark: str
+    kind: Kind = "text"
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator or function: ``op`` is a key of ``elf.ql.forms.FORMS``, or one of the few that render
+    themselves.
+    """
+
+    op: str
+    args: tuple[Expr, ...]
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """An aggregate over the rows of a group; ``arg`` None is COUNT(*)."""
+
+    name: AggregateName
+    arg: Expr | None
+    kind: Kind
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A column of ``groups``: a key (``k0``) or a merged state (``s0``)."""
+
+    name: str
+    kind: Kind
+
+
+Expr = Ref | Constant | Spelled | Call | Aggregate | Slot
+
+TRUE = Constant(True, "boolean")
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    if isinstance(expr, Call):
+        return expr.args
+    if isinstance(expr, Aggregate) and expr.arg is not None:
+        return (expr.arg,)
+    return ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """The expression and everything below it, parents first."""
+    yield expr
+    for child in children(expr):
+        yield from walk(child)
+
+
+def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+    """Top down: where ``change`` gives an expression it stands for the old one, otherwise the children are
+    visited.
+    """
+    changed = change(expr)
+    if changed is not None:
+        return changed
+    if isinstance(expr, Call):
+        return replace(expr, args=tuple(rewrite(arg, change) for arg in expr.args))
+    if isinstance(expr, Aggregate) and expr.arg is not None:
+        return replace(expr, arg=rewrite(expr.arg, change))
+    return expr
+
+
+def is_constant(expr: Expr) -> bool:
+    return not any(isinstance(part, Ref | Aggregate | Slot) for part in walk(expr))
+
+
+_MIRROR = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_COMMUTATIVE = frozenset({"+", "*"})
+
+
+def rank(expr: Expr) -> tuple[bool, str]:
+    """The order of the operands of a commutative operator: constants last, otherwise by their text."""
+    return isinstance(expr, Constant), repr(expr)
+
+
+def comparison(op: str, left: Expr, right: Expr) -> Expr:
+    """``left op right``, with the operands in canonical order."""
+    if rank(right) < rank(left):
+        op, left, right = _MIRROR[op], right, left
+    return Call(op, (left, right), "boolean")
+
+
+def arithmetic(op: str, left: Expr, right: Expr, kind: Kind) -> Expr:
+    if op in _COMMUTATIVE and rank(right) < rank(left):
+        left, right = right, left
+    return Call(op, (left, right), kind)
+
+
+def connect(op: Literal["and", "or"], parts: tuple[Expr, ...]) -> Expr:
+    """AND or OR of any number of conditions: flat, without repetition, in canonical order."""
+    flat: dict[Expr, None] = {}
+    for part in parts:
+        inner = part.args if isinstance(part, Call) and part.op == op else (part,)
+        flat.update(dict.fromkeys(inner))
+    ordered = tuple(sorted(flat, key=rank))
+    return ordered[0] if len(ordered) == 1 else Call(op, ordered, "boolean")
+
+
+def conjuncts(condition: Expr | None) -> tuple[Expr, ...]:
+    if condition is None:
+        return ()
+    return condition.args if isinstance(condition, Call) and condition.op == "and" else (condition,)

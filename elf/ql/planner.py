@@ -1,0 +1,119 @@
+"""Planning: from a query and its stream's columns to fragments (DESIGN section 5, steps 3 and 7).
+
+The map fragment depends only on what decides the contents of its partial aggregates: WHERE, the keys, the
+aggregates, the pane. Names, HAVING, ORDER BY, LIMIT, the spelling and the order of the SELECT list do not
+change it, so jobs share it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+from sqlglot import exp
+
+from elf.errors import QueryError
+from elf.ql import render_final, render_map, render_spark
+from elf.ql.expressions import Expr, Ref, Slot, rewrite, walk
+from elf.ql.plan import Fragment, Plan
+from elf.ql.render import render
+from elf.ql.rules import Draft, Order, Output, apply_rules
+from elf.ql.source import Source
+from elf.ql.statements import Query, Select, parse
+from elf.ql.states import collect
+from elf.schema import Column, Schema
+
+
+def streams_of(query: Query) -> tuple[str, ...] | str:
+    """The names after FROM, or ``"*"``."""
+    tables = [clause.this for clause in _sources(query.tree)]
+    if any(isinstance(table.this, exp.Star) for table in tables):
+        return "*"
+    return tuple(dict.fromkeys(table.name for table in tables if table.name))
+
+
+def _sources(tree: exp.Expr) -> Iterable[exp.Expr]:
+    clause = tree.args.get("from_")
+    return ([clause] if clause is not None else []) + list(tree.args.get("joins") or [])
+
+
+def plan(query: Query, schema: Schema, *, stream: str) -> Plan:
+    """The plan of ``query`` over the columns of ``schema``; ``stream`` is the name that the fragment reads.
+
+    Raises ``QueryError``.
+    """
+    source = Source(query.source)
+    if not isinstance(query.tree, exp.Select):
+        raise source.at(query.tree, f"{query.tree.key.upper()} is not supported yet")
+    try:
+        return _plan(query.sql, query.tree, schema, stream, source)
+    except RecursionError as error:
+        raise QueryError("the query is nested too deeply") from error
+
+
+def _plan(sql: str, tree: exp.Select, schema: Schema, stream: str, source: Source) -> Plan:
+    draft = _number_keys(apply_rules(Draft(source, tree, schema)))
+    states = collect(_after_grouping(draft))
+    fragment = Fragment(
+        stream=stream,
+        columns=_columns(draft, schema),
+        map_sql=render_map.render_map(draft, states),
+        keys=tuple(f"k{index}" for index in range(len(draft.keys))),
+        states=tuple(column.state for column in states.columns),
+        pane_us=math.gcd(draft.window.size_us, draft.window.slide_us) if draft.window else 0,
+        lateness_us=draft.lateness_us,
+    )
+    return Plan(
+        sql=sql,
+        fragment=fragment,
+        window=draft.window,
+        final_sql=render_final.render_final(draft, states, "duckdb"),
+        outputs=tuple(output.name for output in draft.outputs),
+        spark_sql=render_spark.render_spark(draft, states),
+    )
+
+
+def _after_grouping(draft: Draft) -> list[Expr]:
+    having = [] if draft.having is None else [draft.having]
+    return [*(output.value for output in draft.outputs), *having, *(order.value for order in draft.order)]
+
+
+def _number_keys(draft: Draft) -> Draft:
+    """Keys in the order of their text, so that ``GROUP BY a, b`` and ``GROUP BY b, a`` share a fragment.
+
+    The tie-break of the ordering (the keys as the query lists them) becomes part of ``order``.
+    """
+    ordered = sorted(draft.keys, key=lambda key: render(key, "duckdb"))
+    slots = {
+        Slot(f"k{i}", key.kind): Slot(f"k{ordered.index(key)}", key.kind) for i, key in enumerate(draft.keys)
+    }
+
+    def renumber(expr: Expr) -> Expr:
+        return rewrite(expr, lambda part: slots[part] if isinstance(part, Slot) else None)
+
+    orders = [replace(order, value=renumber(order.value)) for order in draft.order]
+    said = {order.value for order in orders}
+    ties = [Order(slot, descending=False, nulls_first=False) for slot in slots.values() if slot not in said]
+    return replace(
+        draft,
+        keys=tuple(ordered),
+        outputs=tuple(Output(output.name, renumber(output.value)) for output in draft.outputs),
+        having=None if draft.having is None else renumber(draft.having),
+        order=(*orders, *ties),
+    )
+
+
+def _columns(draft: Draft, schema: Schema) -> tuple[Column, ...]:
+    """The columns that the map fragment reads, in the schema's order."""
+    expressions = [*draft.where, *draft.keys, *_after_grouping(draft)]
+    names = {part.name for expr in expressions for part in walk(expr) if isinstance(part, Ref)}
+    return tuple(column for column in schema.columns if column.name in names)
+
+
+def plan_text(sql: str, schema: Schema, *, stream: str = "rows") -> Plan:
+    """The plan of a text that holds one SELECT."""
+    statements = parse(sql)
+    if len(statements) != 1 or not isinstance(statements[0], Select):
+        raise QueryError("expected one SELECT")
+    return plan(statements[0].query, schema, stream=stream)

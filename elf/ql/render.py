@@ -1,0 +1,111 @@
+"""Expressions as SQL text for either engine."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Final
+
+from elf.aggregates import AGGREGATES
+from elf.errors import ElfBug
+from elf.ql.expressions import Aggregate, Call, Constant, Expr, Kind, Ref, Slot, Spelled
+from elf.ql.forms import FORMS, INFIX, Engine
+
+TYPES: Final[Mapping[Engine, Mapping[Kind, str]]] = {
+    "duckdb": {
+        "bigint": "BIGINT",
+        "hugeint": "HUGEINT",
+        "double": "DOUBLE",
+        "text": "VARCHAR",
+        "boolean": "BOOLEAN",
+        "timestamp": "TIMESTAMP",
+        "null": "INTEGER",
+    },
+    "spark": {
+        "bigint": "BIGINT",
+        "hugeint": "DECIMAL(38, 0)",
+        "double": "DOUBLE",
+        "text": "STRING",
+        "boolean": "BOOLEAN",
+        "timestamp": "TIMESTAMP",
+        "null": "INT",
+    },
+}
+"""What each engine calls the types."""
+
+_EPOCH = dt.datetime(1970, 1, 1)
+_PLAIN_INTEGERS = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "is_distinct", "is_not_distinct"})
+
+
+def name(text: str, engine: Engine) -> str:
+    """A quoted identifier."""
+    return '"' + text.replace('"', '""') + '"' if engine == "duckdb" else "`" + text.replace("`", "``") + "`"
+
+
+def text_literal(text: str, engine: Engine) -> str:
+    """A quoted text. Spark reads backslash escapes, and substitutes ``${…}`` even inside quotes."""
+    if engine == "duckdb":
+        return "'" + text.replace("'", "''") + "'"
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{") + "'"
+
+
+def constant(value: Constant, engine: Engine) -> str:
+    """A constant that has the same type in any place."""
+    kind, content = value.kind, value.value
+    if content is None:
+        return f"CAST(NULL AS {TYPES[engine][kind]})"
+    if isinstance(content, bool):
+        return "TRUE" if content else "FALSE"
+    if isinstance(content, str):
+        return text_literal(content, engine)
+    if kind == "timestamp":
+        return f"TIMESTAMP '{_EPOCH + dt.timedelta(microseconds=int(content))}'"
+    if kind == "double":
+        digits = repr(float(content))
+        return digits if "e" in digits else f"{digits}e0"
+    if kind == "bigint":
+        return f"({content})::BIGINT" if engine == "duckdb" else f"{content}L"
+    return f"CAST({content} AS {TYPES[engine][kind]})"
+
+
+def render(expr: Expr, engine: Engine) -> str:
+    """The SQL of an expression. Columns of ``rows`` are those of alias ``r``, slots those of alias ``g``."""
+    if isinstance(expr, Ref):
+        return f"r.{name(expr.name, engine)}"
+    if isinstance(expr, Constant):
+        return constant(expr, engine)
+    if isinstance(expr, Spelled):
+        return expr.duckdb if engine == "duckdb" else expr.spark
+    if isinstance(expr, Slot):
+        return f"g.{expr.name}"
+    if isinstance(expr, Aggregate):
+        raise ElfBug(f"aggregate {expr.name} reached the rendering")
+    return _call(expr, engine)
+
+
+def _call(call: Call, engine: Engine) -> str:
+    if call.op.startswith("final "):
+        columns = [render(arg, engine) for arg in call.args]
+        return AGGREGATES[call.op.removeprefix("final ")].final_sql(columns, TYPES[engine][call.kind])
+    args = [_operand(arg, call.op, engine) for arg in call.args]
+    if call.op in ("and", "or"):
+        return f" {call.op.upper()} ".join(args)
+    if call.op == "in":
+        return f"{args[0]} IN ({', '.join(args[1:])})"
+    if call.op == "case":
+        pairs = " ".join(f"WHEN {args[i]} THEN {args[i + 1]}" for i in range(0, len(args) - 1, 2))
+        return f"CASE {pairs} ELSE {args[-1]} END"
+    return FORMS[call.op].template(engine).format(*args, args=", ".join(args))
+
+
+def _operand(expr: Expr, op: str, engine: Engine) -> str:
+    if (
+        isinstance(expr, Constant)
+        and expr.kind == "bigint"
+        and expr.value is not None
+        and op in _PLAIN_INTEGERS
+    ):
+        return str(expr.value)
+    text = render(expr, engine)
+    wrapped = isinstance(expr, Call) and (expr.op in INFIX or expr.op == "final avg")
+    return f"({text})" if wrapped else text

@@ -1,0 +1,309 @@
+"""Statements: what a person may say to an agent, read from text.
+
+``parse`` gives one value a statement, each with the text that it came from. It reads no schema: names in
+queries are resolved by ``elf.ql.planner.plan``. Errors carry their place in the whole text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NoReturn
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import ParseError, TokenError
+
+from elf.ql.dialect import Elf
+from elf.ql.source import Source, did_you_mean
+
+
+@dataclass(frozen=True)
+class Query:
+    """A SELECT: its own text, its tree, and the whole text around it, which errors point into."""
+
+    sql: str
+    tree: exp.Expr = field(compare=False, repr=False)
+    source: str = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Select:
+    """A one-shot query."""
+
+    sql: str
+    query: Query
+
+
+@dataclass(frozen=True)
+class CreateJob:
+    """``CREATE [OR REPLACE] JOB name AS SELECT …``"""
+
+    sql: str
+    name: str
+    replace: bool
+    query: Query
+
+
+@dataclass(frozen=True)
+class DropJob:
+    """``DROP JOB name``"""
+
+    sql: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Show:
+    """``SHOW JOBS | STREAMS | MEMBERS``"""
+
+    sql: str
+    what: Literal["jobs", "streams", "members"]
+
+
+@dataclass(frozen=True)
+class Describe:
+    """``DESCRIBE name``: a stream or a job."""
+
+    sql: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Subscribe:
+    """``SUBSCRIBE name``: the results of a running job."""
+
+    sql: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Explain:
+    """``EXPLAIN [ANALYZE] SELECT …`` or ``EXPLAIN [ANALYZE] name``, a job's."""
+
+    sql: str
+    target: Query | str
+    analyze: bool
+
+
+Statement = Select | CreateJob | DropJob | Show | Describe | Subscribe | Explain
+
+_SHOWN: Final[Mapping[str, Literal["jobs", "streams", "members"]]] = {
+    "JOBS": "jobs",
+    "STREAMS": "streams",
+    "MEMBERS": "members",
+}
+_NOT_YET: Final = frozenset(
+    {
+        "ALTER", "PAUSE", "RESUME", "NOTIFY", "ROLLBACK", "INSERT", "UPDATE", "DELETE", "MERGE", "SET", "USE",
+        "EMPTY", "FLUSH", "REPLACE", "TRUNCATE", "COPY", "BEGIN", "COMMIT", "VALUES", "UNSUBSCRIBE", "CALL",
+    }
+)  # fmt: skip
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class _Words:
+    """The tokens of one statement, read from left to right."""
+
+    def __init__(self, source: Source, tokens: list[Token]) -> None:
+        self.source = source
+        self.tokens = tokens
+        self.index = 0
+
+    @property
+    def text(self) -> str:
+        return self.source.text[self.tokens[0].start : self.tokens[-1].end + 1]
+
+    def next_is(self, *words: str) -> bool:
+        """Whether the next tokens are these words; if so, they are read."""
+        found = [token.text.upper() for token in self.tokens[self.index : self.index + len(words)]]
+        if found != list(words):
+            return False
+        self.index += len(words)
+        return True
+
+    def expect(self, *words: str) -> None:
+        for word in words:
+            if not self.next_is(word):
+                self.fail(f"expected {word}")
+
+    def fail(self, message: str) -> NoReturn:
+        if self.index < len(self.tokens):
+            token = self.tokens[self.index]
+            raise self.source.error(f'{message}, not "{_shown(self.source, token)}"', token.start)
+        raise self.source.error(f"{message}, but the statement ends here", self.tokens[-1].end + 1)
+
+    def name(self, what: str) -> str:
+        """An identifier."""
+        if self.index >= len(self.tokens) or not _NAME.fullmatch(self.tokens[self.index].text):
+            self.fail(f"expected {what}")
+        self.index += 1
+        return self.tokens[self.index - 1].text
+
+    def end(self) -> None:
+        if self.index < len(self.tokens):
+            token = self.tokens[self.index]
+            raise self.source.error(f'unexpected "{_shown(self.source, token)}"', token.start)
+
+    def query(self) -> Query:
+        """The rest of the statement as a query."""
+        rest = self.tokens[self.index :]
+        if not rest or rest[0].text.upper() not in ("SELECT", "WITH", "("):
+            self.fail("expected SELECT")
+        tree = _parse_query(self.source, rest)
+        return Query(self.source.text[rest[0].start : rest[-1].end + 1], tree, self.source.text)
+
+
+def _shown(source: Source, token: Token) -> str:
+    return source.text[token.start : token.end + 1]
+
+
+def parse(text: str) -> list[Statement]:
+    """The statements of a text, separated by semicolons. Raises ``QueryError``."""
+    source = Source(text)
+    statements: list[Statement] = []
+    current: list[Token] = []
+    for token in [*_tokens(source), Token(TokenType.SEMICOLON, ";")]:
+        if token.token_type != TokenType.SEMICOLON:
+            current.append(token)
+        elif current:
+            statements.append(_statement(_Words(source, current)))
+            current = []
+    return statements
+
+
+def _tokens(source: Source) -> list[Token]:
+    try:
+        return Elf().tokenize(source.text)
+    except TokenError as error:
+        raise source.error(*_unclosed(source.text, error)) from error
+
+
+def _unclosed(text: str, error: TokenError) -> tuple[str, int]:
+    """What is wrong with a text that has no tokens: almost always a quote or comment that is never closed."""
+    place: dict[str, int] = {}
+    pattern = r"'(?:[^']|'')*(?P<single>\Z)?'?|\"[^\"]*(?P<double>\Z)?\"?|`[^`]*(?P<back>\Z)?`?|--[^\n]*|/\*.*?(?:\*/|(?P<comment>\Z))"
+    for match in re.finditer(pattern, text, re.DOTALL):
+        for name, value in match.groupdict().items():
+            if value is not None:
+                place[name] = match.start()
+    for name, at in place.items():
+        what = {"single": "text", "double": "name", "back": "name", "comment": "comment"}[name]
+        return f"this {what} is never closed", at
+    return f"cannot read this text: {error}", 0
+
+
+def _parse_query(source: Source, tokens: list[Token]) -> exp.Expr:
+    try:
+        trees = Elf().parser().parse(tokens, source.text)
+    except ParseError as error:
+        raise _syntax_error(source, tokens, error) from error
+    except RecursionError as error:
+        raise source.error("the query is nested too deeply", tokens[0].start) from error
+    tree = trees[0] if trees else None
+    if tree is None:
+        raise source.error("expected a query", tokens[0].start)
+    while isinstance(tree, exp.Subquery) and not tree.alias:
+        tree = tree.this
+    return tree
+
+
+def _syntax_error(source: Source, tokens: list[Token], error: ParseError) -> Exception:
+    details = error.errors[0] if error.errors else {}
+    offset = int(details.get("offset", tokens[0].start))
+    message = str(details.get("description", error))
+    found = next((_shown(source, token) for token in tokens if token.start == offset), None)
+    if message.startswith("Required keyword"):
+        message = "something is missing here"
+        offset = tokens[-1].end + 1 if found is None or offset == tokens[-1].start else offset
+    elif message.startswith(("Invalid expression", "Expected table")):
+        message = f'unexpected "{found}"' if found else "the query ends too early"
+    elif message.startswith("Expecting "):
+        message = f"expected {message.removeprefix('Expecting ')}"
+    return source.error(message[:1].lower() + message[1:], offset)
+
+
+def _statement(words: _Words) -> Statement:
+    first = words.tokens[0].text.upper()
+    reader = _READERS.get(first)
+    if reader is not None:
+        return reader(words)
+    if first in _NOT_YET:
+        raise words.source.error(f"{first} is not supported yet", words.tokens[0].start)
+    known = [name for name in (*_READERS, *_NOT_YET) if name != "("]
+    shown = _shown(words.source, words.tokens[0])
+    raise words.source.error(
+        f'unknown statement "{shown}"{did_you_mean(shown, known)}', words.tokens[0].start
+    )
+
+
+def _read_select(words: _Words) -> Statement:
+    return Select(words.text, words.query())
+
+
+def _read_create(words: _Words) -> Statement:
+    words.expect("CREATE")
+    replacing = words.next_is("OR")
+    if replacing:
+        words.expect("REPLACE")
+    words.expect("JOB")
+    name = words.name("the job's name")
+    words.expect("AS")
+    return CreateJob(words.text, name, replacing, words.query())
+
+
+def _read_drop(words: _Words) -> Statement:
+    words.expect("DROP", "JOB")
+    name = words.name("the job's name")
+    words.end()
+    return DropJob(words.text, name)
+
+
+def _read_show(words: _Words) -> Statement:
+    words.expect("SHOW")
+    for word, what in _SHOWN.items():
+        if words.next_is(word):
+            words.end()
+            return Show(words.text, what)
+    return words.fail("expected JOBS, STREAMS or MEMBERS")
+
+
+def _read_describe(words: _Words) -> Statement:
+    words.expect("DESCRIBE")
+    name = words.name("the name of a stream or a job")
+    words.end()
+    return Describe(words.text, name)
+
+
+def _read_subscribe(words: _Words) -> Statement:
+    words.expect("SUBSCRIBE")
+    name = words.name("the job's name")
+    words.end()
+    return Subscribe(words.text, name)
+
+
+def _read_explain(words: _Words) -> Statement:
+    words.expect("EXPLAIN")
+    analyze = words.next_is("ANALYZE")
+    if words.index < len(words.tokens) and words.tokens[words.index].text.upper() not in (
+        "SELECT",
+        "WITH",
+        "(",
+    ):
+        name = words.name("SELECT or the job's name")
+        words.end()
+        return Explain(words.text, name, analyze)
+    return Explain(words.text, words.query(), analyze)
+
+
+_READERS: Final[Mapping[str, Callable[[_Words], Statement]]] = {
+    "SELECT": _read_select,
+    "WITH": _read_select,
+    "(": _read_select,
+    "CREATE": _read_create,
+    "DROP": _read_drop,
+    "SHOW": _read_show,
+    "DESCRIBE": _read_describe,
+    "SUBSCRIBE": _read_subscribe,
+    "EXPLAIN": _read_explain,
+}
