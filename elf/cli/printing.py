@@ -1,0 +1,171 @@
+"""Windows and tables on standard output: as JSON (one object a row), CSV, or tables for people.
+
+JSON and CSV are for programs: ``window_start`` and ``window_end`` first, then the SELECT list under its
+output names, nothing else on standard output. A window without rows prints no row. A status is a row
+``{"status": {...}}`` after its window in JSON and in tables; CSV has no place for it, so it goes to standard
+error there.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal, Protocol, TextIO
+
+import msgspec
+import pyarrow as pa
+
+from elf.cli.values import cell, json_column, plain, rfc3339
+from elf.client.windows import WINDOW_COLUMNS, Window
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Output = Literal["table", "json", "csv"]
+
+
+class Printer(Protocol):
+    """Writes results in one of the three forms."""
+
+    def window(self, window: Window) -> None:
+        """The rows of a window, and its status when it was asked for."""
+
+    def table(self, table: pa.Table) -> None:
+        """Rows that belong to no window (SHOW, DESCRIBE …)."""
+
+
+def printer(output: Output, *, status: bool = False, out: TextIO | None = None) -> Printer:
+    """The printer for ``--output``; ``status`` adds a status after each window."""
+    out = out or sys.stdout
+    if output == "json":
+        return JsonPrinter(out, status)
+    return CsvPrinter(out, status) if output == "csv" else TablePrinter(out, status)
+
+
+def use_utf8() -> None:
+    """Results are UTF-8, whatever the locale says: a name that it cannot show must not end a run."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="replace")
+
+
+def status_json(window: Window) -> str:
+    """``{"status": {...}}`` of a window: its times, revision and counts."""
+    fields: dict[str, object] = {}
+    if window.start is not None and window.end is not None:
+        fields.update(window_start=rfc3339(window.start), window_end=rfc3339(window.end))
+    fields["revision"] = window.revision
+    fields.update((name, plain(value)) for name, value in window.status.items())
+    return json.dumps({"status": fields}, ensure_ascii=False, separators=(",", ":"))
+
+
+class JsonPrinter:
+    """One JSON object a row."""
+
+    def __init__(self, out: TextIO, status: bool) -> None:
+        self._out = out
+        self._status = status
+
+    def window(self, window: Window) -> None:
+        lines = list(json_rows(window.table))
+        if self._status:
+            lines.append(status_json(window))
+        self._write(lines)
+
+    def table(self, table: pa.Table) -> None:
+        self._write(json_rows(table))
+
+    def _write(self, lines: Iterable[str]) -> None:
+        text = "\n".join(lines)
+        if text:
+            self._out.write(text + "\n")
+            self._out.flush()
+
+
+def json_rows(table: pa.Table) -> Iterable[str]:
+    """The rows of a table as JSON objects with the columns in their order."""
+    if not table.num_rows:
+        return []
+    names = [msgspec.json.encode(name).decode() for name in table.column_names]
+    columns = [
+        [f"{name}:{value}" for value in json_column(column)]
+        for name, column in zip(names, table.columns, strict=True)
+    ]
+    return ["{" + ",".join(row) + "}" for row in zip(*columns, strict=True)]
+
+
+class CsvPrinter:
+    """RFC 4180 with LF; a header before the first row and again when the columns change."""
+
+    def __init__(self, out: TextIO, status: bool) -> None:
+        self._out = out
+        self._writer = csv.writer(out, lineterminator="\n")
+        self._status = status
+        self._header: list[str] = []
+
+    def window(self, window: Window) -> None:
+        if window.table.num_rows:
+            self.table(window.table)
+        if self._status:
+            print(status_json(window), file=sys.stderr)
+
+    def table(self, table: pa.Table) -> None:
+        if table.column_names != self._header:
+            self._header = table.column_names
+            self._writer.writerow(self._header)
+        columns = [[cell(value) for value in column.to_pylist()] for column in table.columns]
+        self._writer.writerows(zip(*columns, strict=True))
+        self._out.flush()
+
+
+class TablePrinter:
+    """A table a window under a line that says which; as wide as it needs to be when nobody looks at it in a
+    terminal.
+    """
+
+    def __init__(self, out: TextIO, status: bool) -> None:
+        from rich.console import Console
+
+        self._console = Console(file=out, highlight=False, soft_wrap=not out.isatty())
+        self._status = status
+
+    def window(self, window: Window) -> None:
+        if window.table.num_rows:
+            self._console.print(f"[bold]{title(window)}[/bold]")
+            self._console.print(rich_table(window.table))
+        if self._status:
+            self._console.print(status_json(window), markup=False)
+
+    def table(self, table: pa.Table) -> None:
+        self._console.print(rich_table(table))
+
+
+def title(window: Window) -> str:
+    """Which window this is, in a line."""
+    if window.start is None or window.end is None:
+        return window.name
+    revised = f"  revision {window.revision}" if window.revision else ""
+    return f"{window.name}  {rfc3339(window.start)} … {rfc3339(window.end)}{revised}"
+
+
+def rich_table(table: pa.Table) -> Table:
+    """Rows as a table for people; numbers to the right, the window's times in the line above instead of in
+    each row.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    names = [name for name in table.column_names if name not in WINDOW_COLUMNS]
+    drawn = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name in names:
+        kind = table.schema.field(name).type
+        number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        drawn.add_column(Text(name), justify="right" if number else "left", overflow="fold")
+    columns = [[Text(cell(value)) for value in table[name].to_pylist()] for name in names]
+    for row in zip(*columns, strict=True):
+        drawn.add_row(*row)
+    return drawn

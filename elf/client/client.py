@@ -1,0 +1,361 @@
+"""A client's connection to one agent: requests out, replies and windows back, over one ZeroMQ DEALER.
+
+Every open request is kept alive every two seconds (an agent ends what it hears nothing of), and the agent is
+asked for a sign of life when it has been silent. Rules: every wait has a limit with a name; every request
+that is not finished is cancelled; a reader that falls behind is told so, it never grows a queue; whatever
+fails is one ``ElfError`` with one clear text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import itertools
+import os
+from collections import OrderedDict
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from agents import codec
+from agents.addresses import split_address
+from agents.transport import Closed, ZeroMqTransport
+from elf.batch import decode
+from elf.client.windows import Window, split
+from elf.errors import ElfError, PeerError, UserError
+from elf.job.messages import Call, Cancel, Execute, Failed, KeepAlive, Message, Published, Reply
+
+CLUSTER: Final = "elf"
+"""The cluster name of an agent whose configuration gives none."""
+
+CONNECT_SECS: Final = 5.0
+"""How long ``connect`` tries to reach the agent."""
+
+ANSWER_SECS: Final = 60.0
+"""How long a statement or call may stay without any answer."""
+
+LEAVE_SECS: Final = 180.0
+"""An agent leaves when its snapshots are committed or copied: that takes a window or two."""
+
+KEEP_ALIVE_SECS: Final = 2.0
+SILENCE_SECS: Final = 15.0
+"""An agent that has said nothing for so long, though it was asked, is lost."""
+
+WAITING_MAX: Final = 1024
+"""Replies that may wait for a slow reader; with more its request fails."""
+
+REMEMBERED_MAX: Final = 65_536
+"""Windows that a subscription remembers, to give each revision once; a repeat comes soon after or never."""
+
+_BYTES_MAX: Final = 256 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a statement came to: a text for people, and rows when it has any."""
+
+    text: str
+    table: pa.Table | None
+
+
+_Incoming = Reply | Failed | Published
+
+
+class _Request:
+    """One open request and what has arrived for it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.arrived: asyncio.Queue[_Incoming | ElfError] = asyncio.Queue()
+
+    def put(self, message: _Incoming) -> None:
+        if self.arrived.qsize() >= WAITING_MAX:
+            self.fail(ElfError(f"the reader is too slow: more than {WAITING_MAX} results wait for it"))
+        else:
+            self.arrived.put_nowait(message)
+
+    def fail(self, error: ElfError) -> None:
+        """What waits is given up: the error must not wait behind it."""
+        while not self.arrived.empty():
+            self.arrived.get_nowait()
+        self.arrived.put_nowait(error)
+
+    async def get(self, limit_secs: float | None) -> _Incoming | None:
+        """The next message; None when there was none in time. Raises what ``fail`` was given."""
+        try:
+            async with asyncio.timeout(limit_secs):
+                arrived = await self.arrived.get()
+        except TimeoutError:
+            return None
+        if isinstance(arrived, ElfError):
+            raise arrived
+        return arrived
+
+
+def connect(
+    address: str, *, timeout: float = CONNECT_SECS, creator: str | None = None, cluster: str = CLUSTER
+) -> Client:
+    """A client of the agent at ``host:port``; ``async with`` opens it.
+
+    ``timeout`` is in seconds, for the opening; ``creator`` is who owns the jobs that are created (default:
+    the user of the operating system). Opening raises ``ElfError`` when nobody answers there, ``UserError``
+    when it is no address.
+    """
+    return Client(address, timeout=timeout, creator=creator or user_name(), cluster=cluster)
+
+
+def user_name() -> str:
+    """The name of the user of the operating system; in a container without one, the number."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return str(os.getuid())
+
+
+class Client:
+    """See the module's docstring; made by ``connect``. Belongs to one event loop."""
+
+    def __init__(self, address: str, *, timeout: float, creator: str, cluster: str) -> None:
+        self.address = address
+        self.creator = creator
+        self._timeout = timeout
+        self._cluster = cluster
+        self._numbers = itertools.count(1)
+        self._requests: dict[int, _Request] = {}
+        self._transport: ZeroMqTransport | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._heard = 0.0
+        self._asked: float | None = None
+        self._incarnation: object = None
+
+    async def __aenter__(self) -> Client:
+        await self._reach()
+        self._transport = await ZeroMqTransport.dial()
+        self._tasks = [asyncio.create_task(self._receive()), asyncio.create_task(self._keep_alive())]
+        try:
+            status = await self.call("status", limit_secs=self._timeout)
+        except BaseException as error:
+            await self.close()
+            if isinstance(error, ElfError) and not isinstance(error, UserError):
+                raise self._unreachable(f"no agent of cluster {self._cluster!r} answers there") from None
+            raise
+        self._incarnation = status.get("incarnation")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Cancel what is open and let go of the connection. Idempotent."""
+        for number in list(self._requests):
+            self._close_request(number)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        if self._transport is not None:
+            await self._transport.close()
+            self._transport = None
+
+    # -- statements ------------------------------------------------------------------------------------------
+
+    async def sql(self, text: str) -> Result:
+        """Perform one statement that ends (CREATE, SHOW, DESCRIBE, ALTER, DROP, EXPLAIN …). Raises
+        ``UserError``.
+        """
+        async with contextlib.aclosing(self.execute(text)) as answers:
+            async for answer in answers:
+                if isinstance(answer, Window):
+                    raise UserError("a SELECT or SUBSCRIBE gives windows until it is ended: use subscribe()")
+                return answer
+        return Result("", None)
+
+    async def subscribe(self, job_or_select: str, windows: int | None = None) -> AsyncGenerator[Window]:
+        """Windows of a job (by its name), or of a SELECT that runs as long as it is read; each revision once.
+
+        Ends after ``windows`` different windows (revisions of them don't count), or never.
+        """
+        text = job_or_select.strip()
+        statement = f"SUBSCRIBE {text}" if text.isidentifier() else text
+        async with contextlib.aclosing(self.execute(statement, windows)) as answers:
+            async for answer in answers:
+                if isinstance(answer, Window):
+                    yield answer
+
+    async def execute(self, text: str, windows: int | None = None) -> AsyncGenerator[Result | Window]:
+        """Whatever the agent says to a statement: one ``Result``, or windows for as long as they come."""
+        spans: set[tuple[object, object]] = set()
+        seen: OrderedDict[tuple[object, ...], None] = OrderedDict()
+        message = Execute(request=0, sql=text, creator=self.creator, windows=windows)
+        async with contextlib.aclosing(self._stream(message, ANSWER_SECS)) as replies:
+            async for reply in replies:
+                if isinstance(reply, Reply):
+                    if reply.done or reply.payload:
+                        yield Result(reply.text, decode(reply.payload) if reply.payload else None)
+                    continue
+                for window in split(reply.result):
+                    if window.key in seen:
+                        continue
+                    seen[window.key] = None
+                    if len(seen) > REMEMBERED_MAX:
+                        seen.popitem(last=False)
+                    yield window
+                    if windows is not None:
+                        spans.add((window.start, window.end))
+                        if len(spans) >= windows:
+                            return
+
+    # -- calls -----------------------------------------------------------------------------------------------
+
+    async def call(
+        self, verb: str, argument: str = "", *, limit_secs: float = ANSWER_SECS
+    ) -> dict[str, object]:
+        """One of the wishes that are no statements; the JSON object of its answer."""
+        message = Call(request=0, verb=verb, argument=argument, creator=self.creator)
+        async with contextlib.aclosing(self._stream(message, limit_secs)) as replies:
+            async for reply in replies:
+                if isinstance(reply, Reply) and reply.done:
+                    return _object(reply)
+        raise ElfError(f"the agent at {self.address} ended {verb} without an answer")
+
+    async def tree(self, job: str) -> dict[str, object]:
+        """The reduction tree of a job, as its master sees it."""
+        return await self.call("tree", job)
+
+    async def status(self) -> dict[str, object]:
+        """The agent's own state."""
+        return await self.call("status")
+
+    async def compare_facts(self, job: str) -> dict[str, object]:
+        """What an offline run needs: plan, archives, and the committed windows of a job. Closes open archive
+        rolls.
+        """
+        return await self.call("compare", job)
+
+    async def leave(self) -> dict[str, object]:
+        """Have the agent seal what it has, hand it over and go."""
+        return await self.call("leave", limit_secs=LEAVE_SECS)
+
+    # -- one request -----------------------------------------------------------------------------------------
+
+    async def _stream(self, message: Execute | Call, limit_secs: float) -> AsyncGenerator[Reply | Published]:
+        """Send a request, yield its replies until it is done. ``limit_secs`` is for the first one."""
+        request = _Request(next(self._numbers))
+        self._requests[request.number] = request
+        try:
+            self._send(msgspec.structs.replace(message, request=request.number))
+            limit: float | None = limit_secs
+            while True:
+                arrived = await request.get(limit)
+                if arrived is None:
+                    raise ElfError(f"no answer from the agent at {self.address} within {limit_secs:g} s")
+                limit = None
+                if isinstance(arrived, Failed):
+                    self._requests.pop(request.number, None)
+                    raise UserError(arrived.text)
+                if isinstance(arrived, Reply) and arrived.done:
+                    self._requests.pop(request.number, None)
+                    yield arrived
+                    return
+                yield arrived
+        finally:
+            self._close_request(request.number)
+
+    def _close_request(self, number: int) -> None:
+        if self._requests.pop(number, None) is not None:
+            self._send(Cancel(request=number))
+
+    def _send(self, message: Message) -> None:
+        if self._transport is None:
+            raise ElfError("the client is not open: use `async with`")
+        frames = codec.encode(message, cluster=self._cluster, sender=self._transport.address)
+        self._transport.send(self.address, frames)
+
+    # -- the connection --------------------------------------------------------------------------------------
+
+    async def _reach(self) -> None:
+        """See that somebody listens there: ZeroMQ itself would try for ever, and not say why."""
+        host, port = split_address(self.address)
+        try:
+            async with asyncio.timeout(self._timeout):
+                _, writer = await asyncio.open_connection(host.strip("[]"), port)
+        except TimeoutError:
+            raise self._unreachable(f"no connection within {self._timeout:g} s") from None
+        except OSError as error:
+            raise self._unreachable(_reason(error)) from None
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+    def _unreachable(self, why: str) -> ElfError:
+        return ElfError(f"cannot reach an agent at {self.address}: {why}")
+
+    async def _receive(self) -> None:
+        """Sort what arrives by request. A frame that is none is dropped; it was not for us."""
+        transport = self._transport
+        if transport is None:
+            return
+        while True:
+            try:
+                _, frames = await transport.receive()
+                message = codec.decode(frames, cluster=self._cluster, max_bytes=_BYTES_MAX).message
+            except Closed:
+                return
+            except PeerError:
+                continue
+            self._heard = asyncio.get_running_loop().time()
+            self._asked = None
+            if isinstance(message, Reply | Failed | Published):
+                request = self._requests.get(message.request)
+                if request is not None:
+                    request.put(message)
+                elif isinstance(message, Reply):
+                    self._look(message)
+
+    async def _keep_alive(self) -> None:
+        """Tell the agent that we are here, ask it whether it is, and give it up when it is not."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(KEEP_ALIVE_SECS)
+            if not self._requests:
+                continue
+            for number in list(self._requests):
+                self._send(KeepAlive(request=number))
+            self._send(Call(request=0, verb="status", creator=self.creator))
+            self._asked = self._asked or loop.time()
+            if loop.time() - self._asked > SILENCE_SECS:
+                self._lose(f"it has said nothing for {SILENCE_SECS:g} s")
+
+    def _look(self, sign: Reply) -> None:
+        """A sign of life: an agent that was started anew has forgotten our requests."""
+        with contextlib.suppress(ElfError):
+            if _object(sign).get("incarnation", self._incarnation) != self._incarnation:
+                self._lose("it was restarted")
+
+    def _lose(self, why: str) -> None:
+        for request in self._requests.values():
+            request.fail(ElfError(f"lost the agent at {self.address}: {why}"))
+
+
+def _object(reply: Reply) -> dict[str, object]:
+    """The JSON object of a reply; its text under ``text`` when there is none."""
+    if not reply.body:
+        return {"text": reply.text} if reply.text else {}
+    try:
+        return msgspec.json.decode(reply.body, type=dict[str, object])
+    except msgspec.MsgspecError as error:
+        raise ElfError(f"the agent's answer is not a JSON object: {error}") from None
+
+
+def _reason(error: OSError) -> str:
+    """The system's words for why, without numbers; asyncio joins several tries into one long text."""
+    if isinstance(error, ConnectionRefusedError) or "refused" in str(error).lower():
+        return "connection refused (is elf-agent running there?)"
+    return (error.strerror or str(error)).lower()

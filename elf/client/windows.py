@@ -1,0 +1,109 @@
+"""Windows as a reader of results sees them: one value a window, out of the batches that masters publish.
+
+A ``WindowResult`` holds the rows and the status of many windows as two Arrow tables. Nothing here talks to
+anybody; it never changes rows, their order within a window, or their types.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elf.batch import decode
+from elf.job.messages import WindowResult
+
+WINDOW_COLUMNS: Final = ("window_start", "window_end")
+_US: Final = pa.timestamp("us")
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """One committed window of a job: its rows (``table``) and whom and what they cover (``status``).
+
+    ``start`` and ``end`` are aware datetimes in UTC, or None when the job has no windows; ``table`` then has
+    no ``window_start`` and ``window_end`` either. ``status`` has the counts ``expected``, ``reported``,
+    ``rows_in``, ``late``, ``rejected``, ``uncast``, ``future``, ``unrostered`` and the names ``missing``.
+    """
+
+    job: str
+    name: str
+    version: int
+    master: str
+    start: datetime | None
+    end: datetime | None
+    revision: int
+    status: dict[str, object]
+    table: pa.Table
+    provisional: bool = False
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells one result from every other: two with the same key are the same (PROTOCOL 5)."""
+        return (self.job, self.version, self.start, self.end, self.revision, self.provisional)
+
+
+def split(result: WindowResult) -> Iterator[Window]:
+    """The windows of a result, by their start. One without rows and without a status is not in it."""
+    status, rows = _table(result.status), _table(result.payload)
+    facts = {_span(row): row for row in status.to_pylist()} if status.num_rows else {}
+    parts = dict(_parts(rows))
+    for span in sorted({*facts, *parts}, key=lambda span: (span[0] is not None, span)):
+        row = facts.get(span, {})
+        revision = row.get("revision")
+        yield Window(
+            job=result.job,
+            name=result.name,
+            version=result.version,
+            master=result.master,
+            start=_utc(span[0]),
+            end=_utc(span[1]),
+            revision=revision if isinstance(revision, int) else result.revision,
+            status={name: value for name, value in row.items() if name not in (*WINDOW_COLUMNS, "revision")},
+            table=parts.get(span, rows.slice(0, 0)),
+            provisional=result.provisional,
+        )
+
+
+_Span = tuple[datetime | None, datetime | None]
+
+
+def _parts(rows: pa.Table) -> Iterator[tuple[_Span, pa.Table]]:
+    """(start and end, rows) of each window that has rows. Slices: no row is copied when they come window by
+    window.
+    """
+    if not rows.num_rows:
+        return
+    if tuple(rows.column_names[:2]) != WINDOW_COLUMNS:
+        yield (None, None), rows
+        return
+    starts = pc.cast(rows.column(0), _US).cast(pa.int64()).to_numpy()
+    if (np.diff(starts) < 0).any():
+        order = np.argsort(starts, kind="stable")
+        rows, starts = rows.take(pa.array(order)), starts[order]
+    bounds = [0, *(np.flatnonzero(np.diff(starts)) + 1).tolist(), len(starts)]
+    for begin, end in itertools.pairwise(bounds):
+        span = (pc.cast(rows.column(i).slice(begin, 1), _US)[0].as_py() for i in (0, 1))
+        yield (next(span), next(span)), rows.slice(begin, end - begin)
+
+
+def _table(data: bytes) -> pa.Table:
+    return decode(data) if data else pa.table({})
+
+
+def _span(row: dict[str, object]) -> _Span:
+    start, end = row.get("window_start"), row.get("window_end")
+    return (
+        start if isinstance(start, datetime) else None,
+        end if isinstance(end, datetime) else None,
+    )
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment.replace(tzinfo=UTC)
