@@ -1,7 +1,7 @@
 """Arrow tables as bytes and back: what snapshots, cuts and frames carry.
 
-Encoding is an Arrow IPC stream with lz4 buffers. Decoding trusts nobody: any bytes at all give a valid table or
-a ``PeerError``, never another exception and never a table whose buffers lie about their lengths.
+Encoding is an Arrow IPC stream with lz4 buffers. Decoding trusts nobody: any bytes at all give a valid table
+or a ``PeerError``, never another exception and never a table whose buffers lie about their lengths.
 """
 
 from __future__ import annotations

@@ -133,6 +133,7 @@ def _hash_column(column: pa.Array | pa.ChunkedArray) -> UInt64s:
 def _hash_array(array: pa.Array) -> UInt64s:
     """One value hash a row."""
     kind = array.type
+    hashes: UInt64s
     if pa.types.is_dictionary(kind):
         codes = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
         if not len(array.dictionary):

@@ -1,0 +1,5 @@
+"""The compressed buffer tree (paper, section 2.2)."""
+
+from elf.cbt.tree import BufferTree
+
+__all__ = ["BufferTree"]

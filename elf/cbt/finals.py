@@ -1,0 +1,83 @@
+"""The tree's own aggregates: from raw rows to partial states, and from merged states to values, in Arrow.
+
+What the states are comes from ``elf.aggregates``; here only, they are computed without a database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elf.aggregates import AGGREGATES, State
+
+
+class Finals:
+    """A list of aggregates, (name, column), over some keys. States that two of them need are kept once."""
+
+    def __init__(self, keys: Sequence[str], aggregates: Sequence[tuple[str, str | None]]) -> None:
+        self._keys = tuple(keys)
+        self._aggregates = tuple(aggregates)
+        self._argument: dict[str, str | None] = {}
+        states: dict[str, State] = {}
+        for name, column in aggregates:
+            if (name, column) != ("count", None) and (column is None or name not in AGGREGATES):
+                raise ValueError(f"no aggregate {name!r} of {column!r}")
+            for rule in AGGREGATES["count_star" if column is None else name].states:
+                state = State(_name(rule.suffix, column), rule.merge, rule.identity_zero)
+                states[state.name] = state
+                self._argument[state.name] = column
+        self.states = tuple(states.values())
+        names = [*keys, *(_name(name, column) for name, column in aggregates)]
+        if len(set(names)) != len(names):
+            raise ValueError(f"results need different names: {', '.join(names)}")
+
+    def partials_of(self, batch: pa.RecordBatch | pa.Table) -> pa.Table:
+        """The state columns of each raw row; raises ``ValueError`` on a missing column or one that cannot
+        be summed."""
+        rows = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
+        needed = [*self._keys, *(column for column in self._argument.values() if column is not None)]
+        missing = [name for name in needed if name not in rows.column_names]
+        if missing:
+            raise ValueError(f"no column {', '.join(missing)}")
+        columns = [rows[name] for name in self._keys]
+        columns += [self._state_of(state, rows) for state in self.states]
+        return pa.table(columns, names=[*self._keys, *(state.name for state in self.states)])
+
+    def _state_of(self, state: State, rows: pa.Table) -> pa.ChunkedArray:
+        column = self._argument[state.name]
+        if column is None:
+            return pa.chunked_array([np.ones(rows.num_rows, dtype=np.int64)])
+        values = rows[column]
+        if state.identity_zero:
+            return values.is_valid().cast(pa.int64())
+        if state.merge != "sum":
+            return values
+        if pa.types.is_floating(values.type):
+            return values.cast(pa.float64())
+        if (
+            pa.types.is_integer(values.type)
+            or pa.types.is_decimal(values.type)
+            or pa.types.is_null(values.type)
+        ):
+            return values
+        raise ValueError(f"column {column} is {values.type}, which has no sum")
+
+    def of_states(self, rows: pa.Table) -> pa.Table:
+        """Keys, then the value of each aggregate, of merged states."""
+        columns = [rows[name] for name in self._keys]
+        columns += [self._value(name, column, rows) for name, column in self._aggregates]
+        return pa.table(columns, names=[*self._keys, *(_name(n, column) for n, column in self._aggregates)])
+
+    @staticmethod
+    def _value(name: str, column: str | None, rows: pa.Table) -> pa.ChunkedArray:
+        if name != "avg":
+            return rows[_name(name, column)]
+        total, count = rows[_name("sum", column)], rows[_name("count", column)]
+        return pc.divide(total.cast(pa.float64()), count.cast(pa.float64()))
+
+
+def _name(aggregate: str, column: str | None) -> str:
+    return aggregate if column is None else f"{aggregate}_{column}"

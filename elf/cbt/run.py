@@ -1,0 +1,162 @@
+"""Runs: what the buffers of the tree hold.
+
+A run is a table of one chunk a column: ``h`` (the keys' 64-bit hash), ``k0``, ``k1`` … (key columns) and
+``s0``, ``s1`` … (state columns), sorted by ``h``, one row a key. Inside the tree columns have these names,
+so that any name outside is allowed. Rows that are not sorted or hashed yet (in the root's buffer) have the
+same columns without ``h``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from elf.aggregates import State, merge_tables, normalise
+from elf.cbt.combine import combine_equal
+from elf.errors import ElfBug
+from elf.keys import KeyHash, UInt64s
+
+HASH = "h"
+
+_ROW_BYTES = 16
+"""Added to the weight of each row, so that a buffer fills up by rows too, however short they are."""
+
+
+def weight(table: pa.Table) -> int:
+    """How much of a buffer a table fills: its bytes, uncompressed, and something for each row."""
+    return int(table.nbytes) + _ROW_BYTES * int(table.num_rows)
+
+
+def hashes(run: pa.Table) -> UInt64s:
+    """The hash column of a run."""
+    return np.asarray(run[HASH].to_numpy())
+
+
+class Layout:
+    """Names and types of a tree's columns, and what is done to rows of that shape."""
+
+    def __init__(self, keys: Sequence[str], states: Sequence[State], hash_keys: KeyHash) -> None:
+        self.keys = tuple(keys)
+        self.states = tuple(states)
+        self.names = (*self.keys, *(state.name for state in self.states))
+        if len(set(self.names)) != len(self.names):
+            raise ValueError(f"key and state columns need different names: {', '.join(self.names)}")
+        self.inner_keys = tuple(f"k{i}" for i in range(len(self.keys)))
+        self.inner_states = tuple(replace(state, name=f"s{i}") for i, state in enumerate(self.states))
+        inner = (*self.inner_keys, *(state.name for state in self.inner_states))
+        self.schema = pa.schema([(name, pa.null()) for name in inner])
+        self._hash_keys = hash_keys
+
+    def inward(self, table: pa.Table) -> pa.Table:
+        """Rows from outside under the tree's names and types; raises ``ValueError`` if they don't fit."""
+        missing = [name for name in self.names if name not in table.column_names]
+        if missing:
+            raise ValueError(f"no column {', '.join(missing)}")
+        table = normalise(table.select(list(self.names)), self.keys, self.states)
+        return self.fit(table.rename_columns(self.schema.names))
+
+    def fit(self, table: pa.Table) -> pa.Table:
+        """Cast to the types that the tree has seen first; a column of NULLs only takes its type later."""
+        if table.schema.types == self.schema.types:
+            return table.cast(self.schema) if table.schema != self.schema else table
+        types = [
+            theirs if pa.types.is_null(ours) else ours
+            for ours, theirs in zip(self.schema.types, table.schema.types, strict=True)
+        ]
+        schema = pa.schema(list(zip(self.schema.names, types, strict=True)))
+        try:
+            fitted = table.cast(schema)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise ValueError(f"columns of other types than before: {error}") from error
+        self.schema = schema
+        return fitted
+
+    def current(self, run: pa.Table) -> pa.Table:
+        """A stored run in today's types (its columns of NULLs only may have got one since)."""
+        if run.schema.types[1:] == self.schema.types:
+            return run
+        return run.cast(pa.schema([(HASH, pa.uint64()), *self.schema]))
+
+    def outward(self, rows: pa.Table) -> pa.Table:
+        """A run, or rows without hashes, under the names of outside."""
+        return rows.select(self.schema.names).rename_columns(list(self.names))
+
+    def group(self, rows: Sequence[pa.Table]) -> pa.Table:
+        """Equal keys combined by a hash table: best where most rows repeat a key. Not sorted, no hashes."""
+        return merge_tables(rows, self.inner_keys, self.inner_states)
+
+    def sort(self, rows: Sequence[pa.Table]) -> pa.Table:
+        """A run of rows in any order."""
+        whole = pa.concat_tables(rows).combine_chunks()
+        values = self.hash_rows(whole)
+        order = np.argsort(values)
+        run = whole.take(pa.array(order)).add_column(0, HASH, pa.array(values[order]))
+        return combine_equal(run, self.inner_keys, self.inner_states)
+
+    def merge(self, runs: Sequence[pa.Table]) -> pa.Table:
+        """One run of several."""
+        if len(runs) == 1:
+            return runs[0]
+        whole = pa.concat_tables(runs).combine_chunks()
+        # Stable means merge sort here, which is quick on what is already sorted in pieces.
+        order = np.argsort(hashes(whole), kind="stable")
+        return combine_equal(whole.take(pa.array(order)), self.inner_keys, self.inner_states)
+
+    def hash_rows(self, rows: pa.Table) -> UInt64s:
+        """The hash of each row's key; without key columns all rows have one key, of hash 0."""
+        if not self.inner_keys:
+            return np.zeros(rows.num_rows, dtype=np.uint64)
+        return self._hash_keys([rows[name] for name in self.inner_keys])
+
+    def check_run(self, run: pa.Table, low: int, high: int) -> None:
+        """Raise ``ElfBug`` unless this is a run with all hashes in ``[low, high)``."""
+        if run.schema != pa.schema([(HASH, pa.uint64()), *self.schema]):
+            raise ElfBug(f"a run has the columns {run.schema.names}")
+        values = hashes(run)
+        if not len(values):
+            raise ElfBug("an empty run was stored")
+        if (values[1:] < values[:-1]).any():
+            raise ElfBug("a run is not sorted by hash")
+        if int(values[0]) < low or int(values[-1]) >= high:
+            raise ElfBug("a run has hashes outside of its node's range")
+        if not np.array_equal(values, self.hash_rows(run)):
+            raise ElfBug("a run has hashes that are not its keys'")
+        if combine_equal(run, self.inner_keys, self.inner_states).num_rows != run.num_rows:
+            raise ElfBug("a run has a key twice")
+
+
+def split_at(run: pa.Table, lows: Sequence[int]) -> list[pa.Table]:
+    """The parts of a run below the first bound, between the bounds, and from the last one on (some may be
+    empty)."""
+    cuts = np.searchsorted(hashes(run), np.array(lows, dtype=np.uint64)).tolist()
+    edges = [0, *cuts, run.num_rows]
+    return [run.slice(start, end - start) for start, end in pairwise(edges)]
+
+
+def split_evenly(run: pa.Table, weight_max: int) -> list[pa.Table]:
+    """Cut a run at changes of hash into parts that weigh at most ``weight_max``, or have a single hash."""
+    parts: list[pa.Table] = []
+    todo = [run]
+    while todo:
+        part = todo.pop()
+        pieces = _cut(part, -(-weight(part) // weight_max)) if weight(part) > weight_max else [part]
+        if len(pieces) == 1:
+            parts.append(part)
+        else:
+            todo.extend(reversed(pieces))
+    return parts
+
+
+def _cut(run: pa.Table, pieces: int) -> list[pa.Table]:
+    """About so many pieces of like row counts; fewer where hashes repeat, one if there is a single hash."""
+    values = hashes(run)
+    rows = len(values)
+    targets = values[np.unique(np.arange(1, pieces, dtype=np.int64) * rows // pieces)]
+    left = np.searchsorted(values, targets, side="left")
+    cuts = np.unique(np.where(left > 0, left, np.searchsorted(values, targets, side="right")))
+    edges = [0, *cuts[cuts < rows].tolist(), rows]
+    return [run.slice(start, end - start) for start, end in pairwise(edges)]
