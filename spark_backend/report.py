@@ -1,0 +1,100 @@
+"""A comparison as people read it: a table of the windows, the rows that differ, one closing line."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from spark_backend.compare import EVERYTHING, Comparison, Difference, Verdict
+
+DIFFERENCES_SHOWN_MAX: Final = 5
+"""Rows named in full for each window; the rest is a number."""
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1)
+
+
+def show(comparison: Comparison, console: Console) -> None:
+    """Prints it all; the last line is ``live = offline in N of N windows``."""
+    table = Table(title="live against offline", title_justify="left")
+    table.add_column("window")
+    for heading in ("live rows", "offline rows", "agents", "late"):
+        table.add_column(heading, justify="right")
+    table.add_column("verdict")
+    for window in comparison.windows:
+        table.add_row(
+            _bounds(window),
+            "-" if window.revision is None else str(window.live_rows),
+            str(window.offline_rows),
+            _coverage(window),
+            _count(window, "late"),
+            _verdict(window),
+        )
+    console.print(table)
+    for window in comparison.windows:
+        for line in _named(window, comparison.columns):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print(last_line(comparison), markup=False, highlight=False)
+
+
+def last_line(comparison: Comparison) -> str:
+    return f"live = offline in {comparison.equal_windows} of {len(comparison.windows)} windows"
+
+
+def _bounds(window: Verdict) -> str:
+    if (window.start_us, window.end_us) == EVERYTHING:
+        return "everything"
+    return f"{_moment(window.start_us)} + {(window.end_us - window.start_us) / 1e6:g} s"
+
+
+def _moment(us: int) -> str:
+    """RFC 3339, UTC, milliseconds; a number for what lies outside the calendar."""
+    try:
+        return (_EPOCH + datetime.timedelta(microseconds=us)).isoformat(timespec="milliseconds") + "Z"
+    except OverflowError:
+        return f"{us} µs"
+
+
+def _coverage(window: Verdict) -> str:
+    return "-" if window.revision is None else f"{_count(window, 'reported')} of {_count(window, 'expected')}"
+
+
+def _count(window: Verdict, name: str) -> str:
+    return escape(str(window.status.get(name, "-")))
+
+
+def _verdict(window: Verdict) -> str:
+    if window.equal:
+        return (
+            "[green]equal[/green]"
+            if not window.revision
+            else f"[green]equal[/green] (revision {window.revision})"
+        )
+    if window.revision is None:
+        return "[red]never committed live[/red]"
+    return f"[red]different[/red] in {len(window.differences)} row{'s' * (len(window.differences) != 1)}"
+
+
+def _named(window: Verdict, columns: tuple[str, ...]) -> Iterator[str]:
+    if not window.differences:
+        return
+    yield f"{_bounds(window)}:"
+    for difference in window.differences[:DIFFERENCES_SHOWN_MAX]:
+        yield from _sides(difference, columns)
+    rest = len(window.differences) - DIFFERENCES_SHOWN_MAX
+    if rest > 0:
+        yield f"  … and {rest} more"
+
+
+def _sides(difference: Difference, columns: tuple[str, ...]) -> Iterator[str]:
+    for side, row in (("live   ", difference.live), ("offline", difference.offline)):
+        cells = (
+            "no such row"
+            if row is None
+            else ", ".join(f"{n}={c!r}" for n, c in zip(columns, row, strict=True))
+        )
+        yield f"  {side}  {cells}"
