@@ -1,0 +1,139 @@
+"""The overlay of elf: a Pastry ring and Scribe trees, as a pure state machine.
+
+For somebody who has read the Pastry paper once:
+
+**Ids.** A node's id is the first 128 bits of SHA-1 of its advertised address (``ids``); keys and topics are
+16 bytes that the application hashed. Ids are read in base 16. A key belongs to the live node numerically
+closest to it.
+
+**Ring.** Each node keeps a *leaf set* (``leafset``: the 12 nodes next to it on each side) and a *routing
+table* (``routing``: for each digit position a node for each other digit). ``pastry`` keeps both true. A key
+inside the span of the leaf set goes straight to the closest leaf; any other to a node that shares one digit
+more with it; so a route takes about log16 N hops and ends at the closest node. A node enters a leaf set only
+by speaking for itself; what others say of it (hearsay) is at most asked about, or put into an empty table
+cell, where a wrong entry costs a timeout and nothing else.
+
+**Joining** (``joining``). A request is routed from any contact to the node closest to the joiner, collecting
+table rows on its way. That node shows its leaf set; the joiner asks every leaf for its own, and whoever they
+name as nearer, until nothing new comes. Then all its leaves know it, and it is ready. The order of joins does
+not matter.
+
+**Living and dying** (``liveness``). Neighbours on the ring and in trees watch each other; any message is a
+sign of life. 1.25 s of silence make a suspect, three unanswered probes a dead one: about 3 s. Its leaf set is
+told, and each member looks for itself. A peer that *left* is gone; one that *crashed* is remembered and asked
+now and then, so that a healed partition or a founder restarted alone finds back into one ring. A start at the
+same address has a higher *incarnation*, which replaces the lower one at once.
+
+**Routing** (``forwarding``). Each hop is acknowledged. A silent one is gone round, except for the closest
+leaf, which alone may deliver: it is asked again until it answers or is dead. So what is delivered is
+delivered at the closest live node.
+
+**Trees** (``scribe``, ``tree``). A JOIN goes hop by hop towards the topic and leaves a children table at each
+forwarder. The closest node is the root, or, when the topic has a *home* elsewhere, an inner node whose parent
+is the home. Multicasts go down and are numbered by their root.
+
+**Using it** (``node``). Everything is a call of :class:`Overlay` with the time in ms, and returns effects::
+
+    overlay = Overlay(Peer("10.0.0.7:7400", incarnation=3), OverlayConfig(), random.Random())
+    perform(overlay.start(["10.0.0.1:7400"], now_ms))
+    perform(overlay.handle(Received(message), now_ms))
+    if overlay.deadline() <= now_ms: perform(overlay.handle(Tick(), now_ms))
+
+A seeded world of thousands of them on virtual time is in ``simulator``, its judges in ``oracles``.
+
+**Never here**: sockets, threads, clocks, chance of its own, or anything else of elf.
+"""
+
+from overlay.config import OverlayConfig
+from overlay.effects import (
+    Delivered,
+    Effect,
+    Event,
+    JoinFailed,
+    Multicasted,
+    PeerDown,
+    PeerUp,
+    Ready,
+    Received,
+    Rng,
+    Send,
+    Tick,
+    TreeChanged,
+)
+from overlay.errors import NotRoot, OverlayBug, OverlayError
+from overlay.ids import Peer, key_of, node_id
+from overlay.joining import State
+from overlay.messages import (
+    MESSAGES,
+    Heartbeat,
+    HopAck,
+    JoinReply,
+    JoinRequest,
+    LeafProbe,
+    LeafReply,
+    Leave,
+    Message,
+    Multicast,
+    Ping,
+    Pong,
+    Refresh,
+    Refreshed,
+    Refused,
+    Route,
+    RowReply,
+    RowRequest,
+    Subscribe,
+    Subscribed,
+    TopicMark,
+    TopicPath,
+    Unsubscribe,
+)
+from overlay.node import Overlay
+
+__all__ = [
+    "MESSAGES",
+    "Delivered",
+    "Effect",
+    "Event",
+    "Heartbeat",
+    "HopAck",
+    "JoinFailed",
+    "JoinReply",
+    "JoinRequest",
+    "LeafProbe",
+    "LeafReply",
+    "Leave",
+    "Message",
+    "Multicast",
+    "Multicasted",
+    "NotRoot",
+    "Overlay",
+    "OverlayBug",
+    "OverlayConfig",
+    "OverlayError",
+    "Peer",
+    "PeerDown",
+    "PeerUp",
+    "Ping",
+    "Pong",
+    "Ready",
+    "Received",
+    "Refresh",
+    "Refreshed",
+    "Refused",
+    "Rng",
+    "Route",
+    "RowReply",
+    "RowRequest",
+    "Send",
+    "State",
+    "Subscribe",
+    "Subscribed",
+    "Tick",
+    "TopicMark",
+    "TopicPath",
+    "TreeChanged",
+    "Unsubscribe",
+    "key_of",
+    "node_id",
+]

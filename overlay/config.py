@@ -1,0 +1,88 @@
+"""Settings of the overlay. All times are integer milliseconds of the clock that the caller passes in as
+``now_ms``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from overlay.ids import ID_BITS
+
+
+@dataclass(frozen=True)
+class OverlayConfig:
+    """How a node routes, watches and repairs. Every bound on memory and on retries is here.
+
+    Detection: a watched peer that is silent for ``suspect_ms`` is probed ``probe_tries`` times, ``probe_ms``
+    apart, and is dead when all of that stays unanswered: about 3 s after its last word by default, so that a
+    node that stalls for 2 s lives.
+    """
+
+    base_bits: int = 4
+    """Bits a digit (Pastry's b): tables have 2**b columns and routes about log of N to base 2**b hops."""
+    leaf_set_size: int = 24
+    """Members of the leaf set, half on each side."""
+
+    heartbeat_ms: int = 500
+    """Longest silence towards the two ring neighbours."""
+    suspect_ms: int = 1250
+    """Silence of a watched peer after which it is probed."""
+    probe_ms: int = 500
+    """Wait for the answer to one probe."""
+    probe_tries: int = 3
+    """Unanswered probes that make a peer dead."""
+
+    join_retry_ms: int = 500
+    """Wait for a join's answer before the next contact is asked."""
+    join_timeout_ms: int = 30_000
+    """Time from start to JoinFailed."""
+
+    hop_ms: int = 250
+    """Wait for the next hop's acknowledgement of a routed message, and for the answer to a tree join; doubles
+    up to 1 s."""
+    hop_tries: int = 12
+    """Tries of one hop, over all alternatives, before a routed message is dropped."""
+    hops_max: int = 32
+    """A routed message that has come so far is dropped: it can only be going in circles."""
+
+    leaf_exchange_ms: int = 5_000
+    """Period of comparing leaf sets with a random member."""
+    row_exchange_ms: int = 4_000
+    """Period of comparing a table row with the entry that was silent longest."""
+    sweep_ms: int = 150
+    """The same while the table is swept after a death."""
+    dead_probe_ms: int = 2_000
+    """Period of asking one remembered dead peer whether it is back."""
+    dead_retry_ms: int = 5_000
+    """How long hearsay about a dead peer is not followed up after the last look."""
+    dead_forget_ms: int = 600_000
+    """How long dead peers are remembered."""
+    dead_max: int = 256
+    """How many dead peers are remembered."""
+    forget_ms: int = 60_000
+    """How long a peer that nobody needs is remembered."""
+
+    tree_refresh_ms: int = 1_000
+    """Period of a child's word to each of its parents, for all topics at once."""
+    child_ttl_ms: int = 4_000
+    """Silence after which a child is dropped from a topic."""
+    home_retry_ms: int = 1_000
+    """Period of asking a topic's home that is away."""
+    multicast_window: int = 1_024
+    """Numbers of multicasts remembered a root and topic, to drop doubles."""
+
+    held_max: int = 1_024
+    """Routed messages held while not yet ready; also the bound of messages waiting for a hop's
+    acknowledgement."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if getattr(self, field.name) < 1:
+                raise ValueError(f"{field.name} must be at least 1")
+        if ID_BITS % self.base_bits:
+            raise ValueError(f"base_bits must divide {ID_BITS}")
+        if self.leaf_set_size % 2:
+            raise ValueError("leaf_set_size must be even: half of it stands on each side")
+        if self.suspect_ms <= self.heartbeat_ms or self.suspect_ms <= self.tree_refresh_ms:
+            raise ValueError(
+                "suspect_ms must exceed heartbeat_ms and tree_refresh_ms, or peace looks like death"
+            )

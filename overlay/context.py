@@ -1,0 +1,50 @@
+"""What the parts of one node share: who it is, its settings, its clock of the moment, its deadlines and its
+effects."""
+
+from __future__ import annotations
+
+from overlay.agenda import Agenda
+from overlay.config import OverlayConfig
+from overlay.effects import Effect, Rng, Send
+from overlay.ids import Peer
+from overlay.messages import Message
+
+Timer = tuple[str, int | bytes]
+"""A deadline's name: what is due, and for whom (0 when for nobody in particular)."""
+
+
+class Context:
+    """The desk at which ring and trees work together. It decides nothing."""
+
+    def __init__(self, me: Peer, config: OverlayConfig, rng: Rng) -> None:
+        self.me = me
+        self.id = me.id
+        self.config = config
+        self.rng = rng
+        self.now = 0
+        self.agenda: Agenda[Timer] = Agenda()
+        self.spoken: dict[str, int] = {}
+        """When each address was last sent anything: any message stands for a heartbeat."""
+        self._effects: list[Effect] = []
+
+    def send(self, to: Peer, message: Message) -> None:
+        """Put a message on the wire."""
+        self.send_to(to.address, message)
+
+    def send_to(self, address: str, message: Message) -> None:
+        """The same where only the address is known."""
+        self.spoken[address] = self.now
+        self._effects.append(Send(address, message))
+
+    def emit(self, effect: Effect) -> None:
+        """Any other effect, in order with the messages."""
+        self._effects.append(effect)
+
+    def take(self) -> list[Effect]:
+        """All effects since the last call."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def every(self, period_ms: int) -> int:
+        """The next time of something periodic: a tenth off, so that nodes don't march in step."""
+        return self.now + max(1, round(period_ms * (0.9 + 0.2 * self.rng.random())))

@@ -1,0 +1,156 @@
+"""Messages on their way: each hop is acknowledged, and a hop that stays silent is gone round.
+
+Rules: a node acknowledges what it takes on; without an acknowledgement the message goes to the next best
+node, unless the silent one is the closest leaf, which alone may deliver: that one is asked again until it
+answers or is dead. So a payload ends at the closest *live* node, and may only be lost with a node that had
+acknowledged it. One that arrives twice because an acknowledgement was lost is delivered once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field, replace
+
+from overlay.context import Context
+from overlay.effects import Delivered
+from overlay.ids import Peer, to_int
+from overlay.messages import HopAck, JoinReply, JoinRequest, Route
+from overlay.pastry import Pastry
+
+Routed = Route | JoinRequest
+
+_BACKOFF_MAX_MS = 1_000
+
+
+@dataclass
+class _Hop:
+    """A message, as it came to us, handed to ``to``, which has not acknowledged it yet."""
+
+    message: Routed
+    to: Peer
+    tries: int = 1
+    silent: set[int] = field(default_factory=set)
+
+
+class Forwarding:
+    """What this node routes on behalf of itself and of others."""
+
+    def __init__(self, context: Context, pastry: Pastry) -> None:
+        self._context = context
+        self._pastry = pastry
+        self._hops: dict[int, _Hop] = {}
+        self._held: deque[Routed] = deque()
+        self._delivered: OrderedDict[tuple[Peer, int], None] = OrderedDict()
+        self._routes = 0
+        self._tokens = 0
+        self.ready = False
+        self.dropped = 0
+        """Messages given up: too many hops, too many tries, too many at once."""
+
+    def route(self, key: bytes, payload: bytes) -> None:
+        """Send a payload of our own towards a key."""
+        self._routes += 1
+        me = self._context.me
+        self._take(Route(me, 0, key, me, self._routes, 0, payload))
+
+    def receive(self, message: Routed) -> None:
+        """A message to be passed on, or ours. It is acknowledged unless there is no room for it."""
+        if self._take(message) and message.token:
+            self._context.send(message.sender, HopAck(self._context.me, message.token))
+
+    def acknowledged(self, message: HopAck) -> None:
+        """The next hop has it (or one that we had given up)."""
+        self._forget(message.token)
+
+    def open(self) -> None:
+        """This node has become ready: go on with what was held."""
+        self.ready = True
+        held, self._held = self._held, deque()
+        for message in held:
+            self._advance(message)
+
+    def gone(self, peer: Peer) -> None:
+        """A peer died: what it had not acknowledged goes another way at once."""
+        for token in [token for token, hop in self._hops.items() if hop.to.id == peer.id]:
+            hop = self._forget(token)
+            if hop is not None:
+                self._advance(hop.message)
+
+    def hop_due(self, token: int) -> None:
+        """A hop has not been acknowledged in time."""
+        hop = self._hops[token]
+        self._pastry.suspect(hop.to)
+        if hop.tries >= self._context.config.hop_tries:
+            self._forget(token)
+            self.dropped += 1
+            return
+        hop.silent.add(hop.to.id)
+        hop.tries += 1
+        following = self._next(hop.message, hop.silent)
+        if following is None:
+            self._forget(token)
+            self._arrive(hop.message)
+            return
+        hop.to = following
+        self._send(token, hop)
+
+    # -- the parts -------------------------------------------------------------------------------------------
+
+    def _take(self, message: Routed) -> bool:
+        full = len(self._held) + len(self._hops) >= self._context.config.held_max
+        if full or message.hops >= self._context.config.hops_max:
+            self.dropped += 1
+            return not full
+        if self.ready:
+            self._advance(message)
+        else:
+            self._held.append(message)
+        return True
+
+    def _advance(self, message: Routed) -> None:
+        if isinstance(message, JoinRequest):
+            message = self._with_rows(message)
+        following = self._next(message, ())
+        if following is None:
+            self._arrive(message)
+            return
+        self._tokens += 1
+        self._hops[self._tokens] = _Hop(message, following)
+        self._send(self._tokens, self._hops[self._tokens])
+
+    def _next(self, message: Routed, silent: set[int] | tuple[()]) -> Peer | None:
+        """The next hop; None when the message has arrived. A joiner is no hop to itself."""
+        joiner = message.joiner.id if isinstance(message, JoinRequest) else None
+        key = to_int(message.key) if isinstance(message, Route) else message.joiner.id
+        following = self._pastry.next_hop(key, silent)
+        return None if following.id in (self._context.id, joiner) else following
+
+    def _send(self, token: int, hop: _Hop) -> None:
+        wait_ms = min(self._context.config.hop_ms << (hop.tries - 1), _BACKOFF_MAX_MS)
+        self._context.agenda.set(("hop", token), self._context.now + wait_ms)
+        onward = replace(hop.message, sender=self._context.me, token=token, hops=hop.message.hops + 1)
+        self._context.send(hop.to, onward)
+
+    def _forget(self, token: int) -> _Hop | None:
+        self._context.agenda.cancel(("hop", token))
+        return self._hops.pop(token, None)
+
+    def _arrive(self, message: Routed) -> None:
+        if isinstance(message, JoinRequest):
+            leaves = (self._context.me, *self._pastry.leaves)
+            self._context.send(message.joiner, JoinReply(self._context.me, leaves, message.peers))
+            return
+        name = (message.origin, message.number)
+        if name in self._delivered:
+            return
+        self._delivered[name] = None
+        if len(self._delivered) > self._context.config.held_max:
+            self._delivered.popitem(last=False)
+        self._context.emit(Delivered(message.key, message.payload, message.origin.address, message.hops))
+
+    def _with_rows(self, message: JoinRequest) -> JoinRequest:
+        known = {peer.id: peer for peer in message.peers}
+        for peer in (self._context.me, *self._pastry.rows_for(message.joiner.id)):
+            known.setdefault(peer.id, peer)
+        known.pop(message.joiner.id, None)
+        return replace(message, peers=tuple(known.values()))

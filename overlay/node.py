@@ -1,0 +1,344 @@
+"""One node of the overlay: events in, effects out. Composes ring, routing, trees and life cycle; holds no
+logic of theirs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import assert_never
+
+from overlay.config import OverlayConfig
+from overlay.context import Context, Timer
+from overlay.effects import Effect, Event, Received, Rng
+from overlay.errors import OverlayBug
+from overlay.forwarding import Forwarding
+from overlay.ids import Peer, to_int
+from overlay.joining import Joining, State, Step
+from overlay.messages import (
+    Heartbeat,
+    HopAck,
+    JoinReply,
+    JoinRequest,
+    LeafProbe,
+    LeafReply,
+    Leave,
+    Message,
+    Multicast,
+    Ping,
+    Pong,
+    Refresh,
+    Refreshed,
+    Refused,
+    Route,
+    RowReply,
+    RowRequest,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    well_formed,
+)
+from overlay.pastry import Pastry
+from overlay.scribe import Scribe
+
+_EVENTS_KEPT = 32
+
+
+class Overlay:
+    """A node of the Pastry ring and of Scribe trees, without clock, sockets or chance of its own.
+
+    Every call takes ``now_ms`` (integer milliseconds of any monotonic clock) and returns effects, to be
+    performed in order. ``deadline()`` names the time at which the node wants a ``Tick``, if nothing else
+    happens before. Keys and topics are 16 bytes; ValueError for anything else.
+    """
+
+    def __init__(self, me: Peer, config: OverlayConfig, rng: Rng) -> None:
+        self._context = Context(me, config, rng)
+        self._joining = Joining(self._context)
+        self._pastry = Pastry(self._context)
+        self._forwarding = Forwarding(self._context, self._pastry)
+        self._scribe = Scribe(self._context, self._pastry)
+        self._events: deque[tuple[int, str, str]] = deque(maxlen=_EVENTS_KEPT)
+        self._malformed = 0
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    def start(self, contacts: Sequence[str], now_ms: int) -> list[Effect]:
+        """Join the ring of any of these addresses; without one (our own does not count) found a ring, ready
+        at once.
+
+        May be called again after JoinFailed. OverlayError at any other second time.
+        """
+        self._at(now_ms)
+        if self._joining.state is State.FAILED:
+            self._pastry.liveness.abandon()
+        self._joining.start(contacts)
+        self._pastry.schedule()
+        self._scribe.schedule()
+        if self.ready:
+            self._open()
+        return self._take()
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """A message has come, or the deadline has passed."""
+        self._at(now_ms)
+        if self._joining.state not in (State.JOINING, State.READY):
+            return []
+        if isinstance(event, Received):
+            self._receive(event.message)
+        else:
+            self._tick()
+        self._spread()
+        return self._take()
+
+    def deadline(self) -> int | None:
+        """When the node wants its next Tick, in ms; None before start and after the end."""
+        if self._joining.state not in (State.JOINING, State.READY):
+            return None
+        return self._context.agenda.next()
+
+    def leave(self, now_ms: int) -> list[Effect]:
+        """Go: tell everybody who may know us, then be silent for ever. A second call does nothing."""
+        self._at(now_ms)
+        if self._joining.state is State.LEFT:
+            return []
+        if self._joining.state in (State.JOINING, State.READY):
+            self._pastry.leave(self._scribe.neighbours())
+        self._joining.step(Step.LEAVE)
+        self._context.agenda.clear()
+        return self._take()
+
+    # -- keys and topics -------------------------------------------------------------------------------------
+
+    def route(self, key: bytes, payload: bytes, now_ms: int) -> list[Effect]:
+        """Send a payload to the live node closest to the key (perhaps ourselves), which gets Delivered. Held
+        until ready."""
+        self._at(now_ms)
+        to_int(key)
+        self._forwarding.route(key, payload)
+        return self._take()
+
+    def subscribe(self, topic: bytes, now_ms: int, home: str | None = None) -> list[Effect]:
+        """Take part in a topic, whose root is ``home``, or without one the node closest to it."""
+        self._at(now_ms)
+        self._scribe.subscribe(topic, home)
+        return self._take()
+
+    def unsubscribe(self, topic: bytes, now_ms: int) -> list[Effect]:
+        """Take part no more."""
+        self._at(now_ms)
+        self._scribe.unsubscribe(topic)
+        return self._take()
+
+    def host(self, topic: bytes, now_ms: int) -> list[Effect]:
+        """Be the topic's home: its root, wherever on the ring it is. Others name us as ``home`` when they
+        subscribe."""
+        self._at(now_ms)
+        self._scribe.host(topic)
+        return self._take()
+
+    def unhost(self, topic: bytes, now_ms: int) -> list[Effect]:
+        """Be its home no more."""
+        self._at(now_ms)
+        self._scribe.unhost(topic)
+        return self._take()
+
+    def multicast(self, topic: bytes, payload: bytes, now_ms: int) -> list[Effect]:
+        """Send a payload to all subscribers, ourselves included if we are one. NotRoot unless
+        ``is_root(topic)``."""
+        self._at(now_ms)
+        self._scribe.multicast(topic, payload)
+        return self._take()
+
+    # -- questions -------------------------------------------------------------------------------------------
+
+    @property
+    def me(self) -> Peer:
+        return self._context.me
+
+    @property
+    def ready(self) -> bool:
+        return self._joining.state is State.READY
+
+    @property
+    def state(self) -> State:
+        return self._joining.state
+
+    @property
+    def dropped(self) -> int:
+        """Messages dropped for good: malformed ones, and routed ones beyond the bounds of the config."""
+        return self._malformed + self._forwarding.dropped
+
+    def peers(self) -> tuple[Peer, ...]:
+        """The live peers that we look after (leaf set, routing table, tree neighbours), by address.
+
+        In a ring of at most ``leaf_set_size`` other nodes that is everybody.
+        """
+        needed = self._needed()
+        live = self._pastry.liveness.live.values()
+        return tuple(sorted((peer for peer in live if peer.id in needed), key=lambda peer: peer.address))
+
+    def leaf_set(self) -> tuple[Peer, ...]:
+        """The leaf set, clockwise from us."""
+        return tuple(self._pastry.leaves)
+
+    def next_hop(self, key: bytes) -> Peer:
+        """Whom we would hand a key to; ourselves if it ends here."""
+        return self._pastry.next_hop(to_int(key))
+
+    def topics(self) -> tuple[bytes, ...]:
+        """The topics in whose trees we are: subscribed, hosted, or forwarded for others."""
+        return self._scribe.topics()
+
+    def is_root(self, topic: bytes) -> bool:
+        return self._scribe.is_root(topic)
+
+    def parent(self, topic: bytes) -> str | None:
+        """Address of our parent in the topic's tree."""
+        tree = self._scribe.tree(topic)
+        return tree.place()[0] if tree is not None else None
+
+    def children(self, topic: bytes) -> tuple[str, ...]:
+        """Addresses of our children in the topic's tree, sorted."""
+        tree = self._scribe.tree(topic)
+        return tree.place()[1] if tree is not None else ()
+
+    def path(self, topic: bytes) -> tuple[str, ...]:
+        """Addresses above us in the topic's tree, parent first, root last, as last heard; its length is our
+        depth."""
+        tree = self._scribe.tree(topic)
+        return tree.path if tree is not None else ()
+
+    def check(self) -> None:
+        """Raise OverlayBug, with the last events, if an invariant is broken."""
+        try:
+            self._pastry.check()
+            self._scribe.check()
+        except OverlayBug as bug:
+            raise OverlayBug(f"{self.me}: {bug}; last events: {list(self._events)}") from bug
+
+    # -- the parts -------------------------------------------------------------------------------------------
+
+    def _at(self, now_ms: int) -> None:
+        self._context.now = max(self._context.now, now_ms)
+
+    def _take(self) -> list[Effect]:
+        self._scribe.show()
+        return self._context.take()
+
+    def _open(self) -> None:
+        self._pastry.introduce()
+        self._forwarding.open()
+        self._scribe.open()
+
+    def _needed(self) -> set[int]:
+        return self._pastry.needed() | {peer.id for peer in self._scribe.neighbours()}
+
+    def _receive(self, message: Message) -> None:
+        sender = message.sender
+        self._events.append((self._context.now, type(message).__name__, sender.address))
+        if not well_formed(message):
+            self._malformed += 1
+            return
+        if sender.address == self.me.address or isinstance(message, Leave):
+            if isinstance(message, Leave) and sender.address != self.me.address:
+                self._pastry.left(message)
+            return
+        known = self._pastry.liveness.live.get(sender.id)
+        if not self._pastry.hear(sender, joining=isinstance(message, JoinRequest)):
+            return
+        if known != sender:
+            self._spread_gone()
+            self._scribe.returned(sender.address)
+        self._dispatch(message)
+
+    def _dispatch(self, message: Message) -> None:
+        match message:
+            case Heartbeat() | Pong():
+                pass
+            case Ping():
+                self._context.send(message.sender, Pong(self.me))
+            case LeafProbe():
+                self._pastry.leaf_probe(message)
+            case LeafReply():
+                self._pastry.leaf_reply(message)
+            case RowRequest():
+                self._pastry.row_request(message)
+            case RowReply():
+                self._pastry.row_reply(message)
+            case JoinRequest():
+                self._pastry.superseded(message.joiner)
+                self._forwarding.receive(message)
+            case JoinReply():
+                self._joining.reply(message, self._pastry)
+            case Route():
+                self._forwarding.receive(message)
+            case HopAck():
+                self._forwarding.acknowledged(message)
+            case Subscribe():
+                self._scribe.subscribe_message(message)
+            case Subscribed():
+                self._scribe.subscribed_message(message)
+            case Refused():
+                self._scribe.refused_message(message)
+            case Unsubscribe():
+                self._scribe.unsubscribe_message(message)
+            case Refresh():
+                self._scribe.refresh_message(message)
+            case Refreshed():
+                self._scribe.refreshed_message(message)
+            case Multicast():
+                self._scribe.multicast_message(message)
+            case Leave():
+                raise OverlayBug("a farewell is handled before its sender is heard")
+            case _:
+                assert_never(message)
+
+    def _tick(self) -> None:
+        now = self._context.now
+        while (due := self._context.agenda.pop_due(now)) is not None:
+            timer, at_ms = due
+            self._events.append((now, "due", timer[0]))
+            self._run(timer, late=now - at_ms > self._context.config.probe_ms)
+            self._spread_gone()
+
+    def _run(self, timer: Timer, late: bool) -> None:
+        kind, of = timer
+        if isinstance(of, bytes):
+            self._scribe.ask_due(of)
+            return
+        match kind:
+            case "beat":
+                self._pastry.beat(self._scribe.neighbours())
+            case "probe":
+                self._pastry.probe_due(of, late)
+            case "hop":
+                self._forwarding.hop_due(of)
+            case "refresh":
+                self._scribe.refresh_due(late)
+            case "leaf":
+                self._pastry.leaf_due(self._joining.contacts)
+            case "row":
+                self._pastry.row_due()
+            case "dead":
+                self._pastry.dead_due(self._needed())
+            case "obituary":
+                self._pastry.obituary_due()
+            case "join":
+                self._joining.retry_due(self._pastry)
+            case "give-up":
+                self._joining.give_up_due()
+            case _:
+                raise OverlayBug(f"nobody set the deadline {kind}")
+
+    def _spread_gone(self) -> None:
+        """Let routing and trees know who is gone."""
+        while self._pastry.gone:
+            peer = self._pastry.gone.pop(0)
+            self._forwarding.gone(peer)
+            self._scribe.gone(peer)
+
+    def _spread(self) -> None:
+        """What one event leads to elsewhere in the node."""
+        self._spread_gone()
+        if self._joining.settle(self._pastry):
+            self._open()

@@ -1,0 +1,354 @@
+"""The ring: leaf set and routing table, kept true by probes and exchanges, and the choice of the next hop.
+
+After "Performance and Dependability of Structured Peer-to-Peer Overlays" (Castro, Costa, Rowstron 2004)
+rather than the first Pastry paper: a peer enters the leaf set only when it has spoken to us; whoever asks for
+a leaf set shows its own; what is new in an answer is asked in turn. So parallel joins converge without any
+order among them.
+
+Who watches whom: each node its two ring neighbours (and its neighbours in trees). Who finds a death says so
+to its leaf set, whose members ask for themselves. Rows are compared with the entry that was silent longest;
+after a death, the whole table is swept. All of this is repeated periodically as well, since what is only
+reactive does not survive churn (Bamboo).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from overlay.context import Context
+from overlay.errors import OverlayBug
+from overlay.ids import Peer, closeness, shared_digits
+from overlay.leafset import LeafSet
+from overlay.liveness import Liveness, Sighting
+from overlay.messages import (
+    Heartbeat,
+    LeafProbe,
+    LeafReply,
+    Leave,
+    Ping,
+    RowReply,
+    RowRequest,
+)
+from overlay.routing import RoutingTable
+
+_OBITUARY_DELAY_MS = 50
+"""Deaths found together are told together."""
+
+
+class Pastry:
+    """What one node knows of the ring. ``gone`` collects the peers that died, left or restarted, until the
+    node takes them."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.leaves = LeafSet(context.id, context.config.leaf_set_size)
+        self.table = RoutingTable(context.id, context.config.base_bits)
+        self.liveness = Liveness(context, self._ask_leaves)
+        self.gone: list[Peer] = []
+        self._told_dead: set[int] = set()
+        self._row_asked: Peer | None = None
+        self._sweep_since: int | None = None
+
+    def schedule(self) -> None:
+        """Start all that is periodic."""
+        for timer in self._periods():
+            self._again(timer)
+
+    # -- routing ---------------------------------------------------------------------------------------------
+
+    def next_hop(self, key: int, avoid: Collection[int] = ()) -> Peer:
+        """The node to hand a key to; ourselves if we are the closest that we know (Pastry section 2.3).
+
+        Nodes in ``avoid`` are used only where there is no other way: as the closest leaf, which alone may
+        deliver.
+        """
+        if self.leaves.covers(key):
+            return self.leaves.closest(key) or self._context.me
+        if not self.leaves.full:
+            return self._closest_known(key)
+        hop = self._by_prefix(key, avoid)
+        return self._by_prefix(key, ()) if hop is self._context.me and avoid else hop
+
+    def rows_for(self, node: int) -> list[Peer]:
+        """The rows that a node with this id can use as they are: those of the digits shared with us."""
+        shared = self.table.row_of(node)
+        return [peer for row in range(shared + 1) for peer in self.table.row(row)]
+
+    def needed(self) -> set[int]:
+        """Ids of all peers in the leaf set and the routing table."""
+        return {peer.id for peer in self.leaves} | {peer.id for peer in self.table}
+
+    # -- hearing ---------------------------------------------------------------------------------------------
+
+    def hear(self, sender: Peer, joining: bool = False) -> bool:
+        """Take note of a message's sender; False if the message is to be ignored.
+
+        A ``joining`` sender is not asked to become a leaf yet: it will ask itself.
+        """
+        before = self.liveness.live.get(sender.id)
+        sighting = self.liveness.hear(sender)
+        if sighting is Sighting.STALE:
+            return False
+        self._told_dead.discard(sender.id)
+        if sighting is Sighting.RESTARTED and before is not None:
+            self._detach(before)
+        if not joining:
+            self._welcome(sender)
+        return True
+
+    def superseded(self, joiner: Peer) -> None:
+        """Somebody asks to join: what we know of an earlier incarnation of it is over."""
+        known = self.liveness.live.get(joiner.id)
+        if known is not None and known.incarnation < joiner.incarnation:
+            self.liveness.bury(known, "crashed")
+            self._detach(known)
+
+    def learn(self, peers: Iterable[Peer], rows_only: bool = False) -> None:
+        """Hearsay: ask those that would be leaves, note down those whose cell is empty."""
+        for peer in peers:
+            if not self.liveness.believes(peer):
+                continue
+            node = peer.id
+            if not rows_only and self.leaves.wants(node):
+                self.liveness.probe(peer, leaf=True)
+            if self.table.rival(node) is None:
+                self.table.put(peer)
+
+    def leaf_probe(self, message: LeafProbe) -> None:
+        """A peer shows its leaf set and wants ours."""
+        self._meet(message.sender, message.leaves, message.failed)
+        self._context.send(message.sender, LeafReply(self._context.me, tuple(self.leaves), self._failed()))
+
+    def leaf_reply(self, message: LeafReply) -> None:
+        """The leaf set that we asked for."""
+        self._meet(message.sender, message.leaves, message.failed)
+
+    def row_request(self, message: RowRequest) -> None:
+        """A peer shows a row and wants ours."""
+        self.learn(message.peers)
+        if 0 <= message.row <= self.table.row_of(message.sender.id):
+            reply = RowReply(self._context.me, message.row, self.table.row(message.row))
+            self._context.send(message.sender, reply)
+
+    def row_reply(self, message: RowReply) -> None:
+        """The row that we asked for."""
+        self.learn(message.peers)
+
+    def left(self, message: Leave) -> None:
+        """A peer goes on purpose."""
+        if self.liveness.bury(message.sender, "left"):
+            self._detach(message.sender)
+            self._refill(message.sender.id)
+        self.learn(message.leaves)
+
+    # -- speaking --------------------------------------------------------------------------------------------
+
+    def introduce(self) -> None:
+        """We are ready: tell those who may want us in their tables, and see their rows."""
+        for peer in self.table:
+            if peer.id not in self.leaves:
+                self._ask_row(peer)
+
+    def suspect(self, peer: Peer) -> None:
+        """The peer did not answer somebody: ask whether it lives."""
+        self.liveness.probe(peer)
+
+    def beat(self, tree_neighbours: Iterable[Peer]) -> None:
+        """Speak to ring neighbours, and look after all whom we watch."""
+        context = self._context
+        watched = {peer.id: peer for peer in tree_neighbours}
+        for peer in self.leaves.neighbours():
+            watched[peer.id] = peer
+            silent_for = context.now - context.spoken.get(peer.address, -context.config.heartbeat_ms)
+            if silent_for >= context.config.heartbeat_ms // 2:
+                context.send(peer, Heartbeat(context.me))
+        for peer in watched.values():
+            if self.liveness.silence(peer) >= context.config.suspect_ms:
+                self.suspect(peer)
+        self._again("beat")
+
+    def leave(self, tree_neighbours: Iterable[Peer]) -> None:
+        """Say good-bye to all who may hold us."""
+        farewell = Leave(self._context.me, tuple(self.leaves))
+        everybody = {peer.id: peer for peer in (*self.leaves, *self.table, *tree_neighbours)}
+        for peer in everybody.values():
+            self._context.send(peer, farewell)
+
+    # -- timers ----------------------------------------------------------------------------------------------
+
+    def probe_due(self, node: int, late: bool) -> None:
+        """A probe's time is up."""
+        peer = self.liveness.unanswered(node, late)
+        if peer is not None:
+            self._died(peer)
+
+    def leaf_due(self, contacts: Sequence[str]) -> None:
+        """Compare leaf sets with a random member; without any, with the closest entry; all alone, call the
+        contacts."""
+        context = self._context
+        members = tuple(self.leaves)
+        if members:
+            self.liveness.probe(members[context.rng.randrange(len(members))], leaf=True)
+        elif len(self.table):
+            nearest = min(self.table, key=lambda peer: closeness(context.id, peer.id))
+            self.liveness.probe(nearest, leaf=True)
+        else:
+            for address in contacts:
+                context.send_to(address, Ping(context.me))
+        self._again("leaf")
+
+    def row_due(self) -> None:
+        """Look after the entry that was silent longest."""
+        context = self._context
+        asked, self._row_asked = self._row_asked, None
+        if asked is not None and asked.id in self.table and self._unheard_since_asked(asked):
+            self.suspect(asked)
+        quiet = [peer for peer in self.table if not self.liveness.probing(peer.id)]
+        oldest = max(quiet, key=self.liveness.silence, default=None)
+        if oldest is not None and self._swept(oldest):
+            self._sweep_since = None
+        if self._sweep_since is not None and oldest is not None:
+            self.suspect(oldest)
+            context.agenda.set(("row", 0), context.now + context.config.sweep_ms)
+            return
+        self._sweep_since = None
+        if oldest is not None:
+            self._row_asked = oldest
+            self._ask_row(oldest)
+        self._again("row")
+
+    def dead_due(self, needed: Collection[int]) -> None:
+        """Ask one of the dead, and forget what is old."""
+        context = self._context
+        self.liveness.ask_one_dead()
+        self.liveness.forget(needed)
+        horizon = context.now - context.config.forget_ms
+        context.spoken = {address: at for address, at in context.spoken.items() if at > horizon}
+        self._again("dead")
+
+    def obituary_due(self) -> None:
+        """Tell all leaves who died; whoever does not answer is dead too."""
+        for peer in tuple(self.leaves):
+            self.liveness.probe(peer, leaf=True)
+
+    def check(self) -> None:
+        """Raise OverlayBug unless ring state is consistent."""
+        self.leaves.check()
+        self.table.check()
+        self.liveness.check()
+        for peer in self.leaves:
+            if self.liveness.live.get(peer.id) != peer:
+                raise OverlayBug(f"leaf {peer} is not live")
+        for peer in self.table:
+            if peer.id in self.liveness.dead:
+                raise OverlayBug(f"table entry {peer} is dead")
+
+    # -- the parts -------------------------------------------------------------------------------------------
+
+    def _periods(self) -> dict[str, int]:
+        config = self._context.config
+        return {
+            "beat": config.heartbeat_ms,
+            "leaf": config.leaf_exchange_ms,
+            "row": config.row_exchange_ms,
+            "dead": config.dead_probe_ms,
+        }
+
+    def _again(self, timer: str) -> None:
+        self._context.agenda.set((timer, 0), self._context.every(self._periods()[timer]))
+
+    def _closest_known(self, key: int) -> Peer:
+        """A ring so small that all are leaves, or a leaf set that has lost members: take the closest of all
+        we know."""
+        best = self.leaves.closest(key) or self._context.me
+        for peer in self.table:
+            if closeness(key, peer.id) < closeness(key, best.id):
+                best = peer
+        return best
+
+    def _by_prefix(self, key: int, avoid: Collection[int]) -> Peer:
+        entry = self.table.rival(key)
+        if entry is not None and entry.id not in avoid:
+            return entry
+        bits = self._context.config.base_bits
+        shared = self.table.row_of(key)
+        best, best_distance = self._context.me, closeness(key, self._context.id)
+        for peer in (*self.leaves, *self.table):
+            if shared_digits(key, peer.id, bits) < shared or peer.id in avoid:
+                continue
+            peer_distance = closeness(key, peer.id)
+            if peer_distance < best_distance:
+                best, best_distance = peer, peer_distance
+        return best
+
+    def _welcome(self, peer: Peer) -> None:
+        node = peer.id
+        if node not in self.leaves and self.leaves.wants(node):
+            self.liveness.probe(peer, leaf=True)
+        holder = self.table.rival(node)
+        if holder is None or holder.id == node or holder.id not in self.liveness.live:
+            self.table.put(peer)
+
+    def _meet(self, sender: Peer, leaves: tuple[Peer, ...], failed: tuple[Peer, ...]) -> None:
+        self.liveness.leaf_answered(sender.id)
+        self.leaves.add(sender)
+        self._confirm(sender, failed)
+        self.learn(leaves)
+
+    def _confirm(self, teller: Peer, failed: tuple[Peer, ...]) -> None:
+        """Others buried these: look for ourselves, but not for long. If it is about us, object."""
+        for peer in failed:
+            if peer == self._context.me:
+                self._context.send(teller, Ping(self._context.me))
+                continue
+            known = self.liveness.live.get(peer.id)
+            if known != peer or self.liveness.silence(peer) < self._context.config.probe_ms:
+                continue
+            self._told_dead.add(peer.id)
+            self.liveness.probe(peer, tries_done=1)
+
+    def _failed(self) -> tuple[Peer, ...]:
+        return self.liveness.recent_dead(self._context.config.dead_retry_ms)
+
+    def _ask_leaves(self, peer: Peer) -> None:
+        self._context.send(peer, LeafProbe(self._context.me, tuple(self.leaves), self._failed()))
+
+    def _ask_row(self, peer: Peer) -> None:
+        row = self.table.row_of(peer.id)
+        self._context.send(peer, RowRequest(self._context.me, row, self.table.row(row)))
+
+    def _died(self, peer: Peer) -> None:
+        if not self.liveness.bury(peer, "crashed"):
+            return
+        was_leaf = peer.id in self.leaves
+        was_told = peer.id in self._told_dead
+        self._detach(peer)
+        self._refill(peer.id)
+        if was_leaf and not was_told:
+            self._context.agenda.set(("obituary", 0), self._context.now + _OBITUARY_DELAY_MS)
+        if self._sweep_since is None:
+            self._context.agenda.set(("row", 0), self._context.now + self._context.config.sweep_ms)
+        self._sweep_since = self._context.now
+
+    def _detach(self, peer: Peer) -> None:
+        self._told_dead.discard(peer.id)
+        self.leaves.remove(peer.id)
+        self.table.remove(peer.id)
+        self.gone.append(peer)
+
+    def _refill(self, node: int) -> None:
+        """A peer is gone: look for its successors in the leaf set and in its cell."""
+        if not self.leaves.full:
+            for peer in self.leaves.farthest() or tuple(self.table):
+                self.liveness.probe(peer, leaf=True)
+        if self.table.rival(node) is None:
+            row = [peer for peer in self.table.row(self.table.row_of(node)) if peer.id in self.liveness.live]
+            if row:
+                self._ask_row(row[self._context.rng.randrange(len(row))])
+
+    def _swept(self, oldest: Peer) -> bool:
+        since = self._sweep_since
+        return since is not None and self._context.now - self.liveness.silence(oldest) >= since
+
+    def _unheard_since_asked(self, asked: Peer) -> bool:
+        return self.liveness.silence(asked) >= self._context.config.probe_ms
