@@ -1,0 +1,83 @@
+"""Tables survive the way through bytes; other bytes give PeerError and nothing else."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elf.batch import decode, empty, encode
+from elf.errors import PeerError
+
+TABLE = pa.table(
+    {
+        "text": ["x", "", None, "a\0b"] * 20,
+        "number": pa.array(range(80), pa.int64()),
+        "sum": pa.array([Decimal(10**37), None] * 40, pa.decimal128(38, 0)),
+        "real": [0.5, float("inf")] * 40,
+        "flag": [True, None] * 40,
+        "when": pa.array([0, 1] * 40, pa.timestamp("us")),
+    }
+)
+WHOLE = encode(TABLE)
+
+
+def test_round_trip() -> None:
+    assert decode(WHOLE).equals(TABLE)
+    assert decode(encode(TABLE.slice(7, 9))).equals(TABLE.slice(7, 9))
+    assert decode(encode(pa.concat_tables([TABLE, TABLE]))).equals(pa.concat_tables([TABLE, TABLE]))
+
+
+def test_without_rows_or_columns() -> None:
+    assert decode(encode(empty(TABLE.schema))).equals(TABLE.slice(0, 0))
+    assert decode(encode(pa.table({}))).num_columns == 0
+
+
+def test_it_is_compressed() -> None:
+    flat = pa.table({"n": [7] * 100_000})
+    assert len(encode(flat)) < flat.nbytes // 50
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes(data: bytes) -> None:
+    with pytest.raises(PeerError):
+        decode(data)
+
+
+@given(st.integers(0, len(WHOLE) - 1))
+def test_every_truncation_is_refused(size: int) -> None:
+    # A stream that stops between two messages reads as a shorter stream; only its end mark can be missing.
+    try:
+        shorter = decode(WHOLE[:size])
+    except PeerError:
+        return
+    assert shorter.equals(TABLE)
+    assert size >= len(WHOLE) - 8
+
+
+def test_trailing_bytes_are_refused() -> None:
+    with pytest.raises(PeerError, match="after the end"):
+        decode(WHOLE + b"\0")
+
+
+@given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+@settings(max_examples=2000, deadline=None)
+def test_damaged_bytes_give_a_valid_table_or_an_error(damage: list[tuple[int, int]]) -> None:
+    data = bytearray(WHOLE)
+    for place, value in damage:
+        data[place] = value
+    try:
+        table = decode(bytes(data))
+    except PeerError:
+        return
+    table.validate(full=True)
+    assert isinstance(table.column_names, list)
+
+
+def test_text_that_is_no_text() -> None:
+    liar = pa.Array.from_buffers(pa.string(), 1, [None, *pa.array([b"\xff\xfe"]).buffers()[1:]])
+    with pytest.raises(PeerError):
+        decode(encode(pa.table({"t": liar})))
