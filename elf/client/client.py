@@ -28,7 +28,7 @@ from agents.transport import Closed, ZeroMqTransport
 from elf.batch import decode
 from elf.client.windows import Window, split
 from elf.errors import ElfError, PeerError, UserError
-from elf.job.messages import Call, Cancel, Execute, Failed, KeepAlive, Message, Published, Reply
+from elf.job.messages import Call, Cancel, Execute, Failed, JobFacts, KeepAlive, Message, Published, Reply
 
 CLUSTER: Final = "elf"
 """The cluster name of an agent whose configuration gives none."""
@@ -42,7 +42,13 @@ ANSWER_SECS: Final = 60.0
 LEAVE_SECS: Final = 180.0
 """An agent leaves when its snapshots are committed or copied: that takes a window or two."""
 
+COMPARE_SECS: Final = 120.0
+"""Every member closes and ships its open archive roll first."""
+
 KEEP_ALIVE_SECS: Final = 2.0
+STOPPED_SECS: Final = 9.0
+"""A client that was stopped for so long (suspended, laptop lid) may have been forgotten by the agent."""
+
 SILENCE_SECS: Final = 15.0
 """An agent that has said nothing for so long, though it was asked, is lost."""
 
@@ -61,6 +67,26 @@ class Result:
 
     text: str
     table: pa.Table | None
+
+
+class ArchiveFacts(msgspec.Struct, frozen=True):
+    """Where the lines of a job's stream are archived, and how to read them; ``silent`` members shipped
+    nothing.
+    """
+
+    stream: str
+    format: str
+    timestamp: str | None
+    archives: tuple[str, ...]
+    silent: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class CompareFacts:
+    """A job as its master knows it, committed windows and all, and the archives of its stream."""
+
+    archive: ArchiveFacts
+    job: JobFacts
 
 
 _Incoming = Reply | Failed | Published
@@ -129,7 +155,6 @@ class Client:
         self._requests: dict[int, _Request] = {}
         self._transport: ZeroMqTransport | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._heard = 0.0
         self._asked: float | None = None
         self._incarnation: object = None
 
@@ -190,10 +215,13 @@ class Client:
                     yield answer
 
     async def execute(self, text: str, windows: int | None = None) -> AsyncGenerator[Result | Window]:
-        """Whatever the agent says to a statement: one ``Result``, or windows for as long as they come."""
+        """Whatever the agent says to a statement: one ``Result``, or windows for as long as they come.
+
+        ``windows`` is counted here, after repeats are gone: the agent would count what it sends.
+        """
         spans: set[tuple[object, object]] = set()
         seen: OrderedDict[tuple[object, ...], None] = OrderedDict()
-        message = Execute(request=0, sql=text, creator=self.creator, windows=windows)
+        message = Execute(request=0, sql=text, creator=self.creator)
         async with contextlib.aclosing(self._stream(message, ANSWER_SECS)) as replies:
             async for reply in replies:
                 if isinstance(reply, Reply):
@@ -218,11 +246,14 @@ class Client:
         self, verb: str, argument: str = "", *, limit_secs: float = ANSWER_SECS
     ) -> dict[str, object]:
         """One of the wishes that are no statements; the JSON object of its answer."""
+        return _object(await self._ask(verb, argument, limit_secs))
+
+    async def _ask(self, verb: str, argument: str, limit_secs: float) -> Reply:
         message = Call(request=0, verb=verb, argument=argument, creator=self.creator)
         async with contextlib.aclosing(self._stream(message, limit_secs)) as replies:
             async for reply in replies:
                 if isinstance(reply, Reply) and reply.done:
-                    return _object(reply)
+                    return reply
         raise ElfError(f"the agent at {self.address} ended {verb} without an answer")
 
     async def tree(self, job: str) -> dict[str, object]:
@@ -233,11 +264,15 @@ class Client:
         """The agent's own state."""
         return await self.call("status")
 
-    async def compare_facts(self, job: str) -> dict[str, object]:
-        """What an offline run needs: plan, archives, and the committed windows of a job. Closes open archive
-        rolls.
-        """
-        return await self.call("compare", job)
+    async def compare_facts(self, job: str) -> CompareFacts:
+        """What an offline run of a job needs. Has the members ship their archives first."""
+        reply = await self._ask("compare", job, COMPARE_SECS)
+        try:
+            facts = msgspec.msgpack.decode(reply.payload, type=JobFacts)
+            source = msgspec.json.decode(reply.body, type=ArchiveFacts)
+        except msgspec.MsgspecError as error:
+            raise ElfError(f"the agent's answer to compare {job} cannot be read: {error}") from None
+        return CompareFacts(source, facts)
 
     async def leave(self) -> dict[str, object]:
         """Have the agent seal what it has, hand it over and go."""
@@ -310,7 +345,6 @@ class Client:
                 return
             except PeerError:
                 continue
-            self._heard = asyncio.get_running_loop().time()
             self._asked = None
             if isinstance(message, Reply | Failed | Published):
                 request = self._requests.get(message.request)
@@ -323,7 +357,10 @@ class Client:
         """Tell the agent that we are here, ask it whether it is, and give it up when it is not."""
         loop = asyncio.get_running_loop()
         while True:
+            before = loop.time()
             await asyncio.sleep(KEEP_ALIVE_SECS)
+            if loop.time() - before > STOPPED_SECS:
+                self._lose("this client was stopped for too long; ask again")
             if not self._requests:
                 continue
             for number in list(self._requests):

@@ -1,0 +1,21 @@
+"""The values that options may have."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Output(StrEnum):
+    """``--output``"""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+class BenchFormat(StrEnum):
+    """``elf bench ingest --format``"""
+
+    JSON = "json"
+    COMBINED = "combined"
+    COMMON = "common"

@@ -1,0 +1,89 @@
+"""``elf compare``: the windows that a job committed, against the same query run by Spark over the archive."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from elf.cli.ask import ask
+from elf.client import CompareFacts, Window, connect, split
+from elf.errors import UserError
+
+if TYPE_CHECKING:
+    from spark_backend.compare import Comparison, LiveWindow
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def compare_job(address: str, cluster: str, job: str, master: str | None) -> int:
+    """Compare and print; 0 when every window is the same on both sides."""
+    check_spark()
+
+    async def facts() -> CompareFacts:
+        async with connect(address, cluster=cluster) as client:
+            return await client.compare_facts(job)
+
+    return 0 if report(ask(facts()), master).equal else 1
+
+
+def check_spark() -> None:
+    """Raise ``UserError`` when Spark is not installed, before anybody is asked for anything."""
+    try:
+        import pyspark  # noqa: F401
+    except ModuleNotFoundError:
+        raise UserError("comparing needs Spark: install elf-stream[spark] in this environment") from None
+
+
+def report(facts: CompareFacts, master: str | None = None) -> Comparison:
+    """Run the query offline and print windows, differences and the closing line. Raises ``UserError``."""
+    from rich.console import Console
+
+    from spark_backend import compare, offline, session
+    from spark_backend.report import show
+
+    live = live_windows(facts)
+    if not live:
+        raise UserError(f"job {facts.job.spec.name} has not committed any window yet; ask again later")
+    if facts.archive.silent:
+        silent = ", ".join(facts.archive.silent)
+        print(
+            f"elf: no archive from {silent}: not reached; windows with their rows may differ", file=sys.stderr
+        )
+    source = facts.archive
+    archived = [
+        offline.Archived(path, source.stream, source.format, source.timestamp) for path in source.archives
+    ]
+    print(f"running the query with Spark over {len(archived)} archives", file=sys.stderr)
+    with session.opened(master or session.LOCAL) as spark:
+        rows = offline.run(
+            spark, facts.job.spec.plan, archived, [(window.start_us, window.end_us) for window in live]
+        )
+    comparison = compare.compare(live, rows)
+    show(comparison, Console(soft_wrap=not sys.stdout.isatty()))
+    return comparison
+
+
+def live_windows(facts: CompareFacts) -> list[LiveWindow]:
+    """The committed windows as the comparison takes them; provisional ones are no commits."""
+    from spark_backend.compare import LiveWindow
+
+    return [
+        LiveWindow(_us(window.start), _us(window.end), window.revision, window.status, window.table)
+        for window in _windows(facts)
+        if not window.provisional
+    ]
+
+
+def _windows(facts: CompareFacts) -> Iterator[Window]:
+    for result in facts.job.windows:
+        yield from split(result)
+
+
+def _us(moment: datetime | None) -> int:
+    """Microseconds since the epoch; 0 for the bounds of a job without windows."""
+    if moment is None:
+        return 0
+    since = moment - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

@@ -1,0 +1,69 @@
+"""How a command ends: every failure is one clear text on standard error and an exit status, never a
+traceback.
+
+0 done; 1 it cannot be done; 2 the command line is wrong; 70 a bug of elf; 78 the configuration is wrong; 130
+Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Final
+
+import typer
+
+from elf.errors import ConfigError, ElfBug, ElfError
+
+FAILED: Final = 1
+USAGE: Final = 2
+BUG: Final = 70
+CONFIG: Final = 78
+INTERRUPTED: Final = 130
+
+_COMMAND_LINE: Final[type[BaseException]] = typer.BadParameter.mro()[2]
+"""Base of what is raised for a wrong command line; typer does not export it by name."""
+
+
+def exit_status(command: Callable[[], object]) -> int:
+    """Run a command and say how it ended."""
+    try:
+        result = command()
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except typer.Exit as done:
+        return done.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone (`elf run … | head`). Python would complain about the flush at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except ElfError as error:
+        return fail(error)
+    except OSError as error:
+        path = f"{error.filename}: " if error.filename else ""
+        return _say(f"{path}{(error.strerror or str(error)).lower()}", FAILED)
+    except Exception as error:
+        if isinstance(error, _COMMAND_LINE):
+            message = getattr(error, "format_message", error.__str__)()
+            return _say(_one_line(message), USAGE)
+        return _say(f"bug: {type(error).__name__}: {error}", BUG)
+
+
+def fail(error: ElfError) -> int:
+    """Print an error for whoever must act on it; the exit status is returned."""
+    if isinstance(error, ElfBug):
+        return _say(f"bug: {error}", BUG)
+    return _say(str(error), CONFIG if isinstance(error, ConfigError) else FAILED)
+
+
+def _say(text: str, status: int) -> int:
+    print(f"elf: {text}", file=sys.stderr)
+    return status
+
+
+def _one_line(text: str) -> str:
+    text = " ".join(text.split()).rstrip(".")
+    return f"{text[:1].lower()}{text[1:]} (see --help)" if text else "wrong command line (see --help)"

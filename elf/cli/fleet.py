@@ -1,0 +1,116 @@
+"""The commands that ask a running agent: ``sql``, ``shell``, ``jobs``, ``members``, ``streams``, ``tree``,
+``compare``, ``leave``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from elf.cli.choices import Output
+from elf.cli.options import (
+    DEFAULT_ADDRESS,
+    Cluster,
+    Connect,
+    JobName,
+    OutputOption,
+    SqlFile,
+    SqlText,
+    one_text,
+)
+
+_CLUSTER = "elf"
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    for command in (sql, shell, jobs, members, streams, tree, compare, leave):
+        app.command()(command)
+
+
+def sql(
+    text: SqlText = None,
+    file: SqlFile = None,
+    connect: Connect = DEFAULT_ADDRESS,
+    output: OutputOption = Output.TABLE,
+    windows: Annotated[
+        int | None, typer.Option("--windows", min=1, help="End a SELECT or SUBSCRIBE after so many windows.")
+    ] = None,
+    status: Annotated[
+        bool, typer.Option("--status", help="After each window, whom and what it covers.")
+    ] = False,
+    cluster: Cluster = _CLUSTER,
+) -> int:
+    """Perform statements; a SELECT or SUBSCRIBE prints windows until Ctrl-C or --windows."""
+    from elf.cli.ask import perform
+
+    statements = one_text(text, file, "-e SQL and -f FILE")
+    return perform(connect, cluster, statements, output, windows=windows, status=status)
+
+
+def shell(connect: Connect = DEFAULT_ADDRESS, cluster: Cluster = _CLUSTER) -> int:
+    """A prompt for statements, with history and completion."""
+    from elf.cli.shell import run_shell
+
+    return run_shell(connect, cluster)
+
+
+def jobs(
+    connect: Connect = DEFAULT_ADDRESS, output: OutputOption = Output.TABLE, cluster: Cluster = _CLUSTER
+) -> int:
+    """The jobs of the fleet, and who their masters are."""
+    from elf.cli.ask import perform
+
+    return perform(connect, cluster, "SHOW JOBS", output)
+
+
+def members(
+    connect: Connect = DEFAULT_ADDRESS, output: OutputOption = Output.TABLE, cluster: Cluster = _CLUSTER
+) -> int:
+    """The agents of each stream."""
+    from elf.cli.ask import perform
+
+    return perform(connect, cluster, "SHOW MEMBERS", output)
+
+
+def streams(
+    connect: Connect = DEFAULT_ADDRESS, output: OutputOption = Output.TABLE, cluster: Cluster = _CLUSTER
+) -> int:
+    """The streams of the fleet."""
+    from elf.cli.ask import perform
+
+    return perform(connect, cluster, "SHOW STREAMS", output)
+
+
+def tree(
+    job: JobName,
+    connect: Connect = DEFAULT_ADDRESS,
+    json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+    cluster: Cluster = _CLUSTER,
+) -> int:
+    """The reduction tree of a job, from its master down."""
+    from elf.cli.tree import show_tree
+
+    return show_tree(connect, cluster, job, as_json=json)
+
+
+def compare(
+    job: JobName,
+    connect: Connect = DEFAULT_ADDRESS,
+    master: Annotated[
+        str | None, typer.Option("--spark-master", help="Spark's master URL (default local[*]).")
+    ] = None,
+    cluster: Cluster = _CLUSTER,
+) -> int:
+    """Run a job's query with Spark over the archive, and hold its windows against the live ones."""
+    from elf.cli.compare import compare_job
+
+    return compare_job(connect, cluster, job, master)
+
+
+def leave(connect: Connect = DEFAULT_ADDRESS, cluster: Cluster = _CLUSTER) -> int:
+    """Have the agent at --connect hand over what it has and leave the fleet."""
+    from elf.cli.ask import leave_fleet
+
+    return leave_fleet(connect, cluster)

@@ -1,0 +1,167 @@
+"""The commands that need no fleet: ``run``, ``generate``, ``demo``, ``bench``, ``sim``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elf.cli.choices import BenchFormat, Output
+from elf.cli.options import OutputOption, SeveralValues, SqlFile, one_text
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    app.command(cls=SeveralValues)(run)
+    app.command()(demo)
+    app.add_typer(_generate, name="generate")
+    app.add_typer(_bench, name="bench")
+    app.add_typer(_sim, name="sim")
+
+
+def run(
+    query: Annotated[str | None, typer.Option("--query", "-q", help="The query.", metavar="SQL")] = None,
+    file: SqlFile = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input", metavar="PATH...", help="Log files: any name after FROM, and *, means these."
+        ),
+    ] = None,
+    stream: Annotated[
+        list[str] | None,
+        typer.Option("--stream", metavar="NAME=PATH...", help="Log files of a stream of that name."),
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", help="combined, common or json; told from the lines if absent.")
+    ] = None,
+    timestamp: Annotated[
+        str | None, typer.Option("--timestamp", metavar="COLUMN", help="The column with the event time.")
+    ] = None,
+    agents: Annotated[int, typer.Option("--agents", min=1, help="How many agents share the inputs.")] = 1,
+    output: OutputOption = Output.TABLE,
+    status: Annotated[
+        bool, typer.Option("--status", help="After each window, whom and what it covers.")
+    ] = False,
+    summary: Annotated[
+        Path | None,
+        typer.Option("--summary", metavar="FILE", help="Write figures of the run there, as JSON."),
+    ] = None,
+) -> int:
+    """Answer one query over log files, through the same agents, trees and masters as a fleet."""
+    from elf.cli.run import RunOptions, run_query
+
+    sql = one_text(query, file, "-q SQL and -f FILE")
+    options = RunOptions(
+        tuple(inputs or ()), tuple(stream or ()), format, timestamp, agents, output, status, summary
+    )
+    return run_query(sql, options)
+
+
+def demo(
+    windows: Annotated[int, typer.Option("--windows", min=1, help="Windows to show before comparing.")] = 4,
+    window_seconds: Annotated[int, typer.Option("--window-seconds", min=1, help="Length of a window.")] = 5,
+    rate: Annotated[float, typer.Option("--rate", min=1, help="Lines a second of each generator.")] = 400,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", metavar="DIR", help="Work in DIR and leave it there.")
+    ] = None,
+) -> int:
+    """Start eight agents and their logs on this machine, watch a job, and check it offline with Spark."""
+    from elf.cli.demo import DemoOptions, run_demo
+
+    return run_demo(DemoOptions(windows, window_seconds, rate, keep))
+
+
+_generate = typer.Typer(help="Write log files to try elf on.", no_args_is_help=True)
+_bench = typer.Typer(help="Measure elf on this machine.", no_args_is_help=True)
+_sim = typer.Typer(help="Simulate a fleet on virtual time.", no_args_is_help=True)
+
+_Out = Annotated[str, typer.Option("--out", metavar="FILE", help="Where to; - is standard output.")]
+_Rows = Annotated[
+    int | None, typer.Option("--rows", min=0, help="How many lines (default 100000 without --rate).")
+]
+_Seed = Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same lines.")]
+_Rate = Annotated[
+    float | None,
+    typer.Option("--rate", min=0.001, help="Append at so many lines a second, with the time of the clock."),
+]
+_Seconds = Annotated[float | None, typer.Option("--seconds", min=0, help="With --rate: stop after that.")]
+_PerSecond = Annotated[
+    float, typer.Option("--per-second", min=0.001, help="Without --rate: lines in a second of event time.")
+]
+_Start = Annotated[str, typer.Option("--start", help="Without --rate: event time of the first line, UTC.")]
+_Disorder = Annotated[
+    float, typer.Option("--disorder", min=0, help="Lines may be so many seconds behind, most less.")
+]
+_Bad = Annotated[float, typer.Option("--bad", min=0, max=1, help="Share of lines that don't parse.")]
+
+_FIRST_TIME = "2026-01-01T00:00:00Z"
+
+
+@_generate.command()
+def clicks(
+    out: _Out,
+    rows: _Rows = None,
+    seed: _Seed = 1,
+    rate: _Rate = None,
+    seconds: _Seconds = None,
+    per_second: _PerSecond = 1000,
+    start: _Start = _FIRST_TIME,
+    disorder: _Disorder = 0.5,
+    bad: _Bad = 0,
+) -> int:
+    """The click stream of an e-commerce site, JSON lines (Figure 4 of the paper)."""
+    from elf.cli.generate import GenerateOptions, generate
+
+    return generate(
+        GenerateOptions("clicks", out, rows, seed, rate, seconds, per_second, start, disorder, bad)
+    )
+
+
+@_generate.command()
+def access(
+    out: _Out,
+    rows: _Rows = None,
+    seed: _Seed = 1,
+    rate: _Rate = None,
+    seconds: _Seconds = None,
+    per_second: _PerSecond = 1000,
+    start: _Start = _FIRST_TIME,
+    disorder: _Disorder = 0,
+    bad: _Bad = 0,
+) -> int:
+    """A web access log in the combined format."""
+    from elf.cli.generate import GenerateOptions, generate
+
+    return generate(
+        GenerateOptions("access", out, rows, seed, rate, seconds, per_second, start, disorder, bad)
+    )
+
+
+@_bench.command()
+def ingest(
+    input: Annotated[Path, typer.Option("--input", metavar="FILE", help="A log file.")],
+    query: Annotated[str, typer.Option("--query", metavar="SQL", help="The query.")],
+    format: Annotated[BenchFormat, typer.Option("--format", help="The file's format.")] = BenchFormat.JSON,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each; the median counts.")] = 3,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+) -> int:
+    """Events a second of one agent's ingest path, one thread, against DuckDB on the same file."""
+    from elf.bench.ingest import bench_ingest
+
+    return bench_ingest(input, format.value, query, repeat, as_json=json)
+
+
+@_sim.command()
+def overlay(
+    nodes: Annotated[int, typer.Option("--nodes", min=1, help="How many nodes join.")] = 200,
+    keys: Annotated[int, typer.Option("--keys", min=1, help="Keys that are routed.")] = 1000,
+    crash: Annotated[float, typer.Option("--crash", min=0, max=0.9, help="Share that crashes.")] = 0.2,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same run.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+) -> int:
+    """Join, route, crash and repair in one process; non-zero when a route ends at the wrong node."""
+    from elf.cli.sim import simulate_overlay
+
+    return simulate_overlay(nodes, keys, crash, seed, as_json=json)

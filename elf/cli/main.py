@@ -1,0 +1,51 @@
+"""The ``elf`` command: its subcommands, and how it ends.
+
+Nothing heavy is imported before a command needs it, so that ``elf --help`` is there at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from elf import __version__
+from elf.cli import fleet, local
+from elf.cli.errors import exit_status
+
+app = typer.Typer(
+    name="elf",
+    help="SQL questions about the live logs of a fleet of web servers.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+local.register(app)
+fleet.register(app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"elf {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run one command line and exit with its status."""
+    sys.exit(exit_status(lambda: app(args, prog_name="elf", standalone_mode=False)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Options that several commands share, and a command whose options may take several values as typed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final
+
+import typer
+from typer.core import TyperCommand
+
+from elf.cli.choices import Output
+from elf.errors import UserError
+
+DEFAULT_ADDRESS: Final = "127.0.0.1:7100"
+
+Connect = Annotated[
+    str, typer.Option("--connect", envvar="ELF_CONNECT", metavar="HOST:PORT", help="Any agent of the fleet.")
+]
+Cluster = Annotated[
+    str, typer.Option("--cluster", envvar="ELF_CLUSTER_NAME", help="The name of the cluster (cluster.name).")
+]
+OutputOption = Annotated[Output, typer.Option("--output", help="How results are written.")]
+SqlText = Annotated[str | None, typer.Option("--execute", "-e", help="The statements.")]
+SqlFile = Annotated[Path | None, typer.Option("--file", "-f", help="A file with the statements.")]
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")]
+
+_STREAM: Final = re.compile(r"[A-Za-z_]\w*=")
+
+
+class SeveralValues(TyperCommand):
+    """A command whose ``--input`` and ``--stream`` take all words up to the next option: ``--input a b c``.
+
+    ``--stream NAME=PATH PATH…``: words without a name belong to the name before them.
+    """
+
+    several: ClassVar[tuple[str, ...]] = ("--input", "--stream")
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return list(super().parse_args(ctx, spread(args, self.several)))
+
+
+def spread(args: list[str], several: tuple[str, ...]) -> list[str]:
+    """Repeat these options before each of their values. Raises ``UserError`` for one without any."""
+    found: list[str] = []
+    option, name, given = "", "", True
+    for word in args:
+        if word.startswith("-") and word != "-":
+            _must_be_given(option, given)
+            head, equals, value = word.partition("=")
+            if head not in several:
+                option, given = "", True
+                found.append(word)
+                continue
+            option, name, given = head, "", bool(equals)
+            if not equals:
+                continue
+        elif not option:
+            found.append(word)
+            continue
+        else:
+            value, given = word, True
+        if option == "--stream":
+            match = _STREAM.match(value)
+            name, value = (match.group(), value) if match else (name, name + value)
+        found += [option, value]
+    _must_be_given(option, given)
+    return found
+
+
+def _must_be_given(option: str, given: bool) -> None:
+    if not given:
+        raise UserError(f"{option} needs at least one value")
+
+
+def one_text(text: str | None, file: Path | None, flags: str) -> str:
+    """The text of one of two options that exclude each other. Raises ``UserError``."""
+    if (text is None) == (file is None):
+        raise UserError(f"give exactly one of {flags}")
+    if text is not None:
+        return text
+    if file is None:
+        raise UserError(f"give exactly one of {flags}")
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"cannot read {file}: it is not UTF-8 text") from None

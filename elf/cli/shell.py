@@ -1,0 +1,125 @@
+"""``elf shell``: statements at a prompt, over several lines until a semicolon.
+
+Keywords and the names of jobs and streams complete with Tab; the history is kept in a file of the user's. An
+error shows its line with a caret and leaves the prompt as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from elf.cli.ask import answer, ask
+from elf.cli.errors import fail
+from elf.cli.printing import printer
+from elf.cli.statements import split
+from elf.client import Client, connect
+from elf.errors import ElfError
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import Completer
+
+_WORDS: Final = """
+SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT ASC DESC AS AND OR NOT IN IS NULL LIKE BETWEEN CASE WHEN
+THEN ELSE END COUNT SUM MIN MAX AVG DISTINCT WINDOWING SLIDE SECONDS MINUTES HOURS MILLISECONDS LATENESS
+CREATE REPLACE JOB DROP SHOW JOBS STREAMS MEMBERS DESCRIBE SUBSCRIBE EXPLAIN
+"""
+KEYWORDS: Final = tuple(_WORDS.split())
+
+HELP: Final = "statements end with ;   \\q leaves   \\? shows this   Ctrl-C stops a SELECT or clears the line"
+_QUIT: Final = ("\\q", "quit", "exit")
+
+
+def run_shell(address: str, cluster: str) -> int:
+    """Read and perform statements until ``\\q`` or the end of input."""
+    return ask(_shell(address, cluster))
+
+
+async def _shell(address: str, cluster: str) -> int:
+    async with connect(address, cluster=cluster) as client:
+        status = await client.status()
+        print(f"connected to {status.get('agent', address)} ({address})\n{HELP}")
+        session = _session(await known_names(client))
+        text = ""
+        while True:
+            try:
+                line = await session.prompt_async("elf> " if not text else "...> ")
+            except KeyboardInterrupt:
+                text = ""
+                continue
+            except EOFError:
+                return 0
+            if not text and line.strip().rstrip(";") in _QUIT:
+                return 0
+            if not text and line.strip() == "\\?":
+                print(HELP)
+                continue
+            text = await _perform(client, f"{text}{line}\n")
+
+
+async def _perform(client: Client, text: str) -> str:
+    """Perform the statements that are complete; what is left of the text is returned."""
+    parts = split(text)
+    for statement in parts.complete:
+        performing = asyncio.ensure_future(answer(client, statement, printer("table")))
+        try:
+            await _interruptible(performing)
+        except ElfError as error:
+            fail(error)
+            return ""
+    return parts.rest + "\n" if parts.rest else ""
+
+
+async def _interruptible(performing: asyncio.Future[bool]) -> None:
+    """Wait; Ctrl-C ends what is performed, and not the shell."""
+    import signal
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, performing.cancel)
+    try:
+        await performing
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+async def known_names(client: Client) -> tuple[str, ...]:
+    """Names of jobs and streams, for completion; the agent's own view, without asking others."""
+    status = await client.status()
+    found: set[str] = set()
+    for key in ("jobs", "streams"):
+        names = status.get(key)
+        if isinstance(names, Iterable):
+            found.update(str(name) for name in names)
+    return tuple(sorted(found))
+
+
+def _session(names: tuple[str, ...]) -> PromptSession[str]:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+    path = history_path()
+    history = FileHistory(str(path)) if path else InMemoryHistory()
+    return PromptSession(history=history, completer=_completer(names), complete_while_typing=False)
+
+
+def _completer(names: tuple[str, ...]) -> Completer:
+    from prompt_toolkit.completion import WordCompleter
+
+    return WordCompleter([*KEYWORDS, *names], ignore_case=True)
+
+
+def history_path() -> Path | None:
+    """Where statements are remembered (XDG state folder); None when nothing can be kept there."""
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    folder = Path(base) / "elf"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "history"
+        path.touch(mode=0o600)
+    except OSError:
+        return None
+    return path
