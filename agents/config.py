@@ -1,0 +1,297 @@
+"""Every setting of an agent, and reading them: ``/etc/elf/elf.yaml``, then ``ELF_…`` variables over it.
+
+This file is the one table of settings: the reader, its messages, ``deploy/elf.example.yaml`` (written by
+``python -m agents.config``) and the tests all come from it. ``load`` looks at the configuration alone;
+``validate`` also looks at the machine (folders). Times are in seconds and sizes in bytes, as the names say.
+"""
+
+# ruff: noqa: RUF009 (the calls declare fields, as dataclasses.field does)
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from agents.addresses import is_wildcard, split_address
+from agents.settings.build import build
+from agents.settings.declare import named, required, section, setting, values_of
+from agents.settings.example import example
+from agents.settings.kinds import (
+    address,
+    choice,
+    empty_or,
+    many,
+    matching,
+    number,
+    optional,
+    table,
+    whole,
+)
+from agents.settings.tree import Branch, ConfigProblems, overlay_variables, read_yaml
+from agents.transport.base import Limits
+from elf.schema import COLUMN_TYPES
+
+__all__ = ["DEFAULT_PATH", "Config", "ConfigProblems", "Loaded", "load", "validate"]
+
+DEFAULT_PATH: Final = Path("/etc/elf/elf.yaml")
+FORMATS: Final = ("combined", "common", "json")
+ARCHIVE_SCHEMES: Final = ("file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss")
+"""Where pyarrow and Spark can both get at."""
+
+_WORD: Final = matching(r"\S(.*\S)?", "a text")
+_PATTERN: Final = matching(r"/.+", "an absolute path (wildcards: *, **, ?, [abc])")
+_FOLDER: Final = matching(r"/.*", "an absolute path")
+_SECS: Final = number(above=True)
+_LIMITS: Final = Limits()
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """Who this agent is."""
+
+    name: str = setting("", empty_or(_WORD), "What people call this agent; empty: the host's name.")
+    listen: str = setting(
+        "127.0.0.1:7071", address(), "Where agents and clients reach it; port 0: any free one."
+    )
+    advertise: str = setting(
+        "", empty_or(address()), "The address that others use to get here; empty: the same as listen."
+    )
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """Which fleet it belongs to."""
+
+    name: str = setting("elf", _WORD, "Agents talk only to agents whose cluster has the same name.")
+    bootstrap: tuple[str, ...] = setting(
+        (),
+        many(address()),
+        "Agents to join through, any one of which is enough; the founder of a cluster has none.",
+    )
+    retry_join_secs: float = setting(2.0, _SECS, "Time between two tries to join.")
+
+
+@dataclass(frozen=True)
+class StreamConfig:
+    """One named flow of log records."""
+
+    include: tuple[str, ...] = required(
+        many(_PATTERN, 1), "The files to follow.", ("/var/log/shop/clicks*.log",)
+    )
+    format: str = required(choice(*FORMATS), "How a line is parsed.", "json")
+    type: str = setting("file", choice("file"), "Where the records come from.")
+    exclude: tuple[str, ...] = setting((), many(_PATTERN), "Files not to follow, though they are included.")
+    timestamp: str | None = setting(
+        None,
+        optional(_WORD),
+        "The column with the event time; null: the first of ts, timestamp, @timestamp, time, created_at.",
+    )
+    columns: Mapping[str, str] = setting(
+        {}, table(choice(*COLUMN_TYPES)), "Declared types of columns; others are inferred from samples."
+    )
+    lateness_secs: float = setting(2.0, number(), "A row may come so much later than others and still count.")
+    initial_read_offset: str = setting(
+        "beginning", choice("beginning", "end"), "Where to start in a file that is seen for the first time."
+    )
+    rotate_wait_secs: float = setting(5.0, number(), "How long a rotated file is still read for more.")
+    max_line_bytes: int = setting(1 << 20, whole(1), "A longer line is rejected.")
+    idle_timeout_secs: float = setting(10.0, _SECS, "A file silent for so long holds up no window.")
+
+
+@dataclass(frozen=True)
+class ArchiveConfig:
+    """The raw streams on their way to Parquet."""
+
+    path: str = setting(
+        "", empty_or(_WORD), "A folder or URI that Spark reaches too; empty: the folder archive in data_dir."
+    )
+    roll_secs: float = setting(60.0, _SECS, "An open roll is closed and shipped after so long at most.")
+    roll_bytes: int = setting(64 << 20, whole(1), "An open roll is closed and shipped at this size.")
+
+
+@dataclass(frozen=True)
+class HttpConfig:
+    """Health, metrics and facts over HTTP."""
+
+    listen: str | None = setting(
+        "127.0.0.1:7072", optional(address()), "Where HTTP is served; port 0: any free one; null: nowhere."
+    )
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """What the agent says about itself, on stderr."""
+
+    level: str = setting(
+        "info", choice("debug", "info", "warning", "error"), "The least important level that is logged."
+    )
+    format: str = setting("json", choice("json", "console"), "One JSON object a line, or lines for people.")
+
+
+@dataclass(frozen=True)
+class ProtocolConfig:
+    """Time limits of rolling up (PROTOCOL sections 3 to 5, 8)."""
+
+    restart_grace_secs: float = setting(
+        300.0, number(), "An agent silent for longer is still expected in results, but no longer waited for."
+    )
+    future_bound_secs: float = setting(60.0, _SECS, "Rows further ahead of the clock are set aside, counted.")
+    revise_secs: float = setting(600.0, number(), "How long after its commit a pane takes corrections.")
+    straggler_min_secs: float = setting(
+        3.0, _SECS, "Agents that are behind are waited for at least so long (two panes, within the limits)."
+    )
+    straggler_max_secs: float = setting(30.0, _SECS, "Agents that are behind are waited for at most so long.")
+    cut_interval_secs: float = setting(5.0, _SECS, "A cut (where a restart goes on) is taken that often.")
+
+
+@dataclass(frozen=True)
+class TransportConfig:
+    """What messages may take up."""
+
+    message_bytes_max: int = setting(_LIMITS.message_bytes_max, whole(1 << 16), "The largest message.")
+    inbox_messages_max: int = setting(_LIMITS.inbox_messages_max, whole(1), "Messages waiting to be handled.")
+    inbox_bytes_max: int = setting(_LIMITS.inbox_bytes_max, whole(1), "Bytes waiting to be handled.")
+    peer_messages_max: int = setting(_LIMITS.peer_messages_max, whole(1), "Messages waiting for one peer.")
+    peer_bytes_max: int = setting(_LIMITS.peer_bytes_max, whole(1), "Bytes of big messages waiting for one.")
+    peers_max: int = setting(_LIMITS.peers_max, whole(1), "Open connections to peers.")
+    idle_secs: float = setting(_LIMITS.idle_secs, _SECS, "A connection unused for so long is closed.")
+
+    def limits(self) -> Limits:
+        """The same, as ``agents.transport`` takes it."""
+        return Limits(
+            message_bytes_max=self.message_bytes_max,
+            inbox_messages_max=self.inbox_messages_max,
+            inbox_bytes_max=self.inbox_bytes_max,
+            peer_messages_max=self.peer_messages_max,
+            peer_bytes_max=self.peer_bytes_max,
+            peers_max=self.peers_max,
+            idle_secs=self.idle_secs,
+        )
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of an agent. ``load`` makes it complete: no name, address or path is empty."""
+
+    agent: AgentConfig = section(AgentConfig, "Who this agent is.")
+    cluster: ClusterConfig = section(ClusterConfig, "Which fleet it belongs to.")
+    data_dir: str = setting("/var/lib/elf", _FOLDER, "The folder of everything that the agent keeps.")
+    memory_max_bytes: int = setting(
+        1 << 30, whole(64 << 20), "What the agent may use before it holds its inputs back."
+    )
+    streams: Mapping[str, StreamConfig] = named(StreamConfig, "The logs of this host, by name.", "clicks")
+    archive: ArchiveConfig = section(ArchiveConfig, "The raw streams on their way to Parquet.")
+    http: HttpConfig = section(HttpConfig, "Health, metrics and facts over HTTP.")
+    log: LogConfig = section(LogConfig, "What the agent says about itself, on stderr.")
+    protocol: ProtocolConfig = section(
+        ProtocolConfig, "Time limits of rolling up; the defaults suit a fleet in one place."
+    )
+    transport: TransportConfig = section(
+        TransportConfig,
+        "What messages may take up. Beyond it they are refused and counted, or their sender waits.",
+    )
+
+    def describe(self) -> dict[str, object]:
+        """Every key (such as ``streams.clicks.format``) with the value in force."""
+        return dict(values_of(self))
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A configuration, and notes about variables that look like mistakes (a line each)."""
+
+    config: Config
+    notes: tuple[str, ...]
+
+
+def load(path: Path | None, env: Mapping[str, str] | None = None) -> Loaded:
+    """Reads a file (None: variables only) and the environment over it. Raises ``ConfigProblems``."""
+    problems: list[str] = []
+    tree = Branch({}, "environment") if path is None else read_yaml(path, problems)
+    notes = overlay_variables(tree, Config, os.environ if env is None else env)
+    config = _complete(build(Config, tree, problems))
+    problems += _contradictions(config)
+    if problems:
+        raise ConfigProblems(problems)
+    return Loaded(config, tuple(notes))
+
+
+def _complete(config: Config) -> Config:
+    agent = config.agent
+    return replace(
+        config,
+        agent=replace(
+            agent, name=agent.name or socket.gethostname(), advertise=agent.advertise or agent.listen
+        ),
+        archive=replace(config.archive, path=config.archive.path or str(Path(config.data_dir) / "archive")),
+    )
+
+
+def _contradictions(config: Config) -> list[str]:
+    """What is wrong though each key alone is right."""
+    found = []
+    advertise = config.agent.advertise
+    if is_wildcard(split_address(advertise)[0]):
+        found.append(f"agent.advertise must say how to reach this host: nobody can connect to {advertise}")
+    found += [
+        f"cluster.bootstrap: nobody can connect to port 0 of {peer}"
+        for peer in config.cluster.bootstrap
+        if split_address(peer)[1] == 0
+    ]
+    if config.protocol.straggler_min_secs > config.protocol.straggler_max_secs:
+        found.append("protocol.straggler_min_secs must not be above protocol.straggler_max_secs")
+    path = config.archive.path
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", path)
+    if scheme and scheme[1] not in ARCHIVE_SCHEMES:
+        found.append(f"archive.path: unknown scheme {scheme[1]} (known: {', '.join(ARCHIVE_SCHEMES)})")
+    elif not scheme and not path.startswith("/"):
+        found.append(f"archive.path must be an absolute path or a URI, not {path}")
+    return found
+
+
+def validate(config: Config) -> list[str]:
+    """What is wrong with this machine for this configuration: a line each."""
+    folders = [("data_dir", config.data_dir)]
+    if config.archive.path.startswith("/"):
+        folders.append(("archive.path", config.archive.path))
+    found = [f"{key}: {problem}" for key, path in folders if (problem := _unwritable(Path(path)))]
+    for name, stream in config.streams.items():
+        for pattern in stream.include:
+            folder = fixed_folder(pattern)
+            if not folder.is_dir():
+                found.append(f"streams.{name}.include: there is no folder {folder} (for {pattern})")
+            elif not os.access(folder, os.R_OK | os.X_OK):
+                found.append(f"streams.{name}.include: the folder {folder} may not be read")
+    return found
+
+
+def fixed_folder(pattern: str) -> Path:
+    """The deepest folder of an absolute pattern that has no wildcard in its path."""
+    folders = Path(pattern).parts[:-1]
+    wild = next((at for at, part in enumerate(folders) if re.search(r"[*?\[]", part)), len(folders))
+    return Path(*folders[:wild])
+
+
+def _unwritable(folder: Path) -> str | None:
+    """Why a folder cannot be made, or not be written to; None when all is well."""
+    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    if not existing.is_dir():
+        return f"{existing} is not a folder"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return f"{existing} may not be written to"
+    return None
+
+
+_HEAD: Final = """\
+The settings of elf-agent (/etc/elf/elf.yaml): all of them, with their defaults.
+
+Each may be given as an environment variable too, which wins; a list then has commas between its items.
+`elf-agent validate --config FILE` says what is wrong with a file."""
+
+if __name__ == "__main__":
+    sys.stdout.write(example(Config, _HEAD))

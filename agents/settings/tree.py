@@ -1,0 +1,136 @@
+"""What a user wrote, as a tree that remembers where each part stands: the YAML file, and the environment
+over it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from agents.settings.declare import ENV_PREFIX, Setting, members_of, settings_of, variable
+from agents.settings.kinds import nearest
+from elf.errors import ConfigError
+
+
+class ConfigProblems(ConfigError):
+    """A configuration that cannot be used; ``problems`` are single lines, and the text is all of them."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A value and the place that it comes from (``elf.yaml:7``, or a variable)."""
+
+    value: object
+    place: str
+
+
+@dataclass
+class Branch:
+    """Keys with what is under them."""
+
+    children: dict[str, Leaf | Branch]
+    place: str
+
+
+def read_yaml(path: Path, problems: list[str]) -> Branch:
+    """The tree of a YAML file. Raises ``ConfigProblems`` when it cannot be read at all."""
+    try:
+        content = path.read_text(encoding="utf-8")
+        loader = yaml.SafeLoader(content)
+        node = loader.get_single_node()
+        if node is None:
+            return Branch({}, str(path))
+        if not isinstance(node, yaml.MappingNode):
+            raise ConfigProblems([f"{path}:1: must be keys with values"])
+        return _branch(loader, node, path, problems)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise ConfigProblems([f"{path}: cannot be read: {reason}"]) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark is not None else ""
+        what = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be parsed"
+        raise ConfigProblems([f"{path}{line}: not YAML: {what}"]) from None
+    except RecursionError:
+        raise ConfigProblems([f"{path}: nested too deeply"]) from None
+
+
+def _branch(loader: yaml.SafeLoader, node: yaml.MappingNode, path: Path, problems: list[str]) -> Branch:
+    loader.flatten_mapping(node)
+    children: dict[str, Leaf | Branch] = {}
+    for key_node, value_node in node.value:
+        key = str(loader.construct_object(key_node, deep=True))
+        place = f"{path}:{key_node.start_mark.line + 1}"
+        if key in children:
+            problems.append(f"{place}: {key} stands here twice")
+        if isinstance(value_node, yaml.MappingNode) and value_node.value:
+            children[key] = Branch(_branch(loader, value_node, path, problems).children, place)
+            continue
+        try:
+            children[key] = Leaf(loader.construct_object(value_node, deep=True), place)
+        except ValueError as error:  # such as a date with a 13th month
+            problems.append(f"{place}: {key}: {error}")
+    return Branch(children, str(path))
+
+
+def plain(node: Leaf | Branch) -> object:
+    """The value of a node as YAML gave it."""
+    if isinstance(node, Leaf):
+        return node.value
+    return {key: plain(child) for key, child in node.children.items()}
+
+
+def overlay_variables(root: Branch, cls: type, env: Mapping[str, str]) -> list[str]:
+    """Put what the environment says over the tree. Returns notes about variables that look like a mistake.
+
+    An empty variable is none. One that is no setting cannot be an error: orchestrators put their own there.
+    """
+    notes = []
+    keys = {variable(path): (path, known) for path, known in settings_of(cls) if "<name>" not in path}
+    for name in sorted(env):
+        if not name.startswith(ENV_PREFIX) or not env[name].strip():
+            continue
+        found = keys.get(name) or _named_variable(root, cls, name)
+        if found is None:
+            guess = nearest(name, list(keys))
+            if difflib.SequenceMatcher(None, name, guess).ratio() > 0.85:
+                notes.append(f"{name} is no setting and was not used (nearest: {guess})")
+            continue
+        path, known = found
+        _put(root, path.split("."), Leaf(known.kind.split(env[name].strip()), name))
+    return notes
+
+
+def _named_variable(root: Branch, cls: type, name: str) -> tuple[str, Setting] | None:
+    """The key of ``ELF_STREAMS_<NAME>_<KEY>``; the name is one of the file's if it fits, else lower case."""
+    for member in members_of(cls):
+        start = f"{variable(member.name)}_"
+        if "named" not in member.metadata or not name.startswith(start):
+            continue
+        below = root.children.get(member.name)
+        names = list(below.children) if isinstance(below, Branch) else []
+        ends = sorted(settings_of(member.metadata["named"]), key=lambda item: -len(item[0]))
+        for key, known in ends:
+            end = f"_{key.upper()}"
+            middle = name[len(start) : -len(end)]
+            if name.endswith(end) and middle:
+                fits = (known_name for known_name in names if variable(known_name) == ENV_PREFIX + middle)
+                return f"{member.name}.{next(fits, middle.lower())}.{key}", known
+    return None
+
+
+def _put(branch: Branch, path: list[str], leaf: Leaf) -> None:
+    for key in path[:-1]:
+        below = branch.children.get(key)
+        if not isinstance(below, Branch):
+            below = Branch({}, leaf.place)
+            branch.children[key] = below
+        branch = below
+    branch.children[path[-1]] = leaf

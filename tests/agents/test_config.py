@@ -1,0 +1,413 @@
+"""The configuration: what a user may write, what they are told when it is wrong, and the example file that
+lists it all.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.config import Config, ConfigProblems, fixed_folder, load, validate
+from agents.settings.declare import settings_of, variable
+from agents.transport import Limits
+from elf.errors import ConfigError
+
+EXAMPLE = Path(__file__).parents[2] / "deploy" / "elf.example.yaml"
+KEYS = dict(settings_of(Config))
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "elf.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def problems(folder: Path, text: str, env: dict[str, str] | None = None) -> list[str]:
+    """What is said about a file, with the folder's own path taken out."""
+    with pytest.raises(ConfigProblems) as caught:
+        load(written(folder, text), env or {})
+    assert isinstance(caught.value, ConfigError)
+    assert str(caught.value) == "\n".join(caught.value.problems)
+    assert all("\n" not in problem for problem in caught.value.problems)
+    return [problem.replace(f"{folder}/", "") for problem in caught.value.problems]
+
+
+FULL = """
+agent: {name: web-1, listen: "0.0.0.0:7071", advertise: "web-1.shop:7071"}
+cluster:
+  name: shop
+  bootstrap: [web-2.shop:7071, "[2001:db8::7]:7071"]
+  retry_join_secs: 0.5
+data_dir: /srv/elf
+memory_max_bytes: 2_000_000_000
+streams:
+  clicks:
+    type: file
+    include: /var/log/clicks-*.log
+    exclude: [/var/log/clicks-old.log]
+    format: json
+    timestamp: at
+    columns: {price: double, user.age: bigint}
+    lateness_secs: 1.5
+    initial_read_offset: end
+    rotate_wait_secs: 0
+    max_line_bytes: 4096
+    idle_timeout_secs: 3
+  web-access: {include: [/var/log/nginx/access.log], format: combined}
+archive: {path: "s3://bucket/elf", roll_secs: 10, roll_bytes: 1000}
+http: {listen: null}
+log: {level: debug, format: console}
+protocol: {straggler_min_secs: 1, straggler_max_secs: 1, restart_grace_secs: 0}
+transport: {message_bytes_max: 1000000}
+"""
+
+
+def test_all_that_can_be_written(tmp_path: Path) -> None:
+    loaded = load(written(tmp_path, FULL), {})
+    config = loaded.config
+    assert loaded.notes == ()
+    assert (config.agent.name, config.agent.advertise) == ("web-1", "web-1.shop:7071")
+    assert config.cluster.bootstrap == ("web-2.shop:7071", "[2001:db8::7]:7071")
+    assert config.memory_max_bytes == 2_000_000_000
+    clicks = config.streams["clicks"]
+    assert clicks.include == ("/var/log/clicks-*.log",)
+    assert clicks.exclude == ("/var/log/clicks-old.log",)
+    assert (clicks.format, clicks.timestamp, clicks.lateness_secs) == ("json", "at", 1.5)
+    assert clicks.columns == {"price": "double", "user.age": "bigint"}
+    assert (clicks.idle_timeout_secs, clicks.max_line_bytes, clicks.rotate_wait_secs) == (3.0, 4096, 0.0)
+    assert config.streams["web-access"].initial_read_offset == "beginning"
+    assert config.archive.path == "s3://bucket/elf"
+    assert config.http.listen is None
+    assert config.transport.limits() == Limits(message_bytes_max=1_000_000)
+
+
+def test_nothing_at_all_is_a_configuration(tmp_path: Path) -> None:
+    for config in (load(None, {}).config, load(written(tmp_path, "# nothing"), {}).config):
+        assert config.agent.name == socket.gethostname()
+        assert config.agent.listen == config.agent.advertise == "127.0.0.1:7071"
+        assert config.archive.path == "/var/lib/elf/archive"
+        assert config.streams == {}
+        assert config.transport.limits() == Limits()
+
+
+def test_defaults_are_those_of_the_protocol() -> None:
+    """PROTOCOL section 8, and the straggler limit of section 4."""
+    config = load(None, {}).config
+    protocol = config.protocol
+    assert (protocol.future_bound_secs, protocol.revise_secs, protocol.restart_grace_secs) == (60, 600, 300)
+    assert (protocol.straggler_min_secs, protocol.straggler_max_secs) == (3, 30)
+    stream = {path: known.default for path, known in KEYS.items() if path.startswith("streams.")}
+    assert stream["streams.<name>.lateness_secs"] == 2
+    assert stream["streams.<name>.idle_timeout_secs"] == 10
+
+
+def test_every_key_of_the_design_is_there() -> None:
+    """DESIGN section 4.6."""
+    design = """agent.name agent.listen agent.advertise cluster.name cluster.bootstrap
+        cluster.retry_join_secs data_dir memory_max_bytes archive.path archive.roll_secs archive.roll_bytes
+        http.listen log.level log.format"""
+    stream = """type include exclude format timestamp lateness_secs initial_read_offset rotate_wait_secs
+        max_line_bytes"""
+    assert {*design.split(), *(f"streams.<name>.{key}" for key in stream.split())} <= set(KEYS)
+
+
+def test_describe_gives_every_key_its_value(tmp_path: Path) -> None:
+    described = load(written(tmp_path, FULL), {}).config.describe()
+    named = {path.replace("<name>", name) for path in KEYS for name in ("clicks", "web-access")}
+    assert set(described) == named
+    assert described["streams.clicks.timestamp"] == "at"
+    assert described["cluster.name"] == "shop"
+
+
+# -- the environment ---------------------------------------------------------------------------------------
+
+
+def test_the_environment_wins(tmp_path: Path) -> None:
+    env = {
+        "ELF_AGENT_LISTEN": "127.0.0.1:9000",
+        "ELF_CLUSTER_BOOTSTRAP": "a:1, b:2",
+        "ELF_CLUSTER_RETRY_JOIN_SECS": "7",
+        "ELF_DATA_DIR": "/data",
+        "ELF_MEMORY_MAX_BYTES": "1073741824",
+        "ELF_HTTP_LISTEN": "127.0.0.1:0",
+        "ELF_STREAMS_CLICKS_INCLUDE": "/a/*.log,/b/*.log",
+        "ELF_STREAMS_CLICKS_TIMESTAMP": "none",
+        "ELF_STREAMS_CLICKS_COLUMNS": "price:double, user.age:bigint",
+        "ELF_STREAMS_CLICKS_MAX_LINE_BYTES": "77",
+        "ELF_STREAMS_WEB_ACCESS_FORMAT": "common",
+        "ELF_STREAMS_NEW_INCLUDE": "/new.log",
+        "ELF_STREAMS_NEW_FORMAT": "json",
+        "ELF_LOG_LEVEL": "",
+        "HOME": "/root",
+    }
+    config = load(written(tmp_path, FULL), env).config
+    assert config.agent.listen == "127.0.0.1:9000"
+    assert config.agent.name == "web-1"
+    assert config.cluster.bootstrap == ("a:1", "b:2")
+    assert config.cluster.retry_join_secs == 7
+    assert config.data_dir == "/data"
+    assert config.http.listen == "127.0.0.1:0"
+    assert config.log.level == "debug", "an empty variable is none"
+    clicks = config.streams["clicks"]
+    assert (clicks.include, clicks.timestamp, clicks.max_line_bytes) == (("/a/*.log", "/b/*.log"), None, 77)
+    assert clicks.columns == {"price": "double", "user.age": "bigint"}
+    assert config.streams["web-access"].format == "common"
+    assert config.streams["new"].include == ("/new.log",)
+    assert set(config.streams) == {"clicks", "web-access", "new"}
+
+
+@pytest.mark.parametrize("path", sorted(KEYS))
+def test_every_key_can_be_given_by_its_variable(path: str) -> None:
+    """A default (of a required key: its example) written in the environment reads back as it is."""
+    known = KEYS[path]
+    value = known.example if known.required else known.default
+    match value:
+        case None:
+            line = "none"
+        case tuple():
+            line = ",".join(value)
+        case dict():
+            line = ",".join(f"{name}:{kind}" for name, kind in value.items())
+        case _:
+            line = str(value)
+    env = {"ELF_STREAMS_S_INCLUDE": "/x", "ELF_STREAMS_S_FORMAT": "common"} if "<name>" in path else {}
+    env[variable(path.replace("<name>", "s"))] = line
+    loaded = load(None, env)
+    assert loaded.notes == ()
+    if value not in ("", (), {}):
+        assert loaded.config.describe()[path.replace("<name>", "s")] == value
+
+
+def test_wrong_variables_are_named() -> None:
+    env = {"ELF_AGENT_LISTEN": "nowhere", "ELF_ARCHIVE_ROLL_SECS": "soon", "ELF_STREAMS_C_FORMAT": "jsn"}
+    with pytest.raises(ConfigProblems) as caught:
+        load(None, env)
+    assert caught.value.problems == [
+        "ELF_AGENT_LISTEN: agent.listen 'nowhere' is not host:port",
+        "ELF_STREAMS_C_FORMAT: streams.c.include is missing: The files to follow.",
+        "ELF_STREAMS_C_FORMAT: streams.c.format must be one of combined, common, json, "
+        'not "jsn" (nearest: json)',
+        'ELF_ARCHIVE_ROLL_SECS: archive.roll_secs must be a number above 0, not "soon"',
+    ]
+
+
+def test_unknown_variables_are_noted_when_they_look_like_ours() -> None:
+    env = {"ELF_AGENT_LISTNE": "a:1", "ELF_AGENT_PORT_7071_TCP_ADDR": "10.0.0.1", "ELF_SOMETHING": "else"}
+    assert load(None, env).notes == (
+        "ELF_AGENT_LISTNE is no setting and was not used (nearest: ELF_AGENT_LISTEN)",
+    )
+
+
+# -- what is wrong -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("agent:\n  lisen: a:1", "elf.yaml:2: unknown key agent.lisen (nearest: agent.listen)"),
+        ("\n\nlisten: a:1", "elf.yaml:3: unknown key listen (nearest: agent.listen)"),
+        ("data-dir: /x", "elf.yaml:1: unknown key data-dir (nearest: data_dir)"),
+        ("agent: {listen: a}", "elf.yaml:1: agent.listen 'a' is not host:port"),
+        ("agent: {listen: 'a:70000'}", "elf.yaml:1: agent.listen 'a:70000' has no port from 0 to 65535"),
+        ("agent: {listen: 7071}", "elf.yaml:1: agent.listen must be host:port, not 7071"),
+        ("agent: web", "elf.yaml:1: agent must have keys: name, listen, advertise"),
+        ("agent: [1]", "elf.yaml:1: agent must have keys: name, listen, advertise"),
+        ("streams: [a]", "elf.yaml:1: streams must have a name for each of its parts"),
+        ("cluster: {bootstrap: [a:1, b]}", "elf.yaml:1: cluster.bootstrap 'b' is not host:port"),
+        (
+            "cluster: {bootstrap: ['a:0']}",
+            "cluster.bootstrap: nobody can connect to port 0 of a:0",
+        ),
+        (
+            "cluster:\n  retry_join_secs: -1",
+            "elf.yaml:2: cluster.retry_join_secs must be a number above 0, not -1",
+        ),
+        (
+            "cluster: {retry_join_secs: .nan}",
+            "elf.yaml:1: cluster.retry_join_secs must be a number above 0, not NaN",
+        ),
+        (
+            "cluster: {retry_join_secs: yes}",
+            "elf.yaml:1: cluster.retry_join_secs must be a number above 0, not true",
+        ),
+        (
+            "memory_max_bytes: 1",
+            "elf.yaml:1: memory_max_bytes must be a whole number, at least 67108864, not 1",
+        ),
+        ("memory_max_bytes: 1e10", 'must be a whole number, at least 67108864, not "1e10"'),
+        ("data_dir: elf", 'elf.yaml:1: data_dir must be an absolute path, not "elf"'),
+        ("data_dir: {a: 1}", 'elf.yaml:1: data_dir must be an absolute path, not {"a": 1}'),
+        ("data_dir: [{2020-01-01: 1}]", "elf.yaml:1: data_dir must be an absolute path, not [{"),
+        ("data_dir:", "elf.yaml:1: data_dir must be an absolute path, not null"),
+        (
+            "log: {level: wran}",
+            'log.level must be one of debug, info, warning, error, not "wran" (nearest: warning)',
+        ),
+        ("streams: {c: {include: /x}}", "elf.yaml:1: streams.c.format is missing: How a line is parsed."),
+        ("streams: {c: }", "streams.c.include is missing"),
+        (
+            "streams: {'a b': {include: /x, format: json}}",
+            "streams.a b: a name has letters, digits, - and _ only",
+        ),
+        ("streams: {c: {include: x.log, format: json}}", "streams.c.include must be an absolute path"),
+        ("streams: {c: {include: [], format: json}}", "streams.c.include must be a list of at least one"),
+        (
+            "streams: {c: {include: /x, format: json, columns: {a: integer}}}",
+            'streams.c.columns a must be one of bigint, double, text, boolean, timestamp, not "integer"',
+        ),
+        (
+            "streams: {c: {include: /x, format: json, columns: [a]}}",
+            "streams.c.columns must be names with values",
+        ),
+        (
+            "streams: {c: {includ: /x, format: json}}",
+            "unknown key streams.c.includ (nearest: streams.c.include)",
+        ),
+        ("agent: {listen: '0.0.0.0:1'}", "agent.advertise must say how to reach this host"),
+        ("archive: {path: archive}", "archive.path must be an absolute path or a URI, not archive"),
+        ("archive: {path: 'ftp://x/y'}", "archive.path: unknown scheme ftp (known: file, s3,"),
+        ("protocol: {straggler_min_secs: 40}", "protocol.straggler_min_secs must not be above"),
+        ("log: {level: info}\nlog: {level: info}", "elf.yaml:2: log stands here twice"),
+        ("agent: {name: a\n", "elf.yaml:2: not YAML: "),
+        ("\tagent: x", "elf.yaml:1: not YAML: found character '\\t' that cannot start any token"),
+        ("a: 1\n---\nb: 2", "elf.yaml:2: not YAML: but found another document"),
+        ("just words", "elf.yaml:1: must be keys with values"),
+        ("a: !!python/object:os.system {}", "elf.yaml:1: not YAML: could not determine a constructor"),
+        ("data_dir: 2020-13-45", "elf.yaml:1: data_dir: month must be in 1..12"),
+        ("memory_max_bytes: " + "9" * 5000, "elf.yaml:1: memory_max_bytes: "),
+        ("a: &x {b: *x}", "elf.yaml: nested too deeply"),
+        ("a: \x01", "elf.yaml: not YAML: special characters are not allowed"),
+    ],
+)
+def test_one_clear_line(tmp_path: Path, text: str, says: str) -> None:
+    found = problems(tmp_path, text)
+    assert any(says in problem for problem in found), found
+
+
+def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
+    assert len(problems(tmp_path, "agent: {listen: x}\nlog: {level: x}\nfoo: 1\ndata_dir: y")) == 4
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigProblems, match=r"no\.yaml: cannot be read: No such file or directory"):
+        load(tmp_path / "no.yaml", {})
+    with pytest.raises(ConfigProblems, match="cannot be read: Is a directory"):
+        load(tmp_path, {})
+    (tmp_path / "latin").write_bytes(b"name: \xe4")
+    with pytest.raises(ConfigProblems, match="cannot be read: not UTF-8"):
+        load(tmp_path / "latin", {})
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.text(max_size=5) | st.sampled_from([part for path in KEYS for part in path.split(".")]),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=20,
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_any_yaml_gives_a_configuration_or_problems(
+    tmp_path_factory: pytest.TempPathFactory, value: object
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_text(yaml.safe_dump(value), encoding="utf-8")
+    with suppress(ConfigProblems):
+        validate(load(path, {}).config)
+
+
+# -- this machine ------------------------------------------------------------------------------------------
+
+
+def config_with(folder: Path, text: str) -> Config:
+    return load(written(folder, text), {}).config
+
+
+def test_validate_finds_what_the_machine_lacks(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    config = config_with(
+        tmp_path,
+        f"""
+        data_dir: {tmp_path}/file/data
+        archive: {{path: {tmp_path}/file}}
+        streams:
+          here: {{include: "{tmp_path}/*/x.log", format: json}}
+          gone: {{include: ["{tmp_path}/*.log", "{tmp_path}/gone/a-*.log"], format: json}}
+        """,
+    )
+    assert [line.replace(str(tmp_path), "") for line in validate(config)] == [
+        "data_dir: /file is not a folder",
+        "archive.path: /file is not a folder",
+        "streams.gone.include: there is no folder /gone (for /gone/a-*.log)",
+    ]
+
+
+def test_validate_is_content_with_what_can_be_made(tmp_path: Path) -> None:
+    config = config_with(tmp_path, f"data_dir: {tmp_path}/a/b/c\narchive: {{path: 's3://bucket/x'}}")
+    assert validate(config) == []
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "folder"),
+    [
+        ("/var/log/a.log", "/var/log"),
+        ("/var/*/a.log", "/var"),
+        ("/var/log/**/a-[0-9].log", "/var/log"),
+        ("/a?c/x", "/"),
+        ("/x", "/"),
+    ],
+)
+def test_the_fixed_part_of_a_pattern(pattern: str, folder: str) -> None:
+    assert fixed_folder(pattern) == Path(folder)
+
+
+# -- code and example together -----------------------------------------------------------------------------
+
+
+def test_the_example_is_what_the_code_says() -> None:
+    made = subprocess.run([sys.executable, "-m", "agents.config"], capture_output=True, text=True, check=True)
+    assert EXAMPLE.read_text(encoding="utf-8") == made.stdout
+
+
+def test_the_example_has_every_key_and_every_variable() -> None:
+    text = EXAMPLE.read_text(encoding="utf-8")
+    for path in KEYS:
+        assert f"{path.rpartition('.')[2]}: " in text
+        assert variable(path) in text
+
+
+def test_the_example_as_it_stands_sets_nothing() -> None:
+    assert load(EXAMPLE, {}).config == load(None, {}).config
+
+
+def test_the_example_uncommented_says_the_defaults(tmp_path: Path) -> None:
+    """Every commented setting is taken as it stands, and is the default: the text cannot lie."""
+    lines = []
+    for line in EXAMPLE.read_text(encoding="utf-8").splitlines():
+        bare = line
+        while bare.lstrip().startswith("# "):
+            bare = bare.replace("# ", "", 1)
+        key = bare.strip().partition(":")[0]
+        if bare.strip() and (key == "clicks" or any(key in path.split(".") for path in KEYS)):
+            lines.append(bare)
+    config = load(written(tmp_path, "\n".join(lines)), {}).config
+    clicks = {"clicks": config.streams["clicks"]}
+    expected = load(
+        None, {"ELF_STREAMS_CLICKS_INCLUDE": clicks["clicks"].include[0], "ELF_STREAMS_CLICKS_FORMAT": "json"}
+    )
+    assert config == expected.config
