@@ -63,15 +63,16 @@ class Layout:
         """Cast to the types that the tree has seen first; a column of NULLs only takes its type later."""
         if table.schema.types == self.schema.types:
             return table.cast(self.schema) if table.schema != self.schema else table
-        types = [
-            theirs if pa.types.is_null(ours) else ours
-            for ours, theirs in zip(self.schema.types, table.schema.types, strict=True)
-        ]
+        pairs = list(zip(self.schema.types, table.schema.types, strict=True))
+        for name, (ours, theirs) in zip(self.names, pairs, strict=True):
+            if not _alike(ours, theirs):
+                raise ValueError(f"column {name} was {ours} before and is {theirs} now")
+        types = [theirs if pa.types.is_null(ours) else ours for ours, theirs in pairs]
         schema = pa.schema(list(zip(self.schema.names, types, strict=True)))
         try:
             fitted = table.cast(schema)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise ValueError(f"columns of other types than before: {error}") from error
+            raise ValueError(f"values that do not fit the types of before: {error}") from error
         self.schema = schema
         return fitted
 
@@ -127,6 +128,14 @@ class Layout:
             raise ElfBug("a run has hashes that are not its keys'")
         if combine_equal(run, self.inner_keys, self.inner_states).num_rows != run.num_rows:
             raise ElfBug("a run has a key twice")
+
+
+def _alike(ours: pa.DataType, theirs: pa.DataType) -> bool:
+    """Types of which one can be cast to the other without becoming another key."""
+    if ours == theirs or pa.types.is_null(ours) or pa.types.is_null(theirs):
+        return True
+    families = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_timestamp)
+    return any(family(ours) and family(theirs) for family in families)
 
 
 def split_at(run: pa.Table, lows: Sequence[int]) -> list[pa.Table]:

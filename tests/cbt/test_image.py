@@ -1,0 +1,135 @@
+"""What load makes of bytes that are not quite what dump wrote."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elf.aggregates import State
+from elf.batch import decode, encode
+from elf.cbt import BufferTree
+from elf.errors import ElfBug, PeerError
+from elf.keys import hash_keys
+
+STATES = (State("n", "sum", identity_zero=True),)
+
+
+def fresh() -> BufferTree:
+    return BufferTree.of_partials(["k"], STATES, node_bytes_max=600, fanout=4)
+
+
+def grown() -> BufferTree:
+    tree = fresh()
+    for start in range(0, 600, 60):
+        tree.insert_partials(pa.table({"k": list(range(start, start + 60)), "n": [1] * 60}))
+    return tree
+
+
+IMAGE = grown().dump()
+
+
+def test_it_has_nodes_and_a_root_buffer() -> None:
+    _, _, _, pending, top = msgspec.msgpack.decode(IMAGE)
+    assert pending
+    assert len(top[3]) > 1
+
+
+def test_a_loaded_tree_goes_on() -> None:
+    tree = fresh()
+    tree.load(IMAGE)
+    tree.insert_partials(pa.table({"k": [0, 1000], "n": [5, 7]}))
+    tree.check()
+    groups = dict(zip(*(c.to_pylist() for c in tree.partials().columns), strict=True))
+    assert groups == dict.fromkeys(range(1, 600), 1) | {0: 6, 1000: 7}
+
+
+def test_an_empty_tree_has_an_image() -> None:
+    tree = grown()
+    tree.load(fresh().dump())
+    assert tree.rows == 0
+
+
+@given(st.binary(max_size=60) | st.integers(0, len(IMAGE) - 1).map(lambda size: IMAGE[:size]))
+def test_other_bytes(data: bytes) -> None:
+    with pytest.raises(PeerError):
+        fresh().load(data)
+
+
+@given(st.lists(st.tuples(st.integers(0, len(IMAGE) - 1), st.integers(0, 255)), min_size=1, max_size=3))
+@settings(max_examples=300, deadline=None)
+def test_damaged_bytes_give_a_sound_tree_or_an_error(damage: list[tuple[int, int]]) -> None:
+    data = bytearray(IMAGE)
+    for place, value in damage:
+        data[place] = value
+    tree = fresh()
+    try:
+        tree.load(bytes(data))
+    except PeerError:
+        assert tree.rows == 0
+        return
+    tree.check()
+    tree.partials()
+
+
+def test_the_tree_is_kept_when_loading_fails() -> None:
+    tree = grown()
+    before = tree.partials()
+    with pytest.raises(PeerError):
+        tree.load(IMAGE[:-1])
+    assert tree.partials().equals(before)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        BufferTree.of_partials(["j"], STATES),
+        BufferTree.of_partials(["k"], [State("n", "max")]),
+        BufferTree.of_partials(["k"], [*STATES, State("m", "min")]),
+    ],
+)
+def test_the_image_of_another_tree(other: BufferTree) -> None:
+    with pytest.raises(PeerError, match="another kind"):
+        other.load(IMAGE)
+
+
+def first_leaf(top: list[object]) -> list[object]:
+    node = top
+    while node[3]:
+        assert isinstance(node[3], list)
+        node = node[3][0]
+    return node
+
+
+def run_of(rows: list[int], hashes: np.ndarray) -> bytes:
+    columns = {"h": hashes, "k0": pa.array(rows, pa.int64()), "s0": pa.array([1] * len(rows), pa.int64())}
+    return encode(pa.table(columns))
+
+
+@pytest.mark.parametrize("broken", ["order", "hash", "twice", "range", "empty"])
+def test_runs_that_lie(broken: str) -> None:
+    image = msgspec.msgpack.decode(IMAGE)
+    leaf = first_leaf(image[4])
+    assert isinstance(leaf[2], list)
+    keys = decode(leaf[2][0])["k0"].to_pylist()
+    rows, hashes = {
+        "order": (keys[::-1], hash_keys([pa.array(keys[::-1])])),
+        "hash": (keys, hash_keys([pa.array(keys)]) + np.uint64(1)),
+        "twice": ([keys[0], *keys], hash_keys([pa.array([keys[0], *keys])])),
+        "range": (keys, np.sort(~hash_keys([pa.array(keys)]))),
+        "empty": ([], np.zeros(0, dtype=np.uint64)),
+    }[broken]
+    leaf[2][0] = run_of(rows, hashes)
+    with pytest.raises(PeerError):
+        fresh().load(msgspec.msgpack.encode(image))
+
+
+def test_check_finds_what_is_broken() -> None:
+    tree = grown()
+    tree.check()
+    tree._pending_weight += 1
+    with pytest.raises(ElfBug):
+        tree.check()
