@@ -13,7 +13,7 @@ import re
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +36,7 @@ from agents.settings.tree import Branch, ConfigProblems, overlay_variables, read
 from agents.transport.base import Limits
 from elf.schema import COLUMN_TYPES
 
-__all__ = ["DEFAULT_PATH", "Config", "ConfigProblems", "Loaded", "load", "validate"]
+__all__ = ["DEFAULT_PATH", "Config", "ConfigProblems", "load", "validate"]
 
 DEFAULT_PATH: Final = Path("/etc/elf/elf.yaml")
 FORMATS: Final = ("combined", "common", "json")
@@ -196,20 +196,15 @@ class Config:
         "What messages may take up. Beyond it they are refused and counted, or their sender waits.",
     )
 
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    """What looked like a mistake but is none for sure: variables that are nearly settings. A line each."""
+
     def describe(self) -> dict[str, object]:
         """Every key (such as ``streams.clicks.format``) with the value in force."""
         return dict(values_of(self))
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """A configuration, and notes about variables that look like mistakes (a line each)."""
-
-    config: Config
-    notes: tuple[str, ...]
-
-
-def load(path: Path | None, env: Mapping[str, str] | None = None) -> Loaded:
+def load(path: Path | None, env: Mapping[str, str] | None = None) -> Config:
     """Reads a file (None: variables only) and the environment over it. Raises ``ConfigProblems``."""
     problems: list[str] = []
     tree = Branch({}, "environment") if path is None else read_yaml(path, problems)
@@ -218,7 +213,7 @@ def load(path: Path | None, env: Mapping[str, str] | None = None) -> Loaded:
     problems += _contradictions(config)
     if problems:
         raise ConfigProblems(problems)
-    return Loaded(config, tuple(notes))
+    return replace(config, notes=tuple(notes))
 
 
 def _complete(config: Config) -> Config:

@@ -68,7 +68,7 @@ def variable(path: str) -> str:
 
 
 def members_of(cls: type) -> tuple[Field[object], ...]:
-    return fields(cls)
+    return tuple(member for member in fields(cls) if member.metadata)
 
 
 def values_of(part: object, prefix: str = "") -> Iterator[tuple[str, object]]:

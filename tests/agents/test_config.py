@@ -71,9 +71,8 @@ transport: {message_bytes_max: 1000000}
 
 
 def test_all_that_can_be_written(tmp_path: Path) -> None:
-    loaded = load(written(tmp_path, FULL), {})
-    config = loaded.config
-    assert loaded.notes == ()
+    config = load(written(tmp_path, FULL), {})
+    assert config.notes == ()
     assert (config.agent.name, config.agent.advertise) == ("web-1", "web-1.shop:7071")
     assert config.cluster.bootstrap == ("web-2.shop:7071", "[2001:db8::7]:7071")
     assert config.memory_max_bytes == 2_000_000_000
@@ -90,7 +89,7 @@ def test_all_that_can_be_written(tmp_path: Path) -> None:
 
 
 def test_nothing_at_all_is_a_configuration(tmp_path: Path) -> None:
-    for config in (load(None, {}).config, load(written(tmp_path, "# nothing"), {}).config):
+    for config in (load(None, {}), load(written(tmp_path, "# nothing"), {})):
         assert config.agent.name == socket.gethostname()
         assert config.agent.listen == config.agent.advertise == "127.0.0.1:7071"
         assert config.archive.path == "/var/lib/elf/archive"
@@ -100,7 +99,7 @@ def test_nothing_at_all_is_a_configuration(tmp_path: Path) -> None:
 
 def test_defaults_are_those_of_the_protocol() -> None:
     """PROTOCOL section 8, and the straggler limit of section 4."""
-    config = load(None, {}).config
+    config = load(None, {})
     protocol = config.protocol
     assert (protocol.future_bound_secs, protocol.revise_secs, protocol.restart_grace_secs) == (60, 600, 300)
     assert (protocol.straggler_min_secs, protocol.straggler_max_secs) == (3, 30)
@@ -120,7 +119,7 @@ def test_every_key_of_the_design_is_there() -> None:
 
 
 def test_describe_gives_every_key_its_value(tmp_path: Path) -> None:
-    described = load(written(tmp_path, FULL), {}).config.describe()
+    described = load(written(tmp_path, FULL), {}).describe()
     named = {path.replace("<name>", name) for path in KEYS for name in ("clicks", "web-access")}
     assert set(described) == named
     assert described["streams.clicks.timestamp"] == "at"
@@ -148,7 +147,7 @@ def test_the_environment_wins(tmp_path: Path) -> None:
         "ELF_LOG_LEVEL": "",
         "HOME": "/root",
     }
-    config = load(written(tmp_path, FULL), env).config
+    config = load(written(tmp_path, FULL), env)
     assert config.agent.listen == "127.0.0.1:9000"
     assert config.agent.name == "web-1"
     assert config.cluster.bootstrap == ("a:1", "b:2")
@@ -180,10 +179,10 @@ def test_every_key_can_be_given_by_its_variable(path: str) -> None:
             line = str(value)
     env = {"ELF_STREAMS_S_INCLUDE": "/x", "ELF_STREAMS_S_FORMAT": "common"} if "<name>" in path else {}
     env[variable(path.replace("<name>", "s"))] = line
-    loaded = load(None, env)
-    assert loaded.notes == ()
+    config = load(None, env)
+    assert config.notes == ()
     if value not in ("", (), {}):
-        assert loaded.config.describe()[path.replace("<name>", "s")] == value
+        assert config.describe()[path.replace("<name>", "s")] == value
 
 
 def test_wrong_variables_are_named() -> None:
@@ -327,14 +326,14 @@ def test_any_yaml_gives_a_configuration_or_problems(
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_text(yaml.safe_dump(value), encoding="utf-8")
     with suppress(ConfigProblems):
-        validate(load(path, {}).config)
+        validate(load(path, {}))
 
 
 # -- this machine ------------------------------------------------------------------------------------------
 
 
 def config_with(folder: Path, text: str) -> Config:
-    return load(written(folder, text), {}).config
+    return load(written(folder, text), {})
 
 
 def test_validate_finds_what_the_machine_lacks(tmp_path: Path) -> None:
@@ -392,7 +391,7 @@ def test_the_example_has_every_key_and_every_variable() -> None:
 
 
 def test_the_example_as_it_stands_sets_nothing() -> None:
-    assert load(EXAMPLE, {}).config == load(None, {}).config
+    assert load(EXAMPLE, {}) == load(None, {})
 
 
 def test_the_example_uncommented_says_the_defaults(tmp_path: Path) -> None:
@@ -405,9 +404,9 @@ def test_the_example_uncommented_says_the_defaults(tmp_path: Path) -> None:
         key = bare.strip().partition(":")[0]
         if bare.strip() and (key == "clicks" or any(key in path.split(".") for path in KEYS)):
             lines.append(bare)
-    config = load(written(tmp_path, "\n".join(lines)), {}).config
+    config = load(written(tmp_path, "\n".join(lines)), {})
     clicks = {"clicks": config.streams["clicks"]}
     expected = load(
         None, {"ELF_STREAMS_CLICKS_INCLUDE": clicks["clicks"].include[0], "ELF_STREAMS_CLICKS_FORMAT": "json"}
     )
-    assert config == expected.config
+    assert config == expected
