@@ -34,7 +34,7 @@ class GenerateOptions:
 
 
 def generate(options: GenerateOptions) -> int:
-    """Write the log. Raises ``UserError`` for options that don't go together and a file that can't be made."""
+    """Write the log. Raises ``UserError`` for options that don't go together or a file that can't be made."""
     if options.seconds is not None and options.rate is None:
         raise UserError("--seconds needs --rate; without it say how many lines with --rows")
     source: Source = (Clicks if options.kind == "clicks" else Access)(options.seed, options.bad)

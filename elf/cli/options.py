@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 from elf.cli.choices import Output
 from elf.errors import UserError
 
-DEFAULT_ADDRESS: Final = "127.0.0.1:7100"
+DEFAULT_ADDRESS: Final = "127.0.0.1:7071"
 
 Connect = Annotated[
     str, typer.Option("--connect", envvar="ELF_CONNECT", metavar="HOST:PORT", help="Any agent of the fleet.")

@@ -1,6 +1,6 @@
 """The async client of a fleet: statements to any agent, windows back as they are committed.
 
-async with elf.client.connect("127.0.0.1:7100") as client:
+async with elf.client.connect("127.0.0.1:7071") as client:
     await client.sql("CREATE JOB busy AS SELECT COUNT(*) AS n FROM access WINDOWING 10 SECONDS")
     async for window in client.subscribe("busy", windows=3):
         print(window.start, window.table.to_pylist())

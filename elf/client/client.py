@@ -159,6 +159,12 @@ class Client:
         self._incarnation: object = None
 
     async def __aenter__(self) -> Client:
+        return await self.open()
+
+    async def open(self) -> Client:
+        """Reach the agent. Idempotent; raises as ``connect`` says."""
+        if self._transport is not None:
+            return self
         await self._reach()
         self._transport = await ZeroMqTransport.dial()
         self._tasks = [asyncio.create_task(self._receive()), asyncio.create_task(self._keep_alive())]

@@ -28,9 +28,9 @@ class Chance:
     def weighted(self, shares: Sequence[float], size: int) -> Ints:
         """``size`` indexes, each as often as its share says."""
         edges = np.cumsum(np.asarray(shares, dtype=np.float64))
-        return np.searchsorted(edges, self._rng.random(size) * edges[-1], side="right").clip(
-            max=len(edges) - 1
-        )
+        found = np.searchsorted(edges, self._rng.random(size) * edges[-1], side="right")
+        drawn: Ints = np.minimum(found, len(edges) - 1).astype(np.int64)
+        return drawn
 
     def counts(self, mean: float, size: int) -> Ints:
         """``size`` whole numbers from 0, geometric, with that mean."""

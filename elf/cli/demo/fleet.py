@@ -1,0 +1,120 @@
+"""The demo's fleet: eight agents on loopback, seven beside shops that log clicks, one beside a web server.
+
+Each has a data folder and a log file of its own, as if it were alone on its host; the first one founds the
+fleet, the others know only its address.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from elf.cli.demo.processes import Child, Processes
+
+AGENTS: Final = 8
+CLUSTER: Final = "demo"
+CLICKS: Final = "clicks"
+ACCESS: Final = "access"
+GENERATOR_SECS_MAX: Final = 600
+"""A generator ends by itself after this, should it be forgotten."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One agent and the log that it follows."""
+
+    name: str
+    address: str
+    stream: str
+    config: Path
+    log: Path
+    data: Path
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What runs."""
+
+    places: tuple[Place, ...]
+    agents: tuple[Child, ...]
+    generators: tuple[Child, ...]
+
+
+def places(folder: Path) -> tuple[Place, ...]:
+    """Where everything is, on ports that are free now."""
+    found = []
+    for number, port in enumerate(free_ports(AGENTS), 1):
+        name = f"agent-{number}"
+        home = folder / name
+        stream = ACCESS if number == AGENTS else CLICKS
+        suffix = "log" if stream == ACCESS else "jsonl"
+        found.append(
+            Place(
+                name,
+                f"127.0.0.1:{port}",
+                stream,
+                home / "elf.yaml",
+                home / "logs" / f"{stream}.{suffix}",
+                home / "data",
+            )
+        )
+    return tuple(found)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on; all are held until all are found, so that they differ."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def config_of(place: Place, bootstrap: str | None) -> dict[str, object]:
+    """An agent's configuration, as its YAML file has it."""
+    return {
+        "agent": {"name": place.name, "listen": place.address},
+        "cluster": {"name": CLUSTER, "bootstrap": [bootstrap] if bootstrap else [], "retry_join_secs": 0.5},
+        "data_dir": str(place.data),
+        "http": {"listen": None},
+        "log": {"level": "info", "format": "console"},
+        "streams": {
+            place.stream: {
+                "include": [str(place.log)],
+                "format": "combined" if place.stream == ACCESS else "json",
+            }
+        },
+    }
+
+
+def start(processes: Processes, layout: tuple[Place, ...], rate: float) -> Fleet:
+    """Start the generators and the agents; nobody is waited for."""
+    for place in layout:
+        place.log.parent.mkdir(parents=True)
+        founder = layout[0].address
+        config = config_of(place, None if place.address == founder else founder)
+        place.config.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    generators = tuple(_generator(processes, place, number, rate) for number, place in enumerate(layout, 1))
+    agents = tuple(
+        processes.start(place.name, "agents.main", ["--config", str(place.config)], _said(place))
+        for place in layout
+    )
+    return Fleet(layout, agents, generators)
+
+
+def _generator(processes: Processes, place: Place, seed: int, rate: float) -> Child:
+    args = ["generate", place.stream, "--out", str(place.log), "--seed", str(seed)]
+    args += ["--rate", str(rate), "--seconds", str(GENERATOR_SECS_MAX)]
+    log = place.config.with_name("generator.log")
+    return processes.start(f"the generator of {place.name}", "elf.cli.main", args, log)
+
+
+def _said(place: Place) -> Path:
+    return place.config.with_name("agent.log")

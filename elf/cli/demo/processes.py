@@ -1,0 +1,126 @@
+"""Child processes that are gone afterwards, whatever happens.
+
+Each runs in a session of its own, so that Ctrl-C reaches only us, and what it starts itself belongs to its
+process group. The group is asked to stop first and killed after a while. Only processes that were started
+here are ever signalled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from elf.errors import ElfError
+
+STOP_SECS: Final = 8.0
+"""After so long a process that was asked to stop is killed."""
+
+POLL_SECS: Final = 0.05
+TAIL_LINES: Final = 12
+
+
+@dataclass
+class Child:
+    """A process of ours; ``log`` has what it says (None: it says it to the terminal)."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path | None
+
+    @property
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+
+class Processes:
+    """All children of one demo."""
+
+    def __init__(self) -> None:
+        self._children: list[Child] = []
+
+    def start(self, name: str, module: str, args: Sequence[str], log: Path | None) -> Child:
+        """Start a module of this installation in this Python. Variables for agents (``ELF_…``) are not handed
+        on.
+        """
+        command = [sys.executable, "-P", "-m", module, *args]
+        env = {key: value for key, value in os.environ.items() if not key.startswith("ELF_")}
+        with contextlib.ExitStack() as opened:
+            out = opened.enter_context(log.open("ab")) if log is not None else None
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT if out is not None else None,
+                env=env,
+                start_new_session=True,
+            )
+        child = Child(name, process, log)
+        self._children.append(child)
+        return child
+
+    def check(self, children: Sequence[Child]) -> None:
+        """Raise ``ElfError`` with the end of its log when one of these is not running."""
+        for child in children:
+            if not child.running:
+                raise ElfError(
+                    f"{child.name} stopped with status {child.process.returncode}{_tail(child.log)}"
+                )
+
+    def stop(self, children: Sequence[Child] | None = None) -> None:
+        """Stop these, or all; returns when they are gone."""
+        chosen = list(self._children if children is None else children)
+        for child in chosen:
+            _signal(child, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_SECS
+        while any(child.running for child in chosen) and time.monotonic() < deadline:
+            time.sleep(POLL_SECS)
+        for child in chosen:
+            _signal(child, signal.SIGKILL)
+            child.process.wait()
+            self._children.remove(child)
+
+
+@contextlib.contextmanager
+def ended() -> Iterator[Processes]:
+    """Processes that are gone after the block: at its end, on errors, on Ctrl-C, SIGTERM and SIGHUP."""
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    processes = Processes()
+    try:
+        yield processes
+    finally:
+        for number in (*before, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)  # an impatient second Ctrl-C would leave some behind
+        processes.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _signal(child: Child, number: signal.Signals) -> None:
+    """To the child and all that it started; the id is ours for as long as the child was not waited for."""
+    if child.running:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.process.pid, number)
+
+
+def _tail(log: Path | None) -> str:
+    """The last lines of a log, indented under the error."""
+    if log is None or not log.exists():
+        return ""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
+    return (
+        "; the end of its log:" + "".join(f"\n  {line}" for line in lines) if lines else " and said nothing"
+    )
