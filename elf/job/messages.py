@@ -1,11 +1,12 @@
 """What agents and clients say to each other about streams, jobs and windows.
 
-Overlay messages are the overlay's own business (``overlay.messages``); these ride beside them, straight to an address, or
-inside a routed or multicast overlay message. Every message is a frozen struct of plain values, so that the codec can
-check any bytes against its type. ``payload`` fields hold Arrow IPC and travel as a frame of their own.
+Overlay messages are the overlay's own business (``overlay.messages``); these ride beside them, straight to an
+address, or inside a routed or multicast overlay message. Every message is a frozen struct of plain values, so
+that the codec can check any bytes against its type. ``payload`` fields hold Arrow IPC and travel as a frame
+of their own.
 
-Numbers of panes, members and revisions are integers; contribution sets are little-endian bitmaps over member numbers;
-event times are microseconds. ``epoch`` and ``term`` fence off earlier holders of a log.
+Numbers of panes, members and revisions are integers; contribution sets are little-endian bitmaps over member
+numbers; event times are microseconds. ``epoch`` and ``term`` fence off earlier holders of a log.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ class Message(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Base of all messages; the tag on the wire is the class name."""
 
 
-# -- rolling up (PROTOCOL 4, 5) ------------------------------------------------------------------------------------
+# -- rolling up (PROTOCOL 4, 5) ------------------------------------------------------------------------------
 
 
 class Slice(Message, frozen=True, kw_only=True):
-    """Worker or inner node to its parent, or (``direct``) to the root: panes ``[start, end)`` of a flow for ``members``.
+    """Worker or inner node to its parent, or (``direct``) to the root: panes ``[start, end)`` of a flow for
+    ``members``.
 
-    ``payload`` holds the non-empty panes (``_pane``, keys, states) and is empty when there are none; ``tally`` counts rows
-    a pane. ``parts`` names later deltas as (member, part) pairs.
+    ``payload`` holds the non-empty panes (``_pane``, keys, states) and is empty when there are none;
+    ``tally`` counts rows a pane. ``parts`` names later deltas as (member, part) pairs.
     """
 
     flow: str
@@ -43,11 +45,14 @@ class Slice(Message, frozen=True, kw_only=True):
 
 
 class FlowProgress(msgspec.Struct, frozen=True):
-    """How far a member is with a flow: first pane that it answers for, and first pane that it has not sealed."""
+    """How far a member is with a flow: first pane that it answers for, first pane that it has not sealed; its
+    parent in the tree.
+    """
 
     flow: str
     live_from: int
     sealed: int
+    parent: str = ""
 
 
 class Progress(Message, frozen=True, kw_only=True):
@@ -75,7 +80,9 @@ class Offer(Message, frozen=True, kw_only=True):
 
 
 class Verdict(Message, frozen=True, kw_only=True):
-    """Root's answer to an offer: ``included`` (delete it), ``final`` (too late, count it as left out), ``send``."""
+    """Root's answer to an offer: ``included`` (delete it), ``final`` (too late, count it as left out),
+    ``send``.
+    """
 
     flow: str
     start: int
@@ -95,11 +102,13 @@ class Committed(Message, frozen=True, kw_only=True):
     members: bytes
 
 
-# -- the stream log (PROTOCOL 1) -----------------------------------------------------------------------------------
+# -- the stream log (PROTOCOL 1) -----------------------------------------------------------------------------
 
 
 class MemberJoined(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Member ``number`` of ``stream``: expected in panes that start at ``since_us`` or later. A restart is a new entry."""
+    """Member ``number`` of ``stream``: expected in panes that start at ``since_us`` or later. A restart is a
+    new entry.
+    """
 
     seq: int
     stream: str
@@ -199,7 +208,33 @@ class Refused(Message, frozen=True, kw_only=True):
     text: str
 
 
-# -- requests between nodes ----------------------------------------------------------------------------------------
+# -- results -------------------------------------------------------------------------------------------------
+
+
+class WindowResult(Message, frozen=True, kw_only=True):
+    """Committed windows of a job, once a revision; in a fleet mostly one window, in ``elf run`` many at once.
+
+    ``status`` and ``payload`` are Arrow IPC. Status has a row a window: ``window_start``, ``window_end``
+    (timestamp µs), ``revision``, ``expected``, ``reported``, ``missing`` (names), ``rows_in``, ``late``,
+    ``rejected``, ``uncast``, ``future``, ``unrostered``. Payload has the result rows, ``window_start`` and
+    ``window_end`` first when the job has windows.
+    """
+
+    job: str
+    name: str
+    version: int
+    provisional: bool = False
+    master: str
+    first_us: int
+    last_us: int
+    revision: int
+    final: bool = False
+    """True when no window can follow (a finite input)."""
+    status: bytes
+    payload: bytes
+
+
+# -- requests between nodes ----------------------------------------------------------------------------------
 
 
 class Request(Message, frozen=True, kw_only=True):
@@ -229,14 +264,16 @@ class DropJob(Request, frozen=True, kw_only=True):
 
 
 class Inspect(Request, frozen=True, kw_only=True):
-    """To a job's home: its state, tree, committed windows (``windows`` last ones). Answered with ``JobFacts``."""
+    """To a job's home: its state, tree and last ``windows`` committed windows. Answered with ``JobFacts``."""
 
     uid: str
     windows: int
 
 
 class SubscribeJob(Request, frozen=True, kw_only=True):
-    """To a job's home, renewed every two seconds (a lease): publish to ``origin``; ``after_us`` is the end of the last window seen."""
+    """To a job's home, renewed every two seconds (a lease): publish to ``origin``; ``after_us`` is the end of
+    the last window seen.
+    """
 
     uid: str
     after_us: int | None
@@ -249,12 +286,36 @@ class RollArchive(Request, frozen=True, kw_only=True):
 
 
 class Answer(Message, frozen=True, kw_only=True):
-    """The answer to a request; ``error`` is empty when it went well. ``body`` is msgpack, as the request says."""
+    """The answer to a request; ``error`` is empty when it went well. ``body`` is msgpack, as the request
+    says.
+    """
 
     id: int
     error: str = ""
     body: bytes = b""
     payload: bytes = b""
+
+
+class TreeEdge(msgspec.Struct, frozen=True):
+    """A member's place in a job's tree, as its home last heard."""
+
+    member: int
+    name: str
+    address: str
+    parent: str
+    sealed_us: int | None
+
+
+class JobFacts(msgspec.Struct, frozen=True):
+    """What a job's home knows of it. ``first_us``: start of the first window that it answers for."""
+
+    spec: JobSpec
+    state: str
+    master: str
+    first_us: int | None
+    committed_us: int | None
+    tree: tuple[TreeEdge, ...]
+    windows: tuple[WindowResult, ...]
 
 
 class StreamSeen(msgspec.Struct, frozen=True):
@@ -267,32 +328,7 @@ class StreamSeen(msgspec.Struct, frozen=True):
     rows: int
 
 
-# -- results -------------------------------------------------------------------------------------------------------
-
-
-class WindowResult(Message, frozen=True, kw_only=True):
-    """Committed windows of a job, once a revision; in a fleet mostly one window, in ``elf run`` many at once.
-
-    ``status`` and ``payload`` are Arrow IPC. Status has a row a window: ``window_start``, ``window_end`` (timestamp µs),
-    ``revision``, ``expected``, ``reported``, ``missing`` (names), ``rows_in``, ``late``, ``rejected``, ``uncast``, ``future``,
-    ``unrostered``. Payload has the result rows, ``window_start`` and ``window_end`` first when the job has windows.
-    """
-
-    job: str
-    name: str
-    version: int
-    provisional: bool = False
-    master: str
-    first_us: int
-    last_us: int
-    revision: int
-    final: bool = False
-    """True when no window can follow (a finite input)."""
-    status: bytes
-    payload: bytes
-
-
-# -- clients -------------------------------------------------------------------------------------------------------
+# -- clients -------------------------------------------------------------------------------------------------
 
 
 class Execute(Message, frozen=True, kw_only=True):
@@ -305,7 +341,9 @@ class Execute(Message, frozen=True, kw_only=True):
 
 
 class Call(Message, frozen=True, kw_only=True):
-    """A client's other wishes: ``verb`` is one of ``tree JOB``, ``compare JOB``, ``leave``, ``status``; ``argument`` as it says."""
+    """A client's other wishes: ``verb`` is one of ``tree JOB``, ``compare JOB``, ``leave``, ``status``;
+    ``argument`` as it says.
+    """
 
     request: int
     verb: str
@@ -326,7 +364,9 @@ class Cancel(Message, frozen=True, kw_only=True):
 
 
 class Reply(Message, frozen=True, kw_only=True):
-    """Agent to client. ``text`` is for people; ``body`` JSON; ``payload`` an Arrow table; ``done`` ends the request."""
+    """Agent to client. ``text`` is for people; ``body`` JSON; ``payload`` an Arrow table; ``done`` ends the
+    request.
+    """
 
     request: int
     text: str = ""

@@ -1,0 +1,362 @@
+"""The driver: the only one that performs what a node wants done. One asyncio loop, a lane thread a stream, a
+small pool.
+
+The loop stays free: it only moves messages between the transport and the node. Reading files, mapping,
+sealing, cuts, merges, commits and final fragments run on threads and come back to the node as events, in the
+order in which each lane did them. Small durable words (the log, a job's record) are written before the
+messages that stand after them are sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import msgspec
+import structlog
+
+import overlay as ring
+from agents import codec, commits
+from agents.engine import Finisher
+from agents.lane import Input, Lane, snapshot_names
+from agents.node import Node, NodeEffect, NodeEvent
+from agents.store import Store
+from agents.transport import Closed, Transport
+from elf.errors import ElfError, PeerError
+from elf.job import effects as do
+from elf.job import events as was
+from elf.job.contributions import Piece
+from elf.job.messages import Message
+from elf.job.streamlog import encode_entry
+from elf.job.worker import Command, Finish, Idle, Outcome
+
+T = TypeVar("T")
+
+MESSAGE_BYTES_MAX: Final = 64 << 20
+CHUNKS_AHEAD: Final = 2
+"""Chunks of one stream that may wait for its lane: reading is held back beyond that."""
+CHUNK_BYTES: Final = 4 << 20
+POLL_S: Final = 0.05
+IDLE_EVERY_MS: Final = 250
+
+
+@dataclass
+class Stats:
+    """What a driver counts; the metrics endpoint and ``elf run --summary`` read it."""
+
+    refused: dict[str, int] = field(default_factory=dict)
+    rows: int = 0
+    rejected: int = 0
+    late: int = 0
+    windows: int = 0
+    panes: int = 0
+    cuts: int = 0
+
+
+@dataclass
+class _Stream:
+    lane: Lane
+    input: Input
+    thread: ThreadPoolExecutor
+    reader: ThreadPoolExecutor
+    slots: asyncio.Semaphore
+    installed: asyncio.Event
+
+
+@dataclass(frozen=True)
+class End:
+    """Why a driver stopped, and the exit status that goes with it."""
+
+    text: str
+    status: int
+
+
+class Driver:
+    """Runs one node over one transport. ``reading`` may be cleared by the caller to hold back all inputs."""
+
+    def __init__(
+        self,
+        node: Node,
+        transport: Transport,
+        store: Store,
+        streams: Sequence[tuple[Lane, Input]],
+        *,
+        cluster: str,
+    ) -> None:
+        self.node = node
+        self.store = store
+        self.transport = transport
+        self.stats = Stats()
+        self.reading = asyncio.Event()
+        self.reading.set()
+        self._cluster = cluster
+        self._log = structlog.get_logger().bind(agent=node.me.name, address=node.me.address)
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix="commit")
+        self._finishers: dict[str, Finisher] = {}
+        self._streams = {lane.facts.stream: _stream(lane, source) for lane, source in streams}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._end: asyncio.Future[End] | None = None
+        self._clock = time.time() - time.monotonic()
+        self._wake = asyncio.Event()
+        self._was_ready = False
+
+    def now_ms(self) -> int:
+        """Wall clock that never steps back, in milliseconds."""
+        return int((self._clock + time.monotonic()) * 1000)
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    async def run(self, contacts: Sequence[str]) -> End:
+        """Run until the node stops or ``stop`` is called."""
+        loop = asyncio.get_running_loop()
+        self._end = loop.create_future()
+        self._log.info("agent starts", agent_id=self.node.me.agent_id, incarnation=self.node.me.incarnation)
+        self._perform(self.node.start(contacts, self.now_ms()))
+        jobs = [self._receive(), self._tick(), *(self._read(stream) for stream in self._streams.values())]
+        self._tasks = [loop.create_task(job) for job in jobs]
+        for task in self._tasks:
+            task.add_done_callback(self._task_done)
+        try:
+            return await self._end
+        finally:
+            await self._close()
+
+    def stop(self, text: str, status: int = 0) -> None:
+        if self._end is not None and not self._end.done():
+            self._end.set_result(End(text, status))
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._broken(error)
+
+    def _broken(self, error: BaseException) -> None:
+        """Something failed that must not: stop, so that the next start goes on from the last cut."""
+        if isinstance(error, ElfError):
+            self._log.error("agent stops", reason=str(error))
+        else:
+            self._log.error("agent stops", reason=repr(error), exc_info=error)
+        self.stop(str(error) or repr(error), 1)
+
+    async def _close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for stream in self._streams.values():
+            stream.reader.shutdown(wait=True)
+            clean = self._end is not None and self._end.result().status == 0
+            with contextlib.suppress(ElfError):
+                await asyncio.wrap_future(stream.thread.submit(stream.lane.close, cut=clean))
+            stream.thread.shutdown(wait=True)
+            stream.input.close()
+        self._pool.shutdown(wait=True)
+        for finisher in self._finishers.values():
+            finisher.close()
+        await self.transport.close()
+        self.store.close()
+        self._log.info("agent stopped")
+
+    # -- the loop --------------------------------------------------------------------------------------------
+
+    async def _receive(self) -> None:
+        while True:
+            try:
+                origin, frames = await self.transport.receive()
+            except Closed:
+                return
+            try:
+                decoded = codec.decode(frames, cluster=self._cluster, max_bytes=MESSAGE_BYTES_MAX)
+            except PeerError as refused:
+                reason = getattr(refused, "reason", "malformed")
+                self.stats.refused[reason] = self.stats.refused.get(reason, 0) + 1
+                continue
+            if isinstance(decoded.message, Message):
+                listens = ":" in decoded.sender and not decoded.sender.startswith("client:")
+                self._event(was.Arrived(decoded.sender if listens else origin, decoded.message))
+            else:
+                self._event(ring.Received(decoded.message))  # type: ignore[arg-type]
+
+    async def _tick(self) -> None:
+        while True:
+            now = self.now_ms()
+            wait_ms = self.node.deadline(now) - now
+            if wait_ms > 0:
+                self._wake.clear()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), wait_ms / 1000)
+                continue
+            self._perform(self.node.tick(self.now_ms()))
+            await asyncio.sleep(0.001)
+
+    def _event(self, event: NodeEvent) -> None:
+        self._perform(self.node.handle(event, self.now_ms()))
+        self._wake.set()
+
+    def _perform(self, effects: Sequence[NodeEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case do.Send() | ring.Send():
+                    frames = codec.encode(effect.message, cluster=self._cluster, sender=self.node.me.address)
+                    self.transport.send(effect.to, frames)
+                case do.Work():
+                    self._work(effect.stream, effect.command)
+                case do.Consult():
+                    self._consult(effect)
+                case do.SaveLog():
+                    self.store.append_log([(entry.seq, encode_entry(entry)) for entry in effect.entries])
+                case do.SaveJob():
+                    record = msgspec.msgpack.encode((effect.spec, effect.first_pane))
+                    self.store.save_job(effect.spec.uid, record, effect.state)
+                case do.SaveFact():
+                    self.store.put(effect.key, effect.value)
+                case do.Stop():
+                    self.stop(effect.text, effect.status)
+                case _:
+                    self._long(effect)
+        if self.node.ready and not self._was_ready:
+            self._was_ready = True
+            self._log.info("agent is ready", peers=len(self.node.overlay.peers()))
+
+    # -- lanes -----------------------------------------------------------------------------------------------
+
+    def _work(self, name: str, command: Command) -> None:
+        stream = self._streams[name]
+        future = stream.thread.submit(stream.lane.perform, command, self.now_ms())
+        self._when_done(future, lambda outcome: self._worked(stream, type(command).__name__, outcome))
+
+    def _worked(self, stream: _Stream, command: str, outcome: Outcome) -> None:
+        self.stats.rows += outcome.rows
+        self.stats.rejected += outcome.counts.get("rejected", 0)
+        self.stats.late += outcome.counts.get("late", 0)
+        self.stats.cuts += outcome.cut is not None
+        if command == "Install":
+            stream.installed.set()
+        self._event(was.Worked(stream.lane.facts.stream, command, outcome))
+
+    def _consult(self, effect: do.Consult) -> None:
+        stream = self._streams[effect.stream]
+
+        def ask() -> was.Consulted:
+            try:
+                return was.Consulted(effect.request, "", stream.lane.answer(effect.request))
+            except ElfError as error:
+                return was.Consulted(effect.request, str(error), b"")
+
+        self._when_done(stream.thread.submit(ask), self._event)
+
+    async def _read(self, stream: _Stream) -> None:
+        """Feed the lane, at most ``CHUNKS_AHEAD`` chunks ahead of it."""
+        loop = asyncio.get_running_loop()
+        idle_ms = 0
+        while not self.node.leaving:
+            await self.reading.wait()
+            await stream.slots.acquire()
+            chunk = await loop.run_in_executor(stream.reader, stream.input.read, CHUNK_BYTES, self.now_ms())
+            if chunk is not None:
+                future = stream.thread.submit(
+                    stream.lane.feed, chunk, stream.input.positions(), self.now_ms()
+                )
+                self._when_done(future, lambda outcome: self._fed(stream, outcome))
+                continue
+            stream.slots.release()
+            if stream.input.exhausted:
+                self._work(stream.lane.facts.stream, Finish())
+                return
+            if self.now_ms() - idle_ms >= IDLE_EVERY_MS:
+                idle_ms = self.now_ms()
+                self._work(stream.lane.facts.stream, Idle(idle_ms, stream.input.finished()))
+            await asyncio.sleep(POLL_S)
+
+    def _fed(self, stream: _Stream, outcome: Outcome) -> None:
+        stream.slots.release()
+        self._worked(stream, "Feed", outcome)
+
+    async def installed(self) -> None:
+        """Wait until every lane has a flow."""
+        for stream in self._streams.values():
+            await stream.installed.wait()
+
+    # -- the pool --------------------------------------------------------------------------------------------
+
+    def _long(self, effect: object) -> None:
+        match effect:
+            case do.Combine():
+                self._when_done(self._pool.submit(commits.combine, effect), self._event)
+            case do.CommitPanes():
+                self.stats.panes += 1
+                self._when_done(self._pool.submit(commits.commit_panes, effect, self.store), self._event)
+            case do.CommitWindows():
+                self._when_done(self._pool.submit(self._commit_windows, effect), self._event)
+            case do.Fetch():
+                self._when_done(self._pool.submit(self._fetch, effect), self._event)
+            case do.ReadWindows():
+                self._when_done(self._pool.submit(self._read_windows, effect), self._event)
+            case do.Forget():
+                self._when_done(self._pool.submit(self._forget, effect), lambda _: None)
+            case _:
+                raise TypeError(f"no such effect: {effect!r}")
+
+    def _commit_windows(self, effect: do.CommitWindows) -> was.WindowsCommitted | was.Failure:
+        uid = effect.spec.uid
+        try:
+            if uid not in self._finishers:
+                self._finishers[uid] = Finisher(effect.spec.plan.final_sql)
+            done = commits.commit_windows(effect, self.store, self._finishers[uid], self.node.me.address)
+        except ElfError as error:
+            self._log.error("a window cannot be finished", job=effect.spec.name, reason=str(error))
+            return was.Failure(effect.spec.name, str(error))
+        self.stats.windows += done.result is not None
+        return done
+
+    def _fetch(self, effect: do.Fetch) -> was.Fetched:
+        rows = self.store.overlapping(effect.flow.uid, effect.start, effect.end)
+        return was.Fetched(effect.flow, tuple(Piece(r.start, r.end, 0, r.tally, r.payload) for r in rows))
+
+    def _read_windows(self, effect: do.ReadWindows) -> was.WindowsRead:
+        uid = effect.spec.uid
+        if effect.after_us is None:
+            rows = self.store.last_windows(uid, effect.count) if effect.count else []
+        else:
+            rows = self.store.windows(uid, effect.after_us, 1 << 62)
+        name, me = effect.spec.name, self.node.me.address
+        return was.WindowsRead(effect.request, tuple(commits.window_result(name, row, me) for row in rows))
+
+    def _forget(self, effect: do.Forget) -> None:
+        if effect.whole_flow:
+            self.store.delete_flow(effect.flow)
+        else:
+            self.store.delete_snapshots(effect.flow, snapshot_names(effect.flow, effect.names))
+
+    def _when_done(self, future: Future[T], then: Callable[[T], None]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def on_loop(done: Future[T]) -> None:
+            if self._end is None or self._end.done():
+                return
+            error = done.exception()
+            if error is not None:
+                self._broken(error)
+            else:
+                then(done.result())
+
+        def callback(done: Future[T]) -> None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(on_loop, done)
+
+        future.add_done_callback(callback)
+
+
+def _stream(lane: Lane, source: Input) -> _Stream:
+    name = lane.facts.stream
+    return _Stream(
+        lane,
+        source,
+        ThreadPoolExecutor(1, thread_name_prefix=f"lane-{name}"),
+        ThreadPoolExecutor(1, thread_name_prefix=f"read-{name}"),
+        asyncio.Semaphore(CHUNKS_AHEAD),
+        asyncio.Event(),
+    )

@@ -1,0 +1,191 @@
+"""The lane of a stream: one thread that owns the stream's worker, archive and reject file, and writes its
+cuts.
+
+Commands are performed one at a time, in order. What a command did is durable before it is told: the archive
+is fsynced first, then one SQLite transaction holds the worker's cut, the positions of the inputs, of the
+archive and of the rejects, and the snapshots of the panes that were sealed. So after a crash everything goes
+on from the same point.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from agents.archive import Archive
+from agents.formats import Format
+from agents.inputs import Chunk, Position, Reject
+from agents.rejects import RejectFile
+from agents.store import SnapshotName, SnapshotRow, Store
+from elf.job import messages as say
+from elf.job.cut import StreamCut
+from elf.job.ports import Engine
+from elf.job.worker import Command, Feed, Outcome, StreamWorker, WorkerSettings
+from elf.schema import Schema
+
+SAMPLE_LINES: Final = 1_000
+"""Lines that are remembered to infer the columns of a stream from."""
+
+
+class Input(Protocol):
+    """Where chunks come from (``agents.inputs``): a tail of growing files, or whole files."""
+
+    @property
+    def exhausted(self) -> bool: ...
+    def read(self, bytes_max: int, now_ms: int) -> Chunk | None: ...
+    def positions(self) -> tuple[Position, ...]: ...
+    def finished(self) -> tuple[str, ...]: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class StoredCut:
+    """A cut as it is stored: the worker's, and where its neighbours were at that moment."""
+
+    worker: StreamCut
+    positions: tuple[Position, ...]
+    archive: int
+    rejects: int
+
+
+@dataclass(frozen=True)
+class LaneFacts:
+    """What a lane knows about its stream without reading it."""
+
+    stream: str
+    format: Format
+    timestamp: str | None
+    archive_path: str
+    declared: Schema | None = None
+
+
+class Lane:
+    """See the module's docstring. Everything here is called on the lane's own thread, but for ``load``."""
+
+    def __init__(
+        self,
+        facts: LaneFacts,
+        settings: WorkerSettings,
+        engine: Engine,
+        store: Store,
+        *,
+        archive: Archive | None = None,
+        rejects: RejectFile | None = None,
+        samples: Sequence[str] = (),
+    ) -> None:
+        self.facts = facts
+        self._store = store
+        self._archive = archive
+        self._rejects = rejects
+        stored = load_cut(store, facts.stream)
+        self._positions: tuple[Position, ...] = stored.positions if stored else ()
+        self.worker = StreamWorker(facts.stream, settings, engine, stored.worker if stored else None)
+        if archive is not None:
+            archive.restore(stored.archive if stored else 0)
+        if rejects is not None:
+            rejects.truncate_to(stored.rejects if stored else 0)
+        self._durable_archive = stored.archive if stored else 0
+        self._samples: deque[str] = deque(samples, maxlen=SAMPLE_LINES)
+        self._learning = not samples
+        self.rows_read = 0
+        self.bytes_read = 0
+
+    def feed(self, chunk: Chunk, positions: tuple[Position, ...], now_ms: int) -> Outcome:
+        """A chunk that was read; ``positions`` are those of the input after it."""
+        self._positions = positions
+        self._learn(chunk.lines)
+        self.rows_read += len(chunk.lines) + len(chunk.rejects)
+        self.bytes_read += chunk.end - chunk.start
+        return self.perform(Feed(chunk, now_ms), now_ms)
+
+    def perform(self, command: Command, now_ms: int) -> Outcome:
+        """Perform a command, durably."""
+        outcome = self.worker.handle(command)
+        if isinstance(command, Feed):
+            self._keep(command.chunk, outcome)  # type: ignore[arg-type]
+        if self._archive is not None and self._archive.due(now_ms):
+            self._archive.roll()
+            self._cut(outcome, outcome.cut or self.worker.cut())
+        elif outcome.cut is not None:
+            self._cut(outcome, outcome.cut)
+        return outcome
+
+    def _keep(self, chunk: Chunk, outcome: Outcome) -> None:
+        """Lines that parsed go to the archive, the others to the reject file."""
+        accepted, rejected = outcome.accepted, outcome.rejected
+        if self._archive is not None and accepted is not None and outcome.ts is not None and len(accepted):
+            whole = len(accepted) == len(chunk.lines)
+            lines = chunk.lines if whole else chunk.lines.take(pa.array(accepted))
+            self._archive.append(lines, outcome.ts, chunk.source.id, chunk.offsets[accepted])
+        if self._rejects is None:
+            return
+        for reject in chunk.rejects:
+            self._rejects.add(reject)
+        for index in rejected if rejected is not None else np.empty(0, np.int64):
+            line = chunk.lines[int(index)].as_py().encode()
+            offset = int(chunk.offsets[int(index)])
+            reason = f"no {self.facts.format.name} line"
+            self._rejects.add(Reject(chunk.source.path, offset, reason, line[: 64 << 10], len(line)))
+
+    def _cut(self, outcome: Outcome, cut: StreamCut) -> None:
+        archive = self._archive.sync() if self._archive is not None else 0
+        rejects = self._rejects.sync() if self._rejects is not None else 0
+        snapshots = [SnapshotRow(s.flow, s.start, s.end, 0, s.tally, s.payload) for s in outcome.sealed]
+        stored = StoredCut(cut, self._positions, archive, rejects)
+        self._store.save_cut(self.facts.stream, msgspec.msgpack.encode(stored), snapshots)
+        self._durable_archive = archive
+        if self._archive is not None and self._archive.unshipped:
+            self._archive.ship(archive)
+
+    # -- questions -------------------------------------------------------------------------------------------
+
+    def _learn(self, lines: pa.StringArray) -> None:
+        """Remember some lines of each chunk, the newest in place of the oldest."""
+        if self._learning and len(lines):
+            step = max(1, len(lines) // 20)
+            self._samples.extend(lines[i].as_py() for i in range(0, len(lines), step))
+
+    def describe(self) -> say.StreamSeen:
+        """The columns seen so far."""
+        samples = pa.array(list(self._samples), pa.string())
+        schema = self.facts.declared or self.facts.format.schema(samples, self.facts.timestamp)
+        return say.StreamSeen(
+            schema, self.facts.format.name, self.facts.timestamp, self.facts.archive_path, self.rows_read
+        )
+
+    def answer(self, request: say.Request) -> bytes:
+        """Answer ``DescribeStream`` or ``RollArchive`` with ``StreamSeen``."""
+        if isinstance(request, say.RollArchive) and self._archive is not None:
+            self._archive.roll()
+            self._cut(Outcome(), self.worker.cut())
+        return msgspec.msgpack.encode(self.describe())
+
+    def close(self, *, cut: bool) -> None:
+        """End of life; with ``cut`` everything read so far is written down first."""
+        if cut:
+            self._cut(Outcome(), self.worker.cut())
+        self.worker.close()
+        if self._archive is not None:
+            self._archive.close()
+        if self._rejects is not None:
+            self._rejects.close()
+
+
+def load_cut(store: Store, stream: str) -> StoredCut | None:
+    """The last cut of a stream, if there is one."""
+    data = store.load_cut(stream)
+    return None if data is None else msgspec.msgpack.decode(data, type=StoredCut)
+
+
+def snapshot_names(flow: str, spans: Sequence[tuple[int, int]]) -> list[SnapshotName]:
+    return [SnapshotName(flow, start, end) for start, end in spans]
+
+
+MakeInput = Callable[[tuple[Position, ...]], Input]
+"""Opens a stream's input at the positions of the last cut."""

@@ -1,0 +1,461 @@
+"""A node: overlay, stream log, worker side, homes and clients, composed into one pure state machine.
+
+``handle(event, now_ms) -> list[Effect]``; ``deadline()`` says when it wants a ``tick``. The driver (or a
+simulator) performs the effects. What a node sends to itself it handles at once, so that a fleet of one is no
+special case. It must never read a clock, open anything, or block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import overlay as ring
+from agents.codec import pack, unpack
+from agents.statements import Clients, ToAddress, ToKey
+from elf.errors import PeerError
+from elf.job import messages as say
+from elf.job.effects import Consult, Effect, Multicast, SaveFact, Send, Stop, Work
+from elf.job.events import (
+    Arrived,
+    Combined,
+    Consulted,
+    Event,
+    Failure,
+    Fetched,
+    PanesCommitted,
+    WindowsCommitted,
+    WindowsRead,
+    Worked,
+)
+from elf.job.homes import Homes, StoredJob
+from elf.job.membership import FOUNDER_FACT, Identity, Membership, StreamSince
+from elf.job.root import RootSettings
+from elf.job.spec import Flow, JobSpec
+from elf.job.streamlog import StreamLog
+from elf.job.uplink import Uplink, piece_of
+from elf.job.worker import Install, SealOpen, Uninstall
+
+LOG_TOPIC = hashlib.sha1(b"elf stream log").digest()[:16]
+"""The tree down which the founder tells that the stream log grew."""
+
+PEERS_FACT = "peers"
+"""Durable: addresses of live peers, a line each, to find the ring again after a restart."""
+
+NodeEffect = Effect | ring.Send
+NodeEvent = Event | ring.Received
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What an earlier life of this agent left in its store."""
+
+    founder: str | None = None
+    cluster_uid: str = ""
+    log: tuple[say.LogEntry, ...] = ()
+    jobs: tuple[StoredJob, ...] = ()
+    installed: frozenset[str] = frozenset()
+    """Flows that the streams' cuts hold."""
+    retained: tuple[tuple[str, int, int], ...] = ()
+    """Snapshots: flow, first pane, end."""
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """Settings of the protocol for one node."""
+
+    root: RootSettings = field(default_factory=RootSettings)
+    beat_ms: int = 1_000
+    offer_ms: int = 3_000
+    follow_ms: int = 2_000
+
+
+def overlay_config(restored: Restored, me: Identity) -> ring.OverlayConfig:
+    """A founder that comes back looks for its ring for a moment only: the others may be waiting for it."""
+    default = ring.OverlayConfig()
+    return replace(default, join_timeout_ms=5_000) if restored.founder == me.address else default
+
+
+class Node:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        me: Identity,
+        streams: Sequence[StreamSince],
+        overlay: ring.Overlay,
+        settings: NodeSettings,
+        restored: Restored,
+        *,
+        new_cluster_uid: str,
+    ) -> None:
+        self.me = me
+        self.overlay = overlay
+        self.log = StreamLog(restored.log)
+        self.membership = Membership(
+            me,
+            streams,
+            self.log,
+            founder=restored.founder,
+            cluster_uid=restored.cluster_uid or new_cluster_uid,
+            follow_ms=settings.follow_ms,
+        )
+        self.uplink = Uplink(
+            overlay.parent,
+            overlay.children,
+            self.membership.number,
+            incarnation=me.incarnation,
+            beat_ms=settings.beat_ms,
+            offer_ms=settings.offer_ms,
+        )
+        self.homes = Homes(me.address, self.log, settings.root)
+        self.clients = Clients(me, self.log, overlay, self.homes)
+        self._streams = frozenset(stream.name for stream in streams)
+        self._restored = restored
+        self._founds = False
+        self._ring_ready = False
+        self._leaving = False
+        self._untils: dict[str, int] = {}
+        self._leave_clients: list[tuple[str, int]] = []
+        self._saved_peers: frozenset[str] = frozenset()
+        self._installed: set[str] = set(restored.installed)
+        self.failures: dict[str, str] = {}
+        self.unknown_flow = 0
+
+    # -- beginning and end -----------------------------------------------------------------------------------
+
+    def start(self, contacts: Sequence[str], now_ms: int) -> list[NodeEffect]:
+        """Join the ring through ``contacts``; with none, found the ring, and the stream log if it was never
+        founded.
+        """
+        self._founds = not contacts and self._restored.founder is None
+        found: list[NodeEffect] = list(self.homes.restore(self._restored.jobs, now_ms))
+        return self._settle([*found, *self.overlay.start(contacts, now_ms)], now_ms)
+
+    @property
+    def ready(self) -> bool:
+        """True when the ring has us and the stream log names us in all our streams."""
+        return self._ring_ready and self.membership.founder is not None and self.membership.joined()
+
+    @property
+    def leaving(self) -> bool:
+        return self._leaving
+
+    def leave(self, now_ms: int) -> list[NodeEffect]:
+        """Seal everything, hand it over, and go (``elf leave``)."""
+        self._leaving = True
+        return self._settle([Work(stream, SealOpen()) for stream in sorted(self._streams)], now_ms)
+
+    def _left(self, now_ms: int) -> list[NodeEffect]:
+        """While leaving: go when nothing is owed and the log knows."""
+        if (
+            not self._leaving
+            or self._untils.keys() != self._streams
+            or any(self.uplink.owes(flow.uid) for flow in self.uplink.flows())
+        ):
+            return []
+        if not self.membership.left():
+            return list(self.membership.leave(self._untils, now_ms, self._neighbours()))
+        told = [
+            Send(to, say.Reply(request=n, text=f"{self.me.name} has left")) for to, n in self._leave_clients
+        ]
+        self._leave_clients = []
+        return [*told, *self.overlay.leave(now_ms), Stop("left the cluster", 0)]
+
+    # -- events ----------------------------------------------------------------------------------------------
+
+    def handle(self, event: NodeEvent, now_ms: int) -> list[NodeEffect]:
+        return self._settle(self._handle(event, now_ms), now_ms)
+
+    def _handle(self, event: NodeEvent, now_ms: int) -> list[NodeEffect]:
+        match event:
+            case ring.Received():
+                return list(self.overlay.handle(event, now_ms))
+            case Arrived():
+                return self._arrived(event.sender, event.message, now_ms)
+            case Worked():
+                return self._worked(event, now_ms)
+            case Combined():
+                return list(self.uplink.send_up(event.flow, event.piece))
+            case PanesCommitted():
+                return list(self.homes.panes_committed(event, now_ms))
+            case WindowsCommitted():
+                return list(self.homes.windows_committed(event))
+            case WindowsRead():
+                return list(self.homes.windows_read(event))
+            case Fetched():
+                return list(self.uplink.fetched(event.flow, event.pieces))
+            case Consulted():
+                answer = say.Answer(id=event.request.id, error=event.error, body=event.body)
+                return [Send(event.request.origin, answer)]
+            case Failure():
+                self.failures[event.job] = event.text
+                return []
+
+    def _worked(self, event: Worked, now_ms: int) -> list[NodeEffect]:
+        found: list[NodeEffect] = []
+        for sealed in event.outcome.sealed:
+            found.extend(self.uplink.sealed(sealed, now_ms))
+        if event.command == "SealOpen":
+            self._untils[event.stream] = event.outcome.until_us
+        if self.uplink.progress(event.outcome.progress) or event.command in ("Install", "Finish"):
+            found.extend(self.uplink.beat(now_ms))
+        return found
+
+    def deadline(self, now_ms: int) -> int:
+        """When ``tick`` is wanted next."""
+        waits = [
+            self.overlay.deadline(),
+            self.membership.deadline(),
+            self.uplink.deadline(),
+            self.homes.deadline(now_ms),
+            self.clients.deadline(),
+        ]
+        return min((at for at in waits if at is not None), default=now_ms + 1_000)
+
+    def tick(self, now_ms: int) -> list[NodeEffect]:
+        found: list[NodeEffect] = list(self.overlay.handle(ring.Tick(), now_ms))
+        if self._ring_ready:
+            found.extend(self.membership.tick(now_ms, self._neighbours()))
+            found.extend(self.homes.tick(now_ms, self.membership.founder))
+        found.extend(self.uplink.tick(now_ms))
+        found.extend(self.clients.tick(now_ms))
+        found.extend(self._left(now_ms))
+        found.extend(self._remember_peers())
+        return self._settle(found, now_ms)
+
+    def _neighbours(self) -> list[str]:
+        return [peer.address for peer in self.overlay.peers()]
+
+    def _remember_peers(self) -> list[NodeEffect]:
+        peers = frozenset(self._neighbours())
+        if not peers or peers == self._saved_peers:
+            return []
+        self._saved_peers = peers
+        return [SaveFact(PEERS_FACT, "\n".join(sorted(peers)).encode())]
+
+    # -- what comes back to ourselves, and what the overlay tells --------------------------------------------
+
+    def _settle(self, effects: Sequence[object], now_ms: int) -> list[NodeEffect]:
+        """Handle what is for this node itself, in order, until only what the driver must do is left."""
+        found: list[NodeEffect] = []
+        todo: deque[object] = deque(effects)
+        while todo or self.membership.fresh:
+            if not todo:
+                todo.extend(self._follow(now_ms))
+                continue
+            effect = todo.popleft()
+            match effect:
+                case Send() if effect.to == self.me.address:
+                    todo.extend(self._arrived(self.me.address, effect.message, now_ms))
+                case Multicast() if not self.overlay.is_root(effect.topic):
+                    pass  # not on the ring (again) yet: followers ask, workers offer, so the word gets round
+                case Multicast():
+                    todo.extend(self.overlay.multicast(effect.topic, pack(effect.message), now_ms))
+                case ring.Ready():
+                    todo.extend(self._on_ring(now_ms))
+                case ring.JoinFailed():
+                    todo.extend(self._not_joined(effect, now_ms))
+                case ring.Delivered():
+                    todo.extend(self._routed(effect.payload, effect.origin, now_ms))
+                case ring.Multicasted():
+                    todo.extend(self._routed(effect.payload, "", now_ms))
+                case ring.PeerUp() | ring.PeerDown() | ring.TreeChanged():
+                    pass
+                case ToAddress() | ToKey():
+                    todo.extend(self._ask(effect, now_ms))
+                case _:
+                    found.append(effect)  # type: ignore[arg-type]
+        return found
+
+    def _ask(self, ask: ToAddress | ToKey, now_ms: int) -> Sequence[object]:
+        if isinstance(ask, ToAddress):
+            return [Send(ask.to, ask.request)]
+        return self.overlay.route(ask.key, pack(ask.request), now_ms)
+
+    def _routed(self, payload: bytes, origin: str, now_ms: int) -> list[NodeEffect]:
+        try:
+            message = unpack(payload)
+        except PeerError:
+            return []
+        return self._arrived(origin, message, now_ms)
+
+    def _not_joined(self, failed: ring.JoinFailed, now_ms: int) -> Sequence[object]:
+        """Nobody answers. A stranger gives up; the founder, after a failure of everybody, begins the ring again; the
+        others go on trying until somebody is back."""
+        if self._restored.founder is None:
+            tried = ", ".join(failed.contacts)
+            text = f"cannot join the cluster through {tried}: {failed.reason}; is an agent running there?"
+            return [Stop(text, 1)]
+        return self.overlay.start([] if self.membership.is_founder else failed.contacts, now_ms)
+
+    def _on_ring(self, now_ms: int) -> list[object]:
+        self._ring_ready = True
+        found: list[object] = []
+        if self._founds:
+            self.membership.founder = self.me.address
+            fact = f"{self.me.address}\n{self.membership.cluster_uid}".encode()
+            found.append(SaveFact(FOUNDER_FACT, fact))
+        if self.membership.is_founder:
+            found.extend(self.overlay.host(LOG_TOPIC, now_ms))
+        for topic in self.homes.topics():
+            found.extend(self.overlay.host(topic, now_ms))
+        for spec in self.log.jobs():
+            found.extend(self._begin(spec, now_ms))
+        if self.membership.founder:
+            found.extend(self._listen(now_ms))
+        return [*found, *self.membership.ask(now_ms, self._neighbours())]
+
+    def _listen(self, now_ms: int) -> list[object]:
+        return list(self.overlay.subscribe(LOG_TOPIC, now_ms, home=self.membership.founder))
+
+    # -- the stream log grew ---------------------------------------------------------------------------------
+
+    def _follow(self, now_ms: int) -> list[object]:
+        new, self.membership.fresh = self.membership.fresh, []
+        found: list[object] = []
+        for entry in new:
+            match entry:
+                case say.MemberJoined() | say.MemberLeft():
+                    self.homes.roster_changed(entry.stream)
+                    if isinstance(entry, say.MemberJoined) and entry.agent_id == self.me.agent_id:
+                        found.extend(
+                            effect for spec in self.log.jobs() for effect in self._begin(spec, now_ms)
+                        )
+                case say.JobAdded():
+                    self.homes.logged(entry.spec, now_ms)
+                    found.extend(self._begin(entry.spec, now_ms))
+                case say.JobDropped():
+                    found.extend(self._end(entry.uid, now_ms))
+        if self.membership.is_founder and new:
+            found.append(Multicast(LOG_TOPIC, say.LogTail(after=new[0].seq - 1, entries=tuple(new))))
+        return found
+
+    def _begin(self, spec: JobSpec, now_ms: int) -> list[object]:
+        """Run the flows of a job that are over streams of ours."""
+        found: list[object] = []
+        known = {flow.uid for flow in self.uplink.flows()}
+        for flow in spec.flows:
+            stream = flow.fragment.stream
+            if stream not in self._streams or flow.uid in known or self.membership.number(stream) is None:
+                continue
+            self.uplink.add(flow, [(a, b) for uid, a, b in self._restored.retained if uid == flow.uid])
+            found.append(Work(stream, Install(flow)))
+            found.extend(self.overlay.subscribe(flow.topic, now_ms, home=flow.home))
+        return found
+
+    def _end(self, uid: str, now_ms: int) -> list[object]:
+        found: list[object] = list(self.homes.drop(uid))
+        found.extend(self.clients.job_ended(uid))
+        for flow in self.uplink.flows():
+            if uid.startswith(flow.topic.hex()) and not any(
+                f.uid == flow.uid for s in self.log.jobs() for f in s.flows
+            ):
+                found.extend(self.uplink.remove(flow.uid))
+                if flow.fragment.stream in self._streams:
+                    found.append(Work(flow.fragment.stream, Uninstall(flow.uid)))
+                found.extend(self.overlay.unsubscribe(flow.topic, now_ms))
+        return found
+
+    # -- messages --------------------------------------------------------------------------------------------
+
+    def _arrived(self, sender: str, message: object, now_ms: int) -> list[object]:
+        match message:
+            case say.Slice():
+                return self._slice(sender, message, now_ms)
+            case say.Progress():
+                return list(self.homes.heard(message, now_ms))
+            case say.Committed():
+                return list(self.uplink.committed(message))
+            case say.SendAgain():
+                return list(self.uplink.send_again(message))
+            case say.Offer():
+                return list(self.homes.offered(sender, message, now_ms))
+            case say.Verdict():
+                return list(self.uplink.verdict(message, now_ms))
+            case say.Hello() | say.Welcome() | say.Follow() | say.LogTail() | say.Refused():
+                return self._heard_log(sender, message, now_ms)
+            case say.JoinStream() | say.LeaveStream() | say.AddJob() | say.DropJobEntry():
+                return list(self.membership.serve(sender, message))
+            case say.Request():
+                return self._requested(message, now_ms)
+            case say.Answer():
+                return list(self.clients.answered(message, now_ms))
+            case say.WindowResult():
+                return list(self.clients.published(message, now_ms))
+            case say.Call() if message.verb == "leave":
+                self._leave_clients.append((sender, message.request))
+                return list(self.leave(now_ms))
+            case say.Execute() | say.Call() | say.KeepAlive() | say.Cancel():
+                return list(self.clients.heard(sender, message, now_ms))
+            case _:
+                return []
+
+    def _heard_log(
+        self,
+        sender: str,
+        message: say.Hello | say.Welcome | say.Follow | say.LogTail | say.Refused,
+        now_ms: int,
+    ) -> list[object]:
+        knew = self.membership.founder
+        found: list[object] = list(self.membership.hear(sender, message, now_ms))
+        if self.membership.founder and not knew:
+            found.extend(self._listen(now_ms))
+        return found
+
+    def _slice(self, sender: str, message: say.Slice, now_ms: int) -> list[object]:
+        if self.homes.hosts(message.flow):
+            return list(self.homes.take(message, now_ms))
+        flow = self._flow(message.flow)
+        if flow is None:
+            self.unknown_flow += 1
+            return []
+        return list(self.uplink.carry(sender, flow, piece_of(message), now_ms))
+
+    def _flow(self, uid: str) -> Flow | None:
+        return next((flow for spec in self.log.jobs() for flow in spec.flows if flow.uid == uid), None)
+
+    def _requested(self, request: say.Request, now_ms: int) -> list[object]:
+        match request:
+            case say.CreateJob():
+                return self._create(request, now_ms)
+            case say.DropJob():
+                return list(self.homes.asked_to_drop(request))
+            case say.SubscribeJob():
+                return list(self.homes.subscribed(request, now_ms))
+            case say.Inspect():
+                return list(self.homes.inspected(request))
+            case say.DescribeStream() | say.RollArchive():
+                if request.stream not in self._streams:
+                    return [
+                        Send(
+                            request.origin,
+                            say.Answer(id=request.id, error=f"no stream {request.stream} here"),
+                        )
+                    ]
+                return [Consult(request.stream, request)]
+            case _:
+                return []
+
+    def _create(self, request: say.CreateJob, now_ms: int) -> list[object]:
+        """Become the job's home, unless the log knows it at another one (unknown is never new)."""
+        asked = request.spec
+        known = next((s for s in self.log.jobs() if (s.name, s.creator) == (asked.name, asked.creator)), None)
+        if known is not None and known.flows[0].home != self.me.address:
+            return [Send(known.flows[0].home, request)]
+        found: list[object] = []
+        if known is not None and request.replace:
+            found.extend(self.homes.drop(known.uid))
+        spec, effects = self.homes.create(request, now_ms)
+        found.extend(effects)
+        if spec is not None:
+            found.extend(self.overlay.host(spec.flows[0].topic, now_ms))
+            found.extend(self.homes.tick(now_ms, self.membership.founder))
+        return found
+
+    def check(self) -> None:
+        """Raise when an invariant of this node is broken."""
+        self.overlay.check()
+        self.homes.check()

@@ -1,0 +1,272 @@
+"""``elf run``: a whole fleet in one process, over the memory transport, on finite inputs.
+
+The same nodes, trees, masters, lanes and store as in a real fleet: N agents find each other through the
+first, a client submits the query as a one-shot SELECT, and the inputs are read only when every agent has the
+flow, so that nothing is missed. Event time is all there is: nothing is sealed before an input ends, and a row
+is late only by its own source, so that the answer depends neither on N nor on the order in which agents
+report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import psutil
+
+from agents import codec
+from agents.driver import MESSAGE_BYTES_MAX, Driver
+from agents.engine import StreamEngine
+from agents.formats import Format, get_format, guess_format
+from agents.inputs import Range, Whole, split_inputs
+from agents.lane import Lane, LaneFacts
+from agents.node import Node, NodeSettings, Restored
+from agents.samples import sample_lines
+from agents.store import Store
+from agents.transport import MemoryNetwork, MemoryTransport
+from elf.errors import InputError, UserError
+from elf.job import messages as say
+from elf.job.membership import Identity, StreamSince
+from elf.job.worker import LONG_AGO, WorkerSettings
+from elf.ql import planner, statements
+from overlay import Overlay, OverlayConfig, Peer
+
+CLUSTER = "run"
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What to run. ``inputs``: paths by stream name; any name after FROM means the only stream there is.
+    ``format`` and ``timestamp`` None: guessed from the first lines.
+    """
+
+    sql: str
+    inputs: Mapping[str, tuple[str, ...]]
+    format: str | None = None
+    timestamp: str | None = None
+    agents: int = 1
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run came to. Bytes are those of the inputs as read; ``bytes_sent`` and ``messages`` those
+    between agents.
+    """
+
+    rows_in: int
+    rows_rejected: int
+    bytes_in: int
+    seconds: float
+    windows: int
+    peak_rss_bytes: int
+    tree_depth: int
+    messages: int
+    bytes_sent: int
+
+
+def run(request: RunRequest, on_windows: Callable[[say.WindowResult], None]) -> Summary:
+    """Run a query to its end; ``on_windows`` gets every window, in order. Raises ``UserError``."""
+    return asyncio.run(_run(request, on_windows))
+
+
+async def _run(request: RunRequest, on_windows: Callable[[say.WindowResult], None]) -> Summary:
+    began = time.monotonic()
+    fleet = _Fleet(request)
+    try:
+        await fleet.start()
+        windows = await fleet.query(request.sql, on_windows)
+        return fleet.summary(windows, time.monotonic() - began)
+    finally:
+        await fleet.stop()
+
+
+class _Fleet:
+    """N drivers in one process."""
+
+    def __init__(self, request: RunRequest) -> None:
+        stream, paths = _stream_of(request)
+        self._network = MemoryNetwork()
+        format_ = get_format(request.format) if request.format else guess_format(paths)
+        facts = LaneFacts(stream, format_, request.timestamp, "")
+        samples = sample_lines(paths)
+        whole_files = _says_lateness(request.sql)
+        shares = split_inputs(paths, request.agents, whole_files=whole_files)
+        self._drivers = [self._driver(i, facts, share, samples) for i, share in enumerate(shares)]
+        self._ends: list[asyncio.Task[object]] = []
+
+    def _driver(self, index: int, facts: LaneFacts, share: Sequence[Range], samples: Sequence[str]) -> Driver:
+        address = f"agent-{index}:0"
+        me = Identity(str(uuid.uuid4()), f"agent-{index}", 1, address)
+        store = Store(":memory:")
+        settings = WorkerSettings(
+            finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, cut_ms=1 << 60
+        )
+        engine = StreamEngine(facts.format, facts.timestamp)
+        lane = Lane(facts, settings, engine, store, samples=samples)
+        node = Node(
+            me,
+            [StreamSince(facts.stream, LONG_AGO)],
+            Overlay(ring_peer(me), OverlayConfig(), random.Random(index)),
+            NodeSettings(),
+            Restored(),
+            new_cluster_uid=CLUSTER,
+        )
+        node.clients.finite = True
+        driver = Driver(node, self._network.listen(address), store, [(lane, Whole(share))], cluster=CLUSTER)
+        driver.reading.clear()
+        return driver
+
+    async def start(self) -> None:
+        """All agents in one ring, all of them members of the stream."""
+        first, *others = self._drivers
+        self._ends = [asyncio.ensure_future(first.run([]))]
+        self._ends += [asyncio.ensure_future(d.run([first.node.me.address])) for d in others]
+        await self._until(
+            lambda: all(d.node.ready for d in self._drivers), "the agents did not find each other"
+        )
+        await self._until(
+            lambda: len(first.node.log.members(first.node.log.streams()[0])) == len(self._drivers),
+            "members are missing",
+        )
+
+    async def _until(self, condition: Callable[[], bool], complaint: str, timeout_s: float = 60.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            for end in self._ends:
+                if end.done():
+                    raise UserError(f"an agent stopped: {end.result()}")
+            if time.monotonic() > deadline:
+                raise UserError(complaint)
+            await asyncio.sleep(0.002)
+
+    async def query(self, sql: str, on_windows: Callable[[say.WindowResult], None]) -> int:
+        """Submit the query, then let the inputs be read; returns the number of windows."""
+        client = self._network.dial()
+        self._send(client, say.Execute(request=1, sql=sql, creator="run"))
+        beats = asyncio.ensure_future(self._beat(client))
+        opened = asyncio.ensure_future(self._open_when_installed())
+        try:
+            return await self._collect(client, on_windows)
+        finally:
+            for task in (beats, opened):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+            await client.close()
+
+    def _send(self, client: MemoryTransport, message: say.Message) -> None:
+        client.send(
+            self._drivers[0].node.me.address, codec.encode(message, cluster=CLUSTER, sender=client.address)
+        )
+
+    async def _beat(self, client: MemoryTransport) -> None:
+        while True:
+            await asyncio.sleep(2)
+            self._send(client, say.KeepAlive(request=1))
+
+    async def _open_when_installed(self) -> None:
+        for driver in self._drivers:
+            await driver.installed()
+        for driver in self._drivers:
+            driver.reading.set()
+
+    async def _collect(self, client: MemoryTransport, on_windows: Callable[[say.WindowResult], None]) -> int:
+        windows = 0
+        receive = asyncio.ensure_future(client.receive())
+        while True:
+            await asyncio.wait({receive, *self._ends}, return_when=asyncio.FIRST_COMPLETED)
+            stopped = [end for end in self._ends if end.done()]
+            if stopped and not receive.done():
+                receive.cancel()
+                raise UserError(getattr(stopped[0].result(), "text", "an agent stopped"))
+            _, frames = receive.result()
+            message = codec.decode(frames, cluster=CLUSTER, max_bytes=MESSAGE_BYTES_MAX).message
+            match message:
+                case say.Failed():
+                    raise UserError(message.text)
+                case say.Published():
+                    on_windows(message.result)
+                    windows += 1
+                case say.Reply(done=True):
+                    return windows
+            receive = asyncio.ensure_future(client.receive())
+
+    def summary(self, windows: int, seconds: float) -> Summary:
+        lanes = [stream.lane for driver in self._drivers for stream in driver.streams()]
+        counters = [driver.transport.counters for driver in self._drivers]
+        return Summary(
+            rows_in=sum(lane.rows_read for lane in lanes),
+            rows_rejected=sum(driver.stats.rejected for driver in self._drivers),
+            bytes_in=sum(lane.bytes_read for lane in lanes),
+            seconds=round(seconds, 6),
+            windows=windows,
+            peak_rss_bytes=_peak_rss(),
+            tree_depth=self._depth(),
+            messages=sum(c.sent for c in counters),
+            bytes_sent=sum(c.sent_bytes for c in counters),
+        )
+
+    def _depth(self) -> int:
+        """Edges from the deepest worker of the query's tree to its root."""
+        nodes = {driver.node.me.address: driver.node for driver in self._drivers}
+        topics = {flow.topic for node in nodes.values() for flow in node.uplink.flows()}
+        deepest = 0
+        for topic in topics:
+            for node in nodes.values():
+                depth, at = 0, node.overlay.parent(topic)
+                while at is not None and depth <= len(nodes):
+                    depth, at = depth + 1, nodes[at].overlay.parent(topic)
+                deepest = max(deepest, depth)
+        return deepest
+
+    async def stop(self) -> None:
+        for driver in self._drivers:
+            driver.stop("done")
+        await asyncio.gather(*self._ends, return_exceptions=True)
+
+
+def ring_peer(me: Identity) -> Peer:
+    """An agent's place on the ring."""
+    return Peer(me.address, me.incarnation)
+
+
+def _stream_of(request: RunRequest) -> tuple[str, tuple[str, ...]]:
+    """The stream that the query reads, and its paths: the only one, the one it names, or all of them
+    together.
+    """
+    if request.agents < 1:
+        raise UserError(f"--agents {request.agents}: at least one agent is needed")
+    if not request.inputs or not any(request.inputs.values()):
+        raise InputError("no input: name at least one with --input PATH or --stream NAME=PATH")
+    query = _query(request.sql)
+    named = planner.streams_of(query)
+    if len(request.inputs) == 1:
+        return next(iter(request.inputs.items()))
+    if named == "*":
+        return "all", tuple(path for paths in request.inputs.values() for path in paths)
+    if named[0] not in request.inputs:
+        raise UserError(f"there is no stream {named[0]}; streams: {', '.join(sorted(request.inputs))}")
+    return named[0], request.inputs[named[0]]
+
+
+def _query(sql: str) -> statements.Query:
+    parsed = statements.parse(sql)
+    if len(parsed) != 1 or not isinstance(parsed[0], statements.Select):
+        raise UserError("elf run takes one SELECT")
+    return parsed[0].query
+
+
+def _says_lateness(sql: str) -> bool:
+    return _query(sql).lateness_us is not None
+
+
+def _peak_rss() -> int:
+    import resource
+
+    return max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, psutil.Process().memory_info().rss)

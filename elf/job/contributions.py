@@ -1,0 +1,159 @@
+"""Who is in a partial result, and how partial results of one flow lie over its panes.
+
+A *contribution set* is an integer used as a bitmap over member numbers (part 0 of their snapshots). A
+``Piece`` is a partial result: panes ``[start, end)``, the members that it covers, and the encoded tables,
+which nobody opens here. ``Pile`` keeps pieces of one flow; the one rule of rolling up lives in it: **pieces
+that cover the same member in the same pane are never both kept** (DESIGN 6.3). Only overlap refuses a piece,
+nothing else does (PROTOCOL 4.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from elf.errors import ElfBug
+
+
+def bitmap(members: Iterable[int]) -> int:
+    """The contribution set of these member numbers."""
+    found = 0
+    for number in members:
+        found |= 1 << number
+    return found
+
+
+def numbers(members: int) -> list[int]:
+    """The member numbers of a contribution set, ascending."""
+    found = []
+    while members:
+        low = members & -members
+        found.append(low.bit_length() - 1)
+        members ^= low
+    return found
+
+
+def to_bytes(members: int) -> bytes:
+    """Little-endian bitmap, without trailing zero bytes."""
+    return members.to_bytes((members.bit_length() + 7) // 8, "little")
+
+
+def from_bytes(data: bytes) -> int:
+    return int.from_bytes(data, "little")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A partial result. ``tally`` and ``payload`` may hold more panes than ``[start, end)``: the range
+    decides.
+    """
+
+    start: int
+    end: int
+    members: int
+    tally: bytes = b""
+    payload: bytes = b""
+
+    def clip(self, start: int, end: int) -> Piece:
+        return replace(self, start=max(self.start, start), end=min(self.end, end))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Disjoint pieces that together cover ``members`` in all of ``[start, end)``: ready to be merged into
+    one.
+    """
+
+    start: int
+    end: int
+    members: int
+    pieces: tuple[Piece, ...]
+
+
+class Pile:
+    """Disjoint pieces of one flow, waiting to be merged."""
+
+    def __init__(self) -> None:
+        self._pieces: list[Piece] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    def __iter__(self) -> Iterator[Piece]:
+        return iter(self._pieces)
+
+    def add(self, piece: Piece) -> int:
+        """Keep what overlaps nothing; the number of ranges that were refused is returned."""
+        free = [(piece.start, piece.end)]
+        for kept in self._pieces:
+            if kept.members & piece.members:
+                free = [rest for span in free for rest in _without(span, (kept.start, kept.end))]
+        kept_panes = sum(end - start for start, end in free)
+        self._pieces.extend(piece.clip(start, end) for start, end in free)
+        return 0 if kept_panes == piece.end - piece.start else 1
+
+    def spans(self, start: int, end: int) -> list[tuple[int, int, int]]:
+        """``[start, end)`` cut into (start, end, members covered) at every change, gaps included as members
+        0.
+        """
+        edges = sorted(
+            {start, end, *(edge for p in self._pieces for edge in (p.start, p.end) if start < edge < end)}
+        )
+        spans: list[tuple[int, int, int]] = []
+        for left, right in pairwise(edges):
+            members = 0
+            for piece in self._pieces:
+                if piece.start <= left and right <= piece.end:
+                    members |= piece.members
+            if spans and spans[-1][2] == members:
+                spans[-1] = (spans[-1][0], right, members)
+            else:
+                spans.append((left, right, members))
+        return spans
+
+    def take(self, start: int, end: int) -> list[Batch]:
+        """Remove all of ``[start, end)`` and return it as batches, in pane order."""
+        inside = [p.clip(start, end) for p in self._pieces if p.start < end and start < p.end]
+        outside: list[Piece] = []
+        for piece in self._pieces:
+            outside.extend(piece.clip(a, b) for a, b in _without((piece.start, piece.end), (start, end)))
+        self._pieces = outside
+        edges = sorted({edge for p in inside for edge in (p.start, p.end)})
+        batches: list[Batch] = []
+        for left, right in pairwise(edges):
+            here = tuple(p for p in inside if p.start <= left and right <= p.end)
+            if not here:
+                continue
+            last = batches[-1] if batches else None
+            if last and last.end == left and last.pieces == here:
+                batches[-1] = replace(last, end=right)
+            else:
+                batches.append(Batch(left, right, _union(here), here))
+        return [replace(b, pieces=tuple(p.clip(b.start, b.end) for p in b.pieces)) for b in batches]
+
+    def check(self) -> None:
+        """Raise ``ElfBug`` when two pieces overlap."""
+        for i, left in enumerate(self._pieces):
+            if left.start >= left.end:
+                raise ElfBug(f"an empty piece: {left.start}..{left.end}")
+            for right in self._pieces[i + 1 :]:
+                if left.members & right.members and left.start < right.end and right.start < left.end:
+                    raise ElfBug(
+                        f"pieces overlap in panes {left.start}..{left.end} and {right.start}..{right.end}"
+                    )
+
+
+def _union(pieces: Iterable[Piece]) -> int:
+    members = 0
+    for piece in pieces:
+        if members & piece.members:
+            raise ElfBug("a batch would merge overlapping pieces")
+        members |= piece.members
+    return members
+
+
+def _without(span: tuple[int, int], hole: tuple[int, int]) -> list[tuple[int, int]]:
+    left = (span[0], min(span[1], hole[0]))
+    right = (max(span[0], hole[1]), span[1])
+    return [part for part in (left, right) if part[0] < part[1]]

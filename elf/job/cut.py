@@ -1,0 +1,41 @@
+"""The cut: where an agent starts reading a stream again, with all that it had computed by then (PROTOCOL
+section 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elf.job.spec import Flow
+
+
+@dataclass(frozen=True)
+class SourceCut:
+    """A source: the highest event time seen and the bytes consumed."""
+
+    id: str
+    highest: int
+    end: int
+
+
+@dataclass(frozen=True)
+class FlowCut:
+    """A flow: panes ``[live_from, sealed)`` are snapshots; ``tree`` (all its buffers) and ``tally`` hold the
+    open ones. ``applied`` are (source, bytes consumed): each flow has its own.
+    """
+
+    flow: Flow
+    live_from: int
+    sealed: int
+    applied: tuple[tuple[str, int], ...]
+    tree: bytes
+    tally: bytes
+
+
+@dataclass(frozen=True)
+class StreamCut:
+    """All of a stream's lane. Reading starts again at the least position that any flow has applied."""
+
+    highest: int
+    sources: tuple[SourceCut, ...]
+    flows: tuple[FlowCut, ...]

@@ -1,0 +1,180 @@
+"""What a node wants done. The core returns these values; the driver (or the simulator) performs them, in
+order.
+
+Long work (``Work``, ``Combine``, ``CommitPanes``, ``CommitWindows``) runs on threads, in order per lane, and
+comes back as an event of ``elf.job.events``. ``Save`` effects are done before the sends that stand after
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from elf.job.contributions import Batch
+from elf.job.messages import LogEntry, Message, Request
+from elf.job.spec import Flow, JobSpec
+from elf.job.worker import Command
+
+
+@dataclass(frozen=True)
+class Send:
+    """A message of ours, straight to an address (an agent's, or a client's return address)."""
+
+    to: str
+    message: Message
+
+
+@dataclass(frozen=True)
+class Multicast:
+    """A message to everybody in the tree of a topic; the node hands it to its overlay."""
+
+    topic: bytes
+    message: Message
+
+
+@dataclass(frozen=True)
+class Work:
+    """A command for the lane of a stream; comes back as ``Worked``."""
+
+    stream: str
+    command: Command
+
+
+@dataclass(frozen=True)
+class Combine:
+    """Merge disjoint pieces into one slice for the parent; comes back as ``Combined``."""
+
+    flow: Flow
+    batch: Batch
+
+
+@dataclass(frozen=True)
+class CommitPanes:
+    """Merge a batch (on top of the committed revision before it, when ``revision`` > 0) and commit it
+    durably; ``PanesCommitted``.
+    """
+
+    flow: Flow
+    batch: Batch
+    revision: int
+    members: int
+    roster_version: int
+    epoch: int = 0
+    term: int = 0
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Panes ``[start, end)``: who was expected and who is in, as member numbers; the revision of these panes."""
+
+    start: int
+    end: int
+    revision: int
+    expected: int
+    reported: int
+
+
+@dataclass(frozen=True)
+class CommitWindows:
+    """Assemble and commit the windows that start in ``[first_us, last_us)``; comes back as
+    ``WindowsCommitted``.
+
+    For a job without windows both are 0 and the one result is over everything.
+    """
+
+    spec: JobSpec
+    first_us: int
+    last_us: int
+    coverage: tuple[Coverage, ...]
+    names: tuple[tuple[int, str], ...]
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class SaveLog:
+    """Append to the durable copy of the stream log."""
+
+    entries: tuple[LogEntry, ...]
+
+
+@dataclass(frozen=True)
+class SaveJob:
+    """The record of a job at its home. ``first_pane`` is P of PROTOCOL 6; None while preparing."""
+
+    spec: JobSpec
+    state: str
+    first_pane: int | None
+
+
+@dataclass(frozen=True)
+class SaveFact:
+    """A small durable fact of this node (founder, peers)."""
+
+    key: str
+    value: bytes
+
+
+@dataclass(frozen=True)
+class Forget:
+    """Snapshots of a flow that commits include (or that were left out for good): delete them."""
+
+    flow: str
+    names: tuple[tuple[int, int], ...] = field(default=())
+    whole_flow: bool = False
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Read retained snapshots of panes ``[start, end)`` from the store; comes back as ``Fetched``."""
+
+    flow: Flow
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class ReadWindows:
+    """Read committed windows of a job from the store, after ``after_us`` or the last ``count``; comes back as
+    ``WindowsRead``.
+    """
+
+    spec: JobSpec
+    request: Request
+    after_us: int | None = None
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Consult:
+    """A request that the lane of a stream answers (what columns have you seen, roll the archive); comes back
+    as ``Consulted``.
+    """
+
+    stream: str
+    request: Request
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The agent must stop: ``text`` for the log and the terminal, ``status`` for the exit."""
+
+    text: str
+    status: int
+
+
+Effect = (
+    Send
+    | Multicast
+    | Work
+    | Combine
+    | CommitPanes
+    | CommitWindows
+    | SaveLog
+    | SaveJob
+    | SaveFact
+    | Forget
+    | Fetch
+    | ReadWindows
+    | Consult
+    | Stop
+)

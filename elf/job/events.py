@@ -1,0 +1,97 @@
+"""What happens to a node: the values that the driver (or the simulator) hands to ``Node.handle``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elf.job.contributions import Piece
+from elf.job.effects import CommitPanes, CommitWindows
+from elf.job.messages import Message, Request, WindowResult
+from elf.job.spec import Flow
+from elf.job.worker import Outcome
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A message of ours from an address (an agent's, or a client's return address)."""
+
+    sender: str
+    message: Message
+
+
+@dataclass(frozen=True)
+class Worked:
+    """A lane has performed a command, and its cut is durable. ``command`` is the name of the command's class."""
+
+    stream: str
+    command: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Combined:
+    """Pieces were merged into one."""
+
+    flow: Flow
+    piece: Piece
+
+
+@dataclass(frozen=True)
+class PanesCommitted:
+    """The commit is durable."""
+
+    done: CommitPanes
+
+
+@dataclass(frozen=True)
+class WindowsCommitted:
+    """The windows are durable. ``result`` is None when none of them has a row or a status."""
+
+    done: CommitWindows
+    result: WindowResult | None
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Retained snapshots of a flow, as they stand in the store (without members)."""
+
+    flow: Flow
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class WindowsRead:
+    """Committed windows, oldest first, for whoever made the request."""
+
+    request: Request
+    results: tuple[WindowResult, ...]
+
+
+@dataclass(frozen=True)
+class Consulted:
+    """A lane's answer to a request."""
+
+    request: Request
+    error: str
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Long work of a job failed (its query raised on real data): the job's own trouble, nobody else's."""
+
+    job: str
+    text: str
+
+
+Event = (
+    Arrived
+    | Worked
+    | Combined
+    | PanesCommitted
+    | WindowsCommitted
+    | Fetched
+    | WindowsRead
+    | Consulted
+    | Failure
+)

@@ -1,0 +1,409 @@
+"""The root of a flow: decides, once, what a pane is (PROTOCOL 4.3, 4.4 and 5).
+
+It *expects* the roster of the stream log and *awaits* those of them whose ``live_from`` is at or below the
+pane. Panes are committed in order: when everybody awaited is in, or when the straggler limit is up (it runs
+from when half of the watermarks have passed the pane). Members that are missing after a moment of quiet are
+asked directly. What comes for a committed pane from a member that is not in it becomes a revision: the
+committed one plus disjoint contributions, never a change of what was in.
+
+Covered is what is committed, being committed (proposed), or held; a piece that overlaps any of these is
+refused, and only such a piece.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from elf.errors import ElfBug
+from elf.job.contributions import Batch, Piece, Pile, bitmap, numbers
+from elf.job.effects import CommitPanes, Coverage
+from elf.job.messages import FlowProgress
+from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
+from elf.job.streamlog import Member
+
+
+@dataclass(frozen=True)
+class RootSettings:
+    """Straggler limit: two panes, clamped to ``limit_ms_min`` .. ``limit_ms_max``. ``quiet_ms`` before
+    members are asked; ``grace_ms``: an agent silent for longer is expected but no longer awaited;
+    ``revise_ms``: how long corrections are taken.
+    """
+
+    limit_ms_min: int = 3_000
+    limit_ms_max: int = 30_000
+    quiet_ms: int = 800
+    ask_every_ms: int = 1_000
+    grace_ms: int = 300_000
+    revise_ms: int = 600_000
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Committed panes ``[start, end)``: revision and the members in it. ``at_ms``: when."""
+
+    start: int
+    end: int
+    revision: int
+    members: int
+    at_ms: int
+
+
+@dataclass
+class _Heard:
+    """What a member last said of this flow."""
+
+    live_from: int
+    sealed: int
+    at_ms: int
+
+
+class Root:
+    """See the module's docstring. ``segments`` are those that an earlier life committed."""
+
+    def __init__(self, flow: Flow, settings: RootSettings, segments: Sequence[Segment] = ()) -> None:
+        self.flow = flow
+        self._settings = settings
+        self._segments: list[Segment] = sorted(segments, key=lambda s: s.start)
+        self._heard: dict[int, _Heard] = {}
+        self._held = Pile()
+        self._late = Pile()
+        self._proposed: list[CommitPanes] = []
+        self._in_flight = False
+        self._passed: deque[tuple[int, int]] = deque()
+        self._asked_ms: dict[int, int] = {}
+        self._roster: tuple[Member, ...] = ()
+        self._roster_version = 0
+        self._first: int | None = None
+        self._began_ms: int | None = None
+        self.refused = 0
+
+    # -- what it is told -------------------------------------------------------------------------------------
+
+    def set_roster(self, members: tuple[Member, ...], version: int) -> None:
+        self._roster = members
+        self._roster_version = version
+
+    def begin(self, first_pane: int, now_ms: int) -> None:
+        """Commit from this pane on (P of PROTOCOL 6); what lies below is dropped."""
+        if self._first is None:
+            self._first = first_pane
+            self._began_ms = now_ms
+
+    def hear(self, member: int, progress: FlowProgress, now_ms: int) -> None:
+        """A member's watermark."""
+        self._heard[member] = _Heard(progress.live_from, progress.sealed, now_ms)
+        half = self._half_passed()
+        if half is not None and (not self._passed or half > self._passed[-1][1]):
+            self._passed.append((now_ms, half))
+
+    def _half_passed(self) -> int | None:
+        """Half of the roster's watermarks have passed every pane below this one."""
+        sealed = sorted(
+            (self._heard[m.number].sealed for m in self._roster if m.number in self._heard), reverse=True
+        )
+        need = (len(self._roster) + 1) // 2
+        return sealed[need - 1] if 0 < need <= len(sealed) else None
+
+    def take(self, piece: Piece) -> None:
+        """A partial result, from the tree or straight from a member. Parts that overlap what is covered are
+        refused.
+        """
+        head = self.committed_to()
+        if self._first is not None and piece.start < self._first:
+            piece = piece.clip(self._first, piece.end)
+        if piece.start >= piece.end or not piece.members:
+            return
+        if piece.start < head:
+            done = [(s.start, s.end, s.members) for s in self._segments]
+            done += [(p.batch.start, p.batch.end, 0) for p in self._proposed if p.revision == 0]
+            for start, end, members in done:
+                part = piece.clip(start, end)
+                if part.start >= part.end:
+                    continue
+                if part.members & members:
+                    self.refused += (part.members & ~members) != 0
+                else:
+                    self._hold(self._late, part)
+        if piece.end > head:
+            self._hold(self._held, piece.clip(head, piece.end))
+
+    def _hold(self, pile: Pile, piece: Piece) -> None:
+        for proposed in self._proposed:
+            batch = proposed.batch
+            if batch.members & piece.members and batch.start < piece.end and piece.start < batch.end:
+                for part in (piece.clip(piece.start, batch.start), piece.clip(batch.end, piece.end)):
+                    if part.start < part.end:
+                        self._hold(pile, part)
+                return
+        pile.add(piece)
+
+    # -- what it decides -------------------------------------------------------------------------------------
+
+    def committed_to(self) -> int:
+        """Panes below this one are committed, or are being committed."""
+        if self._first is None:
+            return START_OF_TIME
+        ends = [s.end for s in self._segments[-1:]] + [p.batch.end for p in self._proposed if p.revision == 0]
+        return max([self._first, *ends])
+
+    def propose(self, now_ms: int) -> list[CommitPanes]:
+        """The commit to be made now, if there is one: new panes in order, then revisions of committed ones.
+
+        Only one is in flight at a time, so that panes are committed in the order in which they were proposed.
+        """
+        if self._first is None or self._in_flight:
+            return []
+        if not self._proposed:
+            self._proposed.extend(self._next_panes(now_ms) or self._revisions())
+        self._in_flight = bool(self._proposed)
+        return self._proposed[:1]
+
+    def _next_panes(self, now_ms: int) -> list[CommitPanes]:
+        head = self.committed_to()
+        found: list[CommitPanes] = []
+        top = max((piece.end for piece in self._held), default=head)
+        for start, end, covered in self._spans(head, top):
+            awaited = bitmap(self.awaited(start, now_ms))
+            due = self._due_ms(start)
+            expired = due is not None and now_ms - due >= self.limit_ms()
+            if not expired and (not covered or awaited & ~covered or self._unheard(start, now_ms)):
+                break
+            if covered:
+                found.extend(self._commit(self._held, start, end, 0))
+            elif not awaited:
+                nobody = Batch(start, end, 0, ())
+                found.append(CommitPanes(self.flow, nobody, 0, 0, self._roster_version, self.flow.epoch))
+            else:
+                break
+        return found
+
+    def _unheard(self, pane: int, now_ms: int) -> bool:
+        """Just (re)started, and somebody of the roster has not yet said how far it is."""
+        if self._began_ms is None or now_ms - self._began_ms > self.limit_ms():
+            return False
+        return any(m.number not in self._heard and self._is_expected(m, pane) for m in self._roster)
+
+    def _spans(self, start: int, end: int) -> list[tuple[int, int, int]]:
+        """Like ``Pile.spans``, cut also where the set of awaited members changes and where the limit runs
+        out.
+        """
+        if start >= end:
+            return []
+        edges = {heard.live_from for heard in self._heard.values()}
+        edges |= {half for _, half in self._passed}
+        for member in self._roster:
+            edges |= {self._pane_of(member.since_us), self._pane_of(member.until_us)}
+        inner = sorted(edge for edge in edges if start < edge < end)
+        found = []
+        for left, right in zip([start, *inner], [*inner, end], strict=True):
+            found.extend(self._held.spans(left, right))
+        return found
+
+    def _commit(self, pile: Pile, start: int, end: int, revision: int) -> list[CommitPanes]:
+        base = 0
+        if revision:
+            base = next(s.members for s in self._segments if s.start <= start < s.end)
+        return [
+            CommitPanes(
+                self.flow, batch, revision, base | batch.members, self._roster_version, self.flow.epoch
+            )
+            for batch in pile.take(start, end)
+        ]
+
+    def _revisions(self) -> list[CommitPanes]:
+        found: list[CommitPanes] = []
+        for segment in list(self._segments):
+            if not self._late:
+                break
+            found.extend(self._commit(self._late, segment.start, segment.end, segment.revision + 1))
+        return found
+
+    def committed(self, done: CommitPanes, now_ms: int) -> Segment:
+        """A proposed commit is durable."""
+        if not self._in_flight or self._proposed.pop(0) != done:
+            raise ElfBug("a commit that is not the one in flight")
+        self._in_flight = False
+        batch = done.batch
+        segment = Segment(batch.start, batch.end, done.revision, done.members, now_ms)
+        if done.revision:
+            self._replace(segment)
+        else:
+            if self._segments and self._segments[-1].end != segment.start:
+                raise ElfBug(f"panes committed out of order: {segment.start} after {self._segments[-1].end}")
+            self._segments.append(segment)
+        while len(self._passed) > 1 and self._passed[1][1] <= self.committed_to():
+            self._passed.popleft()
+        self._compact(now_ms)
+        return segment
+
+    def _replace(self, new: Segment) -> None:
+        found: list[Segment] = []
+        for old in self._segments:
+            if old.end <= new.start or new.end <= old.start:
+                found.append(old)
+                continue
+            if old.members & ~new.members or new.revision != old.revision + 1:
+                raise ElfBug(
+                    f"revision {new.revision} of panes {new.start}.. is no superset of revision {old.revision}"
+                )
+            if old.start < new.start:
+                found.append(replace(old, end=new.start))
+            if new.end < old.end:
+                found.append(replace(old, start=new.end))
+        found.append(new)
+        self._segments = sorted(found, key=lambda s: s.start)
+
+    def _compact(self, now_ms: int) -> None:
+        """Join neighbours that can no longer change and are alike, so that a long run stays small."""
+        found: list[Segment] = []
+        for segment in self._segments:
+            last = found[-1] if found else None
+            whole = not (self.expected(segment.start) & ~segment.members)
+            same = last and (last.revision, last.members) == (segment.revision, segment.members)
+            if last and same and (whole or now_ms - segment.at_ms > self._settings.revise_ms):
+                found[-1] = replace(last, end=segment.end, at_ms=segment.at_ms)
+            else:
+                found.append(segment)
+        self._segments = found
+
+    # -- who is missing --------------------------------------------------------------------------------------
+
+    def awaited(self, pane: int, now_ms: int) -> list[int]:
+        """Members that a commit of this pane waits for."""
+        return [
+            member.number
+            for member in self._roster
+            if self._is_expected(member, pane)
+            and (heard := self._heard.get(member.number)) is not None
+            and heard.live_from <= pane
+            and now_ms - heard.at_ms <= self._settings.grace_ms
+        ]
+
+    def expected(self, pane: int) -> int:
+        """The roster of a pane, as a contribution set."""
+        return bitmap(m.number for m in self._roster if self._is_expected(m, pane))
+
+    def _is_expected(self, member: Member, pane: int) -> bool:
+        return self._pane_of(member.since_us) <= pane < self._pane_of(member.until_us)
+
+    def _pane_of(self, us: int) -> int:
+        pane_us = self.flow.fragment.pane_us
+        if abs(us) >= END_OF_TIME or not pane_us:
+            return END_OF_TIME if us > 0 else START_OF_TIME
+        return -(-us // pane_us)
+
+    def limit_ms(self) -> int:
+        """The straggler limit: two panes long, clamped."""
+        panes_ms = 2 * self.flow.fragment.pane_us // 1000
+        return max(self._settings.limit_ms_min, min(panes_ms, self._settings.limit_ms_max))
+
+    def _due_ms(self, pane: int) -> int | None:
+        """When half of the roster's watermarks had passed this pane."""
+        return next((at_ms for at_ms, half in self._passed if half > pane), None)
+
+    def missing(self, now_ms: int) -> list[tuple[int, int, int]]:
+        """(member, first pane, end) to be asked for now: sealed there, quiet for a moment, and not here."""
+        if self._first is None:
+            return []
+        wanted = []
+        head = self.committed_to()
+        for member, heard in self._heard.items():
+            start = max(head, heard.live_from)
+            if (
+                heard.sealed <= start
+                or now_ms - self._asked_ms.get(member, now_ms - 10**9) < self._settings.ask_every_ms
+            ):
+                continue
+            for left, right, covered in self._held.spans(start, heard.sealed):
+                due = self._due_ms(left)
+                if covered >> member & 1 or due is None or now_ms - due < self._settings.quiet_ms:
+                    continue
+                self._asked_ms[member] = now_ms
+                wanted.append((member, left, right))
+                break
+        return wanted
+
+    def verdict(self, member: int, start: int, end: int, now_ms: int) -> str:
+        """Of a retained snapshot: ``included``, ``final`` (too late), ``send``, or ``wait`` (it is held or
+        not its turn).
+        """
+        if self._first is None:
+            return "wait"
+        if end <= self._first:
+            return "final"
+        inside = [s for s in self._segments if s.start < end and start < s.end]
+        if inside and all(s.members >> member & 1 for s in inside) and inside[-1].end >= end:
+            return "included"
+        if (
+            inside
+            and all(now_ms - s.at_ms > self._settings.revise_ms for s in inside)
+            and inside[-1].end >= end
+        ):
+            return "final"
+        spans = self._held.spans(start, end) + self._late.spans(start, end)
+        return "wait" if any(covered >> member & 1 for _, _, covered in spans) else "send"
+
+    # -- what it shows ---------------------------------------------------------------------------------------
+
+    def coverage(self, start: int, end: int) -> tuple[Coverage, ...]:
+        """The committed panes of a range, as the master needs them."""
+        return tuple(
+            Coverage(
+                max(s.start, start),
+                min(s.end, end),
+                s.revision,
+                self.expected(s.start) | s.members,
+                s.members,
+            )
+            for s in self._segments
+            if s.start < end and start < s.end
+        )
+
+    def durable_to(self) -> int:
+        """Panes below this one are committed and durable."""
+        if self._segments:
+            return self._segments[-1].end
+        return START_OF_TIME if self._first is None else self._first
+
+    def name_of(self, member: int) -> str:
+        """The agent's name, for people."""
+        return next((m.name for m in self._roster if m.number == member), f"member {member}")
+
+    def address_of(self, member: int) -> str | None:
+        return next((m.address for m in self._roster if m.number == member), None)
+
+    def sealed_of(self, member: int) -> int | None:
+        heard = self._heard.get(member)
+        return None if heard is None else heard.sealed
+
+    def live_from(self) -> dict[int, int]:
+        return {member: heard.live_from for member, heard in self._heard.items()}
+
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(self._segments)
+
+    def deadline(self, now_ms: int) -> int | None:
+        """When a tick may change something: a limit or a question comes due."""
+        if self._first is None or (not self._held and not self._passed):
+            return None
+        return now_ms + 200
+
+    def check(self) -> None:
+        """Raise ``ElfBug`` when an invariant is broken."""
+        self._held.check()
+        self._late.check()
+        for left, right in zip(self._segments, self._segments[1:], strict=False):
+            if left.end != right.start:
+                raise ElfBug(f"a hole or an overlap in the committed panes at {left.end}..{right.start}")
+        for segment in self._segments:
+            for piece in self._late:
+                if (
+                    piece.start < segment.end
+                    and segment.start < piece.end
+                    and piece.members & segment.members
+                ):
+                    raise ElfBug(
+                        f"held again: members {numbers(piece.members & segment.members)} at {piece.start}"
+                    )

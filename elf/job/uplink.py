@@ -1,0 +1,244 @@
+"""A worker's side of its flows: what was sealed goes up and is retained until a commit includes it (DESIGN
+6.2).
+
+One ``Uplink`` a node, with a line for each flow: the relay through which our own slices and our children's go
+up, and the names of the snapshots that we still owe. A snapshot is forgotten when the root says that a commit
+includes it, or that it is too late for it (then it is counted as left out). What nobody has confirmed for a
+while is offered to the root again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from elf.job.contributions import Batch, Piece, from_bytes, to_bytes
+from elf.job.effects import Combine, Effect, Fetch, Forget, Send
+from elf.job.messages import Committed, FlowProgress, Offer, Progress, SendAgain, Slice, Verdict
+from elf.job.relay import SELF, Relay
+from elf.job.spec import Flow
+from elf.job.worker import Sealed
+
+Span = tuple[int, int]
+
+
+@dataclass
+class _Line:
+    """One flow. ``owed``: name of a snapshot → spans of it that no commit includes; ``since``: when it was
+    sealed.
+    """
+
+    flow: Flow
+    relay: Relay
+    owed: dict[Span, list[Span]] = field(default_factory=dict)
+    since: dict[Span, int] = field(default_factory=dict)
+    progress: FlowProgress | None = None
+
+
+class Uplink:
+    """See the module's docstring. ``parent_of`` and ``children_of`` look into the overlay's trees, by topic."""
+
+    def __init__(
+        self,
+        parent_of: Callable[[bytes], str | None],
+        children_of: Callable[[bytes], tuple[str, ...]],
+        number_of: Callable[[str], int | None],
+        *,
+        incarnation: int,
+        beat_ms: int = 1_000,
+        offer_ms: int = 3_000,
+    ) -> None:
+        self._parent_of = parent_of
+        self._children_of = children_of
+        self._number_of = number_of
+        self._incarnation = incarnation
+        self._beat_ms = beat_ms
+        self._offer_ms = offer_ms
+        self._lines: dict[str, _Line] = {}
+        self._next_beat_ms = 0
+        self._next_offer_ms = 0
+        self.left_out = 0
+
+    # -- flows -----------------------------------------------------------------------------------------------
+
+    def add(self, flow: Flow, retained: Iterable[Span] = ()) -> None:
+        """A flow of this node, ``retained`` being snapshots from before a restart."""
+        line = self._lines.setdefault(flow.uid, _Line(flow, Relay()))
+        for span in retained:
+            line.owed[span] = [span]
+            line.since[span] = 0
+
+    def remove(self, uid: str) -> list[Effect]:
+        return [Forget(uid, whole_flow=True)] if self._lines.pop(uid, None) else []
+
+    def flows(self) -> tuple[Flow, ...]:
+        return tuple(line.flow for line in self._lines.values())
+
+    def retained(self) -> int:
+        """Snapshots (names) that are still owed."""
+        return sum(len(line.owed) for line in self._lines.values())
+
+    def owes(self, uid: str) -> bool:
+        return bool(self._lines[uid].owed) if uid in self._lines else False
+
+    # -- up --------------------------------------------------------------------------------------------------
+
+    def sealed(self, sealed: Sealed, now_ms: int) -> list[Effect]:
+        """Our own lane sealed panes, and the cut that holds them is durable."""
+        line = self._lines.get(sealed.flow)
+        number = self._number_of(line.flow.fragment.stream) if line else None
+        if line is None or number is None:
+            return []
+        span = (sealed.start, sealed.end)
+        line.owed[span], line.since[span] = [span], now_ms
+        piece = Piece(sealed.start, sealed.end, 1 << number, sealed.tally, sealed.payload)
+        line.relay.add(SELF, piece, now_ms)
+        return self.flush(line.flow, now_ms)
+
+    def carry(self, child: str, flow: Flow, piece: Piece, now_ms: int) -> list[Effect]:
+        """A child's slice; this node may be no worker of the flow, only in its tree."""
+        line = self._lines.setdefault(flow.uid, _Line(flow, Relay()))
+        line.relay.add(child, piece, now_ms)
+        return self.flush(flow, now_ms)
+
+    def flush(self, flow: Flow, now_ms: int) -> list[Effect]:
+        line = self._lines[flow.uid]
+        found: list[Effect] = []
+        for batch in line.relay.ready(self._children_of(flow.topic), now_ms):
+            found.extend(self._up(flow, batch))
+        return found
+
+    def _up(self, flow: Flow, batch: Batch) -> list[Effect]:
+        if len(batch.pieces) > 1:
+            return [Combine(flow, batch)]
+        return self.send_up(flow, batch.pieces[0])
+
+    def send_up(self, flow: Flow, piece: Piece) -> list[Effect]:
+        """To the parent, or to the home when there is no parent now. The root takes its own in ``Node``."""
+        return [Send(self._parent_of(flow.topic) or flow.home, slice_of(flow, piece))]
+
+    # -- the root's word -------------------------------------------------------------------------------------
+
+    def committed(self, word: Committed) -> list[Effect]:
+        line = self._lines.get(word.flow)
+        number = self._number_of(line.flow.fragment.stream) if line else None
+        if line is None or number is None or not from_bytes(word.members) >> number & 1:
+            return []
+        return self._settle(line, word.start, word.end)
+
+    def verdict(self, word: Verdict, now_ms: int) -> list[Effect]:
+        line = self._lines.get(word.flow)
+        if line is None:
+            return []
+        if word.verdict == "send":
+            return [Fetch(line.flow, word.start, word.end)]
+        if word.verdict == "wait":
+            return []
+        if word.verdict == "final":
+            self.left_out += sum(word.start <= a and b <= word.end for a, b in line.owed)
+        return self._settle(line, word.start, word.end)
+
+    def _settle(self, line: _Line, start: int, end: int) -> list[Effect]:
+        done: list[Span] = []
+        for name, spans in line.owed.items():
+            rest = [part for span in spans for part in _outside(span, start, end)]
+            line.owed[name] = rest
+            if not rest:
+                done.append(name)
+        for name in done:
+            del line.owed[name], line.since[name]
+        return [Forget(line.flow.uid, tuple(done))] if done else []
+
+    def send_again(self, word: SendAgain) -> list[Effect]:
+        line = self._lines.get(word.flow)
+        return [Fetch(line.flow, word.start, word.end)] if line else []
+
+    def fetched(self, flow: Flow, pieces: Iterable[Piece]) -> list[Effect]:
+        """Retained snapshots, from the store, straight to the root."""
+        number = self._number_of(flow.fragment.stream)
+        if number is None:
+            return []
+        whole = (Piece(p.start, p.end, 1 << number, p.tally, p.payload) for p in pieces)
+        return [Send(flow.home, slice_of(flow, piece, direct=True)) for piece in whole]
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def progress(self, reports: Iterable[FlowProgress]) -> bool:
+        """What a lane says of its flows; True when a flow is new (the home wants to know at once)."""
+        news = False
+        for report in reports:
+            line = self._lines.get(report.flow)
+            if line is not None:
+                news |= line.progress is None
+                line.progress = report
+        return news
+
+    def deadline(self) -> int | None:
+        if not self._lines:
+            return None
+        waits = (line.relay.deadline() for line in self._lines.values())
+        return min([self._next_beat_ms, *(at for at in waits if at is not None)])
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        found: list[Effect] = []
+        for line in list(self._lines.values()):
+            found.extend(self.flush(line.flow, now_ms))
+        if now_ms >= self._next_beat_ms:
+            found.extend(self.beat(now_ms))
+        if now_ms >= self._next_offer_ms:
+            self._next_offer_ms = now_ms + self._offer_ms
+            found.extend(self._offers(now_ms))
+        return found
+
+    def beat(self, now_ms: int) -> list[Effect]:
+        """Our watermarks, to the homes of our flows: one message a home and stream."""
+        self._next_beat_ms = now_ms + self._beat_ms
+        together: dict[tuple[str, int], list[FlowProgress]] = {}
+        for line in self._lines.values():
+            number = self._number_of(line.flow.fragment.stream)
+            if line.progress is not None and number is not None:
+                parent = self._parent_of(line.flow.topic) or ""
+                report = FlowProgress(line.flow.uid, line.progress.live_from, line.progress.sealed, parent)
+                together.setdefault((line.flow.home, number), []).append(report)
+        return [
+            Send(home, Progress(member=number, incarnation=self._incarnation, flows=tuple(flows)))
+            for (home, number), flows in together.items()
+        ]
+
+    def _offers(self, now_ms: int) -> list[Effect]:
+        found: list[Effect] = []
+        for line in self._lines.values():
+            number = self._number_of(line.flow.fragment.stream)
+            old = [
+                s
+                for name, spans in line.owed.items()
+                if now_ms - line.since[name] >= self._offer_ms
+                for s in spans
+            ]
+            if old and number is not None:
+                found.append(
+                    Send(line.flow.home, Offer(flow=line.flow.uid, member=number, panes=tuple(old[:200])))
+                )
+        return found
+
+
+def slice_of(flow: Flow, piece: Piece, *, direct: bool = False) -> Slice:
+    return Slice(
+        flow=flow.uid,
+        epoch=flow.epoch,
+        start=piece.start,
+        end=piece.end,
+        members=to_bytes(piece.members),
+        direct=direct,
+        tally=piece.tally,
+        payload=piece.payload,
+    )
+
+
+def piece_of(message: Slice) -> Piece:
+    return Piece(message.start, message.end, from_bytes(message.members), message.tally, message.payload)
+
+
+def _outside(span: Span, start: int, end: int) -> list[Span]:
+    parts = ((span[0], min(span[1], start)), (max(span[0], end), span[1]))
+    return [part for part in parts if part[0] < part[1]]

@@ -1,0 +1,138 @@
+"""Whole fleets on virtual time: windows are right in peace, and stay right when agents, roots and messages are lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.job.world import SECOND, World, plan
+
+
+def settled(world: World, spec, until_ms: int) -> dict:
+    """Windows that had ended well before ``until_ms``."""
+    return {
+        s: w
+        for s, w in world.committed(spec).items()
+        if s + spec.plan.window.size_us < (until_ms - 1_000) * 1000
+    }
+
+
+def check_all(world: World, spec, until_ms: int, least: int) -> None:
+    windows = settled(world, spec, until_ms)
+    assert len(windows) >= least
+    for start, (_, counts, status) in windows.items():
+        assert counts == world.truth(spec, start), (start, status)
+        assert status["reported"] == status["expected"], status
+
+
+@pytest.mark.parametrize(("size", "slide"), [(2, 2), (4, 1), (3, 2)])
+def test_in_peace_every_window_is_exact_and_final_at_once(size: int, slide: int) -> None:
+    world = World(1, 5)
+    world.start_all()
+    until = world.now + 15_000
+    for agent in world.agents:
+        world.write(agent, until)
+    spec = world.create(3, plan(size, slide))
+    world.run(25_000)
+    check_all(world, spec, until, least=4)
+    assert all(revision == 0 for revision, _, _ in world.committed(spec).values())
+    assert sum(a.node.uplink.retained() for a in world.agents) <= len(world.agents)
+
+
+def test_an_agent_that_is_no_root_dies_and_comes_back_with_its_rows_as_revisions() -> None:
+    world = World(2, 5)
+    world.start_all()
+    until = world.now + 40_000
+    for agent in world.agents:
+        world.write(agent, until)
+    spec = world.create(1, plan(2))
+    world.run(8_000)
+    victim = next(a for a in world.agents if a.address not in (spec.flows[0].home, world.agents[0].address))
+    died = world.now
+    victim.crash()
+    world.run(12_000)
+    during = [
+        w for s, w in world.committed(spec).items() if died * 1000 + 2 * SECOND < s < (died + 6_000) * 1000
+    ]
+    assert during
+    for _, _, status in during:
+        assert status["missing"] == [f"a{victim.index}"]
+        assert status["reported"] == 4
+    world.restart(victim)
+    world.run(40_000)
+    check_all(world, spec, until, least=12)
+    assert any(revision > 0 for revision, _, _ in world.committed(spec).values())
+
+
+def test_the_root_dies_and_comes_back_and_nothing_is_lost_or_twice() -> None:
+    world = World(3, 5)
+    world.start_all()
+    until = world.now + 30_000
+    for agent in world.agents:
+        world.write(agent, until)
+    spec = world.create(2, plan(2))
+    world.run(7_000)
+    root = world.home(spec)
+    before = len(world.committed(spec))
+    root.crash()
+    world.run(9_000)
+    assert len(world.committed(spec)) == before
+    world.restart(root)
+    world.run(40_000)
+    check_all(world, spec, until, least=10)
+
+
+def test_an_agent_leaves_and_is_expected_no_more() -> None:
+    world = World(4, 4)
+    world.start_all()
+    until = world.now + 30_000
+    for agent in world.agents:
+        world.write(agent, until)
+    spec = world.create(1, plan(2))
+    world.run(6_000)
+    goes = next(a for a in world.agents if a.address not in (spec.flows[0].home, world.agents[0].address))
+    goes.perform(goes.node.leave(world.now))
+    world.run_until(lambda: bool(goes.ended), 30_000)
+    goes.log.rows = goes.log.rows[: goes.position]
+    assert goes.ended == "left the cluster"
+    world.run(30_000)
+    windows = world.committed(spec)
+    check_all(world, spec, until, least=8)
+    last = windows[max(settled(world, spec, until))]
+    assert last[2]["expected"] == 3
+
+
+def test_an_agent_that_joins_later_is_counted_from_then_on() -> None:
+    world = World(5, 4)
+    late = world.agents.pop()
+    world.start_all()
+    until = world.now + 30_000
+    for agent in world.agents:
+        world.write(agent, until)
+    spec = world.create(1, plan(2))
+    world.run(6_000)
+    world.agents.append(late)
+    world.write(late, until)
+    late.start([world.agents[1].address])
+    world.run(40_000)
+    check_all(world, spec, until, least=8)
+    last = world.committed(spec)[max(settled(world, spec, until))]
+    assert last[2]["expected"] == 4
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_crashes_loss_and_doubles_never_make_a_window_wrong(seed: int) -> None:
+    """The oracle: at the end, when all are back, every committed window equals a count over all logs."""
+    world = World(100 + seed, 5, loss=0.03, doubles=0.03)
+    world.start_all()
+    until = world.now + 30_000
+    for agent in world.agents:
+        world.write(agent, until, rate_ms=300)
+    spec = world.create(seed % 5, plan(2))
+    world.crash_share = 0.004
+    world.run(28_000)
+    world.crash_share, world.loss, world.doubles = 0.0, 0.0, 0.0
+    world.run(12_000)
+    for agent in world.agents:
+        world.restart(agent)
+    world.run(45_000)
+    check_all(world, spec, until, least=10)
