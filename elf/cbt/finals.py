@@ -23,7 +23,8 @@ class Finals:
         self._argument: dict[str, str | None] = {}
         states: dict[str, State] = {}
         for name, column in aggregates:
-            if (name, column) != ("count", None) and (column is None or name not in AGGREGATES):
+            known = name == "count" if column is None else name in AGGREGATES and name != "count_star"
+            if not known:
                 raise ValueError(f"no aggregate {name!r} of {column!r}")
             for rule in AGGREGATES["count_star" if column is None else name].states:
                 state = State(_name(rule.suffix, column), rule.merge, rule.identity_zero)

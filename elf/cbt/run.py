@@ -47,9 +47,13 @@ class Layout:
             raise ValueError(f"key and state columns need different names: {', '.join(self.names)}")
         self.inner_keys = tuple(f"k{i}" for i in range(len(self.keys)))
         self.inner_states = tuple(replace(state, name=f"s{i}") for i, state in enumerate(self.states))
+        self._hash_keys = hash_keys
+        self.forget_types()
+
+    def forget_types(self) -> None:
+        """As before the first rows came."""
         inner = (*self.inner_keys, *(state.name for state in self.inner_states))
         self.schema = pa.schema([(name, pa.null()) for name in inner])
-        self._hash_keys = hash_keys
 
     def inward(self, table: pa.Table) -> pa.Table:
         """Rows from outside under the tree's names and types; raises ``ValueError`` if they don't fit."""

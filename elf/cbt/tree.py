@@ -23,7 +23,7 @@ from elf.cbt import image
 from elf.cbt.finals import Finals
 from elf.cbt.node import Inner, Leaf, Node, Sinking, buffers, leaf_of, leaves
 from elf.cbt.run import HASH, Layout, weight
-from elf.errors import ElfBug, PeerError
+from elf.errors import ElfBug, ElfError, PeerError
 from elf.keys import KeyHash, hash_keys
 
 NODE_BYTES_MAX = 4 << 20
@@ -148,6 +148,13 @@ class BufferTree:
                 return
         self._sink()
 
+    def _group_root(self) -> pa.Table:
+        """Take the root's buffer, as one table, combined where that promises to make it smaller."""
+        tables = self._take_pending()
+        if self._repeating and len(tables) > 1:
+            return self._layout.group(tables)
+        return pa.concat_tables(tables).combine_chunks()
+
     def _take_pending(self) -> list[pa.Table]:
         tables = [self._layout.fit(table) for table in self._pending]
         self._pending, self._pending_weight = [], 0
@@ -165,8 +172,7 @@ class BufferTree:
     # -- reading out ---------------------------------------------------------------------------------------
 
     def flush(self) -> pa.Table:
-        """The whole group-by so far, ordered by key hash: key columns, then a column an aggregate. State is
-        kept."""
+        """The whole group-by so far: key columns, then one an aggregate; ordered by key hash. State is kept."""
         return pa.concat_tables([self._final(self._none()), *map(self._final, self._runs())])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -206,10 +212,7 @@ class BufferTree:
 
     def _sort_root(self) -> pa.Table:
         """All that the root's buffer holds as one run, which stays in it."""
-        tables = self._take_pending()
-        if self._repeating and len(tables) > 1:
-            tables = [self._layout.group(tables)]
-        run = self._layout.sort(tables)
+        run = self._layout.sort([self._group_root()])
         self._append(run.drop_columns([HASH]))
         return run
 
@@ -242,8 +245,7 @@ class BufferTree:
         return pa.concat_tables([self._layout.outward(run) for run in (self._none(), *taken)])
 
     def _rebuild(self, runs: list[pa.Table]) -> None:
-        """Fill the empty tree from runs that follow each other in hash: small ones stay in the root's
-        buffer."""
+        """Fill the empty tree from runs that follow each other in hash; few rows stay in the root's buffer."""
         if sum(map(weight, runs)) <= self._root_max // 2:
             for run in runs:
                 self._append(run.drop_columns([HASH]))
@@ -257,25 +259,26 @@ class BufferTree:
     # -- durability ----------------------------------------------------------------------------------------
 
     def dump(self) -> bytes:
-        """The tree with all of its buffers, as they are, for ``load`` of a tree with the same keys and
-        aggregates."""
-        return image.write(self._layout, [table.combine_chunks() for table in self._pending], self._top)
+        """The tree with all of its buffers, for ``load`` of a tree with the same keys and aggregates.
+
+        Nodes are copied as they are; the root's buffer is combined first, which many small inserts pay back.
+        """
+        if len(self._pending) > 1:
+            self._append(self._group_root())
+        return image.write(self._layout, self._pending, self._top)
 
     def load(self, data: bytes) -> None:
-        """Become the tree that was dumped. Raises ``PeerError`` on any other bytes, and then is left as it
-        was."""
-        schema = self._layout.schema
-        pending, top = image.read(self._layout, data)
-        before = (self._pending, self._pending_weight, self._top)
+        """Become the tree that was dumped. On any other bytes raises ``PeerError`` and stays as it was."""
+        before = (self._layout.schema, self._pending, self._pending_weight, self._top)
         self._clear()
-        for table in pending:
-            self._append(table)
-        self._top = top
+        self._layout.forget_types()
         try:
+            pending, self._top = image.read(self._layout, data)
+            for table in pending:
+                self._append(table)
             self.check()
-        except (ElfBug, ValueError) as error:
-            self._pending, self._pending_weight, self._top = before
-            self._layout.schema = schema
+        except (ElfError, ValueError) as error:
+            self._layout.schema, self._pending, self._pending_weight, self._top = before
             raise PeerError(f"not a whole tree: {error}") from error
         self._version += 1
 

@@ -182,6 +182,7 @@ def test_rows_that_do_not_fit(rows: pa.Table, text: str) -> None:
         (["count"], [("count", None)]),
         (["k"], [("median", "x")]),
         (["k"], [("sum", None)]),
+        (["k"], [("count_star", "x")]),
         (["k", "k"], [("max", "x")]),
     ],
 )

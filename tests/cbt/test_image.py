@@ -83,6 +83,13 @@ def test_the_tree_is_kept_when_loading_fails() -> None:
     assert tree.partials().equals(before)
 
 
+def test_a_loaded_tree_has_the_types_of_its_image() -> None:
+    tree = fresh()
+    tree.insert_partials(pa.table({"k": ["text"], "n": [1]}))
+    tree.load(IMAGE)
+    assert tree.partials().num_rows == 600
+
+
 @pytest.mark.parametrize(
     "other",
     [
