@@ -172,7 +172,7 @@ class BufferTree:
     # -- reading out ---------------------------------------------------------------------------------------
 
     def flush(self) -> pa.Table:
-        """The whole group-by so far: key columns, then one an aggregate; ordered by key hash. State is kept."""
+        """All groups so far: key columns, then one an aggregate; ordered by key hash. State is kept."""
         return pa.concat_tables([self._final(self._none()), *map(self._final, self._runs())])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -245,7 +245,7 @@ class BufferTree:
         return pa.concat_tables([self._layout.outward(run) for run in (self._none(), *taken)])
 
     def _rebuild(self, runs: list[pa.Table]) -> None:
-        """Fill the empty tree from runs that follow each other in hash; few rows stay in the root's buffer."""
+        """Fill the empty tree from runs in order of hash; few rows stay in the root's buffer."""
         if sum(map(weight, runs)) <= self._root_max // 2:
             for run in runs:
                 self._append(run.drop_columns([HASH]))
