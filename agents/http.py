@@ -1,0 +1,235 @@
+"""What an agent shows over HTTP: health, readiness, metrics, and facts about jobs, members and streams as
+JSON.
+
+It runs inside the agent's own event loop, serves only what ``AgentFacts`` gives it, and changes nothing:
+there is no request that does. Rules: the number of connections is bounded (503 beyond it); an error of ours
+is a 500 and a log line, and stops nothing; ``stop`` ends open streams. Signals are the agent's business, not
+the server's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from typing import Final, Protocol
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from agents.addresses import split_address
+from agents.metrics import CONTENT_TYPE
+from elf.errors import UserError
+
+CONNECTIONS_MAX: Final = 200
+KEEP_ALIVE_SECS: Final = 15.0
+"""A silent stream says that it is still there this often; also how long a vanished reader may go unnoticed.
+"""
+STOP_SECS: Final = 2
+
+Fact = Mapping[str, object]
+
+_json: Final = msgspec.json.Encoder(decimal_format="number").encode
+
+
+class AgentFacts(Protocol):
+    """What the server asks the agent. All but ``windows`` answer at once, from memory."""
+
+    def draining(self) -> bool:
+        """True while the agent is on its way out."""
+
+    def ready(self) -> bool:
+        """True when it is part of the fleet and reads its inputs."""
+
+    def metrics(self) -> bytes:
+        """Prometheus text, 0.0.4."""
+
+    def jobs(self) -> Sequence[Fact]: ...
+
+    def members(self) -> Sequence[Fact]: ...
+
+    def streams(self) -> Sequence[Fact]: ...
+
+    async def windows(self, job: str) -> AsyncIterator[Fact] | None:
+        """The results of a job from now on, one window after the other; None when there is no such job."""
+
+
+class HttpServer:
+    """``start`` it, ``stop`` it."""
+
+    def __init__(self, listen: str, facts: AgentFacts, *, keep_alive_secs: float = KEEP_ALIVE_SECS) -> None:
+        """``listen``: ``host:port``; port 0: any free one (``port`` says which after ``start``)."""
+        self._listen = listen
+        self._facts = facts
+        self._keep_alive_secs = keep_alive_secs
+        self._stopping = asyncio.Event()
+        self._server: _Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Future[None]] = set()
+        self.port = 0
+
+    async def start(self) -> None:
+        """Returns when it serves. Raises ``UserError`` when it cannot listen there."""
+        bound = _bind(self._listen)
+        self.port = bound.getsockname()[1]
+        config = uvicorn.Config(
+            self._app(),
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            limit_concurrency=CONNECTIONS_MAX,
+            timeout_graceful_shutdown=STOP_SECS,
+            server_header=False,
+        )
+        self._server = _Server(config)
+        self._serving = asyncio.create_task(self._server.serve(sockets=[bound]))
+        await self._server.up.wait()
+
+    async def stop(self) -> None:
+        """End streams, finish what is being answered, close. Idempotent."""
+        self._stopping.set()
+        if self._server is not None and self._serving is not None:
+            self._server.should_exit = True
+            await self._serving
+            self._serving = None
+        await asyncio.gather(*self._closing)
+
+    def _app(self) -> Starlette:
+        routes = [
+            Route("/health", self._health),
+            Route("/ready", self._ready),
+            Route("/metrics", self._metrics),
+            Route("/api/v1/jobs", self._jobs),
+            Route("/api/v1/members", self._members),
+            Route("/api/v1/streams", self._streams),
+            Route("/api/v1/jobs/{name}/windows", self._windows),
+        ]
+        return Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _fail})
+
+    async def _health(self, _request: Request) -> Response:
+        well = not self._facts.draining()
+        return _answer({"ok": well}, 200 if well else 503)
+
+    async def _ready(self, _request: Request) -> Response:
+        ready = self._facts.ready() and not self._facts.draining()
+        return _answer({"ready": ready}, 200 if ready else 503)
+
+    async def _metrics(self, _request: Request) -> Response:
+        return Response(self._facts.metrics(), headers={"content-type": CONTENT_TYPE})
+
+    async def _jobs(self, _request: Request) -> Response:
+        return _answer({"jobs": self._facts.jobs()})
+
+    async def _members(self, _request: Request) -> Response:
+        return _answer({"members": self._facts.members()})
+
+    async def _streams(self, _request: Request) -> Response:
+        return _answer({"streams": self._facts.streams()})
+
+    async def _windows(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        windows = await self._facts.windows(name)
+        if windows is None:
+            raise HTTPException(404, f"there is no job {name}")
+        return StreamingResponse(
+            self._events(windows), headers={"content-type": "text/event-stream", "cache-control": "no-store"}
+        )
+
+    async def _events(self, windows: AsyncIterator[Fact]) -> AsyncIterator[bytes]:
+        """Server-sent events: one for each window, ``end`` when the job has no more, comments in between."""
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        coming = asyncio.ensure_future(_next(windows))
+        try:
+            yield b": here they come\n\n"
+            while True:
+                waiting = {coming, stopping}
+                await asyncio.wait(
+                    waiting, timeout=self._keep_alive_secs, return_when=asyncio.FIRST_COMPLETED
+                )
+                if stopping.done():
+                    return
+                if not coming.done():
+                    yield b": still here\n\n"
+                    continue
+                window = coming.result()
+                if window is None:
+                    yield b"event: end\ndata: {}\n\n"
+                    return
+                yield b"event: window\ndata: " + _json(window) + b"\n\n"
+                coming = asyncio.ensure_future(_next(windows))
+        finally:
+            # In a task of its own: a reader that vanishes cancels this one again at every await.
+            closing = asyncio.ensure_future(_let_go(windows, stopping, coming))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the agent, and says when it serves."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
+
+
+async def _next(windows: AsyncIterator[Fact]) -> Fact | None:
+    """The next window; None when there are no more."""
+    return await anext(windows, None)
+
+
+async def _let_go(
+    windows: AsyncIterator[Fact], *tasks: asyncio.Future[Fact | None] | asyncio.Task[bool]
+) -> None:
+    """Nobody reads these windows any more."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    if isinstance(windows, AsyncGenerator):
+        await windows.aclose()
+
+
+def _bind(listen: str) -> socket.socket:
+    host, port = split_address(listen)
+    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), port), family=family)
+    except OSError as error:
+        what = (
+            "the port is in use; choose another (http.listen) or stop what listens there"
+            if error.errno == errno.EADDRINUSE
+            else str(error.strerror).lower()
+        )
+        raise UserError(f"cannot serve HTTP on {listen}: {what}") from None
+
+
+def _answer(fact: Fact, status: int = 200) -> Response:
+    return Response(_json(fact), status, media_type="application/json")
+
+
+async def _refuse(_request: Request, error: Exception) -> Response:
+    """Not found, not allowed."""
+    if not isinstance(error, HTTPException):
+        raise error
+    return _answer({"error": error.detail}, error.status_code)
+
+
+async def _fail(_request: Request, _error: Exception) -> Response:
+    """The server logs the error; whoever asked need not see our insides."""
+    return _answer({"error": "internal error"}, 500)

@@ -1,0 +1,185 @@
+"""What an agent measures about itself, for ``/metrics``: one registry a node, one typed method for each thing
+that happens.
+
+Rules: the prefix is ``elf_`` and units are base units; labels are ``stream``, ``reason`` and ``kind`` only,
+and take a bounded number of values (beyond it: ``other``). A GROUP BY value, a job's or a file's name is
+never a label. Methods may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Final, Literal
+
+import psutil
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from agents.transport.base import Counters
+from elf import __version__
+
+CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+LABEL_VALUES_MAX: Final = 64
+OTHER: Final = "other"
+CUT_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+LeftOut = Literal["late", "future", "unrostered", "shed"]
+"""Why a row that was parsed is in no result."""
+
+
+class _Bounded:
+    """Lets the first values of a label through, and calls all further ones ``other``."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._lock = threading.Lock()
+
+    def __call__(self, value: str) -> str:
+        if value in self._seen:
+            return value
+        with self._lock:
+            if len(self._seen) < LABEL_VALUES_MAX:
+                self._seen.add(value)
+                return value
+        return OTHER
+
+
+class Metrics:
+    """The measurements of one node."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._stream = _Bounded()
+        self._reason = _Bounded()
+        self._rows = self._counter("rows", "Rows that were parsed.", "stream")
+        self._bytes = self._counter("input_bytes", "Bytes that were read from inputs.", "stream")
+        self._rejected = self._counter("rows_rejected", "Lines that did not parse.", "stream", "reason")
+        self._left_out = self._counter(
+            "rows_left_out", "Parsed rows that are in no result.", "stream", "kind"
+        )
+        self._uncast = self._counter(
+            "values_uncast", "Values that did not fit their column's type.", "stream"
+        )
+        self._refused = self._counter("messages_refused", "Messages that could not be used.", "reason")
+        self._windows = self._counter("windows_committed", "Windows that this node committed as a master.")
+        self._panes = self._counter("panes_committed", "Panes that this node committed as a root.")
+        self._map_seconds = self._counter("map_seconds", "Time spent in parsing and mapping.", "stream")
+        self._retained = self._gauge("snapshots_retained", "Snapshots that wait for their commit.")
+        self._lane = self._gauge("lane_queue_depth", "Commands that wait for the stream's lane.", "stream")
+        self._members = self._gauge(
+            "members_live", "Live nodes of the ring that this node knows, and itself."
+        )
+        self._jobs = self._gauge("jobs", "Jobs that this node knows.")
+        self._cuts = Histogram(
+            "elf_cut_seconds", "Time to make a cut durable.", registry=self._registry, buckets=CUT_SECONDS
+        )
+        self._registry.register(_Process())
+
+    # -- inputs ----------------------------------------------------------------------------------------------
+
+    def rows(self, stream: str, rows: int, nbytes: int) -> None:
+        """A chunk of ``rows`` parsed rows, read as ``nbytes`` bytes."""
+        label = self._stream(stream)
+        self._rows.labels(label).inc(rows)
+        self._bytes.labels(label).inc(nbytes)
+
+    def rejected(self, stream: str, reason: str, lines: int = 1) -> None:
+        self._rejected.labels(self._stream(stream), self._reason(reason)).inc(lines)
+
+    def left_out(self, stream: str, kind: LeftOut, rows: int = 1) -> None:
+        self._left_out.labels(self._stream(stream), kind).inc(rows)
+
+    def uncast(self, stream: str, values: int = 1) -> None:
+        self._uncast.labels(self._stream(stream)).inc(values)
+
+    def mapped(self, stream: str, secs: float) -> None:
+        """A chunk took so long to parse and map."""
+        self._map_seconds.labels(self._stream(stream)).inc(secs)
+
+    def lane_depth(self, stream: str, commands: int) -> None:
+        self._lane.labels(self._stream(stream)).set(commands)
+
+    def cut(self, secs: float) -> None:
+        """A cut took so long to become durable."""
+        self._cuts.observe(secs)
+
+    # -- the protocol ----------------------------------------------------------------------------------------
+
+    def windows_committed(self, windows: int = 1) -> None:
+        self._windows.inc(windows)
+
+    def panes_committed(self, panes: int = 1) -> None:
+        self._panes.inc(panes)
+
+    def snapshots_retained(self, snapshots: int) -> None:
+        self._retained.set(snapshots)
+
+    def members_live(self, members: int) -> None:
+        self._members.set(members)
+
+    def jobs(self, jobs: int) -> None:
+        self._jobs.set(jobs)
+
+    def refused(self, reason: str) -> None:
+        """A message from a peer that the codec did not take (``FrameRefused.reason``)."""
+        self._refused.labels(self._reason(reason)).inc()
+
+    def watch(self, counters: Counters) -> None:
+        """Show what a transport counts. Once a node."""
+        self._registry.register(_Transport(counters))
+
+    # -- showing ---------------------------------------------------------------------------------------------
+
+    def render(self) -> bytes:
+        """All of it, in Prometheus' text format 0.0.4 (``CONTENT_TYPE``)."""
+        return generate_latest(self._registry)
+
+    def _counter(self, name: str, about: str, *labels: str) -> Counter:
+        return Counter(f"elf_{name}", about, labels, registry=self._registry)
+
+    def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
+        return Gauge(f"elf_{name}", about, labels, registry=self._registry)
+
+
+class _Transport:
+    """A transport's own counters, read when somebody looks."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+
+    def collect(self) -> Iterable[Metric]:
+        counters = self._counters
+        for name, about, value in (
+            ("messages_sent", "Messages that the transport took.", counters.sent),
+            ("sent_bytes", "Bytes of messages that the transport took.", counters.sent_bytes),
+            ("messages_received", "Messages that arrived.", counters.received),
+            ("received_bytes", "Bytes of messages that arrived.", counters.received_bytes),
+        ):
+            yield CounterMetricFamily(f"elf_{name}", about, value)
+        for name, about, by_reason in (
+            ("messages_dropped", "Messages that could not be sent.", counters.dropped),
+            ("messages_misshapen", "Messages that the transport did not take in.", counters.refused),
+        ):
+            family = CounterMetricFamily(f"elf_{name}", about, labels=["reason"])
+            for reason, count in sorted(by_reason.items()):
+                family.add_metric([reason], count)
+            yield family
+
+
+class _Process:
+    """The process, read when somebody looks."""
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+
+    def collect(self) -> Iterable[Metric]:
+        with self._process.oneshot():
+            times = self._process.cpu_times()
+            resident = self._process.memory_info().rss
+        yield GaugeMetricFamily("elf_resident_memory_bytes", "Resident memory of the process.", resident)
+        yield CounterMetricFamily("elf_cpu_seconds", "CPU time of the process.", times.user + times.system)
+        build = GaugeMetricFamily("elf_build_info", "The version that runs.", labels=["version"])
+        build.add_metric([__version__], 1)
+        yield build
