@@ -48,8 +48,8 @@ SIMPLE: dict[object, st.SearchStrategy[object]] = {
 def value_of(cls: type) -> st.SearchStrategy[typing.Any]:
     """Any value of a message (or of what it is made of), from its annotations alone."""
     hints = typing.get_type_hints(cls)
-    names = msgspec.structs.fields(cls) if issubclass(cls, msgspec.Struct) else dataclasses.fields(cls)
-    return st.builds(cls, **{field.name: field_of(field.name, hints[field.name]) for field in names})
+    names = [field.name for field in msgspec.inspect.type_info(cls).fields]  # type: ignore[attr-defined]
+    return st.builds(cls, **{name: field_of(name, hints[name]) for name in names})
 
 
 def field_of(name: str, hint: object) -> st.SearchStrategy[typing.Any]:

@@ -23,7 +23,7 @@ from agents.metrics import LABEL_VALUES_MAX, Metrics
 from agents.transport import MemoryNetwork
 from elf.errors import UserError
 
-SOON = 5.0
+SOON = 10.0
 
 
 class Facts:
