@@ -65,6 +65,12 @@ def bind(node: exp.Expr, scope: Scope) -> Expr:
     binder = _BINDERS.get(type(node))
     if binder is None:
         scope.fail(node, f"{_feature(node)} is not supported yet")
+    known = _PARTS.get(type(node), _OPERANDS)
+    for part, value in node.args.items():
+        if isinstance(value, exp.Query):
+            scope.fail(node, "a subquery is not supported yet")
+        if value and part not in known:
+            scope.fail(node, f"{_feature(node)} with {part.upper()} is not supported yet")
     return binder(node, scope)
 
 
@@ -99,6 +105,24 @@ _FEATURES: dict[type[exp.Expr], str] = {
     exp.Any: "ANY",
     exp.AtTimeZone: "AT TIME ZONE",
 }
+
+
+_OPERANDS: Final = frozenset({"this", "expression", "expressions"})
+_PARTS: Final[Mapping[type[exp.Expr], frozenset[str]]] = {
+    exp.Column: frozenset({"this", "table", "db", "catalog"}),
+    exp.Literal: frozenset({"this", "is_string"}),
+    exp.Like: frozenset({"this", "expression", "negate"}),
+    exp.ILike: frozenset({"this", "expression", "negate"}),
+    exp.Between: frozenset({"this", "low", "high"}),
+    exp.DPipe: frozenset({"this", "expression", "safe"}),
+    exp.Case: frozenset({"this", "ifs", "default"}),
+    exp.Cast: frozenset({"this", "to"}),
+    exp.TryCast: frozenset({"this", "to", "safe"}),
+    exp.Trim: frozenset({"this", "expression", "position"}),
+    exp.Substring: frozenset({"this", "start", "length"}),
+    exp.StrPosition: frozenset({"this", "substr"}),
+}
+"""What each node may consist of; anything else that the grammar found is refused, never overlooked."""
 
 
 def _feature(node: exp.Expr) -> str:
@@ -246,8 +270,8 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
 
 def _bind_arithmetic(node: exp.Binary, scope: Scope) -> Expr:
     op = _ARITHMETIC[type(node)]
-    left = _numeric(node.left, bind(node.left, scope), op, scope)
-    right = _numeric(node.right, bind(node.right, scope), op, scope)
+    left, right = bind(node.left, scope), bind(node.right, scope)
+    left, right = _numeric(node.left, left, op, scope), _numeric(node.right, right, op, scope)
     kind: Kind = "double" if op == "/" else common((left.kind, right.kind)) or "double"
     typed = "/" if op == "/" else f"{op} double" if kind == "double" else op
     return arithmetic(typed, become(left, kind), become(right, kind), kind)
@@ -324,8 +348,6 @@ def _bind_not(node: exp.Not, scope: Scope) -> Expr:
 
 def _bind_between(node: exp.Between, scope: Scope) -> Expr:
     low_node, high_node = node.args["low"], node.args["high"]
-    if node.args.get("symmetric"):
-        scope.fail(node, "BETWEEN SYMMETRIC is not supported yet")
     value = bind(node.this, scope)
     low = comparison(">=", *_comparable(node.this, value, low_node, bind(low_node, scope), scope))
     high = comparison("<=", *_comparable(node.this, value, high_node, bind(high_node, scope), scope))
@@ -333,8 +355,6 @@ def _bind_between(node: exp.Between, scope: Scope) -> Expr:
 
 
 def _bind_in(node: exp.In, scope: Scope) -> Expr:
-    if node.args.get("query") or not node.expressions:
-        scope.fail(node, "a subquery in IN is not supported yet")
     value = bind(node.this, scope)
     pairs = [_comparable(node.this, value, item, bind(item, scope), scope) for item in node.expressions]
     kind = common([left.kind for left, _ in pairs] + [right.kind for _, right in pairs])
@@ -366,7 +386,8 @@ def _bind_like(node: exp.Binary, scope: Scope) -> Expr:
         text_literal(pattern.value, "duckdb"), text_literal(like_for_spark(pattern.value), "spark")
     )
     op = "ilike" if isinstance(node, exp.ILike) else "like"
-    return Call(op, (become(text, "text"), spelled), "boolean")
+    found = Call(op, (become(text, "text"), spelled), "boolean")
+    return Call("not", (found,), "boolean") if node.args.get("negate") else found
 
 
 def _bind_concatenation(node: exp.Binary, scope: Scope) -> Expr:
@@ -439,7 +460,7 @@ def _apply(name: str, node: exp.Expr, arguments: list[exp.Expr], scope: Scope) -
         return function.build(args)
     except Misuse as misuse:
         place = node if misuse.index is None else arguments[misuse.index]
-        scope.fail(place, f"{function.usage} {misuse}")
+        scope.fail(place, f"{function.usage}: {misuse}")
 
 
 def _bind_trim(node: exp.Trim, scope: Scope) -> Expr:

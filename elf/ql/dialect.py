@@ -51,6 +51,23 @@ class Lateness(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
+_ClauseParser = Callable[..., tuple[str, object]]
+
+
+def _placed(parse: _ClauseParser) -> _ClauseParser:
+    """A clause's parser whose tree knows where the clause starts."""
+
+    def run(parser: ElfParser) -> tuple[str, object]:
+        start = parser._curr
+        key, tree = parse(parser)
+        for node in tree if isinstance(tree, list) else [tree]:
+            if isinstance(node, exp.Expr):
+                node.meta["start"] = start.start
+        return key, tree
+
+    return run
+
+
 class ElfTokenizer(Tokenizer):
     QUOTES: ClassVar[list[str | tuple[str, str]]] = ["'"]
     STRING_ESCAPES: ClassVar[list[str]] = ["'"]
@@ -59,6 +76,7 @@ class ElfTokenizer(Tokenizer):
         **{word: kind for word, kind in Tokenizer.KEYWORDS.items() if not word.startswith(("{", "/*+"))},
         "SORT BY": TokenType.ORDER_BY,
         "STRING": TokenType.TEXT,
+        "//": TokenType.DIV,
     }
     COMMANDS: ClassVar[set[TokenType]] = set()
 
@@ -72,8 +90,8 @@ class ElfParser(Parser):
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[[Parser], exp.Expression]]] = {
         "CASE": Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]
     }
-    QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[..., tuple[str, object]]]] = {
-        **Parser.QUERY_MODIFIER_PARSERS,
+    QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, _ClauseParser]] = {
+        **{token: _placed(parse) for token, parse in Parser.QUERY_MODIFIER_PARSERS.items()},
         TokenType.WINDOW: lambda self: ("windowing", self._parse_ksql_window()),
     }
 
@@ -114,20 +132,19 @@ class ElfParser(Parser):
             this = super()._parse_query_modifiers(this)
             if not isinstance(this, exp.Query):
                 return this
-            if self._match_text_seq("WINDOWING"):
-                self._set_once(this, "windowing", self._parse_windowing())
-            elif self._match_text_seq("LATENESS"):
-                self._set_once(this, "lateness", Lateness(this=self._parse_duration()))
-            else:
+            word = self._curr.text.upper() if self._curr else ""
+            if word not in _CLAUSE_WORDS:
                 return this
+            if this.args.get(word.lower()):
+                self.raise_error(f"two {word} clauses")
+            start = self._curr
+            self._advance()
+            if word == "WINDOWING":
+                this.set("windowing", self._parse_windowing(start))
+            else:
+                this.set("lateness", self.expression(Lateness(this=self._parse_duration()), start))
 
-    def _set_once(self, query: exp.Query, key: str, value: exp.Expression) -> None:
-        if query.args.get(key):
-            self.raise_error(f"two {key.upper()} clauses", self._prev)
-        query.set(key, value)
-
-    def _parse_windowing(self) -> exp.Expression:
-        start = self._prev
+    def _parse_windowing(self, start: Token) -> exp.Expression:
         if self._match_text_seq("SESSION"):
             return self.expression(Windowing(kind="session", size=self._parse_duration()), start)
         size = self._parse_duration()
@@ -185,9 +202,11 @@ class ElfParser(Parser):
         """``*`` stands where a table may: every stream."""
         if self._match(TokenType.STAR):
             return self.expression(exp.Table(this=exp.Star()), self._prev)
-        return super()._parse_table(
+        start = self._curr
+        table = super()._parse_table(
             schema, joins, alias_tokens, parse_bracket, is_db_reference, parse_partition, consume_pipe
         )
+        return table.update_positions(start) if table is not None and start else table
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
         """A clause of ours after FROM is not the stream's alias."""

@@ -116,8 +116,11 @@ _CASTS: dict[str, Form] = {
     ),
 }
 
-_SPARK_START = "CAST(CASE {1} WHEN 0 THEN 1 ELSE greatest(least({1}, 2147483647), -2147483647) END AS INT)"
-_SPARK_COUNT = "CAST(greatest(least({2}, 2147483647) - CASE {1} WHEN 0 THEN 1 ELSE 0 END, 0) AS INT)"
+# Positions and lengths within 31 bits: DuckDB fails on larger ones, Spark takes no others. NULL stays NULL.
+_POSITION = "CASE WHEN {0} > 2147483647 THEN 2147483647 WHEN {0} < -2147483647 THEN -2147483647 ELSE {0} END"
+_EXTENT = "CASE WHEN {0} < 0 THEN 0 WHEN {0} > 2147483647 THEN 2147483647 ELSE {0} END"
+_SPARK_POSITION = _POSITION.replace("CASE", "CASE WHEN {0} = 0 THEN 1")
+_SPARK_EXTENT = _EXTENT.replace("ELSE", "WHEN {1} = 0 THEN greatest({0} - 1, 0) ELSE")
 
 _TEXT: dict[str, Form] = {
     "lower": _same("lower({0})"),
@@ -129,10 +132,10 @@ _TEXT: dict[str, Form] = {
     "trim of": Form("trim({0}, {1})", "trim(BOTH {1} FROM {0})"),
     "ltrim of": Form("ltrim({0}, {1})", "trim(LEADING {1} FROM {0})"),
     "rtrim of": Form("rtrim({0}, {1})", "trim(TRAILING {1} FROM {0})"),
-    "substring": Form("substring({0}, {1})", f"substring({{0}}, {_SPARK_START})"),
-    "substring of": Form(
-        "substring({0}, {1}, greatest({2}, 0))", f"substring({{0}}, {_SPARK_START}, {_SPARK_COUNT})"
-    ),
+    "substring": _same("substring({0}, {1})"),
+    "substring of": _same("substring({0}, {1}, {2})"),
+    "position": Form(_POSITION, f"CAST({_SPARK_POSITION} AS INT)"),
+    "extent": Form(_EXTENT, f"CAST({_SPARK_EXTENT} AS INT)"),
     "concat": Form("concat({args})", "concat({args})"),
     "text or empty": _same("COALESCE({0}, '')"),
     "replace": _same("replace({0}, {1}, {2})"),
@@ -177,14 +180,15 @@ _TIMES: dict[str, Form] = {
         name: Form(f"{name}({{0}})", f"CAST({spark}({{0}}) AS BIGINT)") for name, spark in _TIME_PARTS.items()
     },
     "isodow": Form("isodow({0})", "CAST(weekday({0}) + 1 AS BIGINT)"),
-    "epoch_ms": Form("epoch_ms({0})", "unix_millis({0})"),
+    "epoch_ms": Form("epoch_ms(date_trunc('millisecond', {0}))", "unix_millis({0})"),
     "date_trunc": _same("date_trunc({0}, {1})"),
 }
 
 FORMS: Final[Mapping[str, Form]] = MappingProxyType({**_OPERATORS, **_CASTS, **_TEXT, **_NUMBERS, **_TIMES})
 """By operation."""
 
-INFIX: Final = frozenset({*_OPERATORS, "round", "round to", "floor", "ceil", "text to boolean", "number to boolean"}) - {
-    "+", "-", "*",
-} | {"case", "and", "or", "in"}  # fmt: skip
+_CALLS = frozenset({"+", "-", "*"})
+_OTHERS = frozenset({"round", "round to", "floor", "ceil", "text to boolean", "number to boolean"})
+
+INFIX: Final = (frozenset(_OPERATORS) - _CALLS) | _OTHERS | {"case", "and", "or", "in", "final avg"}
 """Operations whose text must stand in parentheses inside another one."""

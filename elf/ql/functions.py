@@ -172,7 +172,9 @@ def _regexp_matches(args: Arguments) -> Expr:
 def _regexp_extract(args: Arguments) -> Expr:
     _count(args, 2, 3)
     spelled, groups = _pattern(args, 1)
-    group = _constant_integer(args, 2, 0, groups) if len(args) == 3 else 0
+    group = _constant_integer(args, 2, 0, 99) if len(args) == 3 else 0
+    if group > groups:
+        raise Misuse(f"the pattern has {groups} groups", 2)
     return Call("regexp_extract", (_want(args, 0, "text"), spelled, Spelled(str(group), str(group))), "text")
 
 
@@ -182,6 +184,31 @@ def _pattern(args: Arguments, index: int) -> tuple[Spelled, int]:
     except BadPattern as error:
         raise Misuse(str(error), index) from error
     return Spelled(text_literal(found.re2, "duckdb"), text_literal(found.java, "spark")), found.groups
+
+
+def _whole_constant(expr: Expr, least: int) -> int | None:
+    """The value of an integer constant, within 31 bits."""
+    if isinstance(expr, Constant) and isinstance(expr.value, int):
+        return max(least, min(expr.value, 2**31 - 1))
+    return None
+
+
+def _substring(args: Arguments) -> Expr:
+    """Position 0 is the place before the first: Spark, which takes it for 1, needs one less of the length."""
+    _count(args, 2, 3)
+    text, start = _want(args, 0, "text"), _want(args, 1, "bigint")
+    first = _whole_constant(start, 1 - 2**31)
+    position: Expr = Call("position", (start,), "bigint")
+    if first is not None:
+        position = Spelled(str(first), str(first or 1))
+    if len(args) == 2:
+        return Call("substring", (text, position), "text")
+    length = _want(args, 2, "bigint")
+    count = _whole_constant(length, 0)
+    extent: Expr = Call("extent", (length, start), "bigint")
+    if first is not None and count is not None:
+        extent = Spelled(str(count), str(max(0, count - 1) if first == 0 else count))
+    return Call("substring of", (text, position, extent), "text")
 
 
 def _split_part(args: Arguments) -> Expr:
@@ -247,11 +274,12 @@ _LIST: tuple[Function, ...] = (
              fixed((_T, _T), _T, "rtrim", "rtrim of")),
     Function("substring", "substring(text, start[, length])",
              "from position start, counted from 1, or from the end if negative; a length below 0 is 0",
-             fixed((_T, _I, _I), _T, "substring", "substring of")),
+             _substring),
     Function("concat", "concat(value, …)", "all values in a row, as text; NULL is empty", _concat),
     Function("replace", "replace(text, old, new)", "with every old replaced by new",
              fixed((_T, _T, _T), _T, "replace")),
-    Function("contains", "contains(text, part)", "whether part is in text", fixed((_T, _T), "boolean", "contains")),
+    Function("contains", "contains(text, part)", "whether part is in text",
+             fixed((_T, _T), "boolean", "contains")),
     Function("starts_with", "starts_with(text, part)", "whether text begins with part",
              fixed((_T, _T), "boolean", "starts_with")),
     Function("ends_with", "ends_with(text, part)", "whether text ends with part",
@@ -260,7 +288,8 @@ _LIST: tuple[Function, ...] = (
              fixed((_T, _T), _I, "strpos")),
     Function("split_part", "split_part(text, separator, n)",
              "the nth part, from 1, or from the end if negative; empty if there is none", _split_part),
-    Function("regexp_matches", "regexp_matches(text, pattern)", "whether the pattern matches anywhere", _regexp_matches),
+    Function("regexp_matches", "regexp_matches(text, pattern)", "whether the pattern matches anywhere",
+             _regexp_matches),
     Function("regexp_extract", "regexp_extract(text, pattern[, group])",
              "the first match, or its group; empty if there is none", _regexp_extract),
     Function("coalesce", "coalesce(value, …)", "the first that is not NULL", _alike("coalesce", 1, None)),
@@ -270,9 +299,10 @@ _LIST: tuple[Function, ...] = (
     Function("if", "if(condition, then, else)", "then where the condition is true, else the last", _if),
     Function("abs", "abs(number)", "without the sign", _abs),
     Function("round", "round(number[, digits])", "rounded half away from zero", _round),
-    Function("floor", "floor(number)", "the whole number at or below; a double stays a double", _whole("floor")),
-    Function("ceil", "ceil(number)", "the whole number at or above; a double stays a double", _whole("ceil")),
-    Function("date_trunc", "date_trunc(unit, timestamp)", f"the start of its unit: {', '.join(DATE_UNITS)}", _date_trunc),
+    Function("floor", "floor(number)", "the whole number at or below; a double stays one", _whole("floor")),
+    Function("ceil", "ceil(number)", "the whole number at or above; a double stays one", _whole("ceil")),
+    Function("date_trunc", "date_trunc(unit, timestamp)", f"the start of its unit: {', '.join(DATE_UNITS)}",
+             _date_trunc),
     *(Function(name, f"{name}(timestamp)", about, fixed(("timestamp",), _I, name))
       for name, about in _TIMESTAMP_PARTS.items()),
 )  # fmt: skip

@@ -95,7 +95,5 @@ def _count_groups(pattern: str) -> int:
 
 
 def like_for_spark(pattern: str) -> str:
-    """A LIKE pattern for Spark, where a backslash escapes; in ELF-QL, as in DuckDB, it is a character like any
-    other.
-    """
+    """A LIKE pattern for Spark, where a backslash escapes; in ELF-QL, as in DuckDB, it means itself."""
     return pattern.replace("\\", "\\\\")

@@ -107,5 +107,4 @@ def _operand(expr: Expr, op: str, engine: Engine) -> str:
     ):
         return str(expr.value)
     text = render(expr, engine)
-    wrapped = isinstance(expr, Call) and (expr.op in INFIX or expr.op == "final avg")
-    return f"({text})" if wrapped else text
+    return f"({text})" if isinstance(expr, Call) and expr.op in INFIX else text

@@ -1,5 +1,4 @@
-"""The final fragment: from merged groups to result rows, in DuckDB at the master and, over the same groups, in
-Spark.
+"""The final fragment: from merged groups to result rows, in DuckDB at the master, or in Spark.
 
 LIMIT counts in each window. Every row gets its rank in its window by the query's order, then by the group
 keys, ascending, NULLs last; that makes the order total, the LIMIT unambiguous and the result the same
@@ -15,7 +14,7 @@ from elf.ql.states import States
 
 
 def render_final(draft: Draft, states: States, engine: Engine, groups: str = "groups") -> str:
-    """``window_start`` and ``window_end`` where there is a window, then the SELECT list; rows in their order."""
+    """``window_start`` and ``window_end`` where there is a window, then the SELECT list; rows in order."""
     bounds = ["window_start", "window_end"] if draft.window else []
     outer = [f"t.{bound} AS {bound}" for bound in bounds]
     outer += [f"t.c{index} AS {name(output.name, engine)}" for index, output in enumerate(draft.outputs)]

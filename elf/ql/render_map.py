@@ -1,4 +1,4 @@
-"""The map fragment: DuckDB SQL from ``rows`` to partial aggregates. It runs on every chunk, in every agent."""
+"""The map fragment: DuckDB SQL from ``rows`` to partial aggregates. It runs on every chunk."""
 
 from __future__ import annotations
 

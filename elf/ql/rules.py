@@ -120,6 +120,11 @@ def read_from(draft: Draft) -> Draft:
         raise draft.source.at(table, f"{_table_feature(table)} in FROM is not supported yet")
     if table.args.get("db"):
         raise draft.source.at(table, "a stream's name has no dots; quote it if it does")
+    for part, value in table.args.items():
+        if value and part not in ("this", "alias"):
+            raise draft.source.at(table, f"{_REFUSED.get(part, part.upper())} in FROM is not supported yet")
+    if table.alias_column_names:
+        raise draft.source.at(table, "names for columns in FROM are not supported yet")
     names = [table.name] if isinstance(table.this, exp.Identifier) else []
     return replace(draft, streams=(*names, *([table.alias] if table.alias else [])))
 
@@ -202,7 +207,8 @@ def bind_keys(draft: Draft) -> Draft:
     scope = draft.scope("GROUP BY", aggregates=False)
     for node in clause.expressions:
         if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
-            raise draft.source.at(node, f"{node.key.upper()} is not supported yet")
+            feature = "GROUPING SETS" if isinstance(node, exp.GroupingSets) else node.key.upper()
+            raise draft.source.at(node, f"{feature} is not supported yet")
         key = bind(_ordinal(draft, node, "GROUP BY") or node, scope)
         if is_constant(key):
             raise draft.source.at(node, "GROUP BY a constant makes no groups; leave it out")
@@ -223,6 +229,8 @@ def _ordinal(draft: Draft, node: exp.Expr, clause: str) -> exp.Expr | None:
 
 def bind_outputs(draft: Draft) -> Draft:
     """The SELECT list, over keys and aggregates, under unique names."""
+    if not draft.tree.expressions:
+        raise draft.source.at(draft.tree, "the SELECT list is empty")
     scope = draft.scope("SELECT", aggregates=True, aliased=False)
     outputs = []
     grouped = bool(draft.keys) or _has_aggregates(draft)
@@ -235,7 +243,7 @@ def bind_outputs(draft: Draft) -> Draft:
             raise draft.source.at(
                 item, "raw rows (a SELECT without an aggregate and without GROUP BY) is not supported yet"
             )
-        name = _unique(_output_name(draft.source, item), taken)
+        name = _unique(_output_name(draft.source, item, value), taken)
         outputs.append(Output(name, _over_groups(draft, value, "SELECT")))
     return replace(draft, outputs=tuple(outputs))
 
@@ -251,14 +259,13 @@ def _calls(node: exp.Expr) -> Iterator[exp.Anonymous]:
     yield from node.find_all(exp.Anonymous)
 
 
-def _output_name(source: Source, item: exp.Expr) -> str:
+def _output_name(source: Source, item: exp.Expr, value: Expr) -> str:
     """The alias, else the column's own name, else the text as it was written."""
     if isinstance(item, exp.Alias):
         return item.alias
-    text = source.text[item.meta["from"] : item.meta["to"] + 1] if "to" in item.meta else item.sql()
-    if isinstance(item, exp.Column) and all(part.name for part in item.parts):
-        return ".".join(part.name for part in item.parts)
-    return " ".join(text.split())
+    if isinstance(value, Ref):
+        return value.name
+    return " ".join(source.text[item.meta["from"] : item.meta["to"] + 1].split())
 
 
 def _unique(name: str, taken: set[str]) -> str:
@@ -286,8 +293,9 @@ def bind_order(draft: Draft) -> Draft:
         return draft
     items = []
     for ordered in clause.expressions:
-        if ordered.args.get("with_fill"):
-            raise draft.source.at(ordered, "WITH FILL is not supported yet")
+        for part, value in ordered.args.items():
+            if value and part not in ("this", "desc", "nulls_first"):
+                raise draft.source.at(ordered, f"ORDER BY … {part.upper()} is not supported yet")
         node = ordered.this
         plain_name = isinstance(node, exp.Column)
         scope = draft.scope("ORDER BY", aggregates=True, aliases_first=plain_name)

@@ -43,7 +43,7 @@ def start_of(node: exp.Expr) -> int | None:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that is most like ``name``, without regard to case; None when nothing is near."""
     folded = {candidate.lower(): candidate for candidate in known}
-    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.7)
     return folded[close[0]] if close else None
 
 

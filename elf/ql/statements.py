@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, Literal, NoReturn
 
 from sqlglot import Token, TokenType, exp
@@ -99,6 +100,13 @@ _NOT_YET: Final = frozenset(
         "EMPTY", "FLUSH", "REPLACE", "TRUNCATE", "COPY", "BEGIN", "COMMIT", "VALUES", "UNSUBSCRIBE", "CALL",
     }
 )  # fmt: skip
+_CLOSED_OR_NOT = re.compile(
+    r"'(?:[^']|'')*(?:'|(?P<text>\Z))"
+    r'|["`][^"`]*(?:["`]|(?P<name>\Z))'
+    r"|--[^\n]*"
+    r"|/\*.*?(?:\*/|(?P<comment>\Z))",
+    re.DOTALL,
+)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -174,22 +182,25 @@ def parse(text: str) -> list[Statement]:
 
 def _tokens(source: Source) -> list[Token]:
     try:
-        return Elf().tokenize(source.text)
+        tokens: list[Token] = Elf().tokenize(source.text)
     except TokenError as error:
         raise source.error(*_unclosed(source.text, error)) from error
+    for number, after in pairwise(tokens):
+        if (
+            number.token_type == TokenType.NUMBER
+            and after.token_type == TokenType.VAR
+            and number.end + 1 == after.start
+        ):
+            raise source.error(f"{source.text[number.start : after.end + 1]} is not a number", number.start)
+    return tokens
 
 
 def _unclosed(text: str, error: TokenError) -> tuple[str, int]:
     """What is wrong with a text that has no tokens: almost always a quote or comment that is never closed."""
-    place: dict[str, int] = {}
-    pattern = r"'(?:[^']|'')*(?P<single>\Z)?'?|\"[^\"]*(?P<double>\Z)?\"?|`[^`]*(?P<back>\Z)?`?|--[^\n]*|/\*.*?(?:\*/|(?P<comment>\Z))"
-    for match in re.finditer(pattern, text, re.DOTALL):
-        for name, value in match.groupdict().items():
+    for match in _CLOSED_OR_NOT.finditer(text):
+        for what, value in match.groupdict().items():
             if value is not None:
-                place[name] = match.start()
-    for name, at in place.items():
-        what = {"single": "text", "double": "name", "back": "name", "comment": "comment"}[name]
-        return f"this {what} is never closed", at
+                return f"this {what} is never closed", match.start()
     return f"cannot read this text: {error}", 0
 
 

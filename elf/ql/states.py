@@ -17,9 +17,7 @@ from elf.ql.render import render
 
 @dataclass(frozen=True)
 class StateColumn:
-    """A state, and how it is computed from raw rows in each engine. Spark sums integers as decimals, which are
-    exact.
-    """
+    """A state, and how each engine computes it from raw rows (Spark sums integers as decimals: exactly)."""
 
     state: State
     duckdb: str

@@ -1,0 +1,116 @@
+"""The live road in small: map over parts, merge, assemble windows, merge, finish. And comparing results."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import random
+from decimal import Decimal
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elf.aggregates import identity_row, merge_tables
+from elf.ql.plan import Plan
+
+Row = tuple[object, ...]
+Result = tuple[list[str], list[Row]]
+"""Names of the columns, and the rows in order."""
+
+
+def run_live(con: duckdb.DuckDBPyConnection, plan: Plan, table: pa.Table, *, parts: int, seed: int) -> Result:
+    """What a fleet of ``parts`` agents would answer, the rows spread over them at random."""
+    fragment = plan.fragment
+    timed = table.filter(pc.is_valid(table["ts"])) if plan.window else table
+    micros = timed["ts"].cast(pa.int64()).to_pylist()
+    panes = [micro // fragment.pane_us if fragment.pane_us else 0 for micro in micros]
+    needed = timed.select([column.name for column in fragment.columns])
+    rows = needed.append_column("_pane", pa.array(panes, pa.int64()))
+    rng = random.Random(seed)
+    owners = [rng.randrange(parts) for _ in range(rows.num_rows)]
+    partials = []
+    for part in range(parts):
+        mine = rows.take(pa.array([index for index, owner in enumerate(owners) if owner == part], pa.int64()))
+        con.register("rows", mine)
+        partials.append(con.sql(fragment.map_sql).to_arrow_table())
+        con.unregister("rows")
+    assert partials[0].column_names == ["_pane", *fragment.keys, *(state.name for state in fragment.states)]
+    merged = merge_tables(partials, ["_pane", *fragment.keys], list(fragment.states))
+    con.register("groups", _groups(plan, merged))
+    try:
+        return _rows(con.sql(plan.final_sql).to_arrow_table())
+    finally:
+        con.unregister("groups")
+
+
+def _groups(plan: Plan, merged: pa.Table) -> pa.Table:
+    fragment = plan.fragment
+    if plan.window is None:
+        whole = merge_tables([merged.drop_columns("_pane")], list(fragment.keys), list(fragment.states))
+        empty = whole.num_rows == 0 and not fragment.keys
+        return identity_row(whole.schema, list(fragment.states)) if empty else whole
+    size, slide = plan.window.size_us, plan.window.slide_us
+    starts, index = [], []
+    for row, pane in enumerate(merged["_pane"].to_pylist()):
+        start = pane * fragment.pane_us // slide * slide
+        while start + size > pane * fragment.pane_us:
+            starts.append(start)
+            index.append(row)
+            start -= slide
+    spread = merged.take(pa.array(index, pa.int64())).drop_columns("_pane")
+    spread = spread.append_column("window_start", pa.array(starts, pa.int64()))
+    whole = merge_tables([spread], ["window_start", *fragment.keys], list(fragment.states))
+    begin = whole["window_start"]
+    whole = whole.drop_columns("window_start")
+    whole = whole.append_column("window_start", begin.cast(pa.timestamp("us")))
+    return whole.append_column("window_end", pc.add(begin, size).cast(pa.timestamp("us")))
+
+
+def run_by_hand(con: duckdb.DuckDBPyConnection, sql: str) -> Result:
+    """The hand-written query."""
+    return _rows(con.sql(sql).to_arrow_table())
+
+
+def _rows(table: pa.Table) -> Result:
+    return table.column_names, plain(
+        list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    )
+
+
+def plain(rows: list[Row]) -> list[Row]:
+    """Rows without the engines' own number and time types."""
+    return [tuple(_plain(value) for value in row) for row in rows]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Decimal):
+        assert value == value.to_integral_value()
+        return int(value)
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return value.astimezone(dt.UTC).replace(tzinfo=None)
+    return value
+
+
+def same(left: object, right: object) -> bool:
+    """Equal; for doubles, to one part in 10¹². A boolean is no number, an integer no double."""
+    if isinstance(left, float) and isinstance(right, float):
+        return (
+            left == right
+            or (math.isnan(left) and math.isnan(right))
+            or math.isclose(left, right, rel_tol=1e-12)
+        )
+    return type(left) is type(right) and left == right
+
+
+def difference(got: Result, wanted: Result) -> str | None:
+    """What is different, for a person to read; None when nothing is."""
+    if got[0] != wanted[0]:
+        return f"columns {got[0]} instead of {wanted[0]}"
+    if len(got[1]) != len(wanted[1]):
+        return f"{len(got[1])} rows instead of {len(wanted[1])}"
+    for number, (mine, other) in enumerate(zip(got[1], wanted[1], strict=True)):
+        for name, a, b in zip(got[0], mine, other, strict=True):
+            if not same(a, b):
+                return f"row {number}, column {name}: {a!r} instead of {b!r}; the rows are {mine} and {other}"
+    return None

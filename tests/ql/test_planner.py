@@ -1,0 +1,146 @@
+"""What a plan promises, beside its answers: shared fragments, needed columns, windows, speed."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from elf.aggregates import State
+from elf.ql.functions import ALIASES, FUNCTIONS, PARTS
+from elf.ql.plan import Window
+from elf.ql.planner import plan_text
+from elf.schema import Column, Schema
+from tests.ql.cases import queries, scalars
+from tests.ql.table import SCHEMA
+
+SAME_FRAGMENT = [
+    "SELECT store, product, SUM(clicks), AVG(price) FROM x WHERE ok AND clicks > 3 AND store IN ('a', 'b') "
+    "GROUP BY store, product WINDOWING 30 SECONDS",
+    "select   PRODUCT as p, Sum(Clicks)*2 as s, store from x where store in ('b','a','b') and 3 < clicks "
+    "and (ok) group by p, store having avg(price) > 1 order by s desc limit 3 windowing 30000 milliseconds",
+    "SELECT SUM(price) / COUNT(price), SUM(clicks) FROM x -- comment\n"
+    "WINDOW TUMBLING (SIZE 30 SECONDS) WHERE clicks > 3 AND (ok AND store IN ('a', 'b')) "
+    "GROUP BY x.product, x.store",
+    "SELECT AVG(price) FROM x WHERE NOT clicks <= 3 AND ok AND (store IN ('a', 'b')) AND ok "
+    "GROUP BY product, store ORDER BY SUM(clicks) WINDOWING 0.5 MINUTES",
+]
+
+
+@pytest.mark.parametrize("text", SAME_FRAGMENT[1:])
+def test_equal_questions_share_their_fragment(text: str) -> None:
+    assert plan_text(text, SCHEMA).fragment == plan_text(SAME_FRAGMENT[0], SCHEMA).fragment
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SAME_FRAGMENT[0].replace("> 3", ">= 3"),
+        SAME_FRAGMENT[0].replace("SUM(clicks)", "MAX(clicks)"),
+        SAME_FRAGMENT[0].replace("store, product WIN", "store, product, ok WIN"),
+        SAME_FRAGMENT[0].replace("30 SECONDS", "40 SECONDS"),
+        SAME_FRAGMENT[0] + " LATENESS 1 SECOND",
+    ],
+)
+def test_other_questions_do_not(text: str) -> None:
+    assert plan_text(text, SCHEMA).fragment != plan_text(SAME_FRAGMENT[0], SCHEMA).fragment
+
+
+def test_only_the_needed_columns_in_the_order_of_the_schema() -> None:
+    fragment = plan_text(
+        "SELECT product, MAX(price) FROM x WHERE user.location = 'a' AND id > 1 GROUP BY product "
+        "WINDOWING 1 DAY",
+        SCHEMA,
+    ).fragment
+    assert [column.name for column in fragment.columns] == ["id", "product", "price", "user.location"]
+
+
+def test_equal_aggregates_are_computed_once() -> None:
+    fragment = plan_text(
+        "SELECT SUM(clicks), AVG(clicks), COUNT(clicks), sum(CLICKS) + 1 FROM x", SCHEMA
+    ).fragment
+    assert fragment.states == (State("s0_count", "sum", True), State("s1_sum", "sum"))
+
+
+@pytest.mark.parametrize(
+    ("clause", "window", "pane_us", "lateness_us"),
+    [
+        ("", None, 0, None),
+        ("WINDOWING 30 SECONDS", Window(30_000_000, 30_000_000), 30_000_000, None),
+        ("WINDOWING 300 SECONDS SLIDE 5 SECONDS", Window(300_000_000, 5_000_000), 5_000_000, None),
+        (
+            "WINDOWING 7 SECONDS SLIDE 5 SECONDS LATENESS 0 SECONDS",
+            Window(7_000_000, 5_000_000),
+            1_000_000,
+            0,
+        ),
+        (
+            "LATENESS 1 MINUTE WINDOWING 1 HOUR",
+            Window(3_600_000_000, 3_600_000_000),
+            3_600_000_000,
+            60_000_000,
+        ),
+        ("WINDOWING 1.5 SECONDS", Window(1_500_000, 1_500_000), 1_500_000, None),
+        ("WINDOWING 1 DAY SLIDE 1 MILLISECOND", Window(86_400_000_000, 1_000), 1_000, None),
+    ],
+)
+def test_windows(clause: str, window: Window | None, pane_us: int, lateness_us: int | None) -> None:
+    plan = plan_text(f"SELECT COUNT(*) FROM x {clause}", SCHEMA)
+    assert (plan.window, plan.fragment.pane_us, plan.fragment.lateness_us) == (window, pane_us, lateness_us)
+
+
+def test_names_of_columns_that_are_words_of_sql() -> None:
+    words = [
+        "timestamp",
+        "date",
+        "time",
+        "order",
+        "user",
+        "key",
+        "@timestamp",
+        "windowing",
+        "rows",
+        "groups",
+        "k0",
+        'a"b`c',
+    ]
+    schema = Schema((*(Column(word, "bigint") for word in words), Column("ts", "timestamp")), "ts")
+    names = 'timestamp, date, time, "order", user, key, @timestamp, windowing, rows, groups, k0, "a""b`c"'
+    plan = plan_text(f"SELECT {names} FROM x GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12", schema)
+    assert plan.outputs == tuple(words)
+    assert 'r."a""b`c"' in plan.fragment.map_sql
+    assert 'r.`a"b``c`' in plan.spark_sql
+
+
+def test_columns_go_without_regard_to_case_unless_that_is_ambiguous() -> None:
+    schema = Schema((Column("Host", "text"), Column("n", "bigint"), Column("N", "double")))
+    assert plan_text("SELECT HOST, SUM(n), SUM(N) FROM x GROUP BY host", schema).outputs == (
+        "Host",
+        "SUM(n)",
+        "SUM(N)_1",
+    )
+    with pytest.raises(Exception, match='column "k" is ambiguous'):
+        plan_text(
+            "SELECT SUM(k) FROM x", Schema((Column("K", "bigint"), Column("κ", "text"), Column("K", "text")))
+        )
+
+
+def test_every_function_is_tried_by_the_differential_test() -> None:
+    tried = " ".join(case.elf.lower() for case in (*scalars(), *queries()))
+    spellings = {
+        name: {f"{name}(", *(f"{alias}(" for alias, real in ALIASES.items() if real == name)}
+        for name in FUNCTIONS
+    }
+    for part, name in PARTS.items():
+        spellings[name].add(f"extract({part} ")
+    assert not [name for name, ways in spellings.items() if not any(way in tried for way in ways)]
+
+
+def test_from_text_to_plan_in_less_than_20_ms() -> None:
+    longest = max((case.elf for case in (*scalars(), *queries())), key=len)
+    seconds = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        plan_text(longest, SCHEMA)
+        seconds.append(time.perf_counter() - begin)
+    assert min(seconds) < 0.02

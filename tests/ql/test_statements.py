@@ -1,0 +1,94 @@
+"""Statements from text."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elf.errors import QueryError
+from elf.ql.planner import plan, streams_of
+from elf.ql.statements import CreateJob, Describe, DropJob, Explain, Query, Select, Show, Subscribe, parse
+from tests.ql.table import SCHEMA
+
+
+def test_several_statements_keep_their_texts() -> None:
+    text = """-- the first
+    CREATE OR REPLACE JOB top AS /* inside */ SELECT COUNT(*) FROM a; ;
+    drop job top;
+    show Jobs; SHOW streams; SHOW MEMBERS;
+    DESCRIBE clicks; SUBSCRIBE top;
+    SELECT COUNT(*) FROM `a;b` WHERE x = ';' -- the end"""
+    create, drop, jobs, streams, members, describe, subscribe, select = parse(text)
+    assert isinstance(create, CreateJob)
+    assert (create.name, create.replace) == ("top", True)
+    assert create.sql == "CREATE OR REPLACE JOB top AS /* inside */ SELECT COUNT(*) FROM a"
+    assert create.query.sql == "SELECT COUNT(*) FROM a"
+    assert drop == DropJob("drop job top", "top")
+    assert [show.what for show in (jobs, streams, members) if isinstance(show, Show)] == [
+        "jobs",
+        "streams",
+        "members",
+    ]
+    assert describe == Describe("DESCRIBE clicks", "clicks")
+    assert subscribe == Subscribe("SUBSCRIBE top", "top")
+    assert isinstance(select, Select)
+    assert select.sql == select.query.sql == "SELECT COUNT(*) FROM `a;b` WHERE x = ';'"
+
+
+def test_explain() -> None:
+    (query, analyzed, job) = parse(
+        "EXPLAIN SELECT COUNT(*) FROM a; EXPLAIN ANALYZE SELECT COUNT(*) FROM a; EXPLAIN top"
+    )
+    assert isinstance(query, Explain)
+    assert isinstance(query.target, Query)
+    assert (query.target.sql, query.analyze) == ("SELECT COUNT(*) FROM a", False)
+    assert isinstance(analyzed, Explain)
+    assert analyzed.analyze
+    assert job == Explain("EXPLAIN top", "top", False)
+
+
+def test_nothing_at_all() -> None:
+    assert parse("") == parse(" ;; -- nothing\n") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "streams"),
+    [
+        ("SELECT COUNT(*) FROM *", "*"),
+        ("SELECT COUNT(*) FROM clicks AS c", ("clicks",)),
+        ("SELECT COUNT(*) FROM clicks, buys", ("clicks", "buys")),
+        ('SELECT COUNT(*) FROM "web-log"', ("web-log",)),
+    ],
+)
+def test_streams(text: str, streams: tuple[str, ...] | str) -> None:
+    (statement,) = parse(text)
+    assert isinstance(statement, Select)
+    assert streams_of(statement.query) == streams
+
+
+def test_a_statement_reads_the_same_from_its_own_text() -> None:
+    (whole,) = parse("\n\n  CREATE JOB a AS SELECT COUNT(*) FROM b WHERE c = 1 ;")
+    assert parse(whole.sql) == [whole]
+
+
+_VOCABULARY = """SELECT FROM WHERE GROUP BY ORDER LIMIT WINDOWING SLIDE WINDOW HOPPING ( ) , . * + == ' " ` ;
+a b 1 2.5 SECONDS COUNT SUM CASE WHEN END CAST AS BIGINT CREATE JOB DROP EXPLAIN IN NOT LIKE -- /*
+\\ [ ] :: @ $ ? é \0"""
+_WORDS = st.lists(st.sampled_from(_VOCABULARY.split()), max_size=25)
+
+
+@given(st.one_of(st.text(max_size=60), _WORDS.map(" ".join), _WORDS.map("".join)))
+def test_any_text_gives_statements_or_a_query_error(text: str) -> None:
+    with contextlib.suppress(QueryError):
+        for statement in parse(text):
+            assert statement.sql in text
+            if isinstance(statement, Select | CreateJob):
+                plan(statement.query, SCHEMA, stream="x")
+
+
+def test_deep_nesting_is_an_error_of_the_query() -> None:
+    with pytest.raises(QueryError, match="nested too deeply"):
+        parse("SELECT COUNT(*) FROM x WHERE " + "(" * 5000 + "1" + ")" * 5000)
