@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from elf.cli.ask import ask
+from elf.cli.printing import console
 from elf.client import CompareFacts, Window, connect, split
 from elf.errors import UserError
 
@@ -38,8 +39,6 @@ def check_spark() -> None:
 
 def report(facts: CompareFacts, master: str | None = None) -> Comparison:
     """Run the query offline and print windows, differences and the closing line. Raises ``UserError``."""
-    from rich.console import Console
-
     from spark_backend import compare, offline, session
     from spark_backend.report import show
 
@@ -61,7 +60,7 @@ def report(facts: CompareFacts, master: str | None = None) -> Comparison:
             spark, facts.job.spec.plan, archived, [(window.start_us, window.end_us) for window in live]
         )
     comparison = compare.compare(live, rows)
-    show(comparison, Console(soft_wrap=not sys.stdout.isatty()))
+    show(comparison, console(sys.stdout))
     return comparison
 
 

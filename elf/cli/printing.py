@@ -13,7 +13,7 @@ import io
 import json
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, Protocol, TextIO
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TextIO
 
 import msgspec
 import pyarrow as pa
@@ -22,7 +22,10 @@ from elf.cli.values import cell, json_column, plain, rfc3339
 from elf.client.windows import WINDOW_COLUMNS, Window
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
+
+UNBOUNDED_COLUMNS: Final = 1_000_000
 
 Output = Literal["table", "json", "csv"]
 
@@ -127,9 +130,7 @@ class TablePrinter:
     """
 
     def __init__(self, out: TextIO, status: bool) -> None:
-        from rich.console import Console
-
-        self._console = Console(file=out, highlight=False, soft_wrap=not out.isatty())
+        self._console = console(out)
         self._status = status
 
     def window(self, window: Window) -> None:
@@ -141,6 +142,13 @@ class TablePrinter:
 
     def table(self, table: pa.Table) -> None:
         self._console.print(rich_table(table))
+
+
+def console(out: TextIO) -> Console:
+    """A rich console; where nobody looks at it in a terminal, lines are as long as they need to be."""
+    from rich.console import Console
+
+    return Console(file=out, highlight=False, width=None if out.isatty() else UNBOUNDED_COLUMNS)
 
 
 def title(window: Window) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import defaultdict
 from dataclasses import dataclass
 
 import msgspec
 
 from elf.cli.ask import ask
+from elf.cli.printing import console
 from elf.client import connect
 from elf.errors import ElfError
 
@@ -108,7 +110,6 @@ def show_tree(address: str, cluster: str, job: str, *, as_json: bool) -> int:
 
 
 def _draw(facts: TreeFacts) -> None:
-    from rich.console import Console
     from rich.text import Text
     from rich.tree import Tree
 
@@ -125,8 +126,8 @@ def _draw(facts: TreeFacts) -> None:
 
     root = Tree(label(facts.master, "  master"))
     grow(root, facts.master)
-    console = Console(highlight=False)
-    console.print(Text(f"job {facts.job}"))
-    console.print(root)
+    out = console(sys.stdout)
+    out.print(Text(f"job {facts.job}"))
+    out.print(root)
     for address in children.get("", []):
-        console.print(label(address, "  has no parent yet"))
+        out.print(label(address, "  has no parent yet"))

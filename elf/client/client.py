@@ -26,6 +26,7 @@ from agents import codec
 from agents.addresses import split_address
 from agents.transport import Closed, ZeroMqTransport
 from elf.batch import decode
+from elf.client.requests import Request
 from elf.client.windows import Window, split
 from elf.errors import ElfError, PeerError, UserError
 from elf.job.messages import Call, Cancel, Execute, Failed, JobFacts, KeepAlive, Message, Published, Reply
@@ -51,9 +52,6 @@ STOPPED_SECS: Final = 9.0
 
 SILENCE_SECS: Final = 15.0
 """An agent that has said nothing for so long, though it was asked, is lost."""
-
-WAITING_MAX: Final = 1024
-"""Replies that may wait for a slow reader; with more its request fails."""
 
 REMEMBERED_MAX: Final = 65_536
 """Windows that a subscription remembers, to give each revision once; a repeat comes soon after or never."""
@@ -89,40 +87,6 @@ class CompareFacts:
     job: JobFacts
 
 
-_Incoming = Reply | Failed | Published
-
-
-class _Request:
-    """One open request and what has arrived for it."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.arrived: asyncio.Queue[_Incoming | ElfError] = asyncio.Queue()
-
-    def put(self, message: _Incoming) -> None:
-        if self.arrived.qsize() >= WAITING_MAX:
-            self.fail(ElfError(f"the reader is too slow: more than {WAITING_MAX} results wait for it"))
-        else:
-            self.arrived.put_nowait(message)
-
-    def fail(self, error: ElfError) -> None:
-        """What waits is given up: the error must not wait behind it."""
-        while not self.arrived.empty():
-            self.arrived.get_nowait()
-        self.arrived.put_nowait(error)
-
-    async def get(self, limit_secs: float | None) -> _Incoming | None:
-        """The next message; None when there was none in time. Raises what ``fail`` was given."""
-        try:
-            async with asyncio.timeout(limit_secs):
-                arrived = await self.arrived.get()
-        except TimeoutError:
-            return None
-        if isinstance(arrived, ElfError):
-            raise arrived
-        return arrived
-
-
 def connect(
     address: str, *, timeout: float = CONNECT_SECS, creator: str | None = None, cluster: str = CLUSTER
 ) -> Client:
@@ -152,7 +116,7 @@ class Client:
         self._timeout = timeout
         self._cluster = cluster
         self._numbers = itertools.count(1)
-        self._requests: dict[int, _Request] = {}
+        self._requests: dict[int, Request] = {}
         self._transport: ZeroMqTransport | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._asked: float | None = None
@@ -288,7 +252,7 @@ class Client:
 
     async def _stream(self, message: Execute | Call, limit_secs: float) -> AsyncGenerator[Reply | Published]:
         """Send a request, yield its replies until it is done. ``limit_secs`` is for the first one."""
-        request = _Request(next(self._numbers))
+        request = Request(next(self._numbers))
         self._requests[request.number] = request
         try:
             self._send(msgspec.structs.replace(message, request=request.number))

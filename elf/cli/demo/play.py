@@ -22,10 +22,9 @@ from elf.cli.demo.fleet import CLICKS, CLUSTER, Fleet, Place
 from elf.cli.demo.processes import Child, Processes, ended
 from elf.cli.demo.show import Scene, screen
 from elf.cli.errors import INTERRUPTED
-from elf.cli.printing import use_utf8
+from elf.cli.printing import console, use_utf8
 from elf.cli.tree import read_tree, shape
-from elf.client import Client, Window, connect
-from elf.client.client import user_name
+from elf.client import Client, Window, connect, user_name
 from elf.errors import ElfError, UserError
 from elf.job.spec import app_id
 from overlay.ids import closeness, node_id, to_int
@@ -63,13 +62,13 @@ def run_demo(options: DemoOptions) -> int:
     """Play; 0 when live and offline agree. Raises ``ElfError`` when something does not come about."""
     use_utf8()
     _check_offline()
-    console = Console(soft_wrap=not sys.stdout.isatty())
+    out = console(sys.stdout)
     with _folder(options.keep) as folder, ended() as processes:
         began = time.monotonic()
         places = layout.places(folder)
         fleet = layout.start(processes, places, options.rate)
-        console.print(f"starting {len(places)} agents in {folder}", highlight=False)
-        address = asyncio.run(_live(processes, fleet, options, console, began))
+        out.print(f"starting {len(places)} agents in {folder}", highlight=False)
+        address = asyncio.run(_live(processes, fleet, options, out, began))
         processes.stop(fleet.generators)
         return _compare(processes, address)
 
@@ -97,11 +96,9 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 # -- live ----------------------------------------------------------------------------------------------------
 
 
-async def _live(
-    processes: Processes, fleet: Fleet, options: DemoOptions, console: Console, began: float
-) -> str:
+async def _live(processes: Processes, fleet: Fleet, options: DemoOptions, out: Console, began: float) -> str:
     """Gather, submit, show windows; the address of the agent that it all went through is returned."""
-    story = asyncio.ensure_future(_story(fleet, options, console, began))
+    story = asyncio.ensure_future(_story(fleet, options, out, began))
     watch = asyncio.ensure_future(_watch(processes, (*fleet.agents, *fleet.generators)))
     try:
         await asyncio.wait({story, watch}, return_when=asyncio.FIRST_COMPLETED)
@@ -121,17 +118,17 @@ async def _watch(processes: Processes, children: tuple[Child, ...]) -> None:
         await asyncio.sleep(POLL_SECS)
 
 
-async def _story(fleet: Fleet, options: DemoOptions, console: Console, began: float) -> str:
+async def _story(fleet: Fleet, options: DemoOptions, out: Console, began: float) -> str:
     place = submit_place(fleet.places, user_name())
     async with await _reached(place, began) as client:
         await _gathered(client, fleet, began)
         gathered = time.monotonic() - began
-        console.print(f"{len(fleet.places)} agents are members after {gathered:.1f} s", highlight=False)
+        out.print(f"{len(fleet.places)} agents are members after {gathered:.1f} s", highlight=False)
         sql = job_sql(options.window_seconds)
-        console.print(f'\nelf sql --connect {place.address} -e "{sql};"', markup=False, highlight=False)
+        out.print(f'\nelf sql --connect {place.address} -e "{sql};"', markup=False, highlight=False)
         said = await client.sql(sql)
-        console.print(f"{said.text}\n", markup=False, highlight=False)
-        await _windows(client, place, options, console)
+        out.print(f"{said.text}\n", markup=False, highlight=False)
+        await _windows(client, place, options, out)
     return place.address
 
 
@@ -162,8 +159,8 @@ async def _gathered(client: Client, fleet: Fleet, began: float) -> None:
         await asyncio.sleep(POLL_SECS)
 
 
-async def _windows(client: Client, place: Place, options: DemoOptions, console: Console) -> None:
-    with screen(console) as shown:
+async def _windows(client: Client, place: Place, options: DemoOptions, out: Console) -> None:
+    with screen(out) as shown:
         windows = client.subscribe(JOB, options.windows)
         limit = options.window_seconds + WINDOW_WAIT_SECS
         while (window := await _next(windows, limit)) is not None:

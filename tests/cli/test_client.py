@@ -1,0 +1,158 @@
+"""The client against a stand-in agent over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pytest
+
+from elf import client as elf_client
+from elf.batch import encode
+from elf.client import client as module
+from elf.client.requests import WAITING_MAX, Request
+from elf.errors import ElfError, UserError
+from elf.job import messages as say
+from tests.cli.fleet_of_one import at, fake_agent, window_result
+
+
+async def test_a_statement_gives_its_text_and_its_table() -> None:
+    table = pa.table({"job": ["busy"], "creator": ["ada"]})
+
+    def answers(message: say.Message) -> Iterable[say.Message]:
+        assert isinstance(message, say.Execute)
+        yield say.Reply(request=message.request, text="one job", payload=encode(table))
+
+    async with fake_agent(answers) as agent, elf_client.connect(agent.address, creator="ada") as client:
+        result = await client.sql("SHOW JOBS")
+    assert result.text == "one job"
+    assert result.table is not None
+    assert result.table.equals(table)
+    asked = agent.got(say.Execute)
+    assert [(m.sql, m.creator) for m in asked if isinstance(m, say.Execute)] == [("SHOW JOBS", "ada")]
+
+
+async def test_a_refusal_is_a_user_error_with_the_agents_words() -> None:
+    def answers(message: say.Message) -> Iterable[say.Message]:
+        if isinstance(message, say.Execute):
+            yield say.Failed(
+                request=message.request, text="unknown column `produkt`\n  SELECT produkt\n         ^"
+            )
+
+    async with fake_agent(answers) as agent, elf_client.connect(agent.address) as client:
+        with pytest.raises(UserError, match="unknown column"):
+            await client.sql("SELECT produkt FROM clicks")
+
+
+async def test_windows_come_split_in_order_and_once_a_revision() -> None:
+    def answers(message: say.Message) -> Iterable[say.Message]:
+        if isinstance(message, say.Execute):
+            yield say.Published(request=message.request, result=window_result(5, 0))
+            yield say.Published(request=message.request, result=window_result(0, 5))
+            yield say.Published(request=message.request, result=window_result(5, revision=1))
+            yield say.Published(request=message.request, result=window_result(10))
+
+    async with fake_agent(answers) as agent, elf_client.connect(agent.address) as client:
+        found = [window async for window in client.subscribe("busy", windows=3)]
+        await asyncio.sleep(0.05)
+    assert [(w.start, w.end, w.revision) for w in found] == [
+        (at(0), at(5), 0),
+        (at(5), at(10), 0),
+        (at(5), at(10), 1),
+        (at(10), at(15), 0),
+    ]
+    assert found[0].table["clicks"].to_pylist() == [0, 1]
+    assert found[0].status["missing"] == ["shop-3"]
+    assert "window_start" not in found[0].status
+    assert [m.sql for m in agent.got(say.Execute) if isinstance(m, say.Execute)] == ["SUBSCRIBE busy"]
+    assert agent.got(say.Cancel), "a subscription that ended must be cancelled"
+
+
+async def test_windows_without_rows_still_have_their_status() -> None:
+    (window,) = elf_client.split(window_result(0, rows=0))
+    assert window.table.num_rows == 0
+    assert window.status["rows_in"] == 100
+
+
+async def test_rows_that_do_not_come_window_by_window_are_sorted_into_them() -> None:
+    mixed = window_result(5, 0, 10, rows=3)
+    found = list(elf_client.split(mixed))
+    assert [window.start for window in found] == [at(0), at(5), at(10)]
+    assert [window.table["clicks"].to_pylist() for window in found] == [
+        [0, 1, 2],
+        [50, 51, 52],
+        [100, 101, 102],
+    ]
+
+
+async def test_a_select_is_not_for_sql() -> None:
+    def answers(message: say.Message) -> Iterable[say.Message]:
+        if isinstance(message, say.Execute):
+            yield say.Published(request=message.request, result=window_result(0))
+
+    async with fake_agent(answers) as agent, elf_client.connect(agent.address) as client:
+        with pytest.raises(UserError, match="subscribe"):
+            await client.sql("SELECT 1")
+
+
+async def test_calls_give_json_objects() -> None:
+    def answers(message: say.Message) -> Iterable[say.Message]:
+        if isinstance(message, say.Call):
+            yield say.Reply(
+                request=message.request, body=json.dumps({message.verb: message.argument}).encode()
+            )
+
+    async with fake_agent(answers) as agent, elf_client.connect(agent.address) as client:
+        assert await client.tree("busy") == {"tree": "busy"}
+        assert (await client.status())["agent"] == "fake"
+        assert await client.leave() == {"leave": ""}
+
+
+async def test_nobody_there_is_one_clear_line() -> None:
+    with pytest.raises(ElfError) as caught:
+        await elf_client.connect("127.0.0.1:1").open()
+    assert str(caught.value).startswith("cannot reach an agent at 127.0.0.1:1: connection refused")
+    assert "\n" not in str(caught.value)
+
+
+async def test_an_agent_of_another_cluster_does_not_answer() -> None:
+    async with fake_agent(lambda _: [], cluster="elf") as agent:
+        agent.silent = True
+        with pytest.raises(ElfError, match="no agent of cluster 'elf' answers there"):
+            await elf_client.connect(agent.address, timeout=0.2).open()
+
+
+async def test_open_requests_are_kept_alive_and_a_restart_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEEP_ALIVE_SECS", 0.05)
+
+    async with fake_agent(lambda _: []) as agent, elf_client.connect(agent.address) as client:
+        reading = asyncio.ensure_future(anext(client.subscribe("busy")))
+        while not agent.got(say.KeepAlive):
+            await asyncio.sleep(0.01)
+        (asked,) = agent.got(say.Execute)
+        assert isinstance(asked, say.Execute)
+        assert {m.request for m in agent.got(say.KeepAlive) if isinstance(m, say.KeepAlive)} == {
+            asked.request
+        }
+        agent.status["incarnation"] = 2
+        with pytest.raises(ElfError, match=r"lost the agent at .*: it was restarted"):
+            await reading
+
+
+async def test_an_agent_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEEP_ALIVE_SECS", 0.05)
+    monkeypatch.setattr(module, "SILENCE_SECS", 0.2)
+    async with fake_agent(lambda _: []) as agent, elf_client.connect(agent.address) as client:
+        agent.silent = True
+        with pytest.raises(ElfError, match=r"lost the agent at .*: it has said nothing"):
+            await anext(client.subscribe("busy"))
+
+
+async def test_a_reader_that_falls_behind_is_told() -> None:
+    request = Request(1)
+    for _ in range(WAITING_MAX + 1):
+        request.put(say.Reply(request=1))
+    with pytest.raises(ElfError, match="too slow"):
+        await request.get(None)

@@ -1,0 +1,165 @@
+"""What is printed, to the letter."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elf.cli.choices import Output
+from elf.cli.printing import json_rows, printer, status_json
+from elf.cli.values import rfc3339
+from elf.client import split
+from tests.cli.fleet_of_one import window_result
+
+US = pa.timestamp("us")
+
+
+def printed(output: str, *, status: bool = False, rows: int = 2) -> str:
+    out = io.StringIO()
+    writer = printer(Output(output).value, status=status, out=out)
+    for window in split(window_result(0, 5, rows=rows)):
+        writer.window(window)
+    return out.getvalue()
+
+
+def test_json_is_one_object_a_row_with_the_window_first() -> None:
+    assert printed("json").splitlines() == [
+        '{"window_start":"2026-11-21T02:00:00.000Z","window_end":"2026-11-21T02:00:05.000Z","product":"p0","clicks":0}',
+        '{"window_start":"2026-11-21T02:00:00.000Z","window_end":"2026-11-21T02:00:05.000Z","product":"p1","clicks":1}',
+        '{"window_start":"2026-11-21T02:00:05.000Z","window_end":"2026-11-21T02:00:10.000Z","product":"p0","clicks":50}',
+        '{"window_start":"2026-11-21T02:00:05.000Z","window_end":"2026-11-21T02:00:10.000Z","product":"p1","clicks":51}',
+    ]
+
+
+def test_a_window_without_rows_prints_nothing() -> None:
+    for output in Output:
+        assert printed(output.value, rows=0) == ""
+
+
+def test_a_status_follows_its_window() -> None:
+    lines = printed("json", status=True).splitlines()
+    assert [next(iter(json.loads(line))) for line in lines] == ["window_start", "window_start", "status"] * 2
+    assert json.loads(lines[2]) == {
+        "status": {
+            "window_start": "2026-11-21T02:00:00.000Z",
+            "window_end": "2026-11-21T02:00:05.000Z",
+            "revision": 0,
+            "expected": 7,
+            "reported": 6,
+            "missing": ["shop-3"],
+            "rows_in": 100,
+            "late": 1,
+        }
+    }
+
+
+def test_csv_has_one_header_and_nothing_else_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed("csv", status=True).splitlines()
+    assert lines[0] == "window_start,window_end,product,clicks"
+    assert lines[1] == "2026-11-21T02:00:00.000Z,2026-11-21T02:00:05.000Z,p0,0"
+    assert len(lines) == 5
+    assert capsys.readouterr().err.count('{"status":') == 2
+
+
+def test_csv_quotes_what_needs_it() -> None:
+    out = io.StringIO()
+    printer("csv", out=out).table(
+        pa.table({"a": ['x,"y"', None, "two\nlines"], "b": [1.5, float("nan"), None]})
+    )
+    assert out.getvalue() == 'a,b\n"x,""y""",1.5\n,NaN\n"two\nlines",\n'
+
+
+def test_tables_name_the_window_once_and_are_not_cut_off() -> None:
+    long = "x" * 300
+    out = io.StringIO()
+    printer("table", out=out).table(pa.table({"path": [long], "n": [1]}))
+    assert long in out.getvalue()
+    text = printed("table", status=True)
+    assert "busy  2026-11-21T02:00:00.000Z … 2026-11-21T02:00:05.000Z" in text
+    assert "window_start  " not in text
+    assert text.count('{"status":') == 2
+
+
+def test_markup_in_data_is_data() -> None:
+    out = io.StringIO()
+    printer("table", out=out).table(pa.table({"[red]": ["[bold]no[/bold] [/]"]}))
+    assert "[bold]no[/bold] [/]" in out.getvalue()
+    assert "[red]" in out.getvalue()
+
+
+def test_every_type_as_json() -> None:
+    moment = datetime(2026, 1, 2, 3, 4, 5, 678_901)
+    table = pa.table(
+        {
+            "big": pa.array([Decimal(10**30), None], pa.decimal128(38, 0)),
+            "money": pa.array([Decimal("1.50"), Decimal("-0.25")], pa.decimal128(10, 2)),
+            "ratio": pa.array([0.1, float("-inf")]),
+            "odd": pa.array([float("nan"), float("inf")]),
+            "yes": pa.array([True, False]),
+            "at": pa.array([moment, moment.replace(microsecond=678_000)], US),
+            'na"me': pa.array(['q"uo\\te\n', "Zoë\u2028"]),
+        }
+    )
+    first, second = map(json.loads, json_rows(table))
+    assert first == {
+        "big": 10**30,
+        "money": 1.5,
+        "ratio": 0.1,
+        "odd": "NaN",
+        "yes": True,
+        "at": "2026-01-02T03:04:05.678901Z",
+        'na"me': 'q"uo\\te\n',
+    }
+    assert second["big"] is None
+    assert second["ratio"] == "-Infinity"
+    assert second["odd"] == "Infinity"
+    assert second["at"] == "2026-01-02T03:04:05.678Z"
+    assert second['na"me'] == "Zoë\u2028"
+    assert all("\n" not in line for line in json_rows(table))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.text(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False)
+        )
+    )
+)
+def test_json_reads_back_what_was_there(rows: list[tuple[str, int, float]]) -> None:
+    columns = list(zip(*rows, strict=True)) or [(), (), ()]
+    types = (pa.string(), pa.int64(), pa.float64())
+    table = pa.table(
+        {name: pa.array(column, kind) for name, column, kind in zip("abc", columns, types, strict=True)}
+    )
+    read = [json.loads(line) for line in json_rows(table)]
+    assert [tuple(row.values()) for row in read] == rows
+
+
+def test_a_result_without_windows_has_no_window_columns() -> None:
+    result = window_result(0)
+    (window,) = split(type(result)(**{**_fields(result), **_plain()}))
+    assert window.start is None
+    assert "window_start" not in status_json(window)
+    assert list(json_rows(window.table)) == ['{"n":3}']
+
+
+def test_rfc3339_is_utc() -> None:
+    assert rfc3339(datetime(2026, 11, 21, 2, tzinfo=UTC)) == "2026-11-21T02:00:00.000Z"
+
+
+def _fields(result: object) -> dict[str, object]:
+    return {name: getattr(result, name) for name in result.__struct_fields__}  # type: ignore[attr-defined]
+
+
+def _plain() -> dict[str, object]:
+    from elf.batch import encode
+
+    status = {"window_start": pa.nulls(1, US), "window_end": pa.nulls(1, US), "revision": [0], "rows_in": [3]}
+    return {"status": encode(pa.table(status)), "payload": encode(pa.table({"n": [3]}))}
