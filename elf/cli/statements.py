@@ -56,5 +56,6 @@ def statements(text: str) -> tuple[str, ...]:
 
 def _at_its_place(text: str, start: int, end: int) -> str:
     """The statement with as many lines and columns before it as it has in the whole text."""
+    start += len(text[start:end]) - len(text[start:end].lstrip())
     before = text[:start]
     return "\n" * before.count("\n") + " " * (start - (before.rfind("\n") + 1)) + text[start:end].rstrip()

@@ -52,7 +52,6 @@ class Processes:
         on.
         """
         command = [sys.executable, "-P", "-m", module, *args]
-        env = {key: value for key, value in os.environ.items() if not key.startswith("ELF_")}
         with contextlib.ExitStack() as opened:
             out = opened.enter_context(log.open("ab")) if log is not None else None
             process = subprocess.Popen(
@@ -60,7 +59,7 @@ class Processes:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT if out is not None else None,
-                env=env,
+                env=_environment(),
                 start_new_session=True,
             )
         child = Child(name, process, log)
@@ -103,6 +102,13 @@ def ended() -> Iterator[Processes]:
         for number, handler in before.items():
             signal.signal(number, handler)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without variables for agents, and with the place that this very code was imported from."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("ELF_")}
+    paths = [str(Path(__file__).parents[3]), *filter(None, [env.get("PYTHONPATH")])]
+    return {**env, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:

@@ -1,0 +1,229 @@
+"""The command as a person runs it: what goes where, how it ends, and what it says when it can't."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from agents.config import AgentConfig
+from elf import __version__
+from elf.cli.options import DEFAULT_ADDRESS
+from elf.job import messages as say
+from tests.cli.fleet_of_one import fake_agent, window_result
+
+COMMANDS = "run sql shell jobs members streams tree compare leave demo generate bench sim"
+ELF = [sys.executable, "-m", "elf.cli.main"]
+
+
+def elf(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("ELF_")}
+    return subprocess.run(
+        [*ELF, *args], capture_output=True, text=True, timeout=30, env={**variables, **env}, check=False
+    )
+
+
+async def elf_beside(*args: str) -> subprocess.CompletedProcess[str]:
+    return await asyncio.to_thread(elf, *args)
+
+
+def test_version() -> None:
+    assert elf("--version").stdout == f"elf {__version__}\n"
+
+
+def test_the_default_address_is_that_of_an_agent() -> None:
+    assert AgentConfig().listen == DEFAULT_ADDRESS
+
+
+def test_help_names_every_command_and_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from elf.cli.main import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'pyarrow', 'duckdb', 'zmq', 'sqlglot', 'rich', 'numpy', 'pyspark'}\n"
+        "print(*sorted(heavy & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.splitlines()[-1] == ""
+    for name in [
+        "run",
+        "sql",
+        "shell",
+        "jobs",
+        "members",
+        "streams",
+        "tree",
+        "compare",
+        "leave",
+        "demo",
+        "generate",
+        "bench",
+        "sim",
+    ]:
+        assert re.search(rf"^  {name} ", out, re.MULTILINE), name
+
+
+UNREACHABLE = "cannot reach an agent at 127.0.0.1:1: connection refused (is elf-agent running there?)"
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "message"),
+    [
+        (
+            ["run", "-q", "SELECT 1"],
+            1,
+            "give the log files to read: --input PATH... or --stream NAME=PATH...",
+        ),
+        (["run", "-q", "x", "--input"], 1, "--input needs at least one value"),
+        (
+            ["run", "-q", "x", "--input", "/nope/a.log"],
+            1,
+            "cannot read /nope/a.log: no such file or directory",
+        ),
+        (["run", "-q", "x", "--input", "/"], 1, "cannot read /: it is a folder; name the files in it"),
+        (["run", "-q", "x", "--stream", "a b"], 1, "--stream wants NAME=PATH, not 'a b'"),
+        (["run", "-f", "/nope.sql", "--input", "x"], 1, "cannot read /nope.sql: no such file or directory"),
+        (["run", "--input", "x"], 1, "give exactly one of -q SQL and -f FILE"),
+        (["sql"], 1, "give exactly one of -e SQL and -f FILE"),
+        (["sql", "-e", " ; -- nothing"], 1, "nothing to do: there is no statement"),
+        (["jobs", "--connect", "nowhere"], 1, "'nowhere' is not host:port"),
+        (["leave", "--connect", "127.0.0.1:1"], 1, UNREACHABLE),
+        (["generate", "clicks", "--out", "/nope/x"], 1, "cannot write /nope/x: no such file or directory"),
+        (
+            ["generate", "clicks", "--out", "-", "--start", "noon"],
+            1,
+            "--start wants a time such as 2026-01-01T00:00:00Z, not 'noon'",
+        ),
+        (
+            ["generate", "clicks", "--out", "-", "--seconds", "3"],
+            1,
+            "--seconds needs --rate; without it say how many lines with --rows",
+        ),
+        (["frobnicate"], 2, "no such command 'frobnicate' (see --help)"),
+    ],
+)
+def test_every_failure_is_one_clear_line(args: list[str], status: int, message: str) -> None:
+    done = elf(*args)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", f"elf: {message}\n")
+
+
+def test_a_value_out_of_range_is_one_line_too() -> None:
+    done = elf("run", "-q", "x", "--agents", "0")
+    assert done.returncode == 2
+    assert done.stderr.startswith("elf: invalid value for '--agents': ")
+    assert done.stderr.count("\n") == 1
+
+
+async def test_connect_may_come_from_the_environment() -> None:
+    done = await asyncio.to_thread(elf, "jobs", ELF_CONNECT="127.0.0.1:1")
+    assert "127.0.0.1:1:" in done.stderr
+
+
+def answers(message: say.Message) -> Iterable[say.Message]:
+    if isinstance(message, say.Call) and message.verb == "tree":
+        edges = [
+            {"name": "a", "address": "h:1", "parent": "", "sealed_us": 1},
+            {"name": "b", "address": "h:2", "parent": "h:1", "sealed_us": 1},
+            {"name": "c", "address": "h:3", "parent": "h:2", "sealed_us": None},
+        ]
+        body = json.dumps({"job": message.argument, "master": "h:1", "edges": edges})
+        yield say.Reply(request=message.request, body=body.encode())
+    elif isinstance(message, say.Execute) and "SUBSCRIBE" in message.sql:
+        yield say.Published(request=message.request, result=window_result(0))
+        yield say.Published(request=message.request, result=window_result(5))
+    elif isinstance(message, say.Execute) and "BAD" in message.sql:
+        yield say.Failed(request=message.request, text="unknown statement BAD (line 2, column 1)\n  BAD\n  ^")
+    elif isinstance(message, say.Execute):
+        yield say.Reply(request=message.request, text=f"did: {message.sql.strip()}")
+
+
+async def test_sql_performs_a_file_statement_by_statement_until_one_fails(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.sql"
+    file.write_text("CREATE JOB a AS SELECT 1;\nBAD; DROP JOB a;")
+    async with fake_agent(answers) as agent:
+        done = await elf_beside("sql", "-f", str(file), "--connect", agent.address)
+    assert done.stdout == "did: CREATE JOB a AS SELECT 1;\n"
+    assert done.stderr == "elf: unknown statement BAD (line 2, column 1)\n  BAD\n  ^\n"
+    assert done.returncode == 1
+    assert [m.sql for m in agent.got(say.Execute) if isinstance(m, say.Execute)][1] == "\nBAD;"
+
+
+async def test_a_subscription_ends_after_its_windows() -> None:
+    async with fake_agent(answers) as agent:
+        done = await elf_beside(
+            "sql", "-e", "SUBSCRIBE busy", "--windows", "2", "--output", "json", "--connect", agent.address
+        )
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["clicks"] for row in rows] == [0, 1, 50, 51]
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+async def test_ctrl_c_ends_a_subscription_and_tells_the_agent() -> None:
+    async with fake_agent(answers) as agent:
+        process = await asyncio.create_subprocess_exec(
+            *ELF, "sql", "-e", "SUBSCRIBE busy", "--output", "json", "--connect", agent.address,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdout is not None
+        await process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, stderr = await process.communicate()
+        assert (process.returncode, stderr) == (0, b"")
+        for _ in range(100):
+            if agent.got(say.Cancel):
+                break
+            await asyncio.sleep(0.01)
+        assert agent.got(say.Cancel)
+
+
+async def test_a_tree_is_drawn_and_counted() -> None:
+    async with fake_agent(answers) as agent:
+        done = await elf_beside("tree", "busy", "--connect", agent.address)
+    assert done.stdout.splitlines() == [
+        "job busy",
+        "a (h:1)  master",
+        "└── b (h:2)",
+        "    └── c (h:3)",
+        "3 members, depth 2, fan-out 1",
+    ]
+
+
+def test_output_into_a_closed_pipe_ends_quietly() -> None:
+    generate = subprocess.Popen(
+        [*ELF, "generate", "clicks", "--out", "-", "--rows", "200000"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert generate.stdout is not None
+    generate.stdout.readline()
+    generate.stdout.close()
+    assert generate.wait(30) == 1
+    assert generate.stderr is not None
+    assert generate.stderr.read() == b""
+    generate.stderr.close()
+
+
+def test_a_live_log_ends_with_a_whole_line_on_sigterm(tmp_path: Path) -> None:
+    path = tmp_path / "access.log"
+    process = subprocess.Popen([*ELF, "generate", "access", "--out", str(path), "--rate", "5000"])
+    deadline = time.monotonic() + 20
+    while (not path.exists() or path.stat().st_size < 50_000) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0
+    assert path.read_bytes().endswith(b"\n")
+
+
+def test_the_overlay_simulation_ends_with_one_json_object() -> None:
+    done = elf("sim", "overlay", "--nodes", "20", "--keys", "30", "--json")
+    facts = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, facts["ok"], facts["nodes"], facts["crashed"]) == (0, True, 20, 4)
+    assert facts["hops_limit"] == 3
