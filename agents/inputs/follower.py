@@ -1,0 +1,220 @@
+"""One open file that may grow, shrink, be renamed or vanish: where we are in it, and its next whole lines.
+
+Reads are by position from the start of the first line that was not handed out, so nothing is buffered between
+calls and what a position says is all that there is to remember. After each read the beginning of the file
+is looked at again, so that bytes of a file that was begun anew in between are never taken for the old
+one's. A line that is longer than allowed is searched through in blocks and handed out as a reject once its
+end is known: until then the position stays at its beginning.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from typing import Final
+
+from agents.inputs.split import split
+from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Position, Reject, Source, too_long
+
+HEAD_BYTES: Final = 256
+"""The fingerprint of a file covers at most so many bytes of its beginning."""
+
+_SEARCH_BYTES: Final = 1 << 20
+_SEARCH_BYTES_A_TURN: Final = 16 << 20
+
+
+class Follower:
+    """A regular file by its descriptor. The fingerprint covers up to ``HEAD_BYTES`` of
+    what the file held when it was last looked at.
+
+    ``offset``: bytes consumed; ``gone_ms``: since when no path leads to it (None: one does); ``quiet_ms``:
+    since when nothing new came.
+    """
+
+    def __init__(self, path: str, descriptor: int, *, generation: int = 0, max_line_bytes: int) -> None:
+        status = os.fstat(descriptor)
+        self.path = path
+        self.device = status.st_dev
+        self.inode = status.st_ino
+        self.generation = generation
+        self.offset = 0
+        self.size = status.st_size
+        self.gone_ms: int | None = None
+        self.quiet_ms = 0
+        self._descriptor = descriptor
+        self._max_line_bytes = max_line_bytes
+        self._searched = 0
+        self._looked = -1, -1
+        self._head = 0, 0
+        self._id: str | None = None
+        self._source: Source | None = None
+
+    # -- identity ----------------------------------------------------------------------------------
+
+    @property
+    def source(self) -> Source | None:
+        """None as long as the file was not ``identify``-ed."""
+        if self._id is None:
+            return None
+        if self._source is None or self._source.path != self.path:
+            self._source = Source(self._id, self.path)
+        return self._source
+
+    def identify(self) -> bool:
+        """Gives the source its name; False as long as the file holds nothing."""
+        if self._id is None and self._grow_head():
+            length, crc = self._head
+            self._id = f"{self.device:x}:{self.inode:x}:{self.generation}:{length:x}-{crc:08x}"
+        return self._id is not None
+
+    def position(self) -> Position | None:
+        """None as long as there is nothing to remember."""
+        if self._id is None:
+            return None
+        device, inode, (length, crc) = self.device, self.inode, self._head
+        return Position(self._id, self.path, self.offset, device, inode, self.generation, length, crc)
+
+    def resume(self, position: Position) -> bool:
+        """Go on from the position, if it is one of this very file, grown or not or cut short since."""
+        head = os.pread(self._descriptor, position.head_bytes, 0)
+        if (position.device, position.inode) != (self.device, self.inode):
+            return False
+        if len(head) == position.head_bytes and zlib.crc32(head) != position.head_crc:
+            return False
+        self.generation = position.generation
+        self.offset = self._searched = position.offset
+        self._head = position.head_bytes, position.head_crc
+        self._id = position.source
+        return True
+
+    def skip_to_end(self) -> None:
+        """Start behind the last whole line."""
+        low = max(self.size - self._max_line_bytes - 2, 0)
+        tail = os.pread(self._descriptor, self.size - low, low)
+        newline = tail.rfind(b"\n")
+        self.offset = self._searched = low + newline + 1
+
+    # -- change ------------------------------------------------------------------------------------
+
+    def look(self) -> int | None:
+        """Notice what happened to the file: that it grew, or that it was begun anew, which is a new
+        generation.
+
+        The result is None, or for a file begun anew the number of bytes known to have been written and
+        never read.
+        """
+        status = os.fstat(self._descriptor)
+        looked = status.st_size, status.st_mtime_ns
+        if looked == self._looked:
+            return None
+        self._looked = looked
+        seen, self.size = self.size, status.st_size
+        if self._id is None or (self.size >= self.offset and self._grow_head()):
+            return None
+        lost = max(seen - self.offset, 0)
+        self.generation += 1
+        self.offset = self._searched = 0
+        self._head = 0, 0
+        self._id = self._source = None
+        return lost
+
+    @property
+    def deleted(self) -> bool:
+        """Whether no name leads to the file any more."""
+        return os.fstat(self._descriptor).st_nlink == 0
+
+    def _grow_head(self) -> bool:
+        """Whether the file still begins as it did (and holds anything); the fingerprint grows with the
+        file."""
+        head = os.pread(self._descriptor, HEAD_BYTES, 0)
+        length, crc = self._head
+        if not head or len(head) < length or zlib.crc32(head[:length]) != crc:
+            return False
+        if len(head) > length:
+            self._head = len(head), zlib.crc32(head)
+        return True
+
+    # -- lines -------------------------------------------------------------------------------------
+
+    def read(self, bytes_max: int) -> Chunk | None:
+        """The next whole lines, at most ``bytes_max`` unless the first alone is longer; None when there
+        were none at the last ``look``."""
+        if self.size <= self._searched or not self.identify():
+            return None
+        longest = self._max_line_bytes + 2
+        if self._searched - self.offset >= longest:
+            return self._search()
+        asked = max(bytes_max, 1)
+        data = os.pread(self._descriptor, asked, self.offset)
+        end = data.rfind(b"\n") + 1
+        if not end and len(data) == asked < longest:
+            asked = longest
+            data = os.pread(self._descriptor, asked, self.offset)
+            end = data.find(b"\n") + 1
+        if not end:
+            self._searched = self.offset + len(data)
+            return self._search() if len(data) >= longest else None
+        if not self._grow_head():
+            self._looked = -1, -1
+            return None
+        at_end = len(data) < asked and data.find(b"\n", end) < 0
+        return self._chunk(data[:end], at_end=at_end)
+
+    def last_line(self) -> Chunk | None:
+        """What lies behind the last newline of a file that nobody will write to again."""
+        if self.source is None or self.size <= self.offset:
+            return None
+        if self.size - self.offset > self._max_line_bytes + 2:
+            self._searched = self.size
+            return self._overlong(self.size, self.size - self.offset)
+        data = os.pread(self._descriptor, self.size - self.offset, self.offset)
+        return self._chunk(data, at_end=True) if data else None
+
+    def _chunk(self, data: bytes, *, at_end: bool) -> Chunk:
+        source = self._known_source()
+        start, self.offset = self.offset, self.offset + len(data)
+        self._searched = self.offset
+        found = split(source, data, start, self._max_line_bytes)
+        return Chunk(source, start, self.offset, found.lines, found.offsets, found.rejects, at_end)
+
+    def _search(self) -> Chunk | None:
+        """Look for the end of an overlong line: a bounded piece of it a turn."""
+        stop = self._searched + _SEARCH_BYTES_A_TURN
+        while self._searched < stop:
+            block = os.pread(self._descriptor, _SEARCH_BYTES, self._searched)
+            if not block:
+                return None
+            newline = block.find(b"\n")
+            if newline >= 0:
+                at = self._searched + newline
+                ends_in_return = os.pread(self._descriptor, 1, at - 1) == b"\r"
+                return self._overlong(at + 1, at - self.offset - ends_in_return)
+            self._searched += len(block)
+        return None
+
+    def _overlong(self, end: int, length: int) -> Chunk:
+        source = self._known_source()
+        kept = os.pread(self._descriptor, min(REJECT_KEPT_BYTES, length), self.offset)
+        reject = Reject(source.id, source.path, self.offset, too_long(self._max_line_bytes), kept, length)
+        start, self.offset, self._searched = self.offset, end, end
+        nothing = split(source, b"", start, self._max_line_bytes)
+        return Chunk(source, start, end, nothing.lines, nothing.offsets, (reject,), at_end=end >= self.size)
+
+    def _known_source(self) -> Source:
+        source = self.source
+        if source is None:
+            raise RuntimeError(f"{self.path}: read from a file that holds nothing")
+        return source
+
+    @property
+    def searching(self) -> bool:
+        """Whether an overlong line has more bytes to be searched right now."""
+        return self.offset + self._max_line_bytes + 2 <= self._searched < self.size
+
+    @property
+    def unread(self) -> int:
+        """Bytes that are in the file and were not consumed."""
+        return max(self.size - self.offset, 0)
+
+    def close(self) -> None:
+        os.close(self._descriptor)

@@ -1,0 +1,98 @@
+"""Finite inputs: which bytes of which files each agent of ``elf run`` reads.
+
+A line belongs to the range in which it begins, so ranges may be cut anywhere. What cannot be cut (gzip,
+pipes) is read whole.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from elf.errors import InputError
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Range:
+    """The lines of a file that begin in its bytes ``[start, end)``; ``end`` None: to the end of the file."""
+
+    path: str
+    start: int = 0
+    end: int | None = None
+
+
+@dataclass
+class _Share:
+    """What one agent gets; ``load`` in bytes."""
+
+    ranges: list[Range]
+    load: int = 0
+
+    def add(self, item: Range, size: int) -> None:
+        self.ranges.append(item)
+        self.load += size
+
+
+def check_path(path: str) -> os.stat_result:
+    """What a path leads to, if it can be read; else raises ``InputError`` with one line that says why."""
+    try:
+        status = Path(path).stat()
+    except OSError as error:
+        raise InputError(f"input {path}: {(error.strerror or str(error)).lower()}") from error
+    if stat.S_ISDIR(status.st_mode):
+        raise InputError(f"input {path}: is a directory, not a file")
+    if not os.access(path, os.R_OK):
+        raise InputError(f"input {path}: permission denied")
+    return status
+
+
+def is_gzip(path: str) -> bool:
+    """Whether a regular file begins as gzip does."""
+    with Path(path).open("rb") as file:
+        return file.read(2) == GZIP_MAGIC
+
+
+def split_inputs(paths: Sequence[str], parts: int) -> list[list[Range]]:
+    """Spreads inputs over ``parts`` agents: whole files if there are enough, balanced by size; else ranges
+    of files.
+
+    Some agents may get nothing. Raises ``InputError`` for a path that cannot be read.
+    """
+    if parts < 1:
+        raise InputError(f"cannot spread inputs over {parts} agents")
+    sizes = {path: check_path(path) for path in paths}
+    shares = [_Share([]) for _ in range(parts)]
+    divisible = [path for path in paths if len(paths) < parts and _divisible(path, sizes[path])]
+    whole = [path for path in paths if path not in divisible]
+    for path in sorted(whole, key=lambda path: -sizes[path].st_size):
+        min(shares, key=lambda share: share.load).add(Range(path), sizes[path].st_size)
+    _cut([(path, sizes[path].st_size) for path in divisible], shares)
+    return [share.ranges for share in shares]
+
+
+def _divisible(path: str, status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and not is_gzip(path)
+
+
+def _cut(files: list[tuple[str, int]], shares: list[_Share]) -> None:
+    """Pours files, one after the other, into the shares, filling each up to the mean."""
+    mean = -(-(sum(size for _, size in files) + sum(share.load for share in shares)) // len(shares))
+    waiting = iter(shares)
+    share = next(waiting)
+    for path, size in files:
+        start = 0
+        while start < size:
+            room = mean - share.load
+            following = next(waiting, None) if room <= 0 else None
+            if following is not None:
+                share = following
+                continue
+            end = size if room <= 0 else min(size, start + room)
+            share.add(Range(path, start, None if end == size else end), end - start)
+            start = end

@@ -1,0 +1,124 @@
+"""What inputs hand out: sources, positions, chunks of whole lines, and what could not be a line.
+
+Offsets are bytes from the beginning of the file (of its uncompressed contents for gzip). A source is a file
+id plus its truncate generation: bytes ``[start, end)`` of a source never change, whoever reads them again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Int64s = npt.NDArray[np.int64]
+
+REJECT_KEPT_BYTES: Final = 64 * 1024
+"""So many bytes of a rejected line are kept."""
+
+INVALID_UTF8: Final = "invalid UTF-8"
+NUL_BYTE: Final = "NUL byte"
+
+
+def too_long(max_line_bytes: int) -> str:
+    """The reason why an overlong line is rejected."""
+    return f"line longer than {max_line_bytes} bytes"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file, for ever. ``id`` is made of device, inode, truncate generation and a fingerprint of its
+    beginning, so that a reused inode is another source; ``path`` is where it was seen last."""
+
+    id: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where to go on reading a source: its id and path, the bytes consumed, and what tells whether a file
+    is that source."""
+
+    source: str
+    path: str
+    offset: int
+    device: int
+    inode: int
+    generation: int
+    head_bytes: int
+    head_crc: int
+
+
+@dataclass(frozen=True)
+class Reject:
+    """Bytes that are no line: ``data`` is cut to ``REJECT_KEPT_BYTES``, ``length`` is what the line had
+    (without its end)."""
+
+    source: str
+    path: str
+    offset: int
+    reason: str
+    data: bytes
+    length: int
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Whole lines of one source, from its bytes ``[start, end)``.
+
+    ``lines``: valid UTF-8 without NUL, without their ``\\n`` or ``\\r\\n``; ``offsets``: int64, where each
+    begins; ``rejects``: what else began in these bytes; ``at_end``: no whole line lay beyond ``end`` when
+    it was read.
+    """
+
+    source: Source
+    start: int
+    end: int
+    lines: pa.StringArray
+    offsets: Int64s
+    rejects: tuple[Reject, ...]
+    at_end: bool
+
+
+@dataclass
+class Counters:
+    """What an input could not give, counted since it was opened.
+
+    ``lost_bytes``: known to have been written but never read (truncated or vanished before we came);
+    ``truncated``: files that shrank; ``vanished``: files that went before they were read to their end;
+    ``failed``: reads that the system refused.
+    """
+
+    lost_bytes: int = 0
+    truncated: int = 0
+    vanished: int = 0
+    failed: int = 0
+    problems: dict[str, str] = field(default_factory=dict)
+    """Paths that cannot be read now, and why."""
+
+
+class Input(Protocol):
+    """What a lane reads from. Not for several threads at once."""
+
+    counters: Counters
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing will ever come again."""
+        ...
+
+    def read(self, bytes_max: int, now_ms: int) -> Chunk | None:
+        """The next chunk of whole lines; None when there is nothing new anywhere right now."""
+        ...
+
+    def positions(self) -> tuple[Position, ...]:
+        """Where each source that is still open stands: consumed up to there by the chunks handed out."""
+        ...
+
+    def finished(self) -> tuple[str, ...]:
+        """Ids of sources that ended since this was last asked: no chunk of theirs will follow."""
+        ...
+
+    def close(self) -> None: ...
