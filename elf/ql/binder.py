@@ -2,8 +2,9 @@
 known.
 
 Names: a column by its path (``user.location``, ``user['location']``, ``clicks.product``), without regard to
-case where that is unambiguous; then an alias of the SELECT list (in ORDER BY the alias comes first). A
-back-quoted name that is neither is a text constant, so that the paper's Figure 4 runs as printed.
+case where that is unambiguous; then an alias of the SELECT list (in ORDER BY, and where a column has no
+value, the alias comes first). A back-quoted name that is neither is a text constant, so that the paper's
+Figure 4 runs as printed.
 
 One bound expression a call, no state: ``bind(node, scope)``. Anything that is not in the tables below is
 refused by name.
@@ -53,6 +54,8 @@ class Scope:
     aliases: Mapping[str, exp.Expr] = field(default_factory=dict)
     """Expressions of the SELECT list by alias, in lower case."""
     aliases_first: bool = False
+    keys: tuple[Expr, ...] | None = None
+    """After grouping: the keys, the only columns that have a value outside of aggregates."""
     within: str | None = None
     """The aggregate that we are in the argument of."""
 
@@ -157,18 +160,20 @@ def _bind_name(node: exp.Expr, scope: Scope) -> Expr:
     found = _resolve(node, parts, scope)
     if found is not None:
         return found
-    if _is_back_quoted(node, scope):
+    quote = _quote(node, scope)
+    if quote == "`":
         return Constant(parts[0], "text")
-    return scope.fail(node, _unknown(".".join(parts), scope))
+    hint = "; a text is written in single quotes" if quote == '"' else ""
+    return scope.fail(node, _unknown(".".join(parts), scope) + hint)
 
 
 def _resolve(node: exp.Expr, parts: list[str], scope: Scope) -> Expr | None:
-    order = (_as_alias, _as_column) if scope.aliases_first else (_as_column, _as_alias)
-    for lookup in order:
-        found = lookup(node, parts, scope)
-        if found is not None:
-            return found
-    return None
+    """Columns before aliases; but in ORDER BY, and where only an alias can be meant, aliases before columns."""
+    column = _as_column(node, parts, scope)
+    hidden = scope.keys is not None and scope.within is None and column not in scope.keys
+    if column is None or scope.aliases_first or hidden:
+        return _as_alias(node, parts, scope) or column
+    return column
 
 
 def _as_column(node: exp.Expr, parts: list[str], scope: Scope) -> Expr | None:
@@ -196,14 +201,13 @@ def _as_alias(node: exp.Expr, parts: list[str], scope: Scope) -> Expr | None:
     return bind(aliased, replace(scope, aliases={}, aliases_first=False))
 
 
-def _is_back_quoted(node: exp.Expr, scope: Scope) -> bool:
+def _quote(node: exp.Expr, scope: Scope) -> str:
+    """The quotation mark that a name of one part was written with, if any."""
     start = start_of(node)
-    return (
-        isinstance(node, exp.Column)
-        and len(node.parts) == 1
-        and start is not None
-        and scope.source.text[start : start + 1] == "`"
-    )
+    if not isinstance(node, exp.Column) or len(node.parts) > 1 or start is None:
+        return ""
+    first = scope.source.text[start : start + 1]
+    return first if first in ("`", '"') else ""
 
 
 def _unknown(name: str, scope: Scope) -> str:

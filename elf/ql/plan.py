@@ -42,7 +42,7 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Plan:
-    """A planned query. ``outputs`` are the SELECT list's names and types (text of the DuckDB type)."""
+    """A planned query. ``outputs`` are the names of the SELECT list, each once."""
 
     sql: str
     fragment: Fragment

@@ -64,7 +64,8 @@ class Draft:
         self, clause: str, *, aggregates: bool, aliases_first: bool = False, aliased: bool = True
     ) -> Scope:
         aliases = self.aliases if aliased else {}
-        return Scope(self.source, self.schema, clause, aggregates, self.streams, aliases, aliases_first)
+        keys = self.keys if aggregates and aliased else None
+        return Scope(self.source, self.schema, clause, aggregates, self.streams, aliases, aliases_first, keys)
 
 
 Rule = Callable[[Draft], Draft]
