@@ -6,17 +6,19 @@ with a ``QueryError`` at the place. What comes out says everything that the thre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final
 
 from sqlglot import exp
 
-from elf.ql.binder import Scope, bind, bind_condition
+from elf.ql.bind_calls import AGGREGATES
+from elf.ql.binder import BINDERS
 from elf.ql.dialect import UNITS_US, Duration, Windowing
 from elf.ql.expressions import Aggregate, Expr, Ref, Slot, conjuncts, connect, is_constant, rewrite
 from elf.ql.plan import Window
+from elf.ql.scope import Scope
 from elf.ql.source import Source, start_of
 from elf.schema import Schema
 
@@ -65,7 +67,17 @@ class Draft:
     ) -> Scope:
         aliases = self.aliases if aliased else {}
         keys = self.keys if aggregates and aliased else None
-        return Scope(self.source, self.schema, clause, aggregates, self.streams, aliases, aliases_first, keys)
+        return Scope(
+            self.source,
+            self.schema,
+            clause,
+            aggregates,
+            streams=self.streams,
+            aliases=aliases,
+            aliases_first=aliases_first,
+            keys=keys,
+            binders=BINDERS,
+        )
 
 
 Rule = Callable[[Draft], Draft]
@@ -191,7 +203,7 @@ def bind_where(draft: Draft) -> Draft:
     clause = draft.tree.args.get("where")
     if clause is None:
         return draft
-    condition = bind_condition(clause.this, draft.scope("WHERE", aggregates=False))
+    condition = draft.scope("WHERE", aggregates=False).condition(clause.this, "WHERE")
     return replace(draft, where=conjuncts(condition))
 
 
@@ -210,7 +222,7 @@ def bind_keys(draft: Draft) -> Draft:
         if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
             feature = "GROUPING SETS" if isinstance(node, exp.GroupingSets) else node.key.upper()
             raise draft.source.at(node, f"{feature} is not supported yet")
-        key = bind(_ordinal(draft, node, "GROUP BY") or node, scope)
+        key = scope.bind(_ordinal(draft, node, "GROUP BY") or node)
         if is_constant(key):
             raise draft.source.at(node, "GROUP BY a constant makes no groups; leave it out")
         keys[key] = None
@@ -239,7 +251,7 @@ def bind_outputs(draft: Draft) -> Draft:
     for item in draft.tree.expressions:
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
             raise draft.source.at(item, "SELECT * (raw rows) is not supported yet")
-        value = bind(item.this if isinstance(item, exp.Alias) else item, scope)
+        value = scope.bind(item.this if isinstance(item, exp.Alias) else item)
         if not grouped:
             raise draft.source.at(
                 item, "raw rows (a SELECT without an aggregate and without GROUP BY) is not supported yet"
@@ -252,12 +264,8 @@ def bind_outputs(draft: Draft) -> Draft:
 def _has_aggregates(draft: Draft) -> bool:
     """Whether the query makes one group of everything: an aggregate in SELECT, HAVING or ORDER BY."""
     nodes = [*draft.tree.expressions, draft.tree.args.get("having"), draft.tree.args.get("order")]
-    calls = (call for node in nodes if node is not None for call in _calls(node))
-    return any(call.name.lower() in ("count", "sum", "min", "max", "avg") for call in calls)
-
-
-def _calls(node: exp.Expr) -> Iterator[exp.Anonymous]:
-    yield from node.find_all(exp.Anonymous)
+    calls = (call for node in nodes if node is not None for call in node.find_all(exp.Anonymous))
+    return any(call.name.lower() in AGGREGATES for call in calls)
 
 
 def _output_name(source: Source, item: exp.Expr, value: Expr) -> str:
@@ -283,7 +291,7 @@ def bind_having(draft: Draft) -> Draft:
     clause = draft.tree.args.get("having")
     if clause is None:
         return draft
-    condition = bind_condition(clause.this, draft.scope("HAVING", aggregates=True))
+    condition = draft.scope("HAVING", aggregates=True).condition(clause.this, "HAVING")
     return replace(draft, having=connect("and", conjuncts(_over_groups(draft, condition, "HAVING"))))
 
 
@@ -300,7 +308,7 @@ def bind_order(draft: Draft) -> Draft:
         node = ordered.this
         plain_name = isinstance(node, exp.Column)
         scope = draft.scope("ORDER BY", aggregates=True, aliases_first=plain_name)
-        value = _over_groups(draft, bind(_ordinal(draft, node, "ORDER BY") or node, scope), "ORDER BY")
+        value = _over_groups(draft, scope.bind(_ordinal(draft, node, "ORDER BY") or node), "ORDER BY")
         items.append(Order(value, bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))))
     return replace(draft, order=tuple(items))
 

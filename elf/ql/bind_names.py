@@ -1,0 +1,109 @@
+"""Names: columns by their paths, aliases of the SELECT list, and back-quoted texts.
+
+A column by its path (``user.location``, ``user['location']``, ``clicks.product``), without regard to case
+where that is unambiguous; then an alias of the SELECT list (in ORDER BY, and where a column has no value,
+the alias comes first). A back-quoted name that is neither is a text constant, so that the paper's Figure 4
+runs as printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from sqlglot import exp
+
+from elf.ql.expressions import Aggregate, Constant, Expr, Ref, walk
+from elf.ql.scope import Scope
+from elf.ql.source import did_you_mean, start_of
+
+PSEUDO_COLUMNS: Final = ("_agent", "_source", "_line")
+
+
+def _path(node: exp.Expr) -> list[str] | None:
+    """The parts of a column's name; None when the node is no name."""
+    if isinstance(node, exp.Column):
+        return [part.name for part in node.parts]
+    if isinstance(node, exp.Parameter):
+        return ["@" + node.name]
+    if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
+        parts = _path(node.this)
+        return None if parts is None else [*parts, node.expression.name]
+    if isinstance(node, exp.Bracket) and len(node.expressions) == 1:
+        parts, key = _path(node.this), node.expressions[0]
+        if parts is not None and isinstance(key, exp.Literal) and key.is_string:
+            return [*parts, key.name]
+    return None
+
+
+def _bind_name(node: exp.Expr, scope: Scope) -> Expr:
+    parts = _path(node)
+    if parts is None:
+        scope.fail(
+            node, "only a name or a text may stand after a column, as in user.location or user['location']"
+        )
+    found = _resolve(node, parts, scope)
+    if found is not None:
+        return found
+    quote = _quote(node, scope)
+    if quote == "`":
+        return Constant(parts[0], "text")
+    hint = "; a text is written in single quotes" if quote == '"' else ""
+    return scope.fail(node, _unknown(".".join(parts), scope) + hint)
+
+
+def _resolve(node: exp.Expr, parts: list[str], scope: Scope) -> Expr | None:
+    """Columns before aliases; in ORDER BY, and where only an alias can be meant, aliases before columns."""
+    column = _as_column(node, parts, scope)
+    hidden = scope.keys is not None and scope.within is None and column not in scope.keys
+    if column is None or scope.aliases_first or hidden:
+        return _as_alias(node, parts, scope) or column
+    return column
+
+
+def _as_column(node: exp.Expr, parts: list[str], scope: Scope) -> Expr | None:
+    names = [".".join(parts)]
+    if len(parts) > 1 and parts[0].lower() in {stream.lower() for stream in scope.streams}:
+        names.append(".".join(parts[1:]))
+    for name in names:
+        column = scope.schema.find(name)
+        if column is not None:
+            return Ref(column.name, column.type, start_of(node) or 0)
+        if sum(other.lower() == name.lower() for other in scope.schema.names()) > 1:
+            scope.fail(node, f'column "{name}" is ambiguous: columns differ only in case')
+    return None
+
+
+def _as_alias(node: exp.Expr, parts: list[str], scope: Scope) -> Expr | None:
+    aliased = scope.aliases.get(parts[0].lower()) if len(parts) == 1 else None
+    if aliased is None:
+        return None
+    if scope.within or not scope.aggregates:
+        inner = replace(scope, aliases={}, aliases_first=False, aggregates=True, within=None).bind(aliased)
+        if any(isinstance(part, Aggregate) for part in walk(inner)):
+            scope.fail(node, f'"{parts[0]}" is an aggregate, which cannot be in {scope.place}')
+        return inner
+    return replace(scope, aliases={}, aliases_first=False).bind(aliased)
+
+
+def _quote(node: exp.Expr, scope: Scope) -> str:
+    """The quotation mark that a name of one part was written with, if any."""
+    start = start_of(node)
+    if not isinstance(node, exp.Column) or len(node.parts) > 1 or start is None:
+        return ""
+    first = scope.source.text[start : start + 1]
+    return first if first in ("`", '"') else ""
+
+
+def _unknown(name: str, scope: Scope) -> str:
+    if name.lower() in PSEUDO_COLUMNS:
+        return f"the pseudo column {name.lower()} is not supported yet"
+    known = [*scope.schema.names(), *scope.aliases]
+    return f'unknown column "{name}"{did_you_mean(name, known)}'
+
+
+NAMES: Final[Mapping[type[exp.Expr], Callable[..., Expr]]] = dict.fromkeys(
+    (exp.Column, exp.Dot, exp.Bracket, exp.Parameter), _bind_name
+)
+"""The nodes that are names."""

@@ -1,0 +1,254 @@
+"""Constants and operators: arithmetic, comparisons, conditions, CASE, CAST, LIKE, ``||``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Literal
+
+from sqlglot import exp
+
+from elf.ql.expressions import Call, Constant, Expr, Kind, Spelled, arithmetic, comparison, connect
+from elf.ql.functions import as_text
+from elf.ql.kinds import CAST_TYPES, INT64_MAX, INT64_MIN, become, cast, common, read_text
+from elf.ql.patterns import like_for_spark
+from elf.ql.render import text_literal
+from elf.ql.scope import Scope
+
+
+def _bind_literal(node: exp.Literal, scope: Scope) -> Expr:
+    if node.is_string:
+        if "\0" in node.name:
+            scope.fail(node, "a text constant cannot hold a NUL character")
+        return Constant(node.name, "text")
+    return _number(node, node.name, scope)
+
+
+def _number(node: exp.Expr, digits: str, scope: Scope) -> Expr:
+    value = read_text(digits, "hugeint") if digits.lstrip("-").isdigit() else read_text(digits, "double")
+    if value is None or (isinstance(value.value, int) and abs(value.value) >= 10**38):
+        scope.fail(node, f"{digits} is not a number that fits")
+    if isinstance(value.value, int) and INT64_MIN <= value.value <= INT64_MAX:
+        return Constant(value.value, "bigint")
+    return value
+
+
+def _bind_negation(node: exp.Neg, scope: Scope) -> Expr:
+    inner = node.this
+    if isinstance(inner, exp.Literal) and not inner.is_string:
+        return _number(node, "-" + inner.name, scope)
+    operand = numeric(inner, scope.bind(inner), "-", scope)
+    if isinstance(operand, Constant) and isinstance(operand.value, int | float):
+        return _number(node, _negated(operand.value), scope)
+    if operand.kind == "double":
+        return Call("negate double", (operand,), "double")
+    return Call("-", (become(Constant(0, "bigint"), operand.kind), operand), operand.kind)
+
+
+def _negated(value: int | float) -> str:
+    return str(-value) if isinstance(value, int) else repr(-value)
+
+
+def numeric(node: exp.Expr, expr: Expr, op: str, scope: Scope) -> Expr:
+    """``expr``, the meaning of ``node``, where it is a number (NULL as a double); else an error."""
+    if common((expr.kind, "double")) != "double":
+        hint = "; CAST it to a number" if expr.kind == "text" else ""
+        scope.fail(node, f"{op} needs numbers, this is {expr.kind}{hint}")
+    return become(expr, "double") if expr.kind == "null" else expr
+
+
+_ARITHMETIC: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+}
+
+
+def _bind_arithmetic(node: exp.Binary, scope: Scope) -> Expr:
+    op = _ARITHMETIC[type(node)]
+    left, right = scope.bind(node.left), scope.bind(node.right)
+    left, right = numeric(node.left, left, op, scope), numeric(node.right, right, op, scope)
+    kind: Kind = "double" if op == "/" else common((left.kind, right.kind)) or "double"
+    typed = "/" if op == "/" else f"{op} double" if kind == "double" else op
+    return arithmetic(typed, become(left, kind), become(right, kind), kind)
+
+
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "is_not_distinct",
+    exp.NullSafeNEQ: "is_distinct",
+}
+
+
+def _bind_comparison(node: exp.Binary, scope: Scope) -> Expr:
+    left, right = _comparable(node.left, scope.bind(node.left), node.right, scope.bind(node.right), scope)
+    op = _COMPARISONS[type(node)]
+    return Call(op, (left, right), "boolean") if op.startswith("is_") else comparison(op, left, right)
+
+
+def _comparable(
+    left_node: exp.Expr, left: Expr, right_node: exp.Expr, right: Expr, scope: Scope
+) -> tuple[Expr, Expr]:
+    """Both sides in their common type; a text constant is read as the other side's type."""
+    left = read_as(left_node, left, right.kind, scope)
+    right = read_as(right_node, right, left.kind, scope)
+    kind = common((left.kind, right.kind))
+    if kind is None:
+        scope.fail(right_node, f"cannot compare {left.kind} with {right.kind}{_cast_hint(left, right)}")
+    return become(left, kind), become(right, kind)
+
+
+def read_as(node: exp.Expr, expr: Expr, kind: Kind, scope: Scope) -> Expr:
+    if not (isinstance(expr, Constant) and isinstance(expr.value, str)) or kind in ("text", "null"):
+        return expr
+    value = read_text(expr.value, kind)
+    if value is None:
+        scope.fail(node, f"{text_literal(expr.value, 'duckdb')} is not a {kind}")
+    return value
+
+
+def _cast_hint(left: Expr, right: Expr) -> str:
+    if left.kind == "text" and isinstance(right, Constant):
+        return "; write the constant in quotes"
+    return "; CAST one of them" if "text" in (left.kind, right.kind) else ""
+
+
+def _bind_connective(node: exp.Connector, scope: Scope) -> Expr:
+    op: Literal["and", "or"] = "and" if isinstance(node, exp.And) else "or"
+    return connect(op, tuple(scope.condition(part, op.upper()) for part in node.flatten()))
+
+
+_OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+def _bind_not(node: exp.Not, scope: Scope) -> Expr:
+    inner = scope.condition(node.this, "NOT")
+    if isinstance(inner, Call) and inner.op in _OPPOSITE:
+        return Call(_OPPOSITE[inner.op], inner.args, "boolean")
+    if isinstance(inner, Call) and inner.op == "not":
+        return inner.args[0]
+    return Call("not", (inner,), "boolean")
+
+
+def _bind_between(node: exp.Between, scope: Scope) -> Expr:
+    low_node, high_node = node.args["low"], node.args["high"]
+    value = scope.bind(node.this)
+    low = comparison(">=", *_comparable(node.this, value, low_node, scope.bind(low_node), scope))
+    high = comparison("<=", *_comparable(node.this, value, high_node, scope.bind(high_node), scope))
+    return connect("and", (low, high))
+
+
+def _bind_in(node: exp.In, scope: Scope) -> Expr:
+    value = scope.bind(node.this)
+    pairs = [_comparable(node.this, value, item, scope.bind(item), scope) for item in node.expressions]
+    kind = common([left.kind for left, _ in pairs] + [right.kind for _, right in pairs])
+    if kind is None:
+        scope.fail(node, "the values in IN have different types")
+    items = dict.fromkeys(become(right, kind) for _, right in pairs)
+    value = become(pairs[0][0], kind)
+    if len(items) == 1:
+        return comparison("=", value, next(iter(items)))
+    return Call("in", (value, *sorted(items, key=repr)), "boolean")
+
+
+def _bind_is(node: exp.Is, scope: Scope) -> Expr:
+    if isinstance(node.expression, exp.Null):
+        return Call("is_null", (scope.bind(node.this),), "boolean")
+    if isinstance(node.expression, exp.Boolean):
+        op = "is_true" if node.expression.this else "is_false"
+        return Call(op, (scope.condition(node.this, "IS"),), "boolean")
+    return scope.fail(node.expression, "IS takes NULL, TRUE or FALSE")
+
+
+def _bind_like(node: exp.Binary, scope: Scope) -> Expr:
+    text, pattern = scope.bind(node.left), scope.bind(node.right)
+    if common((text.kind, "text")) != "text":
+        scope.fail(node.left, f"LIKE needs text, this is {text.kind}")
+    if not (isinstance(pattern, Constant) and isinstance(pattern.value, str)):
+        scope.fail(node.right, "a LIKE pattern that is no text constant is not supported yet")
+    spelled = Spelled(
+        text_literal(pattern.value, "duckdb"), text_literal(like_for_spark(pattern.value), "spark")
+    )
+    op = "ilike" if isinstance(node, exp.ILike) else "like"
+    found = Call(op, (become(text, "text"), spelled), "boolean")
+    return Call("not", (found,), "boolean") if node.args.get("negate") else found
+
+
+def _bind_concatenation(node: exp.Binary, scope: Scope) -> Expr:
+    parts = []
+    for part in (node.left, node.right):
+        expr = scope.bind(part)
+        text = as_text(expr)
+        if text is None:
+            scope.fail(part, f"|| with {expr.kind} is not supported yet")
+        parts.append(text)
+    return Call("||", tuple(parts), "text")
+
+
+def _bind_case(node: exp.Case, scope: Scope) -> Expr:
+    conditions, nodes = [], []
+    for branch in node.args["ifs"]:
+        if node.this is None:
+            conditions.append(scope.condition(branch.this, "WHEN"))
+        else:
+            value = scope.bind(node.this)
+            conditions.append(
+                comparison("=", *_comparable(node.this, value, branch.this, scope.bind(branch.this), scope))
+            )
+        nodes.append(branch.args["true"])
+    default = node.args.get("default")
+    values = [scope.bind(part) for part in nodes]
+    values.append(scope.bind(default) if default is not None else Constant(None, "null"))
+    kind = common(value.kind for value in values)
+    if kind is None:
+        kinds = ", ".join(dict.fromkeys(value.kind for value in values if value.kind != "null"))
+        scope.fail(node, f"the branches of CASE have different types: {kinds}")
+    args = [
+        part for pair in zip(conditions, values, strict=False) for part in (pair[0], become(pair[1], kind))
+    ]
+    return Call("case", (*args, become(values[-1], kind)), kind)
+
+
+def _bind_cast(node: exp.Cast, scope: Scope) -> Expr:
+    target = node.args["to"]
+    kind = CAST_TYPES.get(target.this)
+    if kind is None or target.expressions:
+        known = ", ".join(sorted({name.upper() for name in CAST_TYPES.values()}))
+        scope.fail(node, f"the type {target.sql()} is not supported yet; there are {known}")
+    expr = scope.bind(node.this)
+    if isinstance(expr, Constant) and isinstance(expr.value, str) and kind == "timestamp":
+        return read_as(node.this, expr, kind, scope)
+    found = cast(expr, kind)
+    if found is None:
+        scope.fail(node, f"a CAST of {expr.kind} to {kind} is not supported yet")
+    return found
+
+
+OPERATORS: Final[Mapping[type[exp.Expr], Callable[..., Expr]]] = {
+    exp.Literal: _bind_literal,
+    exp.Boolean: lambda node, scope: Constant(bool(node.this), "boolean"),
+    exp.Null: lambda node, scope: Constant(None, "null"),
+    exp.Paren: lambda node, scope: scope.bind(node.this),
+    exp.Neg: _bind_negation,
+    **dict.fromkeys(_ARITHMETIC, _bind_arithmetic),
+    **dict.fromkeys(_COMPARISONS, _bind_comparison),
+    exp.And: _bind_connective,
+    exp.Or: _bind_connective,
+    exp.Not: _bind_not,
+    exp.Between: _bind_between,
+    exp.In: _bind_in,
+    exp.Is: _bind_is,
+    exp.Like: _bind_like,
+    exp.ILike: _bind_like,
+    exp.DPipe: _bind_concatenation,
+    exp.Case: _bind_case,
+    exp.Cast: _bind_cast,
+    exp.TryCast: _bind_cast,
+}
+"""The nodes that are constants and operators."""
