@@ -39,7 +39,8 @@ is the home. Multicasts go down and are numbered by their root.
     perform(overlay.handle(Received(message), now_ms))
     if overlay.deadline() <= now_ms: perform(overlay.handle(Tick(), now_ms))
 
-A seeded world of thousands of them on virtual time is in ``simulator``, its judges in ``oracles``.
+A seeded world of many nodes on virtual time is in ``world``, its judges in ``oracles``, whole experiments in
+``simulator``.
 
 **Never here**: sockets, threads, clocks, chance of its own, or anything else of elf.
 """

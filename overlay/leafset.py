@@ -6,37 +6,41 @@ nodes everybody is a member. It is what makes routing right; the routing table o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from sortedcontainers import SortedDict
+from sortedcontainers import SortedList
 
 from overlay.errors import OverlayBug
 from overlay.ids import RING, Peer, clockwise, closeness
 
 
 class LeafSet:
-    """Members by their clockwise offset from us: the first half are the successors, the last half the
-    predecessors."""
+    """Members by id, and their clockwise offsets from us in order.
+
+    The first half of them are our successors, the last half our predecessors.
+    """
 
     def __init__(self, me: int, size: int) -> None:
         self._me = me
         self._size = size
-        self._members = SortedDict()
+        self._members: dict[int, Peer] = {}
+        self._offsets = SortedList()
+        self._ordered: tuple[Peer, ...] = ()
+        self._gap = (RING, 0)
 
     def __len__(self) -> int:
         return len(self._members)
 
     def __iter__(self) -> Iterator[Peer]:
         """All members, clockwise from us."""
-        yield from self._members.values()
+        return iter(self._ordered)
 
     def __contains__(self, node: int) -> bool:
-        return clockwise(self._me, node) in self._members
+        return node in self._members
 
     def get(self, node: int) -> Peer | None:
         """The member with that id."""
-        peer: Peer | None = self._members.get(clockwise(self._me, node))
-        return peer
+        return self._members.get(node)
 
     @property
     def full(self) -> bool:
@@ -44,67 +48,78 @@ class LeafSet:
 
     def wants(self, node: int) -> bool:
         """Whether a node with that id, not yet a member, would become one."""
-        if node == self._me or node in self:
+        if node == self._me or node in self._members:
             return False
-        offset = clockwise(self._me, node)
-        return not self.full or not self._last_successor() < offset < self._last_predecessor()
+        successor, predecessor = self._gap
+        return not successor < clockwise(self._me, node) < predecessor
 
     def add(self, peer: Peer) -> bool:
-        """Make a peer a member (or renew it) if it is near enough; the farthest on its side makes room. True
-        if it is in."""
-        if peer.id not in self and not self.wants(peer.id):
-            return False
-        self._members[clockwise(self._me, peer.id)] = peer
+        """Make a peer a member (or renew it) if it is near enough; the farthest on its side makes room. False if not."""
+        node = peer.id
+        if node not in self._members:
+            if not self.wants(node):
+                return False
+            self._offsets.add(clockwise(self._me, node))
+        self._members[node] = peer
         if len(self._members) > self._size:
-            self._members.popitem(self._size // 2)
+            farthest = self._offsets.pop(self._size // 2)
+            del self._members[(self._me + farthest) % RING]
+        self._measure()
         return True
 
     def remove(self, node: int) -> bool:
         """Drop a member; False if it was none."""
-        return self._members.pop(clockwise(self._me, node), None) is not None
+        if self._members.pop(node, None) is None:
+            return False
+        self._offsets.remove(clockwise(self._me, node))
+        self._measure()
+        return True
 
     def covers(self, key: int) -> bool:
-        """Whether the key lies between the farthest members of a full set. A set that isn't full covers
-        nothing surely."""
-        if not self.full:
-            return False
-        offset = clockwise(self._me, key)
-        return offset <= self._last_successor() or offset >= self._last_predecessor()
+        """Whether the key lies between the farthest members of a full set; no other covers anything surely."""
+        successor, predecessor = self._gap
+        return self.full and not successor < clockwise(self._me, key) < predecessor
 
     def closest(self, key: int) -> Peer | None:
         """The member closest to the key; None when we are closer than all of them."""
         if not self._members:
             return None
-        index = self._members.bisect_left(clockwise(self._me, key))
-        around = (self._members.peekitem(place % len(self))[1] for place in (index - 1, index))
-        best: Peer = min(around, key=lambda peer: closeness(key, peer.id))
+        index = self._offsets.bisect_left(clockwise(self._me, key))
+        around = (self._ordered[index - 1], self._ordered[index % len(self)])
+        best = min(around, key=lambda peer: closeness(key, peer.id))
         return best if closeness(key, best.id) < closeness(key, self._me) else None
 
     def neighbours(self) -> tuple[Peer, ...]:
         """Our direct predecessor and successor (one node in a ring of two, none in a ring of one)."""
         if len(self._members) < 2:
-            return tuple(self._members.values())
-        return (self._members.peekitem(-1)[1], self._members.peekitem(0)[1])
+            return self._ordered
+        return (self._ordered[-1], self._ordered[0])
 
     def farthest(self) -> tuple[Peer, ...]:
         """The last member on each side: they know best who comes next."""
-        split = self._members.bisect_left(RING // 2)
-        return tuple(
-            self._members.peekitem(place)[1] for place in (split - 1, split) if 0 <= place < len(self)
-        )
+        split = self._offsets.bisect_left(RING // 2)
+        return self._ordered[max(split - 1, 0) : split + 1]
 
     def check(self) -> None:
         """Raise OverlayBug unless the members are well placed."""
         if len(self._members) > self._size:
             raise OverlayBug(f"leaf set of {len(self._members)} members, {self._size} at most")
-        for offset, peer in self._members.items():
-            if offset == 0 or offset != clockwise(self._me, peer.id):
-                raise OverlayBug(f"leaf {peer.address} stands at a wrong place")
+        if sorted(clockwise(self._me, node) for node in self._members) != list(self._offsets):
+            raise OverlayBug("leaves and their offsets differ")
+        if self._me in self._members or any(peer.id != node for node, peer in self._members.items()):
+            raise OverlayBug("a leaf stands at a wrong place")
 
-    def _last_successor(self) -> int:
-        offset: int = self._members.peekitem(self._size // 2 - 1)[0]
-        return offset
+    def _measure(self) -> None:
+        self._ordered = tuple(self._members[(self._me + offset) % RING] for offset in self._offsets)
+        self._gap = gap(self._me, self._ordered, self._size)
 
-    def _last_predecessor(self) -> int:
-        offset: int = self._members.peekitem(self._size // 2)[0]
-        return offset
+
+def gap(me: int, leaves: Sequence[Peer], size: int) -> tuple[int, int]:
+    """The clockwise offsets from ``me`` between which a leaf set with these members, in order, wants nobody.
+
+    They are those of its last successor and its last predecessor; before a set is full it wants everybody.
+    """
+    if len(leaves) < size:
+        return (RING, 0)
+    half = size // 2
+    return (clockwise(me, leaves[half - 1].id), clockwise(me, leaves[half].id))

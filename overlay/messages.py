@@ -49,9 +49,10 @@ class JoinReply:
 
 @dataclass(frozen=True, slots=True)
 class LeafProbe:
-    """To a (would-be) leaf-set member: here is my leaf set, show me yours; these I buried lately.
+    """To a (would-be) leaf-set member: here is my leaf set (clockwise from me), show me yours; these I
+    buried lately.
 
-    Sent to every candidate at a join, to all members after a death, and to one random member every
+    Sent to every candidate at a join, to all members after a death, and to the member silent longest every
     ``leaf_exchange_ms``. At most 600 bytes. Unanswered it is repeated and in the end makes the peer dead.
     """
 

@@ -41,6 +41,7 @@ from overlay.pastry import Pastry
 from overlay.scribe import Scribe
 
 _EVENTS_KEPT = 32
+_RUNNING = (State.JOINING, State.READY)
 
 
 class Overlay:
@@ -81,7 +82,7 @@ class Overlay:
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """A message has come, or the deadline has passed."""
         self._at(now_ms)
-        if self._joining.state not in (State.JOINING, State.READY):
+        if self._joining.state not in _RUNNING:
             return []
         if isinstance(event, Received):
             self._receive(event.message)
@@ -92,7 +93,7 @@ class Overlay:
 
     def deadline(self) -> int | None:
         """When the node wants its next Tick, in ms; None before start and after the end."""
-        if self._joining.state not in (State.JOINING, State.READY):
+        if self._joining.state not in _RUNNING:
             return None
         return self._context.agenda.next()
 
@@ -101,7 +102,7 @@ class Overlay:
         self._at(now_ms)
         if self._joining.state is State.LEFT:
             return []
-        if self._joining.state in (State.JOINING, State.READY):
+        if self._joining.state in _RUNNING:
             self._pastry.leave(self._scribe.neighbours())
         self._joining.step(Step.LEAVE)
         self._context.agenda.clear()
@@ -209,7 +210,9 @@ class Overlay:
         return tree.path if tree is not None else ()
 
     def check(self) -> None:
-        """Raise OverlayBug, with the last events, if an invariant is broken."""
+        """Raise OverlayBug, with the last events, if an invariant of a running node is broken."""
+        if self._joining.state not in _RUNNING:
+            return
         try:
             self._pastry.check()
             self._scribe.check()

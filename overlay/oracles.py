@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from overlay.ids import clockwise, closeness, to_int
 from overlay.node import Overlay
-from overlay.simulator import Simulator
+from overlay.world import Simulator
 
 
 def closest(world: Simulator, key: bytes) -> str:

@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 from overlay.context import Context
 from overlay.errors import OverlayBug
-from overlay.ids import Peer, closeness, shared_digits
-from overlay.leafset import LeafSet
+from overlay.ids import Peer, clockwise, closeness, shared_digits
+from overlay.leafset import LeafSet, gap
 from overlay.liveness import Liveness, Sighting
 from overlay.messages import (
     Heartbeat,
@@ -106,9 +106,9 @@ class Pastry:
     def learn(self, peers: Iterable[Peer], rows_only: bool = False) -> None:
         """Hearsay: ask those that would be leaves, note down those whose cell is empty."""
         for peer in peers:
-            if not self.liveness.believes(peer):
-                continue
             node = peer.id
+            if self.leaves.get(node) == peer or not self.liveness.believes(peer):
+                continue
             if not rows_only and self.leaves.wants(node):
                 self.liveness.probe(peer, leaf=True)
             if self.table.rival(node) is None:
@@ -183,12 +183,11 @@ class Pastry:
             self._died(peer)
 
     def leaf_due(self, contacts: Sequence[str]) -> None:
-        """Compare leaf sets with a random member; without any, with the closest entry; all alone, call the
-        contacts."""
+        """Compare leaf sets with the member that was silent longest; without any, with the closest entry; all
+        alone, call the contacts."""
         context = self._context
-        members = tuple(self.leaves)
-        if members:
-            self.liveness.probe(members[context.rng.randrange(len(members))], leaf=True)
+        if len(self.leaves):
+            self.liveness.probe(max(self.leaves, key=self.liveness.silence), leaf=True)
         elif len(self.table):
             nearest = min(self.table, key=lambda peer: closeness(context.id, peer.id))
             self.liveness.probe(nearest, leaf=True)
@@ -293,6 +292,7 @@ class Pastry:
         self.liveness.leaf_answered(sender.id)
         self.leaves.add(sender)
         self._confirm(sender, failed)
+        self._compare(sender, leaves)
         self.learn(leaves)
 
     def _confirm(self, teller: Peer, failed: tuple[Peer, ...]) -> None:
@@ -306,6 +306,18 @@ class Pastry:
                 continue
             self._told_dead.add(peer.id)
             self.liveness.probe(peer, tries_done=1)
+
+    def _compare(self, sender: Peer, leaves: tuple[Peer, ...]) -> None:
+        """A leaf of ours that should be one of the sender's too, but is not, may have gone without a word."""
+        shown = frozenset(leaves)
+        quiet_ms = self._context.config.suspect_ms
+        missing = [p for p in self.leaves if p not in shown and self.liveness.silence(p) >= quiet_ms]
+        if not missing:
+            return
+        successor, predecessor = gap(sender.id, leaves, self._context.config.leaf_set_size)
+        for peer in missing:
+            if not successor < clockwise(sender.id, peer.id) < predecessor:
+                self.suspect(peer)
 
     def _failed(self) -> tuple[Peer, ...]:
         return self.liveness.recent_dead(self._context.config.dead_retry_ms)

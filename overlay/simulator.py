@@ -1,237 +1,199 @@
-"""A world of real overlay nodes on virtual time, from one seed: a heap of (time, sequence, event).
-
-Messages take the time that a latency model says, and may be lost, doubled, cut off by a partition, or wait
-for a node that is stalled. Nodes crash, restart and leave when the script says so. Two runs with equal seeds
-and calls make the same history, and the same ``fingerprint``. All chance comes from the ``rng`` that the
-caller passes.
-"""
+"""Whole experiments in a simulated world, for tests and ``elf sim overlay``: join, route, crash, route again."""
 
 from __future__ import annotations
 
-import hashlib
-import heapq
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from overlay.config import OverlayConfig
-from overlay.effects import Delivered, Effect, JoinFailed, Multicasted, Ready, Received, Rng, Send, Tick
-from overlay.errors import OverlayError
-from overlay.ids import Peer, node_id
-from overlay.messages import Message
-from overlay.node import Overlay
+from overlay.effects import Rng
+from overlay.ids import to_key
+from overlay.oracles import closest, wrong_leaf_sets
+from overlay.world import Delivery, Latency, Simulator, constant, plane
 
-Latency = Callable[[str, str, Rng], int]
-"""Milliseconds that a message takes from one address to another."""
+__all__ = [
+    "Delivery",
+    "Hops",
+    "Latency",
+    "Lookups",
+    "Phase",
+    "Report",
+    "Simulator",
+    "constant",
+    "plane",
+    "simulate",
+]
 
-
-def constant(ms: int) -> Latency:
-    """The same everywhere."""
-    return lambda _source, _target, _rng: ms
-
-
-def plane(width_ms: int) -> Latency:
-    """Addresses are points on a square that a message crosses in ``width_ms``; a tenth of jitter on top."""
-
-    def latency(source: str, target: str, rng: Rng) -> int:
-        (left, low), (right, high) = _point(source), _point(target)
-        apart = math.hypot(left - right, low - high)
-        return max(1, round(width_ms * apart * (1 + 0.1 * rng.random())))
-
-    return latency
-
-
-def _point(address: str) -> tuple[float, float]:
-    spot = node_id("place of " + address)
-    return (spot & 0xFFFF) / 0x10000, (spot >> 16 & 0xFFFF) / 0x10000
-
-
-@dataclass
-class Inhabitant:
-    """A node of the world, and what has come out of it."""
-
-    overlay: Overlay
-    alive: bool = True
-    stalled_until: int = 0
-    wake: int | None = None
-    ready_at: int | None = None
-    effects: list[Effect] = field(default_factory=list)
+_JOIN_GAP_MS = 200
+_BURST = 8
+_BURST_SHARE = 0.1
+_LIMIT_MS = 120_000
+_LOOKUP_GAP_MS = 5
+_LOOKUP_REST_MS = 15_000
 
 
 @dataclass(frozen=True)
-class Delivery:
-    """A routed payload that ended at ``at``."""
+class Hops:
+    """Hops of delivered lookups; ``histogram[n]`` of them took n."""
 
-    at: str
-    time: int
-    effect: Delivered
+    mean: float
+    p999: int
+    max: int
+    histogram: tuple[int, ...]
 
 
-class Simulator:
-    """The world. ``now`` is virtual milliseconds; with ``check`` every node checks itself after each of its
-    events."""
+@dataclass(frozen=True)
+class Lookups:
+    """Routed keys: ended at another than the closest running node, nowhere, or more than once."""
 
-    def __init__(
-        self,
-        rng: Rng,
-        config: OverlayConfig | None = None,
-        latency: Latency | None = None,
-        *,
-        loss: float = 0.0,
-        doubling: float = 0.0,
-        check: bool = False,
-    ) -> None:
-        self.now = 0
-        self.rng = rng
-        self.loss = loss
-        self.doubling = doubling
-        self.nodes: dict[str, Inhabitant] = {}
-        self.messages: Counter[str] = Counter()
-        self.deliveries: list[Delivery] = []
-        self.multicasts: Counter[tuple[str, bytes, bytes]] = Counter()
-        """How often (address, topic, payload) has come out."""
-        self._config = config or OverlayConfig()
-        self._latency = latency or constant(1)
-        self._check = check
-        self._heap: list[tuple[int, int, Overlay, Message | None]] = []
-        self._count = 0
-        self._sides: dict[str, int] = {}
-        self._trace = hashlib.sha1(usedforsecurity=False)
+    total: int
+    wrong: int
+    lost: int
+    doubled: int
 
-    # -- the script ------------------------------------------------------------------------------------------
 
-    def add(self, address: str, contacts: Sequence[str] = ()) -> Overlay:
-        """Start a node; at a known address it is a restart, with the next incarnation."""
-        before = self.nodes.get(address)
-        if before is not None and before.alive:
-            raise OverlayError(f"{address} is running")
-        incarnation = before.overlay.me.incarnation + 1 if before else 1
-        overlay = Overlay(Peer(address, incarnation), self._config, self.rng)
-        self.nodes[address] = Inhabitant(overlay)
-        self.perform(address, overlay.start(contacts, self.now))
-        return overlay
+@dataclass(frozen=True)
+class Phase:
+    """A state of the ring, and the lookups made in it. ``settled_seconds``: until all leaf sets were true."""
 
-    def crash(self, address: str) -> None:
-        """The node stops between two instructions."""
-        self.nodes[address].alive = False
+    name: str
+    nodes: int
+    ready: int
+    settled_seconds: float
+    wrong_leaf_sets: int
+    hops: Hops
+    lookups: Lookups
 
-    def leave(self, address: str) -> None:
-        """The node goes on purpose."""
-        self.perform(address, self.nodes[address].overlay.leave(self.now))
-        self.nodes[address].alive = False
 
-    def stall(self, address: str, for_ms: int) -> None:
-        """The node does nothing for a while; what comes in waits."""
-        self.nodes[address].stalled_until = self.now + for_ms
+@dataclass(frozen=True)
+class Report:
+    """What ``simulate`` saw, in virtual seconds. ``upkeep_messages_per_s`` is a node's share while all is idle."""
 
-    def partition(self, *sides: Iterable[str]) -> None:
-        """Messages between nodes of different sides are lost. Nodes on no side are on one of their own."""
-        self._sides = {address: number for number, side in enumerate(sides, 1) for address in side}
+    nodes: int
+    joined: int
+    crashed: int
+    phases: tuple[Phase, ...]
+    upkeep_messages_per_s: float
+    virtual_seconds: float
+    messages: int
+    fingerprint: str
 
-    def heal(self) -> None:
-        """The partition is over."""
-        self._sides = {}
 
-    def perform(self, address: str, effects: list[Effect]) -> None:
-        """Do what a node at that address asks for, in order."""
-        node = self.nodes[address]
-        for effect in effects:
-            if isinstance(effect, Send):
-                self._send(address, effect)
-                continue
-            node.effects.append(effect)
-            if isinstance(effect, Delivered):
-                self.deliveries.append(Delivery(address, self.now, effect))
-            elif isinstance(effect, Multicasted):
-                self.multicasts[address, effect.topic, effect.payload] += 1
-            elif isinstance(effect, Ready):
-                node.ready_at = self.now
-            elif isinstance(effect, JoinFailed):
-                node.ready_at = None
-        self._set_alarm(node)
-        if self._check:
-            node.overlay.check()
+def simulate(
+    nodes: int,
+    keys: int,
+    crash_share: float,
+    seed_rng: Rng,
+    *,
+    config: OverlayConfig | None = None,
+    latency: Latency | None = None,
+    loss: float = 0.0,
+    rest_ms: int = 20_000,
+    check: bool = False,
+) -> Report:
+    """Let nodes join, one by one and in bursts, and route ``keys`` random keys; crash a share at once; route again.
 
-    # -- time ------------------------------------------------------------------------------------------------
+    ``rest_ms`` passes between the moment when all leaf sets are true and the lookups: the time for tables to
+    mend. ValueError for sizes that make no world.
+    """
+    if nodes < 1 or keys < 0 or not 0 <= crash_share < 1 or rest_ms < 1:
+        raise ValueError("at least one node, no negative number of keys, a crash share in [0, 1), some rest")
+    settings = config or OverlayConfig()
+    world = Simulator(seed_rng, settings, latency or plane(10), loss=loss, check=check)
+    _join(world, nodes)
+    phases = [_phase(world, "joined", settings, keys, rest_ms)]
+    joined = phases[0].ready
+    before = sum(world.messages.values())
+    world.run(rest_ms)
+    upkeep = (sum(world.messages.values()) - before) / nodes / (rest_ms / 1000)
+    crashed = round(nodes * crash_share)
+    if crashed:
+        for address in _sample(seed_rng, sorted(world.nodes), crashed):
+            world.crash(address)
+        phases.append(_phase(world, "repaired", settings, keys, rest_ms))
+    return Report(
+        nodes=nodes,
+        joined=joined,
+        crashed=crashed,
+        phases=tuple(phases),
+        upkeep_messages_per_s=round(upkeep, 2),
+        virtual_seconds=world.now / 1000,
+        messages=sum(world.messages.values()),
+        fingerprint=world.fingerprint,
+    )
 
-    def run(self, for_ms: int) -> None:
-        """Let time pass."""
-        end = self.now + for_ms
-        while self._heap and self._heap[0][0] <= end:
-            self._step()
-        self.now = end
 
-    def run_until(self, condition: Callable[[], bool], limit_ms: int, every_ms: int = 50) -> bool:
-        """Let time pass until something holds, looked at every so often; False if it never did."""
-        end = self.now + limit_ms
-        while not condition():
-            if self.now >= end:
-                return False
-            self.run(min(every_ms, end - self.now))
-        return True
+def _join(world: Simulator, nodes: int) -> None:
+    """Start all nodes in random order, each through a ready one, now and then several at the same moment."""
+    rng = world.rng
+    addresses = _sample(rng, [f"node-{number}" for number in range(nodes)], nodes)
+    world.add(addresses[0])
+    burst = 0
+    for address in addresses[1:]:
+        if burst:
+            burst -= 1
+        else:
+            burst = _BURST if rng.random() < _BURST_SHARE else 0
+            world.run(rng.randrange(_JOIN_GAP_MS))
+        ready = [overlay.me.address for overlay in world.running() if overlay.ready]
+        world.add(address, [ready[rng.randrange(len(ready))]])
+    world.run_until(world.all_ready, _LIMIT_MS)
 
-    def running(self) -> list[Overlay]:
-        """The nodes that are up."""
-        return [node.overlay for node in self.nodes.values() if node.alive]
 
-    def all_ready(self) -> bool:
-        """Whether every running node is ready."""
-        return all(overlay.ready for overlay in self.running())
+def _phase(world: Simulator, name: str, config: OverlayConfig, keys: int, rest_ms: int) -> Phase:
+    start = world.now
+    size = config.leaf_set_size
+    world.run_until(lambda: not wrong_leaf_sets(world, size), _LIMIT_MS, every_ms=250)
+    settled = world.now - start
+    world.run(rest_ms)
+    hops, lookups = _look_up(world, keys)
+    return Phase(
+        name=name,
+        nodes=len(world.running()),
+        ready=sum(overlay.ready for overlay in world.running()),
+        settled_seconds=settled / 1000,
+        wrong_leaf_sets=len(wrong_leaf_sets(world, size)),
+        hops=hops,
+        lookups=lookups,
+    )
 
-    @property
-    def fingerprint(self) -> str:
-        """A digest of all events so far: who did what when."""
-        return self._trace.hexdigest()[:16]
 
-    # -- the parts -------------------------------------------------------------------------------------------
+def _look_up(world: Simulator, keys: int) -> tuple[Hops, Lookups]:
+    rng = world.rng
+    first = len(world.deliveries)
+    sources = world.running()
+    expected: dict[bytes, str] = {}
+    for _ in range(keys):
+        key = to_key(sum(rng.randrange(1 << 32) << shift for shift in (0, 32, 64, 96)))
+        source = sources[rng.randrange(len(sources))]
+        expected[key] = closest(world, key)
+        world.perform(source.me.address, source.route(key, b"", world.now))
+        world.run(_LOOKUP_GAP_MS)
+    world.run_until(lambda: len(world.deliveries) - first >= len(expected), _LOOKUP_REST_MS)
+    return _judge(world.deliveries[first:], expected)
 
-    def _send(self, source: str, effect: Send) -> None:
-        self.messages[type(effect.message).__name__] += 1
-        if self._sides.get(source, 0) != self._sides.get(effect.to, 0):
-            return
-        if self.loss and self.rng.random() < self.loss:
-            return
-        copies = 2 if self.doubling and self.rng.random() < self.doubling else 1
-        target = self.nodes.get(effect.to)
-        if target is None:
-            return
-        for _ in range(copies):
-            at = self.now + self._latency(source, effect.to, self.rng)
-            self._push(at, target.overlay, effect.message)
 
-    def _push(self, at: int, overlay: Overlay, message: Message | None) -> None:
-        self._count += 1
-        heapq.heappush(self._heap, (at, self._count, overlay, message))
+def _judge(deliveries: Sequence[Delivery], expected: dict[bytes, str]) -> tuple[Hops, Lookups]:
+    times = Counter(delivery.effect.key for delivery in deliveries)
+    hops = sorted(delivery.effect.hops for delivery in deliveries)
+    count = Counter(hops)
+    most = hops[-1] if hops else 0
+    spread = Hops(
+        mean=round(sum(hops) / len(hops), 4) if hops else 0.0,
+        p999=hops[(len(hops) - 1) * 999 // 1000] if hops else 0,
+        max=most,
+        histogram=tuple(count[number] for number in range(most + 1)),
+    )
+    return spread, Lookups(
+        total=len(expected),
+        wrong=sum(delivery.at != expected[delivery.effect.key] for delivery in deliveries),
+        lost=sum(key not in times for key in expected),
+        doubled=sum(number > 1 for number in times.values()),
+    )
 
-    def _set_alarm(self, node: Inhabitant) -> None:
-        deadline = node.overlay.deadline()
-        if deadline is not None and (node.wake is None or deadline < node.wake or node.wake <= self.now):
-            node.wake = max(deadline, self.now)
-            self._push(node.wake, node.overlay, None)
 
-    def _step(self) -> None:
-        self.now, _, overlay, message = heapq.heappop(self._heap)
-        address = overlay.me.address
-        node = self.nodes[address]
-        if message is None and node.overlay is overlay and node.wake == self.now:
-            node.wake = None
-        if not node.alive:
-            return
-        if node.stalled_until > self.now:
-            self._push(node.stalled_until, overlay, message)
-            return
-        if message is not None:
-            self._note(message.sender.address, address, type(message).__name__)
-            # a message to the address reaches whoever lives there now
-            self.perform(address, node.overlay.handle(Received(message), self.now))
-        elif node.overlay is overlay:
-            deadline = overlay.deadline()
-            if deadline is not None and deadline <= self.now:
-                self._note(address, address, "Tick")
-                self.perform(address, overlay.handle(Tick(), self.now))
-            else:
-                self._set_alarm(node)
-
-    def _note(self, source: str, target: str, what: str) -> None:
-        self._trace.update(f"{self.now} {source} {target} {what}\n".encode())
+def _sample(rng: Rng, items: Sequence[str], size: int) -> list[str]:
+    """So many different items in random order."""
+    left = list(items)
+    return [left.pop(rng.randrange(len(left))) for _ in range(size)]
