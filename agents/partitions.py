@@ -106,6 +106,11 @@ class Target:
             found += [f"{date}/{hour}" for hour in self._folders(f"{self.stream_folder(stream)}/{date}")]
         return [f"{self.stream_folder(stream)}/{hour}" for hour in sorted(found) if low <= hour <= high]
 
+    def everything(self, stream: str) -> list[str]:
+        """The stream's folder, in a list; no folder when nothing was ever shipped."""
+        folder = self.stream_folder(stream)
+        return [folder] if self._folders(folder) else []
+
     def _folders(self, path: str) -> list[str]:
         try:
             infos = self.fs.get_file_info(pafs.FileSelector(path, allow_not_found=True))

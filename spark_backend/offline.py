@@ -1,0 +1,104 @@
+"""A job's query over the archive: what Spark says that the windows should have been.
+
+Rules: only the hours that the windows can hold rows of are listed and read; the columns are the job's, typed
+as the agents typed them (``agents.formats``); event time is the one that was archived with the line. Rows
+without event time belong to no window. The result has every window that lies wholly within the span asked
+for, whether it was asked for or not, so that a comparison sees rows in windows that the live side never
+committed.
+
+It must never parse a line in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from agents.formats import get_format
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from agents.partitions import Target
+from elf.ql.plan import Plan
+from spark_backend.session import SparkFailed
+
+VIEW: Final = "rows"
+_LINES: Final = (
+    "line STRING, ts TIMESTAMP, source STRING, position BIGINT, "
+    "stream STRING, date STRING, hour STRING, agent STRING"
+)
+_SCHEMES: Final = {"s3": "s3a", "gcs": "gs"}
+"""What Hadoop calls the file systems that Arrow calls otherwise."""
+
+
+@dataclass(frozen=True)
+class Archived:
+    """A stream in an archive, as its members describe it."""
+
+    path: str
+    stream: str
+    format: str
+    timestamp: str | None
+
+
+def run(
+    spark: SparkSession, plan: Plan, archived: Sequence[Archived], windows: Sequence[tuple[int, int]]
+) -> pa.Table:
+    """The rows of all windows in the span of ``windows`` ((start, end) in µs); of all without windows.
+
+    Columns: ``window_start`` and ``window_end`` first when the job has windows, then the SELECT list. Raises
+    ``ArchiveError`` when an archive can't be listed, ``SparkFailed`` when Spark can't run the query.
+    """
+    span = None if plan.window is None else _span(windows)
+    try:
+        parts = [_rows(spark, plan, one, span) for one in archived]
+        rows = reduce(DataFrame.unionByName, parts)
+        rows.createOrReplaceTempView(VIEW)
+        table = spark.sql(plan.spark_sql).toArrow()
+    except (PySparkException, Py4JError) as error:
+        raise SparkFailed(f"Spark could not run the query: {str(error).splitlines()[0]}") from error
+    return table if span is None else _within(table, span)
+
+
+def _span(windows: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return min((start for start, _ in windows), default=0), max((end for _, end in windows), default=0)
+
+
+def _rows(spark: SparkSession, plan: Plan, one: Archived, span: tuple[int, int] | None) -> DataFrame:
+    """The typed columns, and ``_ts``, of the lines whose event time is in the span (all, without one)."""
+    lines = _lines(spark, one, span)
+    if span is not None:
+        first, end = (F.timestamp_micros(F.lit(us)) for us in span)
+        lines = lines.where((F.col("ts") >= first) & (F.col("ts") < end))
+    columns = get_format(one.format).spark_select(plan.fragment.columns, one.timestamp)
+    return lines.selectExpr(*columns, "unix_micros(ts) AS _ts")
+
+
+def _lines(spark: SparkSession, one: Archived, span: tuple[int, int] | None) -> DataFrame:
+    target = Target(one.path)
+    folders = target.everything(one.stream) if span is None else target.hours(one.stream, *span)
+    if not folders:
+        return spark.createDataFrame([], _LINES)
+    reader = spark.read.schema(_LINES).option("basePath", _uri(target, target.root))
+    return reader.parquet(*(_uri(target, folder) for folder in folders))
+
+
+def _uri(target: Target, path: str) -> str:
+    """The path of a file system of pyarrow's as Spark names it."""
+    if target.local:
+        return f"file://{path}"
+    scheme, _, rest = target.uri.partition("://")
+    host = rest.split("/", 1)[0] if path.startswith("/") else ""  # object stores begin with the bucket
+    return f"{_SCHEMES.get(scheme, scheme)}://{host}{path}"
+
+
+def _within(table: pa.Table, span: tuple[int, int]) -> pa.Table:
+    micros = pa.timestamp("us", "UTC")
+    start, end = (table[name].cast(micros).cast(pa.int64()) for name in ("window_start", "window_end"))
+    return table.filter(pc.and_(pc.greater_equal(start, span[0]), pc.less_equal(end, span[1])))
