@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -31,20 +32,18 @@ def compare_job(address: str, cluster: str, job: str, master: str | None) -> int
 
 def check_spark() -> None:
     """Raise ``UserError`` when Spark is not installed, before anybody is asked for anything."""
-    try:
-        import pyspark  # noqa: F401
-    except ModuleNotFoundError:
-        raise UserError("comparing needs Spark: install elf-stream[spark] in this environment") from None
+    if importlib.util.find_spec("pyspark") is None:
+        raise UserError("comparing needs Spark: install elf-stream[spark] in this environment")
 
 
 def report(facts: CompareFacts, master: str | None = None) -> Comparison:
     """Run the query offline and print windows, differences and the closing line. Raises ``UserError``."""
-    from spark_backend import compare, offline, session
-    from spark_backend.report import show
-
     live = live_windows(facts)
     if not live:
         raise UserError(f"job {facts.job.spec.name} has not committed any window yet; ask again later")
+    from spark_backend import compare, offline, session
+    from spark_backend.report import show
+
     if facts.archive.silent:
         silent = ", ".join(facts.archive.silent)
         print(

@@ -1,0 +1,144 @@
+"""DuckDB's side of ``elf bench ingest``: the same groups in one batch query, by DuckDB's own file readers, on
+one thread.
+
+JSON lines are read by ``read_json`` with the columns that the query needs, access logs by ``read_csv`` (a
+line a row) and one regular expression. The columns' types are elf's, so that both do the same work; the
+panes' numbers are part of the key, as in elf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+from agents.samples import sample_lines
+
+from agents.formats import get_format
+from elf.bench.ingest import Task
+from elf.bench.measure import THREADS, Done, side
+from elf.bench.query import plan_of
+from elf.errors import UserError
+from elf.schema import Column, ColumnType, Schema
+
+_TYPES: Final[Mapping[ColumnType, str]] = {
+    "bigint": "BIGINT",
+    "double": "DOUBLE",
+    "text": "VARCHAR",
+    "boolean": "BOOLEAN",
+    "timestamp": "VARCHAR",
+}
+_ACCESS: Final = (
+    r'^(\S+) \S+ (\S+) \[([^\]]+)\] "((?:[^"\\]|\\.)*)" (\d{3}) (\d+|-)'
+    r'(?: "((?:[^"\\]|\\.)*)" "((?:[^"\\]|\\.)*)")?'
+)
+_ACCESS_GROUPS: Final = (
+    "c_ip", "cs_username", "ts", "cs_request", "sc_status", "sc_bytes", "cs_referer", "cs_user_agent",
+)  # fmt: skip
+_REQUEST: Final = r"^(\S+) ([^ ?]+)(?:\?(\S*))?(?: (\S+))?$"
+_REQUEST_GROUPS: Final = ("cs_method", "cs_uri_stem", "cs_uri_query", "cs_version")
+
+
+def prepare(task: Task) -> Callable[[], Done]:
+    """A connection with a view ``rows`` of the file's columns, and the query over it."""
+    schema = get_format(task.format).schema(pa.array(sample_lines((task.path,)), pa.string()), None)
+    plan = plan_of(task.query, schema)
+    connection = duckdb.connect(config={"threads": THREADS})
+    connection.execute(
+        f"CREATE VIEW rows AS {rows_sql(task, schema, plan.fragment.columns, plan.fragment.pane_us)}"
+    )
+
+    def work() -> Done:
+        return Done(0, connection.sql(plan.fragment.map_sql).to_arrow_table().num_rows)
+
+    return work
+
+
+def rows_sql(task: Task, schema: Schema, columns: tuple[Column, ...], pane_us: int) -> str:
+    """The typed columns, and ``_pane``, as SQL over the file.
+
+    Lines that don't parse are rows of NULLs to DuckDB: where the file has an event time, rows without one are
+    left out.
+    """
+    time = schema.event_time
+    if pane_us and time is None:
+        raise UserError("the file has no event time, which WINDOWING needs")
+    wanted = {column.name: column for column in columns}
+    if time is not None:
+        wanted[time] = Column(time, "timestamp")
+    source, values = (_json if task.format == "json" else _access)(task.path, [*wanted.values()])
+    pane = f"epoch_us({values[time]}) // {pane_us}" if pane_us and time else "0"
+    selected = [f"{values[column.name]} AS {_name(column.name)}" for column in columns]
+    where = f" WHERE {values[time]} IS NOT NULL" if time else ""
+    return f"SELECT {', '.join([*selected, f'{pane} AS _pane'])} FROM {source}{where}"
+
+
+def _json(path: str, columns: list[Column]) -> tuple[str, dict[str, str]]:
+    """(source, expression of each column). A dotted path is a field of a nested document."""
+    types: dict[str, object] = {}
+    for column in columns:
+        *parents, leaf = column.name.split(".")
+        level = types
+        for parent in parents:
+            below = level.setdefault(parent, {})
+            if not isinstance(below, dict):
+                raise UserError(f"{column.name} is below a column that is used as a value")
+            level = below
+        level[leaf] = _TYPES[column.type]
+    typed = ", ".join(f"{_text(name)}: {_text(_struct(kind))}" for name, kind in types.items())
+    source = f"read_json({_text(path)}, format='newline_delimited', ignore_errors=true, columns={{{typed}}})"
+    if not columns:
+        source = f"(SELECT 1 FROM read_json({_text(path)}, format='newline_delimited', ignore_errors=true, "
+        source += "records=false, columns={'json': 'JSON'}) WHERE json_type(json) = 'OBJECT')"
+    values = {}
+    for column in columns:
+        value = ".".join(_name(part) for part in column.name.split("."))
+        values[column.name] = f"TRY_CAST({value} AS TIMESTAMP)" if column.type == "timestamp" else value
+    return source, values
+
+
+def _struct(kind: object) -> str:
+    if isinstance(kind, dict):
+        return f"STRUCT({', '.join(f'{_name(name)} {_struct(below)}' for name, below in kind.items())})"
+    return str(kind)
+
+
+def _access(path: str, columns: list[Column]) -> tuple[str, dict[str, str]]:
+    """(source, expression of each column) of an access log."""
+    groups = ", ".join(map(_text, _ACCESS_GROUPS))
+    parts = ", ".join(map(_text, _REQUEST_GROUPS))
+    lines = (
+        f"read_csv({_text(path)}, columns={{'line': 'VARCHAR'}}, header=false, auto_detect=false, "
+        "delim=e'\\x01', quote='', escape='', strict_mode=false, ignore_errors=true)"
+    )
+    matched = f"SELECT regexp_extract(line, {_text(_ACCESS)}, [{groups}]) AS m FROM {lines}"
+    source = (
+        f"(SELECT m, regexp_extract(m.cs_request, {_text(_REQUEST)}, [{parts}]) AS q "
+        f"FROM ({matched}) WHERE m.sc_status <> '')"
+    )
+    values: dict[str, str] = {}
+    for column in columns:
+        if column.name in _REQUEST_GROUPS:
+            values[column.name] = f"nullif(q.{column.name}, '')"
+        elif column.name in _ACCESS_GROUPS:
+            values[column.name] = f"nullif(nullif(m.{column.name}, '-'), '')"
+        else:
+            raise UserError(f"an access log has no column {column.name} that DuckDB could read")
+        if column.name == "ts":
+            values["ts"] = "CAST(try_strptime(m.ts, '%d/%b/%Y:%H:%M:%S %z') AS TIMESTAMP)"
+        elif column.type != "text":
+            values[column.name] = f"TRY_CAST({values[column.name]} AS {_TYPES[column.type]})"
+    return source, values
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _name(value: str) -> str:
+    return '"' + value.replace('"', '""') + '"'
+
+
+if __name__ == "__main__":
+    side(prepare)

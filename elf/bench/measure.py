@@ -1,0 +1,55 @@
+"""What a side of a benchmark does around its work: read the task, time the work, report."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from elf.bench.ingest import REFUSED, Run, Task
+from elf.errors import ElfError
+
+THREADS: Final = 1
+
+
+@dataclass(frozen=True)
+class Done:
+    """What the work came to."""
+
+    events: int
+    groups: int
+
+
+def side(prepare: Callable[[Task], Callable[[], Done]]) -> None:
+    """Run one side as a process: its task on standard input, its ``Run`` on standard output.
+
+    ``prepare`` gives the work to be timed; imports, planning and connections are before it.
+    """
+    pa.set_cpu_count(THREADS)
+    pa.set_io_thread_count(THREADS)
+    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
+    try:
+        work = prepare(task)
+        began, cpu = time.perf_counter(), time.process_time()
+        done = work()
+        seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu
+    except ElfError as error:
+        print(error, file=sys.stderr)
+        sys.exit(REFUSED)
+    size = Path(task.path).stat().st_size
+    run = Run(seconds, cpu_seconds, peak_rss_bytes(), done.events, size, done.groups)
+    sys.stdout.buffer.write(msgspec.json.encode(run) + b"\n")
+
+
+def peak_rss_bytes() -> int:
+    """The most memory that this process had. (``getrusage`` counts its parent's before the exec, too.)"""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise OSError("no VmHWM in /proc/self/status")

@@ -1,0 +1,89 @@
+"""Committed windows as the comparison takes them, and the tree's shape."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+
+import msgspec
+import pytest
+
+from elf.cli import compare
+from elf.cli.compare import check_spark, live_windows
+from elf.cli.tree import children_of, read_tree, shape
+from elf.client import ArchiveFacts, CompareFacts
+from elf.errors import ElfError, UserError
+from elf.job.messages import JobFacts
+from elf.job.spec import JobSpec
+from elf.ql import planner, statements
+from elf.schema import Column, Schema
+from tests.cli.fleet_of_one import window_result
+
+START_US = 1_795_226_400_000_000
+
+
+def job() -> JobSpec:
+    (statement,) = statements.parse("SELECT product, COUNT(*) FROM clicks GROUP BY 1 WINDOWING 5 SECONDS")
+    assert isinstance(statement, statements.Select)
+    schema = Schema((Column("product", "text"), Column("ts", "timestamp")), "ts")
+    plan = planner.plan(statement.query, schema, stream="clicks")
+    return JobSpec("busy", "ada", 0, plan, ())
+
+
+def facts(*results: object) -> CompareFacts:
+    known = JobFacts(job(), "active", "h:1", None, None, (), tuple(results))  # type: ignore[arg-type]
+    return CompareFacts(ArchiveFacts("clicks", "json", None, ("/a",), ()), known)
+
+
+def test_windows_are_in_microseconds_with_their_rows() -> None:
+    provisional = msgspec.structs.replace(window_result(20), provisional=True)
+    live = live_windows(facts(window_result(0, 5), window_result(5, revision=1), provisional))
+    assert [(w.start_us - START_US, w.end_us - START_US, w.revision) for w in live] == [
+        (0, 5_000_000, 0),
+        (5_000_000, 10_000_000, 0),
+        (5_000_000, 10_000_000, 1),
+    ]
+    assert live[0].table.num_rows == 2
+    assert live[0].status["reported"] == 6
+
+
+def test_nothing_committed_is_said_before_spark_is_started() -> None:
+    with pytest.raises(UserError, match="busy has not committed any window yet"):
+        compare.report(facts())
+
+
+def test_spark_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(UserError, match="comparing needs Spark"):
+        check_spark()
+
+
+def tree(*edges: tuple[str, str]) -> dict[str, object]:
+    return {
+        "job": "busy",
+        "master": "h:1",
+        "edges": [{"name": a, "address": a, "parent": p, "sealed_us": None} for a, p in edges],
+    }
+
+
+def test_a_tree_has_a_shape() -> None:
+    facts = read_tree(tree(("h:1", ""), ("h:2", "h:1"), ("h:3", "h:1"), ("h:4", "h:2")))
+    assert dataclasses.astuple(shape(facts)) == (4, 2, 2)
+    assert children_of(facts) == {"h:1": ["h:2", "h:3"], "h:2": ["h:4"]}
+
+
+def test_a_forwarder_that_is_no_member_has_its_place() -> None:
+    facts = read_tree(tree(("h:2", "h:9"), ("h:3", "h:9")))
+    assert children_of(facts) == {"h:1": ["h:9"], "h:9": ["h:2", "h:3"]}
+    assert dataclasses.astuple(shape(facts)) == (2, 2, 2)
+
+
+def test_what_leads_nowhere_is_shown_as_such() -> None:
+    facts = read_tree(tree(("h:1", ""), ("h:2", ""), ("h:3", "h:4"), ("h:4", "h:3")))
+    assert children_of(facts)[""] == ["h:2", "h:3", "h:4"]
+    assert shape(facts).depth == 0
+
+
+def test_another_answer_is_refused() -> None:
+    with pytest.raises(ElfError, match="cannot be read"):
+        read_tree({"job": 3})
