@@ -110,7 +110,9 @@ def _open(data: bytes, start: int, end: int) -> pa.Table | None:
 # -- windows -------------------------------------------------------------------------------------------------
 
 
-def commit_windows(effect: CommitWindows, store: Store, finisher: FinisherPort, master: str) -> WindowsCommitted:
+def commit_windows(
+    effect: CommitWindows, store: Store, finisher: FinisherPort, master: str
+) -> WindowsCommitted:
     """Assemble the windows that start in ``[first_us, last_us)``, run the final fragment, and commit them."""
     commits = _commits(effect, store)
     revision = sum(commit.revision > 0 for commit in commits)

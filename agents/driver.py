@@ -14,16 +14,19 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import msgspec
+import psutil
 import structlog
 
 import overlay as ring
 from agents import codec, commits
 from agents.engine import Finisher
-from agents.lane import Input, Lane, snapshot_names
+from agents.inputs import Input
+from agents.lane import Lane, snapshot_names
+from agents.metrics import Metrics
 from agents.node import Node, NodeEffect, NodeEvent
 from agents.store import Store
 from agents.transport import Closed, Transport
@@ -43,19 +46,7 @@ CHUNKS_AHEAD: Final = 2
 CHUNK_BYTES: Final = 4 << 20
 POLL_S: Final = 0.05
 IDLE_EVERY_MS: Final = 250
-
-
-@dataclass
-class Stats:
-    """What a driver counts; the metrics endpoint and ``elf run --summary`` read it."""
-
-    refused: dict[str, int] = field(default_factory=dict)
-    rows: int = 0
-    rejected: int = 0
-    late: int = 0
-    windows: int = 0
-    panes: int = 0
-    cuts: int = 0
+MEMORY_POLL_S: Final = 0.2
 
 
 @dataclass
@@ -87,11 +78,14 @@ class Driver:
         streams: Sequence[tuple[Lane, Input]],
         *,
         cluster: str,
+        metrics: Metrics | None = None,
+        memory_max_bytes: int | None = None,
     ) -> None:
         self.node = node
         self.store = store
         self.transport = transport
-        self.stats = Stats()
+        self.metrics = metrics or Metrics()
+        self.metrics.watch(transport.counters)
         self.reading = asyncio.Event()
         self.reading.set()
         self._cluster = cluster
@@ -104,6 +98,9 @@ class Driver:
         self._clock = time.time() - time.monotonic()
         self._wake = asyncio.Event()
         self._was_ready = False
+        self._clients: dict[str, asyncio.Queue[Message]] = {}
+        self._memory_max_bytes = memory_max_bytes
+        self._process = psutil.Process()
 
     def now_ms(self) -> int:
         """Wall clock that never steps back, in milliseconds."""
@@ -171,8 +168,7 @@ class Driver:
             try:
                 decoded = codec.decode(frames, cluster=self._cluster, max_bytes=MESSAGE_BYTES_MAX)
             except PeerError as refused:
-                reason = getattr(refused, "reason", "malformed")
-                self.stats.refused[reason] = self.stats.refused.get(reason, 0) + 1
+                self.metrics.refused(getattr(refused, "reason", "malformed"))
                 continue
             if isinstance(decoded.message, Message):
                 listens = ":" in decoded.sender and not decoded.sender.startswith("client:")
@@ -199,6 +195,8 @@ class Driver:
     def _perform(self, effects: Sequence[NodeEffect]) -> None:
         for effect in effects:
             match effect:
+                case do.Send() if effect.to in self._clients:
+                    self._clients[effect.to].put_nowait(effect.message)
                 case do.Send() | ring.Send():
                     frames = codec.encode(effect.message, cluster=self._cluster, sender=self.node.me.address)
                     self.transport.send(effect.to, frames)
@@ -221,6 +219,22 @@ class Driver:
             self._was_ready = True
             self._log.info("agent is ready", peers=len(self.node.overlay.peers()))
 
+    # -- clients inside the process -----
+
+    def open_client(self, address: str) -> asyncio.Queue[Message]:
+        """A client without a socket (the HTTP server's): what the node sends to it comes out here."""
+        self._clients[address] = asyncio.Queue()
+        return self._clients[address]
+
+    def from_client(self, address: str, message: Message) -> None:
+        self._event(was.Arrived(address, message))
+
+    def close_client(self, address: str) -> None:
+        self._clients.pop(address, None)
+
+    def lanes(self) -> tuple[Lane, ...]:
+        return tuple(stream.lane for stream in self._streams.values())
+
     # -- lanes -----------------------------------------------------------------------------------------------
 
     def _work(self, name: str, command: Command) -> None:
@@ -229,10 +243,6 @@ class Driver:
         self._when_done(future, lambda outcome: self._worked(stream, type(command).__name__, outcome))
 
     def _worked(self, stream: _Stream, command: str, outcome: Outcome) -> None:
-        self.stats.rows += outcome.rows
-        self.stats.rejected += outcome.counts.get("rejected", 0)
-        self.stats.late += outcome.counts.get("late", 0)
-        self.stats.cuts += outcome.cut is not None
         if command == "Install":
             stream.installed.set()
         self._event(was.Worked(stream.lane.facts.stream, command, outcome))
@@ -254,6 +264,7 @@ class Driver:
         idle_ms = 0
         while not self.node.leaving:
             await self.reading.wait()
+            await self._room()
             await stream.slots.acquire()
             chunk = await loop.run_in_executor(stream.reader, stream.input.read, CHUNK_BYTES, self.now_ms())
             if chunk is not None:
@@ -271,6 +282,11 @@ class Driver:
                 self._work(stream.lane.facts.stream, Idle(idle_ms, stream.input.finished()))
             await asyncio.sleep(POLL_S)
 
+    async def _room(self) -> None:
+        """Hold the inputs back while the process holds more than it may: files can wait."""
+        while self._memory_max_bytes is not None and self._process.memory_info().rss > self._memory_max_bytes:
+            await asyncio.sleep(MEMORY_POLL_S)
+
     def _fed(self, stream: _Stream, outcome: Outcome) -> None:
         stream.slots.release()
         self._worked(stream, "Feed", outcome)
@@ -287,7 +303,7 @@ class Driver:
             case do.Combine():
                 self._when_done(self._pool.submit(commits.combine, effect), self._event)
             case do.CommitPanes():
-                self.stats.panes += 1
+                self.metrics.panes_committed()
                 self._when_done(self._pool.submit(commits.commit_panes, effect, self.store), self._event)
             case do.CommitWindows():
                 self._when_done(self._pool.submit(self._commit_windows, effect), self._event)
@@ -309,7 +325,7 @@ class Driver:
         except ElfError as error:
             self._log.error("a window cannot be finished", job=effect.spec.name, reason=str(error))
             return was.Failure(effect.spec.name, str(error))
-        self.stats.windows += done.result is not None
+        self.metrics.windows_committed()
         return done
 
     def _fetch(self, effect: do.Fetch) -> was.Fetched:

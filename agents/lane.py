@@ -9,10 +9,11 @@ on from the same point.
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -20,7 +21,8 @@ import pyarrow as pa
 
 from agents.archive import Archive
 from agents.formats import Format
-from agents.inputs import Chunk, Position, Reject
+from agents.inputs import REJECT_KEPT_BYTES, Chunk, Position, Reject
+from agents.metrics import Metrics
 from agents.rejects import RejectFile
 from agents.store import SnapshotName, SnapshotRow, Store
 from elf.job import messages as say
@@ -31,17 +33,6 @@ from elf.schema import Schema
 
 SAMPLE_LINES: Final = 1_000
 """Lines that are remembered to infer the columns of a stream from."""
-
-
-class Input(Protocol):
-    """Where chunks come from (``agents.inputs``): a tail of growing files, or whole files."""
-
-    @property
-    def exhausted(self) -> bool: ...
-    def read(self, bytes_max: int, now_ms: int) -> Chunk | None: ...
-    def positions(self) -> tuple[Position, ...]: ...
-    def finished(self) -> tuple[str, ...]: ...
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -78,8 +69,10 @@ class Lane:
         archive: Archive | None = None,
         rejects: RejectFile | None = None,
         samples: Sequence[str] = (),
+        metrics: Metrics | None = None,
     ) -> None:
         self.facts = facts
+        self.metrics = metrics or Metrics()
         self._store = store
         self._archive = archive
         self._rejects = rejects
@@ -90,10 +83,10 @@ class Lane:
             archive.restore(stored.archive if stored else 0)
         if rejects is not None:
             rejects.truncate_to(stored.rejects if stored else 0)
-        self._durable_archive = stored.archive if stored else 0
         self._samples: deque[str] = deque(samples, maxlen=SAMPLE_LINES)
         self._learning = not samples
         self.rows_read = 0
+        self.rows_rejected = 0
         self.bytes_read = 0
 
     def feed(self, chunk: Chunk, positions: tuple[Position, ...], now_ms: int) -> Outcome:
@@ -102,19 +95,38 @@ class Lane:
         self._learn(chunk.lines)
         self.rows_read += len(chunk.lines) + len(chunk.rejects)
         self.bytes_read += chunk.end - chunk.start
-        return self.perform(Feed(chunk, now_ms), now_ms)
+        began = time.perf_counter()
+        outcome = self.perform(Feed(chunk, now_ms), now_ms, chunk)
+        stream = self.facts.stream
+        self.metrics.mapped(stream, time.perf_counter() - began)
+        self.metrics.rows(stream, outcome.rows, chunk.end - chunk.start)
+        for reject in chunk.rejects:
+            self.metrics.rejected(stream, reject.reason)
+        if outcome.rejected is not None and len(outcome.rejected):
+            self.metrics.rejected(stream, "format", len(outcome.rejected))
+        self.rows_rejected += outcome.counts.get("rejected", 0)
+        return outcome
 
-    def perform(self, command: Command, now_ms: int) -> Outcome:
+    def perform(self, command: Command, now_ms: int, chunk: Chunk | None = None) -> Outcome:
         """Perform a command, durably."""
         outcome = self.worker.handle(command)
-        if isinstance(command, Feed):
-            self._keep(command.chunk, outcome)  # type: ignore[arg-type]
+        if outcome.counts:
+            self._measure(outcome.counts)
+        if chunk is not None:
+            self._keep(chunk, outcome)
         if self._archive is not None and self._archive.due(now_ms):
             self._archive.roll()
             self._cut(outcome, outcome.cut or self.worker.cut())
         elif outcome.cut is not None:
             self._cut(outcome, outcome.cut)
         return outcome
+
+    def _measure(self, counts: Mapping[str, int]) -> None:
+        stream = self.facts.stream
+        self.metrics.left_out(stream, "late", counts.get("late", 0))
+        self.metrics.left_out(stream, "future", counts.get("future", 0))
+        self.metrics.left_out(stream, "unrostered", counts.get("unrostered", 0))
+        self.metrics.uncast(stream, counts.get("uncast", 0))
 
     def _keep(self, chunk: Chunk, outcome: Outcome) -> None:
         """Lines that parsed go to the archive, the others to the reject file."""
@@ -131,15 +143,17 @@ class Lane:
             line = chunk.lines[int(index)].as_py().encode()
             offset = int(chunk.offsets[int(index)])
             reason = f"no {self.facts.format.name} line"
-            self._rejects.add(Reject(chunk.source.path, offset, reason, line[: 64 << 10], len(line)))
+            kept = line[:REJECT_KEPT_BYTES]
+            self._rejects.add(Reject(chunk.source.id, chunk.source.path, offset, reason, kept, len(line)))
 
     def _cut(self, outcome: Outcome, cut: StreamCut) -> None:
+        began = time.perf_counter()
         archive = self._archive.sync() if self._archive is not None else 0
         rejects = self._rejects.sync() if self._rejects is not None else 0
         snapshots = [SnapshotRow(s.flow, s.start, s.end, 0, s.tally, s.payload) for s in outcome.sealed]
         stored = StoredCut(cut, self._positions, archive, rejects)
         self._store.save_cut(self.facts.stream, msgspec.msgpack.encode(stored), snapshots)
-        self._durable_archive = archive
+        self.metrics.cut(time.perf_counter() - began)
         if self._archive is not None and self._archive.unshipped:
             self._archive.ship(archive)
 
@@ -185,7 +199,3 @@ def load_cut(store: Store, stream: str) -> StoredCut | None:
 
 def snapshot_names(flow: str, spans: Sequence[tuple[int, int]]) -> list[SnapshotName]:
     return [SnapshotName(flow, start, end) for start, end in spans]
-
-
-MakeInput = Callable[[tuple[Position, ...]], Input]
-"""Opens a stream's input at the positions of the last cut."""

@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import overlay as ring
+from agents.asks import ToAddress, ToKey
+from agents.clients import Clients
 from agents.codec import pack, unpack
-from agents.statements import Clients, ToAddress, ToKey
+from agents.statements import Statements
 from elf.errors import PeerError
 from elf.job import messages as say
 from elf.job.effects import Consult, Effect, Multicast, SaveFact, Send, Stop, Work
@@ -45,7 +47,12 @@ PEERS_FACT = "peers"
 """Durable: addresses of live peers, a line each, to find the ring again after a restart."""
 
 NodeEffect = Effect | ring.Send
+"""What the driver performs."""
+
 NodeEvent = Event | ring.Received
+
+Step = Effect | ring.Effect | ToAddress | ToKey
+"""What the parts of a node want; ``_settle`` does what is for the node itself."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +63,6 @@ class Restored:
     cluster_uid: str = ""
     log: tuple[say.LogEntry, ...] = ()
     jobs: tuple[StoredJob, ...] = ()
-    installed: frozenset[str] = frozenset()
-    """Flows that the streams' cuts hold."""
     retained: tuple[tuple[str, int, int], ...] = ()
     """Snapshots: flow, first pane, end."""
 
@@ -72,10 +77,10 @@ class NodeSettings:
     follow_ms: int = 2_000
 
 
-def overlay_config(restored: Restored, me: Identity) -> ring.OverlayConfig:
+def overlay_config(restored: Restored, me: Identity, join_retry_ms: int = 500) -> ring.OverlayConfig:
     """A founder that comes back looks for its ring for a moment only: the others may be waiting for it."""
-    default = ring.OverlayConfig()
-    return replace(default, join_timeout_ms=5_000) if restored.founder == me.address else default
+    timeout_ms = 5_000 if restored.founder == me.address else 30_000
+    return ring.OverlayConfig(join_retry_ms=join_retry_ms, join_timeout_ms=timeout_ms)
 
 
 class Node:
@@ -111,7 +116,7 @@ class Node:
             offer_ms=settings.offer_ms,
         )
         self.homes = Homes(me.address, self.log, settings.root)
-        self.clients = Clients(me, self.log, overlay, self.homes)
+        self.clients = Clients(me.address, Statements(me, self.log, overlay, self.homes))
         self._streams = frozenset(stream.name for stream in streams)
         self._restored = restored
         self._founds = False
@@ -120,7 +125,7 @@ class Node:
         self._untils: dict[str, int] = {}
         self._leave_clients: list[tuple[str, int]] = []
         self._saved_peers: frozenset[str] = frozenset()
-        self._installed: set[str] = set(restored.installed)
+        self._begun: set[str] = set()
         self.failures: dict[str, str] = {}
         self.unknown_flow = 0
 
@@ -131,7 +136,10 @@ class Node:
         founded.
         """
         self._founds = not contacts and self._restored.founder is None
-        found: list[NodeEffect] = list(self.homes.restore(self._restored.jobs, now_ms))
+        for flow in (flow for spec in self.log.jobs() for flow in self._ours(spec)):
+            # before anything else: the lanes go on at once, and what they seal must find its line
+            self.uplink.add(flow, [(a, b) for uid, a, b in self._restored.retained if uid == flow.uid])
+        found: list[Step] = list(self.homes.restore(self._restored.jobs, now_ms))
         return self._settle([*found, *self.overlay.start(contacts, now_ms)], now_ms)
 
     @property
@@ -148,7 +156,7 @@ class Node:
         self._leaving = True
         return self._settle([Work(stream, SealOpen()) for stream in sorted(self._streams)], now_ms)
 
-    def _left(self, now_ms: int) -> list[NodeEffect]:
+    def _left(self, now_ms: int) -> list[Step]:
         """While leaving: go when nothing is owed and the log knows."""
         if (
             not self._leaving
@@ -169,7 +177,7 @@ class Node:
     def handle(self, event: NodeEvent, now_ms: int) -> list[NodeEffect]:
         return self._settle(self._handle(event, now_ms), now_ms)
 
-    def _handle(self, event: NodeEvent, now_ms: int) -> list[NodeEffect]:
+    def _handle(self, event: NodeEvent, now_ms: int) -> list[Step]:
         match event:
             case ring.Received():
                 return list(self.overlay.handle(event, now_ms))
@@ -194,8 +202,8 @@ class Node:
                 self.failures[event.job] = event.text
                 return []
 
-    def _worked(self, event: Worked, now_ms: int) -> list[NodeEffect]:
-        found: list[NodeEffect] = []
+    def _worked(self, event: Worked, now_ms: int) -> list[Step]:
+        found: list[Step] = []
         for sealed in event.outcome.sealed:
             found.extend(self.uplink.sealed(sealed, now_ms))
         if event.command == "SealOpen":
@@ -216,7 +224,7 @@ class Node:
         return min((at for at in waits if at is not None), default=now_ms + 1_000)
 
     def tick(self, now_ms: int) -> list[NodeEffect]:
-        found: list[NodeEffect] = list(self.overlay.handle(ring.Tick(), now_ms))
+        found: list[Step] = list(self.overlay.handle(ring.Tick(), now_ms))
         if self._ring_ready:
             found.extend(self.membership.tick(now_ms, self._neighbours()))
             found.extend(self.homes.tick(now_ms, self.membership.founder))
@@ -229,7 +237,7 @@ class Node:
     def _neighbours(self) -> list[str]:
         return [peer.address for peer in self.overlay.peers()]
 
-    def _remember_peers(self) -> list[NodeEffect]:
+    def _remember_peers(self) -> list[Step]:
         peers = frozenset(self._neighbours())
         if not peers or peers == self._saved_peers:
             return []
@@ -238,10 +246,10 @@ class Node:
 
     # -- what comes back to ourselves, and what the overlay tells --------------------------------------------
 
-    def _settle(self, effects: Sequence[object], now_ms: int) -> list[NodeEffect]:
+    def _settle(self, effects: Sequence[Step], now_ms: int) -> list[NodeEffect]:
         """Handle what is for this node itself, in order, until only what the driver must do is left."""
         found: list[NodeEffect] = []
-        todo: deque[object] = deque(effects)
+        todo: deque[Step] = deque(effects)
         while todo or self.membership.fresh:
             if not todo:
                 todo.extend(self._follow(now_ms))
@@ -267,33 +275,34 @@ class Node:
                 case ToAddress() | ToKey():
                     todo.extend(self._ask(effect, now_ms))
                 case _:
-                    found.append(effect)  # type: ignore[arg-type]
+                    found.append(effect)
         return found
 
-    def _ask(self, ask: ToAddress | ToKey, now_ms: int) -> Sequence[object]:
+    def _ask(self, ask: ToAddress | ToKey, now_ms: int) -> Sequence[Step]:
         if isinstance(ask, ToAddress):
             return [Send(ask.to, ask.request)]
         return self.overlay.route(ask.key, pack(ask.request), now_ms)
 
-    def _routed(self, payload: bytes, origin: str, now_ms: int) -> list[NodeEffect]:
+    def _routed(self, payload: bytes, origin: str, now_ms: int) -> list[Step]:
         try:
             message = unpack(payload)
         except PeerError:
             return []
         return self._arrived(origin, message, now_ms)
 
-    def _not_joined(self, failed: ring.JoinFailed, now_ms: int) -> Sequence[object]:
-        """Nobody answers. A stranger gives up; the founder, after a failure of everybody, begins the ring again; the
-        others go on trying until somebody is back."""
+    def _not_joined(self, failed: ring.JoinFailed, now_ms: int) -> Sequence[Step]:
+        """Nobody answers. A stranger gives up; the founder, after a failure of everybody, begins the ring
+        again; the others go on trying until somebody is back.
+        """
         if self._restored.founder is None:
             tried = ", ".join(failed.contacts)
             text = f"cannot join the cluster through {tried}: {failed.reason}; is an agent running there?"
             return [Stop(text, 1)]
         return self.overlay.start([] if self.membership.is_founder else failed.contacts, now_ms)
 
-    def _on_ring(self, now_ms: int) -> list[object]:
+    def _on_ring(self, now_ms: int) -> list[Step]:
         self._ring_ready = True
-        found: list[object] = []
+        found: list[Step] = []
         if self._founds:
             self.membership.founder = self.me.address
             fact = f"{self.me.address}\n{self.membership.cluster_uid}".encode()
@@ -308,14 +317,14 @@ class Node:
             found.extend(self._listen(now_ms))
         return [*found, *self.membership.ask(now_ms, self._neighbours())]
 
-    def _listen(self, now_ms: int) -> list[object]:
+    def _listen(self, now_ms: int) -> list[Step]:
         return list(self.overlay.subscribe(LOG_TOPIC, now_ms, home=self.membership.founder))
 
     # -- the stream log grew ---------------------------------------------------------------------------------
 
-    def _follow(self, now_ms: int) -> list[object]:
+    def _follow(self, now_ms: int) -> list[Step]:
         new, self.membership.fresh = self.membership.fresh, []
-        found: list[object] = []
+        found: list[Step] = []
         for entry in new:
             match entry:
                 case say.MemberJoined() | say.MemberLeft():
@@ -333,21 +342,24 @@ class Node:
             found.append(Multicast(LOG_TOPIC, say.LogTail(after=new[0].seq - 1, entries=tuple(new))))
         return found
 
-    def _begin(self, spec: JobSpec, now_ms: int) -> list[object]:
+    def _begin(self, spec: JobSpec, now_ms: int) -> list[Step]:
         """Run the flows of a job that are over streams of ours."""
-        found: list[object] = []
-        known = {flow.uid for flow in self.uplink.flows()}
-        for flow in spec.flows:
-            stream = flow.fragment.stream
-            if stream not in self._streams or flow.uid in known or self.membership.number(stream) is None:
-                continue
-            self.uplink.add(flow, [(a, b) for uid, a, b in self._restored.retained if uid == flow.uid])
-            found.append(Work(stream, Install(flow)))
-            found.extend(self.overlay.subscribe(flow.topic, now_ms, home=flow.home))
+        found: list[Step] = []
+        for flow in self._ours(spec):
+            if flow.uid not in self._begun:
+                self._begun.add(flow.uid)
+                self.uplink.add(flow)
+                found.append(Work(flow.fragment.stream, Install(flow)))
+                found.extend(self.overlay.subscribe(flow.topic, now_ms, home=flow.home))
         return found
 
-    def _end(self, uid: str, now_ms: int) -> list[object]:
-        found: list[object] = list(self.homes.drop(uid))
+    def _ours(self, spec: JobSpec) -> list[Flow]:
+        """The flows of a job that are over streams of which we are a member."""
+        named = [(flow, flow.fragment.stream) for flow in spec.flows]
+        return [f for f, s in named if s in self._streams and self.membership.number(s) is not None]
+
+    def _end(self, uid: str, now_ms: int) -> list[Step]:
+        found: list[Step] = list(self.homes.drop(uid))
         found.extend(self.clients.job_ended(uid))
         for flow in self.uplink.flows():
             if uid.startswith(flow.topic.hex()) and not any(
@@ -361,7 +373,7 @@ class Node:
 
     # -- messages --------------------------------------------------------------------------------------------
 
-    def _arrived(self, sender: str, message: object, now_ms: int) -> list[object]:
+    def _arrived(self, sender: str, message: object, now_ms: int) -> list[Step]:
         match message:
             case say.Slice():
                 return self._slice(sender, message, now_ms)
@@ -398,14 +410,14 @@ class Node:
         sender: str,
         message: say.Hello | say.Welcome | say.Follow | say.LogTail | say.Refused,
         now_ms: int,
-    ) -> list[object]:
+    ) -> list[Step]:
         knew = self.membership.founder
-        found: list[object] = list(self.membership.hear(sender, message, now_ms))
+        found: list[Step] = list(self.membership.hear(sender, message, now_ms))
         if self.membership.founder and not knew:
             found.extend(self._listen(now_ms))
         return found
 
-    def _slice(self, sender: str, message: say.Slice, now_ms: int) -> list[object]:
+    def _slice(self, sender: str, message: say.Slice, now_ms: int) -> list[Step]:
         if self.homes.hosts(message.flow):
             return list(self.homes.take(message, now_ms))
         flow = self._flow(message.flow)
@@ -417,7 +429,7 @@ class Node:
     def _flow(self, uid: str) -> Flow | None:
         return next((flow for spec in self.log.jobs() for flow in spec.flows if flow.uid == uid), None)
 
-    def _requested(self, request: say.Request, now_ms: int) -> list[object]:
+    def _requested(self, request: say.Request, now_ms: int) -> list[Step]:
         match request:
             case say.CreateJob():
                 return self._create(request, now_ms)
@@ -439,13 +451,13 @@ class Node:
             case _:
                 return []
 
-    def _create(self, request: say.CreateJob, now_ms: int) -> list[object]:
+    def _create(self, request: say.CreateJob, now_ms: int) -> list[Step]:
         """Become the job's home, unless the log knows it at another one (unknown is never new)."""
         asked = request.spec
         known = next((s for s in self.log.jobs() if (s.name, s.creator) == (asked.name, asked.creator)), None)
         if known is not None and known.flows[0].home != self.me.address:
             return [Send(known.flows[0].home, request)]
-        found: list[object] = []
+        found: list[Step] = []
         if known is not None and request.replace:
             found.extend(self.homes.drop(known.uid))
         spec, effects = self.homes.create(request, now_ms)

@@ -17,13 +17,12 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
 import psutil
 
 from agents import codec
 from agents.driver import MESSAGE_BYTES_MAX, Driver
 from agents.engine import StreamEngine
-from agents.formats import Format, get_format, guess_format
+from agents.formats import get_format, guess_format
 from agents.inputs import Range, Whole, split_inputs
 from agents.lane import Lane, LaneFacts
 from agents.node import Node, NodeSettings, Restored
@@ -117,7 +116,7 @@ class _Fleet:
             Restored(),
             new_cluster_uid=CLUSTER,
         )
-        node.clients.finite = True
+        node.clients.statements.finite = True
         driver = Driver(node, self._network.listen(address), store, [(lane, Whole(share))], cluster=CLUSTER)
         driver.reading.clear()
         return driver
@@ -198,11 +197,11 @@ class _Fleet:
             receive = asyncio.ensure_future(client.receive())
 
     def summary(self, windows: int, seconds: float) -> Summary:
-        lanes = [stream.lane for driver in self._drivers for stream in driver.streams()]
+        lanes = [lane for driver in self._drivers for lane in driver.lanes()]
         counters = [driver.transport.counters for driver in self._drivers]
         return Summary(
             rows_in=sum(lane.rows_read for lane in lanes),
-            rows_rejected=sum(driver.stats.rejected for driver in self._drivers),
+            rows_rejected=sum(lane.rows_rejected for lane in lanes),
             bytes_in=sum(lane.bytes_read for lane in lanes),
             seconds=round(seconds, 6),
             windows=windows,

@@ -1,242 +1,71 @@
-"""What people ask of an agent: statements and calls, as procedures that ask other nodes and wait for their
-answers.
+"""What people ask of an agent: statements and calls, each as a procedure (``agents.asks``). Any agent takes
+any of them.
 
-A procedure is a generator: it yields what it asks (``ToAddress``, ``ToKey``, or a list of them) and is sent
-the ``Answer``s; it returns the ``Reply``. So a statement that needs five nodes reads as one page from top to
-bottom, and is still pure: no thread, no clock; silence comes back as an answer whose ``error`` says so. Any
-agent takes any statement.
+What the stream log tells (jobs, members, streams) is answered from this node's copy of it; everything else is
+asked of the members of a stream or of the job's home.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 
 import msgspec
+import pyarrow as pa
 
 import overlay as ring
+from agents.asks import SILENT, Ask, Procedure, Reading, ToAddress, ToKey
 from elf.batch import encode
-from elf.errors import ElfError, UserError
+from elf.errors import UserError
 from elf.job import messages as say
-from elf.job.effects import Send
 from elf.job.homes import ONE_SHOT_PREFIX, Homes
 from elf.job.membership import Identity
 from elf.job.spec import JobSpec, app_id
 from elf.job.streamlog import FOREVER_US, Member, StreamLog
 from elf.ql import planner, statements
+from elf.ql.plan import Plan
 from elf.schema import merge_schemas
 
-ANSWER_MS = 8_000
-"""How long a node may take to answer a request of ours."""
-RENEW_MS = 2_000
-CLIENT_SILENCE_MS = 10_000
 SAMPLE_MEMBERS = 5
 """Members that are asked which columns a stream has (DESIGN 4.5: three or more)."""
+COMPARED_WINDOWS = 1_000
+"""The last commits of a job that are handed out for a comparison."""
 
 
-@dataclass(frozen=True)
-class ToAddress:
-    """Ask a node, by address."""
-
-    to: str
-    request: say.Request
-
-
-@dataclass(frozen=True)
-class ToKey:
-    """Ask the node nearest to a key."""
-
-    key: bytes
-    request: say.Request
-
-
-Ask = ToAddress | ToKey
-Procedure = Generator[list[Ask], list[say.Answer], say.Reply | None]
-
-
-@dataclass
-class _Running:
-    """A procedure and the answers that it waits for, by request id."""
-
-    client: str
-    request: int
-    procedure: Procedure
-    waiting: dict[int, say.Answer | None] = field(default_factory=dict)
-    deadline_ms: int = 0
-
-
-@dataclass
-class _Reader:
-    """A client that reads the windows of a job. ``drops``: the job is its own one-shot SELECT."""
-
-    client: str
-    request: int
-    spec: JobSpec
-    left: int | None
-    drops: bool
-    heard_ms: int
-    renewed_ms: int = 0
-    seen_us: int | None = None
-
-
-class Clients:
-    """The clients of one agent. Methods return effects and asks for the node to perform."""
+class Statements:
+    """The procedures of one agent."""
 
     def __init__(self, me: Identity, log: StreamLog, overlay: ring.Overlay, homes: Homes) -> None:
         self._me = me
         self._log = log
         self._overlay = overlay
         self._homes = homes
-        self._next_id = 0
-        self._running: dict[tuple[str, int], _Running] = {}
-        self._by_id: dict[int, _Running] = {}
-        self._readers: dict[tuple[str, int], _Reader] = {}
-
-    # -- from clients ----------------------------------------------------------------------------------------
-
-    def heard(
-        self, client: str, message: say.Execute | say.Call | say.KeepAlive | say.Cancel, now_ms: int
-    ) -> list[object]:
-        key = (client, message.request)
-        match message:
-            case say.KeepAlive():
-                if key in self._readers:
-                    self._readers[key].heard_ms = now_ms
-                return []
-            case say.Cancel():
-                return self._close(key)
-            case say.Execute():
-                return self._run(client, message.request, self._statements(client, message, now_ms), now_ms)
-            case say.Call():
-                return self._run(client, message.request, self._call(message), now_ms)
-
-    def _run(self, client: str, request: int, procedure: Procedure, now_ms: int) -> list[object]:
-        running = _Running(client, request, procedure)
-        self._running[(client, request)] = running
-        return self._step(running, None, now_ms)
-
-    def _step(self, running: _Running, answers: list[say.Answer] | None, now_ms: int) -> list[object]:
-        """Run a procedure up to its next question, or to its end."""
-        try:
-            asks = next(running.procedure) if answers is None else running.procedure.send(answers)
-        except StopIteration as done:
-            return self._finish(running, done.value)
-        except ElfError as refused:
-            return self._finish(running, say.Failed(request=running.request, text=str(refused)))
-        found: list[object] = []
-        running.waiting = {}
-        running.deadline_ms = now_ms + ANSWER_MS
-        for ask in asks:
-            self._next_id += 1
-            request = msgspec.structs.replace(ask.request, id=self._next_id, origin=self._me.address)
-            running.waiting[self._next_id] = None
-            self._by_id[self._next_id] = running
-            found.append(replace(ask, request=request))
-        return found if asks else self._step(running, [], now_ms)
-
-    def _finish(self, running: _Running, reply: say.Reply | say.Failed | None) -> list[object]:
-        self._running.pop((running.client, running.request), None)
-        return [Send(running.client, reply)] if reply is not None else []
-
-    def answered(self, answer: say.Answer, now_ms: int) -> list[object]:
-        running = self._by_id.pop(answer.id, None)
-        if running is None or answer.id not in running.waiting:
-            return []
-        running.waiting[answer.id] = answer
-        return self._go_on(running, now_ms) if all(running.waiting.values()) else []
-
-    def _go_on(self, running: _Running, now_ms: int) -> list[object]:
-        silent = "no answer in time"
-        answers = [answer or say.Answer(id=id_, error=silent) for id_, answer in running.waiting.items()]
-        for id_ in running.waiting:
-            self._by_id.pop(id_, None)
-        return self._step(running, answers, now_ms)
-
-    def deadline(self) -> int | None:
-        waits = [running.deadline_ms for running in self._running.values()]
-        waits += [reader.renewed_ms + RENEW_MS for reader in self._readers.values()]
-        return min(waits, default=None)
-
-    def tick(self, now_ms: int) -> list[object]:
-        found: list[object] = []
-        for running in [r for r in self._running.values() if now_ms >= r.deadline_ms]:
-            found.extend(self._go_on(running, now_ms))
-        for key, reader in list(self._readers.items()):
-            if now_ms - reader.heard_ms > CLIENT_SILENCE_MS:
-                found.extend(self._close(key))
-            elif now_ms - reader.renewed_ms >= RENEW_MS:
-                reader.renewed_ms = now_ms
-                found.append(self._renewal(reader))
-        return found
-
-    # -- readers ---------------------------------------------------------------------------------------------
-
-    def _renewal(self, reader: _Reader) -> Send:
-        home = reader.spec.flows[0].home
-        request = say.SubscribeJob(
-            id=0, origin=self._me.address, uid=reader.spec.uid, after_us=reader.seen_us
-        )
-        return Send(home, request)
-
-    def _close(self, key: tuple[str, int]) -> list[object]:
-        self._running.pop(key, None)
-        reader = self._readers.pop(key, None)
-        if reader is None or not reader.drops:
-            return []
-        drop = say.DropJob(id=0, origin=self._me.address, uid=reader.spec.uid)
-        return [Send(reader.spec.flows[0].home, drop)]
-
-    def published(self, result: say.WindowResult, now_ms: int) -> list[object]:
-        """Windows of a job that some of our clients read."""
-        found: list[object] = []
-        for key, reader in list(self._readers.items()):
-            if reader.spec.uid != result.job:
-                continue
-            reader.seen_us = max(reader.seen_us or result.last_us, result.last_us)
-            reader.renewed_ms = now_ms
-            found.append(Send(reader.client, say.Published(request=reader.request, result=result)))
-            if reader.left is not None:
-                reader.left -= 1
-            if reader.left == 0 or result.final:
-                found.append(Send(reader.client, say.Reply(request=reader.request)))
-                found.extend(self._close(key))
-        return found
-
-    def job_ended(self, uid: str) -> list[object]:
-        found: list[object] = []
-        for key, reader in list(self._readers.items()):
-            if reader.spec.uid == uid:
-                del self._readers[key]
-                found.append(
-                    Send(reader.client, say.Reply(request=reader.request, text="the job was dropped"))
-                )
-        return found
+        self._one_shots = 0
+        self.finite = False
+        """True for ``elf run``: inputs end, any name after FROM means the only stream, windows are optional.
+        """
 
     # -- statements ------------------------------------------------------------------------------------------
 
-    def _statements(self, client: str, asked: say.Execute, now_ms: int) -> Procedure:
+    def execute(self, asked: say.Execute) -> Procedure:
+        """All statements of a text, one after the other; the last one's reply is the reply."""
         parsed = statements.parse(asked.sql)
         if not parsed:
             raise UserError("nothing to do: the statement is empty")
-        reply: say.Reply | None = None
-        for index, statement in enumerate(parsed):
-            reply = yield from self._statement(client, asked, statement, now_ms)
-            if reply is not None and index < len(parsed) - 1:
-                reply = msgspec.structs.replace(reply, done=False)
-        return reply
+        for statement in parsed[:-1]:
+            if isinstance(statement, statements.Select | statements.Subscribe):
+                raise UserError("a SELECT or SUBSCRIBE can only be the last of several statements")
+            yield from self._statement(asked, statement)
+        return (yield from self._statement(asked, parsed[-1]))
 
-    def _statement(
-        self, client: str, asked: say.Execute, statement: statements.Statement, now_ms: int
-    ) -> Procedure:
+    def _statement(self, asked: say.Execute, statement: statements.Statement) -> Procedure:
         match statement:
             case statements.CreateJob():
                 return (yield from self._create(asked, statement))
             case statements.Select():
-                return (yield from self._select(client, asked, statement, now_ms))
+                return (yield from self._select(asked, statement))
             case statements.Subscribe():
-                spec = self._find(statement.name, asked.creator)
-                return self._read(client, asked, spec, now_ms, drops=False)
+                return Reading(self._find(statement.name, asked.creator), drops=False)
             case statements.DropJob():
                 return (yield from self._drop(asked, statement))
             case statements.Show():
@@ -258,7 +87,7 @@ class Clients:
     def _members(self, stream: str) -> list[Member]:
         return [member for member in self._log.members(stream) if member.until_us == FOREVER_US]
 
-    def _planned(self, query: statements.Query) -> Generator[list[Ask], list[say.Answer], planner.Plan]:
+    def _planned(self, query: statements.Query) -> Generator[list[Ask], list[say.Answer], Plan]:
         """The plan of a query over a stream of this fleet; its columns are what members have seen."""
         stream = self._stream_of(query)
         members = self._members(stream)[:SAMPLE_MEMBERS]
@@ -269,10 +98,10 @@ class Clients:
         seen = [msgspec.msgpack.decode(a.body, type=say.StreamSeen) for a in answers if not a.error]
         if not seen:
             raise UserError(
-                f"none of the {len(members)} members of stream {stream} that were asked has answered; try again"
+                f"none of the {len(members)} members of stream {stream} that were asked answers; try again"
             )
         plan = planner.plan(query, merge_schemas([one.schema for one in seen]), stream=stream)
-        if plan.window is None:
+        if plan.window is None and not self.finite:
             raise UserError(
                 "a query over live streams needs a window, for instance WINDOWING 30 SECONDS at its end "
                 "(results over everything since the start are not supported yet)"
@@ -282,11 +111,14 @@ class Clients:
     def _stream_of(self, query: statements.Query) -> str:
         named = planner.streams_of(query)
         streams = self._log.streams()
+        if self.finite:
+            return streams[0]
         if named == "*":
             if len(streams) == 1:
                 return streams[0]
             raise UserError(
-                f"FROM * over several streams is not supported yet in a fleet; name one of: {', '.join(streams) or '(none)'}"
+                "FROM * over several streams is not supported yet in a fleet; "
+                f"name one of: {', '.join(streams) or '(none)'}"
             )
         if named[0] not in streams:
             raise UserError(f"there is no stream {named[0]}; streams: {', '.join(streams) or 'none'}")
@@ -299,9 +131,10 @@ class Clients:
         spec = JobSpec(name, creator, 0, plan, ())
         request = say.CreateJob(id=0, origin="", spec=spec, replace=replacing)
         (answer,) = yield [ToKey(app_id(name, creator), request)]
-        if answer.error == "no answer in time":
+        if answer.error == SILENT:
             raise UserError(
-                f"job {name}: its master or the founder of the stream log does not answer; SHOW JOBS tells if it exists"
+                f"job {name}: its master or the founder of the stream log does not answer; "
+                "SHOW JOBS tells if it exists"
             )
         return _facts(answer)
 
@@ -313,21 +146,11 @@ class Clients:
         body = json.dumps({"job": statement.name, "master": facts.master, "uid": facts.spec.uid}).encode()
         return say.Reply(request=asked.request, text=text, body=body)
 
-    def _select(
-        self, client: str, asked: say.Execute, statement: statements.Select, now_ms: int
-    ) -> Procedure:
-        name = f"{ONE_SHOT_PREFIX}{self._me.agent_id[:8]}_{self._me.incarnation}_{self._next_id}"
+    def _select(self, asked: say.Execute, statement: statements.Select) -> Procedure:
+        self._one_shots += 1
+        name = f"{ONE_SHOT_PREFIX}{self._me.agent_id[:8]}_{self._me.incarnation}_{self._one_shots}"
         facts = yield from self._found_job(name, asked.creator, statement.query, replacing=False)
-        return self._read(client, asked, facts.spec, now_ms, drops=True)
-
-    def _read(
-        self, client: str, asked: say.Execute, spec: JobSpec, now_ms: int, *, drops: bool
-    ) -> say.Reply | None:
-        reader = _Reader(client, asked.request, spec, asked.windows, drops, now_ms)
-        if drops:
-            reader.seen_us = -(1 << 62)
-        self._readers[(client, asked.request)] = reader
-        return None
+        return Reading(facts.spec, drops=True)
 
     def _drop(self, asked: say.Execute, statement: statements.DropJob) -> Procedure:
         spec = self._find(statement.name, asked.creator)
@@ -339,7 +162,12 @@ class Clients:
         return say.Reply(request=asked.request, text=f"job {spec.name} dropped")
 
     def _explain(self, asked: say.Execute, statement: statements.Explain) -> Procedure:
-        plan = yield from self._planned(statement.query)
+        if isinstance(statement.target, str):
+            plan = self._find(statement.target, asked.creator).plan
+        else:
+            plan = yield from self._planned(statement.target)
+        if statement.analyze:
+            raise UserError("EXPLAIN ANALYZE is not supported yet; EXPLAIN shows the plan")
         lines = [
             f"stream   {plan.fragment.stream}",
             f"pane     {plan.fragment.pane_us / 1e6:g} s",
@@ -356,6 +184,19 @@ class Clients:
         names = {m.address: m.name for s in self._log.streams() for m in self._log.members(s)}
         return f"{names[address]} ({address})" if address in names else address
 
+    def streams(self) -> list[dict[str, object]]:
+        """The streams of the fleet."""
+        return [{"stream": s, "members": len(self._members(s))} for s in self._log.streams()]
+
+    def members(self) -> list[dict[str, object]]:
+        """Every member of every stream: ``live``, ``away`` or ``left``."""
+        live = {self._me.address, *(peer.address for peer in self._overlay.peers())}
+        return [
+            {"stream": s, "number": m.number, "agent": m.name, "address": m.address, "state": _state(m, live)}
+            for s in self._log.streams()
+            for m in self._log.members(s)
+        ]
+
     def _show(self, request: int, what: str) -> say.Reply:
         rows: list[dict[str, object]]
         if what == "jobs":
@@ -370,21 +211,8 @@ class Clients:
                 for s in self._log.jobs()
                 if not s.name.startswith(ONE_SHOT_PREFIX)
             ]
-        elif what == "streams":
-            rows = [{"stream": s, "members": len(self._members(s))} for s in self._log.streams()]
         else:
-            live = {self._me.address, *(peer.address for peer in self._overlay.peers())}
-            rows = [
-                {
-                    "stream": s,
-                    "number": m.number,
-                    "agent": m.name,
-                    "address": m.address,
-                    "state": _state(m, live),
-                }
-                for s in self._log.streams()
-                for m in self._log.members(s)
-            ]
+            rows = self.streams() if what == "streams" else self.members()
         return _table(request, rows, what)
 
     def _describe(self, asked: say.Execute, name: str) -> Procedure:
@@ -402,7 +230,8 @@ class Clients:
 
     # -- calls -----------------------------------------------------------------------------------------------
 
-    def _call(self, call: say.Call) -> Procedure:
+    def call(self, call: say.Call) -> Procedure:
+        """A client's other wishes."""
         match call.verb:
             case "status":
                 return say.Reply(request=call.request, body=json.dumps(self.status()).encode())
@@ -449,9 +278,10 @@ class Clients:
         seen = [msgspec.msgpack.decode(a.body, type=say.StreamSeen) for a in answers if not a.error]
         if not seen:
             raise UserError(
-                f"no member of stream {stream} has shipped its archive: {answers[0].error if answers else 'none is left'}"
+                f"no member of stream {stream} has shipped its archive: "
+                + (answers[0].error if answers else "none is left")
             )
-        facts = yield from self._inspect(spec, 1_000)
+        facts = yield from self._inspect(spec, COMPARED_WINDOWS)
         body = {
             "job": spec.name,
             "stream": stream,
@@ -504,8 +334,6 @@ def _tree(facts: say.JobFacts) -> dict[str, object]:
 
 
 def _table(request: int, rows: Sequence[dict[str, object]], what: str) -> say.Reply:
-    import pyarrow as pa
-
     if not rows:
         return say.Reply(request=request, text=f"no {what}")
     columns = {

@@ -1,7 +1,7 @@
 """Errors, named by who must act on them.
 
-``UserError`` and its kinds end up as one clear line in front of a person; ``PeerError`` drops one frame of one
-peer and is counted; ``ElfBug`` means that elf itself is wrong and must never be swallowed.
+``UserError`` and its kinds end up as one clear line in front of a person; ``PeerError`` drops one frame of
+one peer and is counted; ``ElfBug`` means that elf itself is wrong and must never be swallowed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class QueryError(UserError):
     ``str()`` gives the whole message: text, line and column (both from 1), the offending line and a caret.
     """
 
-    def __init__(self, text: str, *, sql: str = "", line: int | None = None, column: int | None = None) -> None:
+    def __init__(
+        self, text: str, *, sql: str = "", line: int | None = None, column: int | None = None
+    ) -> None:
         self.text = text
         self.line = line
         self.column = column

@@ -65,7 +65,7 @@ class CommitPanes:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Panes ``[start, end)``: who was expected and who is in, as member numbers; the revision of these panes."""
+    """Panes ``[start, end)`` and their revision: who was expected and who is in, as contribution sets."""
 
     start: int
     end: int

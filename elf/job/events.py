@@ -21,7 +21,7 @@ class Arrived:
 
 @dataclass(frozen=True)
 class Worked:
-    """A lane has performed a command, and its cut is durable. ``command`` is the name of the command's class."""
+    """A lane has performed a command (``command`` names its class), and its cut is durable."""
 
     stream: str
     command: str

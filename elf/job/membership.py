@@ -179,7 +179,7 @@ class Membership:
         if welcome.cluster_uid != self.cluster_uid:
             return [
                 Stop(
-                    f"another cluster of the same name answers at {welcome.founder}: one of the two must be renamed",
+                    f"another cluster of the same name answers at {welcome.founder}: rename one of the two",
                     1,
                 )
             ]

@@ -246,7 +246,7 @@ class Root:
                 continue
             if old.members & ~new.members or new.revision != old.revision + 1:
                 raise ElfBug(
-                    f"revision {new.revision} of panes {new.start}.. is no superset of revision {old.revision}"
+                    f"revision {new.revision} of panes {new.start}.. leaves out some of {old.revision}"
                 )
             if old.start < new.start:
                 found.append(replace(old, end=new.start))

@@ -95,8 +95,8 @@ class StreamLog:
                 return ()
         elif known is not None and wish.incarnation <= known.incarnation:
             raise UserError(
-                f"agent {wish.agent_id} is already known as {known.name} at {known.address} in its start number "
-                f"{known.incarnation}, and {wish.address} says {wish.incarnation}: is its data folder a copy? "
+                f"agent {wish.agent_id} is known as {known.name} at {known.address}, start number "
+                f"{known.incarnation}; {wish.address} says {wish.incarnation}: is its data folder a copy? "
                 "Remove that folder to start as a new agent"
             )
         number = known.number if known is not None else len(self._members.get(wish.stream, {}))

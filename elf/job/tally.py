@@ -21,7 +21,7 @@ TALLY_SCHEMA: Final = pa.schema([("_pane", pa.int64()), *((name, pa.int64()) for
 
 
 def tally(panes: npt.NDArray[np.int64], **counts: int | npt.NDArray[np.int64]) -> pa.Table:
-    """A tally of these panes; a count that is not named is 0, a single number stands for the first pane only."""
+    """A tally of these panes; a count not named is 0, a single number stands for the first pane only."""
     columns = [pa.array(panes, pa.int64())]
     for name in TALLY_COLUMNS:
         values = np.zeros(len(panes), dtype=np.int64)

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 from elf.job.contributions import Batch, Piece, from_bytes, to_bytes
 from elf.job.effects import Combine, Effect, Fetch, Forget, Send
+from elf.job.flowstate import Sealed
 from elf.job.messages import Committed, FlowProgress, Offer, Progress, SendAgain, Slice, Verdict
 from elf.job.relay import SELF, Relay
 from elf.job.spec import Flow
-from elf.job.worker import Sealed
 
 Span = tuple[int, int]
 
@@ -36,7 +36,7 @@ class _Line:
 
 
 class Uplink:
-    """See the module's docstring. ``parent_of`` and ``children_of`` look into the overlay's trees, by topic."""
+    """See the module's docstring. ``parent_of`` and ``children_of`` look into the overlay's trees."""
 
     def __init__(
         self,

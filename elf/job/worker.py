@@ -11,11 +11,7 @@ Rules (PROTOCOL section 3):
 - each flow has applied its own positions of each source, and skips what it has;
 - ``live_from`` of a new flow is the first pane after everything read before, all of which is parsed by then;
 - nothing about a sealed pane leaves the agent before the cut that holds it is durable: an outcome with sealed
-  panes
-  always carries a cut;
-- a row is late when its pane is sealed, or when its pane's end plus lateness is not above the highest event
-  time that
-  its own source had before it: the same rows are late whatever the chunk sizes;
+  panes always carries a cut;
 - rows beyond the future bound are counted and move no watermark.
 """
 
@@ -28,14 +24,11 @@ import numpy as np
 import pyarrow as pa
 
 from elf import windows
-from elf.aggregates import merge_tables
-from elf.batch import decode, encode
-from elf.cbt import BufferTree
 from elf.job.cut import FlowCut, SourceCut, StreamCut
+from elf.job.flowstate import FlowState, Sealed, View
 from elf.job.messages import FlowProgress
-from elf.job.ports import ChunkLike, Engine, ExtractedLike, ExtractorPort, Int64s, MapperPort
+from elf.job.ports import ChunkLike, Engine, ExtractedLike, ExtractorPort, Int64s
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
-from elf.job.tally import TALLY_STATES, tally
 from elf.schema import Column
 
 LONG_AGO = -(1 << 62)
@@ -106,19 +99,6 @@ class WorkerSettings:
     cut_ms: int = 5_000
 
 
-@dataclass(frozen=True)
-class Sealed:
-    """Snapshots of panes ``[start, end)`` of a flow by this agent: encoded tables, ``payload`` empty when all
-    are.
-    """
-
-    flow: str
-    start: int
-    end: int
-    tally: bytes
-    payload: bytes
-
-
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """What a command came to. ``accepted`` and ``ts`` are the archive's; ``rejected`` are line numbers of the
@@ -146,120 +126,6 @@ class _Source:
     end: int = 0
 
 
-class _FlowState:
-    """One flow's tree, tally and positions."""
-
-    def __init__(self, flow: Flow, mapper: MapperPort, lateness_us: int | None, cut: FlowCut) -> None:
-        self.flow = flow
-        self.mapper = mapper
-        self.lateness_us = lateness_us
-        self.live_from = cut.live_from
-        self.sealed = cut.sealed
-        self.applied = dict(cut.applied)
-        self.tree = BufferTree.of_partials(("_pane", *flow.fragment.keys), flow.fragment.states)
-        if cut.tree:
-            self.tree.load(cut.tree)
-        self.tallies: list[pa.Table] = [decode(cut.tally)] if cut.tally else []
-        self.dirty = True
-
-    def feed(self, source: str, chunk: ChunkLike, view: _View) -> dict[str, int]:
-        """Map the rows of a chunk that are this flow's into its tree; the counts of this chunk are returned."""
-        fragment = self.flow.fragment
-        keep = view.timed.copy() if fragment.pane_us else np.ones(len(view.ts), dtype=np.bool_)
-        applied = self.applied.get(source, 0)
-        if applied > chunk.start:
-            keep &= view.offsets >= applied
-        self.applied[source] = max(applied, chunk.end)
-        panes = windows.panes_of(view.ts, fragment.pane_us)
-        fresh = keep & (panes >= self.live_from)
-        late = fresh & (panes < self.sealed)
-        if self.lateness_us is not None and fragment.pane_us:
-            late |= fresh & ((panes + 1) * fragment.pane_us + self.lateness_us <= view.before)
-        on_time = fresh & ~late
-        self._insert(view.rows, panes, on_time)
-        counts = {
-            "late": int(late.sum()),
-            "rejected": view.rejected + (int((~view.timed & ~view.future).sum()) if fragment.pane_us else 0),
-            "uncast": view.uncast,
-            "future": int(view.future.sum()),
-            "unrostered": view.unrostered,
-        }
-        self._count(panes[on_time], counts)
-        return counts
-
-    def _insert(self, rows: pa.Table, panes: Int64s, on_time: np.ndarray) -> None:
-        if not on_time.any():
-            return
-        if not on_time.all():
-            rows = rows.filter(pa.array(on_time))
-            panes = panes[on_time]
-        mapped = self.mapper.run(rows.append_column("_pane", pa.array(panes)))
-        if mapped.num_rows:
-            self.tree.insert_partials(mapped)
-        self.dirty = True
-
-    def _count(self, panes: Int64s, counts: dict[str, int]) -> None:
-        numbers, rows = np.unique(panes, return_counts=True)
-        if len(numbers):
-            self.tallies.append(tally(numbers, rows_in=rows))
-        if any(counts.values()):
-            open_pane = max(self.sealed, self.live_from)
-            at = int(numbers[0]) if open_pane == START_OF_TIME and len(numbers) else open_pane
-            self.tallies.append(tally(np.array([at], dtype=np.int64), **counts))
-        if len(self.tallies) > 64:
-            self.tallies = [merge_tables(self.tallies, ("_pane",), TALLY_STATES)]
-
-    def seal(self, below: int) -> Sealed | None:
-        """Take all panes below ``below`` out of the tree, as one slice."""
-        if below <= self.sealed:
-            return None
-        start, self.sealed = self.sealed, below
-        groups = self.tree.split_off("_pane", below)
-        counted = self._tally_below(below)
-        return Sealed(
-            self.flow.uid,
-            start,
-            below,
-            encode(counted) if counted is not None and counted.num_rows else b"",
-            encode(groups) if groups.num_rows else b"",
-        )
-
-    def _tally_below(self, below: int) -> pa.Table | None:
-        if not self.tallies:
-            return None
-        whole = merge_tables(self.tallies, ("_pane",), TALLY_STATES)
-        mask = np.asarray(whole["_pane"].to_numpy()) < below
-        rest = whole.filter(pa.array(~mask))
-        self.tallies = [rest] if rest.num_rows else []
-        return whole.filter(pa.array(mask))
-
-    def cut(self) -> FlowCut:
-        counted = merge_tables(self.tallies, ("_pane",), TALLY_STATES) if self.tallies else None
-        return FlowCut(
-            flow=self.flow,
-            live_from=self.live_from,
-            sealed=self.sealed,
-            applied=tuple(sorted(self.applied.items())),
-            tree=self.tree.dump() if self.tree.rows else b"",
-            tally=encode(counted) if counted is not None else b"",
-        )
-
-
-@dataclass
-class _View:
-    """A chunk as every flow sees it: rows with masks beside them, one entry a row."""
-
-    rows: pa.Table
-    ts: Int64s
-    timed: np.ndarray
-    future: np.ndarray
-    before: Int64s
-    offsets: Int64s
-    rejected: int
-    uncast: int
-    unrostered: int
-
-
 class StreamWorker:
     """See the module's docstring. ``cut`` is what the last incarnation wrote down, if there was one."""
 
@@ -269,9 +135,9 @@ class StreamWorker:
         self.stream = stream
         self._settings = settings
         self._engine = engine
-        self._flows: dict[str, _FlowState] = {}
+        self._flows: dict[str, FlowState] = {}
         self._sources: dict[str, _Source] = {}
-        self._extractor: ExtractorPort | None = None
+        self._extractor: ExtractorPort = engine.extractor(())
         self._highest = LONG_AGO
         self._cut_at_ms = 0
         self._started_ms: int | None = None
@@ -289,7 +155,7 @@ class StreamWorker:
     def _add(self, cut: FlowCut) -> None:
         fragment = cut.flow.fragment
         lateness = self._settings.lateness_us if fragment.lateness_us is None else fragment.lateness_us
-        self._flows[cut.flow.uid] = _FlowState(cut.flow, self._engine.mapper(fragment), lateness, cut)
+        self._flows[cut.flow.uid] = FlowState(cut.flow, self._engine.mapper(fragment), lateness, cut)
         self._renew_extractor()
 
     def _renew_extractor(self) -> None:
@@ -297,8 +163,7 @@ class StreamWorker:
         columns: dict[str, Column] = {}
         for state in self._flows.values():
             columns.update((column.name, column) for column in state.flow.fragment.columns)
-        if self._extractor is not None:
-            self._extractor.close()
+        self._extractor.close()
         self._extractor = self._engine.extractor(tuple(columns.values()))
 
     def handle(self, command: Command) -> Outcome:
@@ -323,14 +188,9 @@ class StreamWorker:
     # -- reading ---------------------------------------------------------------------------------------------
 
     def _feed(self, feed: Feed) -> Outcome:
-        if self._extractor is None:
-            self._renew_extractor()
-        extractor = self._extractor
-        if extractor is None:
-            raise RuntimeError("no extractor")
         chunk = feed.chunk
         source = self._sources.setdefault(chunk.source.id, _Source())
-        extracted = extractor.extract(chunk.lines)
+        extracted = self._extractor.extract(chunk.lines)
         view = self._view(chunk, extracted, source, feed.now_ms)
         counts: dict[str, int] = {"rejected": view.rejected, "uncast": view.uncast}
         for state in self._flows.values():
@@ -352,7 +212,7 @@ class StreamWorker:
             counts=counts,
         )
 
-    def _view(self, chunk: ChunkLike, extracted: ExtractedLike, source: _Source, now_ms: int) -> _View:
+    def _view(self, chunk: ChunkLike, extracted: ExtractedLike, source: _Source, now_ms: int) -> View:
         column = extracted.table["_ts"]
         timed = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
         ts = np.asarray(column.fill_null(0).to_numpy(), dtype=np.int64)
@@ -365,7 +225,7 @@ class StreamWorker:
         before = windows.highest_before(read, source.highest)
         if len(read):
             source.highest = max(source.highest, int(read.max()))
-        return _View(
+        return View(
             rows=extracted.table,
             ts=ts,
             timed=rostered,
@@ -387,10 +247,10 @@ class StreamWorker:
 
     # -- sealing ---------------------------------------------------------------------------------------------
 
-    def _target(self, now_ms: int) -> Callable[[_FlowState], int]:
+    def _target(self, now_ms: int) -> Callable[[FlowState], int]:
         watermark = self.watermark_us(now_ms)
 
-        def target(state: _FlowState) -> int:
+        def target(state: FlowState) -> int:
             pane_us = state.flow.fragment.pane_us
             if watermark == LONG_AGO or state.lateness_us is None or pane_us == 0:
                 return START_OF_TIME
@@ -398,7 +258,7 @@ class StreamWorker:
 
         return target
 
-    def _open_end(self, state: _FlowState) -> int:
+    def _open_end(self, state: FlowState) -> int:
         pane_us = state.flow.fragment.pane_us
         if self._highest == LONG_AGO or not pane_us:
             return START_OF_TIME
@@ -425,7 +285,7 @@ class StreamWorker:
             return self._highest
         return max(self._highest, recently * 1000)
 
-    def _seal_all(self, target: Callable[[_FlowState], int]) -> tuple[Sealed, ...]:
+    def _seal_all(self, target: Callable[[FlowState], int]) -> tuple[Sealed, ...]:
         found = (state.seal(target(state)) for state in self._flows.values())
         return tuple(sealed for sealed in found if sealed is not None)
 
@@ -490,8 +350,11 @@ class StreamWorker:
             highest=self._highest, sources=sources, flows=tuple(s.cut() for s in self._flows.values())
         )
 
+    def flows(self) -> tuple[str, ...]:
+        """The flows that it computes."""
+        return tuple(self._flows)
+
     def close(self) -> None:
         for state in self._flows.values():
             state.mapper.close()
-        if self._extractor is not None:
-            self._extractor.close()
+        self._extractor.close()

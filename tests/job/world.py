@@ -1,7 +1,8 @@
-"""A fleet of real nodes on virtual time: a lossy network, crashes that keep only what the store has, an oracle.
+"""A fleet of real nodes on virtual time: a lossy network, crashes that keep only what the store has, an
+oracle.
 
-Everything of the protocol is real (nodes, overlay, workers, stores, merges, commits); lines are ``"<ts µs>,<key>"`` and are
-mapped by a few lines of Python instead of DuckDB.
+Everything of the protocol is real (nodes, overlay, workers, stores, merges, commits); lines are ``"<ts
+µs>,<key>"`` and are mapped by a few lines of Python instead of DuckDB.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class SimAgent:
         self.ended = ""
         self.results: list[say.WindowResult] = []
 
-    # -- life --------------------------------------------------------------------------------------------------------
+    # -- life ------------------------------------------------------------------------------------------------
 
     def start(self, contacts: Sequence[str]) -> None:
         world = self.world
@@ -195,13 +196,13 @@ class SimAgent:
             )
         flows = [f.flow.uid for f in cut.flows] if cut else []
         retained = tuple((s.flow, s.start, s.end) for uid in flows for s in self.store.snapshots(uid))
-        return Restored(founder, uid, entries, tuple(jobs), frozenset(flows), retained)
+        return Restored(founder, uid, entries, tuple(jobs), retained)
 
     def crash(self) -> None:
         self.up = False
         self.life += 1
 
-    # -- effects -----------------------------------------------------------------------------------------------------
+    # -- effects ---------------------------------------------------------------------------------------------
 
     def handle(self, event: object) -> None:
         self.perform(self.node.handle(event, self.world.now))  # type: ignore[arg-type]
@@ -264,7 +265,7 @@ class SimAgent:
                 effect.flow, [SnapshotName(effect.flow, a, b) for a, b in effect.names]
             )
 
-    # -- the lane ----------------------------------------------------------------------------------------------------
+    # -- the lane --------------------------------------------------------------------------------------------
 
     def _lane(self, command: Command) -> None:
         self.lane.append(command)
@@ -313,7 +314,9 @@ class SimAgent:
 
 
 class World:
-    """Virtual time for a fleet. ``loss`` and ``doubles`` are shares of messages; ``now`` is in ms and is also event time."""
+    """Virtual time for a fleet. ``loss`` and ``doubles`` are shares of messages; ``now`` is in ms and is also
+    event time.
+    """
 
     def __init__(
         self, seed: int, agents: int, *, loss: float = 0.0, doubles: float = 0.0, checking: bool = True
@@ -394,7 +397,7 @@ class World:
                 raise AssertionError("it did not come to that in time")
             self.run(50)
 
-    # -- what tests do with it -----------------------------------------------------------------------------------------
+    # -- what tests do with it -------------------------------------------------------------------------------
 
     def start_all(self) -> None:
         self.agents[0].start([])
@@ -451,11 +454,19 @@ class World:
                     found[start] = (status["revision"], counts, status)
         return found
 
-    def truth(self, spec: JobSpec, start: int) -> dict[str, int]:
+    def truth(self, spec: JobSpec, start: int, missing: Sequence[str] = ()) -> dict[str, int]:
+        """A count over the logs of all agents that are not named as missing."""
         window = spec.plan.window
         assert window is not None
-        inside = (key for a in self.agents for ts, key in a.log.rows if start <= ts < start + window.size_us)
-        return dict(Counter(inside))
+        logs = [a.log for a in self.agents if f"a{a.index}" not in missing]
+        return dict(
+            Counter(key for log in logs for ts, key in log.rows if start <= ts < start + window.size_us)
+        )
+
+    def answers_for(self, agent: SimAgent, spec: JobSpec, start: int) -> bool:
+        """Whether an agent had the flow in time for the window that starts there."""
+        live_from = next(s.live_from for s in agent.worker._flows.values() if s.flow.uid == spec.flows[0].uid)
+        return live_from * spec.plan.fragment.pane_us <= start
 
 
 def _us(moment: object) -> int:

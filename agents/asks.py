@@ -1,0 +1,45 @@
+"""How procedures ask: what they yield, and what they come to.
+
+A procedure is a generator: it yields a list of questions and is sent the ``Answer``s; it returns a ``Reply``,
+or the ``Reading`` of a job's windows. So what needs five nodes reads as one page from top to bottom, and is
+still pure: no thread, no clock; silence comes back as an answer whose ``error`` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from elf.job import messages as say
+from elf.job.spec import JobSpec
+
+SILENT = "no answer in time"
+"""The error of an answer that did not come."""
+
+
+@dataclass(frozen=True)
+class ToAddress:
+    """Ask a node, by address."""
+
+    to: str
+    request: say.Request
+
+
+@dataclass(frozen=True)
+class ToKey:
+    """Ask the node nearest to a key."""
+
+    key: bytes
+    request: say.Request
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The client reads the windows of a job from now on. ``drops``: the job is its own one-shot SELECT."""
+
+    spec: JobSpec
+    drops: bool
+
+
+Ask = ToAddress | ToKey
+Procedure = Generator[list[Ask], list[say.Answer], say.Reply | Reading]

@@ -1,0 +1,89 @@
+"""What an agent shows over HTTP: ``AgentFacts`` of ``agents.http``, read from the driver and its node."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Sequence
+
+from agents.driver import Driver
+from agents.http import Fact
+from elf.batch import decode
+from elf.job import messages as say
+from elf.job.homes import ONE_SHOT_PREFIX
+
+
+class Facts:
+    """One agent's facts."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._numbers = itertools.count(1)
+
+    def draining(self) -> bool:
+        return self._driver.node.leaving
+
+    def ready(self) -> bool:
+        return self._driver.node.ready
+
+    def metrics(self) -> bytes:
+        node, metrics = self._driver.node, self._driver.metrics
+        metrics.snapshots_retained(node.uplink.retained())
+        metrics.members_live(len(node.overlay.peers()) + 1)
+        metrics.jobs(len(node.log.jobs()))
+        return metrics.render()
+
+    def jobs(self) -> Sequence[Fact]:
+        return [
+            {
+                "name": spec.name,
+                "creator": spec.creator,
+                "stream": spec.plan.fragment.stream,
+                "master": spec.flows[0].home,
+                "query": spec.plan.sql,
+            }
+            for spec in self._driver.node.log.jobs()
+            if not spec.name.startswith(ONE_SHOT_PREFIX)
+        ]
+
+    def members(self) -> Sequence[Fact]:
+        return self._driver.node.clients.statements.members()
+
+    def streams(self) -> Sequence[Fact]:
+        return self._driver.node.clients.statements.streams()
+
+    async def windows(self, job: str) -> AsyncIterator[Fact] | None:
+        if all(spec.name != job for spec in self._driver.node.log.jobs()):
+            return None
+        return self._windows(job)
+
+    async def _windows(self, job: str) -> AsyncIterator[Fact]:
+        """Subscribe like any client, from inside the process."""
+        client = f"client:http-{next(self._numbers)}"
+        creator = next(spec.creator for spec in self._driver.node.log.jobs() if spec.name == job)
+        inbox = self._driver.open_client(client)
+        try:
+            self._driver.from_client(client, say.Execute(request=1, sql=f"SUBSCRIBE {job}", creator=creator))
+            while True:
+                try:
+                    message = await asyncio.wait_for(inbox.get(), 2)
+                except TimeoutError:
+                    self._driver.from_client(client, say.KeepAlive(request=1))
+                    continue
+                if not isinstance(message, say.Published):
+                    return
+                for fact in _facts(message.result):
+                    yield fact
+        finally:
+            self._driver.from_client(client, say.Cancel(request=1))
+            self._driver.close_client(client)
+
+
+def _facts(result: say.WindowResult) -> list[Fact]:
+    """A fact for each window: status and rows."""
+    rows = decode(result.payload).to_pylist()
+    found: list[Fact] = []
+    for status in decode(result.status).to_pylist():
+        inside = [row for row in rows if row.get("window_start") == status["window_start"]]
+        found.append({"job": result.name, "version": result.version, "status": status, "rows": inside})
+    return found

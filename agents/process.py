@@ -1,0 +1,218 @@
+"""An agent process: from a configuration to a running driver, and to its end.
+
+SIGTERM and SIGINT take a cut and stop; the next start goes on from it. Everything that can be wrong on this
+machine (a port in use, a damaged store, an unreachable bootstrap) is one line and exit status 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import random
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+import overlay as ring
+from agents import logs
+from agents.archive import Archive
+from agents.config import Config, StreamConfig
+from agents.driver import Driver, End
+from agents.engine import StreamEngine
+from agents.facts import Facts
+from agents.formats import get_format
+from agents.http import HttpServer
+from agents.inputs import Input, Tail
+from agents.lane import Lane, LaneFacts, load_cut
+from agents.metrics import Metrics
+from agents.node import PEERS_FACT, Node, NodeSettings, Restored, overlay_config
+from agents.rejects import RejectFile
+from agents.store import Store
+from agents.transport import ZeroMqTransport
+from elf.errors import UserError
+from elf.job.homes import StoredJob
+from elf.job.membership import FOUNDER_FACT, Identity, StreamSince
+from elf.job.root import RootSettings
+from elf.job.spec import JobSpec
+from elf.job.streamlog import decode_entry
+from elf.job.worker import LONG_AGO, WorkerSettings
+from elf.schema import Column, Schema
+
+STORE_FILE = "elf.sqlite"
+LOCK_FILE = "lock"
+
+
+def run_agent(config: Config) -> int:
+    """Run an agent until it ends; the exit status."""
+    logs.configure(config.log.level, config.log.format)
+    with _data_folder(Path(config.data_dir)) as folder:
+        end = asyncio.run(_run(config, folder))
+    if end.status:
+        print(f"elf-agent: {end.text}", file=sys.stderr)
+    return end.status
+
+
+@contextlib.contextmanager
+def _data_folder(folder: Path) -> Iterator[Path]:
+    """The data folder, held by this process alone."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / LOCK_FILE).open("w")
+    except OSError as error:
+        raise UserError(f"data_dir {folder} cannot be used: {error.strerror}") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(
+                f"data_dir {folder} is in use by another agent; give each agent its own"
+            ) from None
+        yield folder
+
+
+async def _run(config: Config, folder: Path) -> End:
+    agent = config.agent
+    transport = await ZeroMqTransport.listen(
+        agent.listen, advertise=_advertised(config), limits=config.transport.limits()
+    )
+    store = Store(folder / STORE_FILE)
+    me = Identity(store.agent_id(), agent.name, store.begin_incarnation(), transport.address)
+    metrics = Metrics()
+    streams = [
+        _stream(config, name, stream, store, folder, me, metrics) for name, stream in config.streams.items()
+    ]
+    restored = restore(store, [lane for lane, _ in streams])
+    node = _node(config, me, restored)
+    driver = Driver(
+        node,
+        transport,
+        store,
+        streams,
+        cluster=config.cluster.name,
+        metrics=metrics,
+        memory_max_bytes=config.memory_max_bytes,
+    )
+    server = HttpServer(config.http.listen, Facts(driver)) if config.http.listen else None
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, driver.stop, f"stopped by {number.name}")
+    if server is not None:
+        await server.start()
+    try:
+        return await driver.run(_contacts(config, store, me))
+    finally:
+        if server is not None:
+            await server.stop()
+
+
+def _advertised(config: Config) -> str | None:
+    """None: the address that was bound, whose port may have been chosen by the system."""
+    agent = config.agent
+    return None if agent.advertise == agent.listen else agent.advertise
+
+
+def _contacts(config: Config, store: Store, me: Identity) -> list[str]:
+    """Whom to join through: the bootstrap, and whoever was alive when this agent last ran."""
+    remembered = (store.get(PEERS_FACT) or b"").decode().split()
+    return [
+        address
+        for address in dict.fromkeys([*config.cluster.bootstrap, *remembered])
+        if address != me.address
+    ]
+
+
+def _node(config: Config, me: Identity, restored: Restored) -> Node:
+    protocol = config.protocol
+    root = RootSettings(
+        limit_ms_min=_ms(protocol.straggler_min_secs),
+        limit_ms_max=_ms(protocol.straggler_max_secs),
+        grace_ms=_ms(protocol.restart_grace_secs),
+        revise_ms=_ms(protocol.revise_secs),
+    )
+    since = [StreamSince(name, since_us(stream)) for name, stream in config.streams.items()]
+    overlay = ring.Overlay(
+        ring.Peer(me.address, me.incarnation),
+        overlay_config(restored, me, _ms(config.cluster.retry_join_secs)),
+        random.Random(),
+    )
+    return Node(me, since, overlay, NodeSettings(root=root), restored, new_cluster_uid=str(uuid.uuid4()))
+
+
+def since_us(stream: StreamConfig) -> int:
+    """From which event time on an agent has a stream: ever, when it reads its files from their beginning."""
+    return LONG_AGO if stream.initial_read_offset == "beginning" else time.time_ns() // 1000
+
+
+def _stream(
+    config: Config,
+    name: str,
+    stream: StreamConfig,
+    store: Store,
+    folder: Path,
+    me: Identity,
+    metrics: Metrics,
+) -> tuple[Lane, Input]:
+    """A stream's lane, restored to its last cut, and its input, opened where that cut stands."""
+    format_ = get_format(stream.format)
+    declared = None
+    if stream.columns:
+        columns = tuple(Column(column, kind) for column, kind in stream.columns.items())  # type: ignore[arg-type]
+        declared = Schema(columns)
+    facts = LaneFacts(name, format_, stream.timestamp, config.archive.path, declared)
+    settings = WorkerSettings(
+        idle_ms=_ms(stream.idle_timeout_secs),
+        future_us=int(config.protocol.future_bound_secs * 1e6),
+        lateness_us=int(stream.lateness_secs * 1e6),
+        since_us=since_us(stream),
+        cut_ms=_ms(config.protocol.cut_interval_secs),
+    )
+    archive = Archive(
+        folder / "rolls" / name,
+        config.archive.path,
+        stream=name,
+        agent=me.agent_id,
+        roll_secs=config.archive.roll_secs,
+        roll_bytes=config.archive.roll_bytes,
+        facts={"format": stream.format, "timestamp": stream.timestamp or "", "agent_name": me.name},
+    )
+    rejects = RejectFile(folder / "rejects" / f"{name}.jsonl")
+    engine = StreamEngine(format_, stream.timestamp)
+    lane = Lane(facts, settings, engine, store, archive=archive, rejects=rejects, metrics=metrics)
+    cut = load_cut(store, name)
+    tail = Tail(
+        stream.include,
+        stream.exclude,
+        initial=stream.initial_read_offset,
+        max_line_bytes=stream.max_line_bytes,
+        rotate_wait_secs=stream.rotate_wait_secs,
+        positions=cut.positions if cut else (),
+    )
+    return lane, tail
+
+
+def restore(store: Store, lanes: list[Lane]) -> Restored:
+    """What the last incarnation of this agent left in its store."""
+    founder, uid = None, ""
+    fact = store.get(FOUNDER_FACT)
+    if fact:
+        founder, uid = fact.decode().split("\n")
+    jobs = []
+    for row in store.load_jobs():
+        spec, first_pane = msgspec.msgpack.decode(row.record, type=tuple[JobSpec, int | None])
+        segments = tuple((c.start, c.end, c.revision, c.members) for c in store.committed(spec.flows[0].uid))
+        last = store.last_windows(spec.uid, 1)
+        jobs.append(StoredJob(spec, row.state, first_pane, segments, last[0].last_end if last else None))
+    installed = frozenset(uid for lane in lanes for uid in lane.worker.flows())
+    retained = tuple((s.flow, s.start, s.end) for flow in installed for s in store.snapshots(flow))
+    log = tuple(decode_entry(entry) for _, entry in store.load_log())
+    return Restored(founder, uid, log, tuple(jobs), retained)
+
+
+def _ms(secs: float) -> int:
+    return int(secs * 1000)

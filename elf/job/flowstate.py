@@ -1,0 +1,152 @@
+"""One flow on one agent: its tree, its tally, and which rows of a chunk are its own (PROTOCOL section 3).
+
+Owned by the ``StreamWorker`` of its stream. A row is late when its pane is sealed, or when its pane's end
+plus lateness is not above the highest event time that its own source had before it: the same rows are late
+whatever the chunk sizes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from elf import windows
+from elf.aggregates import merge_tables
+from elf.batch import decode, encode
+from elf.cbt import BufferTree
+from elf.job.cut import FlowCut
+from elf.job.ports import ChunkLike, Int64s, MapperPort
+from elf.job.spec import START_OF_TIME, Flow
+from elf.job.tally import TALLY_STATES, tally
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """Snapshots of panes ``[start, end)`` of a flow by this agent: encoded tables, ``payload`` empty when all
+    are.
+    """
+
+    flow: str
+    start: int
+    end: int
+    tally: bytes
+    payload: bytes
+
+
+@dataclass
+class View:
+    """A chunk as every flow sees it: rows with masks beside them, one entry a row."""
+
+    rows: pa.Table
+    ts: Int64s
+    timed: Mask
+    future: Mask
+    before: Int64s
+    offsets: Int64s
+    rejected: int
+    uncast: int
+    unrostered: int
+
+
+class FlowState:
+    """One flow's tree, tally and positions."""
+
+    def __init__(self, flow: Flow, mapper: MapperPort, lateness_us: int | None, cut: FlowCut) -> None:
+        self.flow = flow
+        self.mapper = mapper
+        self.lateness_us = lateness_us
+        self.live_from = cut.live_from
+        self.sealed = cut.sealed
+        self.applied = dict(cut.applied)
+        self.tree = BufferTree.of_partials(("_pane", *flow.fragment.keys), flow.fragment.states)
+        if cut.tree:
+            self.tree.load(cut.tree)
+        self.tallies: list[pa.Table] = [decode(cut.tally)] if cut.tally else []
+        self.dirty = True
+
+    def feed(self, source: str, chunk: ChunkLike, view: View) -> dict[str, int]:
+        """Map the rows of a chunk that are this flow's into its tree; returns the counts of the chunk."""
+        fragment = self.flow.fragment
+        keep = view.timed.copy() if fragment.pane_us else np.ones(len(view.ts), dtype=np.bool_)
+        applied = self.applied.get(source, 0)
+        if applied > chunk.start:
+            keep &= view.offsets >= applied
+        self.applied[source] = max(applied, chunk.end)
+        panes = windows.panes_of(view.ts, fragment.pane_us)
+        fresh = keep & (panes >= self.live_from)
+        late = fresh & (panes < self.sealed)
+        if self.lateness_us is not None and fragment.pane_us:
+            late |= fresh & ((panes + 1) * fragment.pane_us + self.lateness_us <= view.before)
+        on_time = fresh & ~late
+        self._insert(view.rows, panes, on_time)
+        counts = {
+            "late": int(late.sum()),
+            "rejected": view.rejected + (int((~view.timed & ~view.future).sum()) if fragment.pane_us else 0),
+            "uncast": view.uncast,
+            "future": int(view.future.sum()),
+            "unrostered": view.unrostered,
+        }
+        self._count(panes[on_time], counts)
+        return counts
+
+    def _insert(self, rows: pa.Table, panes: Int64s, on_time: Mask) -> None:
+        if not on_time.any():
+            return
+        if not on_time.all():
+            rows = rows.filter(pa.array(on_time))
+            panes = panes[on_time]
+        mapped = self.mapper.run(rows.append_column("_pane", pa.array(panes)))
+        if mapped.num_rows:
+            self.tree.insert_partials(mapped)
+        self.dirty = True
+
+    def _count(self, panes: Int64s, counts: dict[str, int]) -> None:
+        numbers, rows = np.unique(panes, return_counts=True)
+        if len(numbers):
+            self.tallies.append(tally(numbers, rows_in=rows))
+        if any(counts.values()):
+            open_pane = max(self.sealed, self.live_from)
+            at = int(numbers[0]) if open_pane == START_OF_TIME and len(numbers) else open_pane
+            self.tallies.append(tally(np.array([at], dtype=np.int64), **counts))
+        if len(self.tallies) > 64:
+            self.tallies = [merge_tables(self.tallies, ("_pane",), TALLY_STATES)]
+
+    def seal(self, below: int) -> Sealed | None:
+        """Take all panes below ``below`` out of the tree, as one slice."""
+        if below <= self.sealed:
+            return None
+        start, self.sealed = self.sealed, below
+        groups = self.tree.split_off("_pane", below)
+        counted = self._tally_below(below)
+        return Sealed(
+            self.flow.uid,
+            start,
+            below,
+            encode(counted) if counted is not None and counted.num_rows else b"",
+            encode(groups) if groups.num_rows else b"",
+        )
+
+    def _tally_below(self, below: int) -> pa.Table | None:
+        if not self.tallies:
+            return None
+        whole = merge_tables(self.tallies, ("_pane",), TALLY_STATES)
+        mask = np.asarray(whole["_pane"].to_numpy()) < below
+        rest = whole.filter(pa.array(~mask))
+        self.tallies = [rest] if rest.num_rows else []
+        return whole.filter(pa.array(mask))
+
+    def cut(self) -> FlowCut:
+        counted = merge_tables(self.tallies, ("_pane",), TALLY_STATES) if self.tallies else None
+        return FlowCut(
+            flow=self.flow,
+            live_from=self.live_from,
+            sealed=self.sealed,
+            applied=tuple(sorted(self.applied.items())),
+            tree=self.tree.dump() if self.tree.rows else b"",
+            tally=encode(counted) if counted is not None else b"",
+        )
