@@ -1,0 +1,165 @@
+"""DuckDB at the edge: lines to typed rows, rows to partial aggregates, groups to results.
+
+Each object here owns a connection with one thread, in UTC, and one prepared statement over a table whose
+batch is changed between runs. Not for several threads at once, but an object may move between them. Close
+what you made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from agents.formats import Format
+from elf.errors import ElfBug
+from elf.schema import Column, ColumnType, Schema
+
+Int64s = npt.NDArray[np.int64]
+
+_ARROW_TYPES: dict[ColumnType, pa.DataType] = {
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "text": pa.string(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us"),
+}
+
+
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """The columns as they are in tables of extracted rows."""
+    return pa.schema([pa.field(column.name, _ARROW_TYPES[column.type]) for column in columns])
+
+
+class _Batch:
+    """The table that a prepared statement reads: whatever was put into it last.
+
+    DuckDB binds the object, not its contents, so a statement is prepared once and sees a new batch each time.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.table = schema.empty_table()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+class Statement:
+    """One SELECT over one table of a fixed schema, prepared."""
+
+    def __init__(self, sql: str, table: str, schema: pa.Schema) -> None:
+        self._sql = sql
+        self._table = table
+        self._schema = schema
+        self._batch = _Batch(schema)
+        self._connection = duckdb.connect(":memory:", config={"threads": 1})
+        try:
+            self._connection.execute("SET TimeZone = 'UTC'")
+            self._connection.register(table, self._batch)
+            self._connection.execute(f"PREPARE run AS {sql}")
+        except duckdb.Error as error:
+            self.close()
+            raise ElfBug(f"DuckDB does not take a statement of ours: {error}\n{sql}") from error
+
+    def run(self, table: pa.Table) -> pa.Table:
+        """The result over these rows, which have the columns of the schema in any order."""
+        self._batch.table = table.select(self._schema.names).cast(self._schema)
+        try:
+            return self._connection.execute("EXECUTE run").to_arrow_table()
+        finally:
+            self._batch.table = self._schema.empty_table()
+
+    def close(self) -> None:
+        """Lets go of the connection and of the batch (in this order of ends, DuckDB complains of nothing)."""
+        self._connection.close()
+
+
+@dataclass(frozen=True, eq=False)
+class Extracted:
+    """``table``: ``_ts`` (int64, µs, nullable), then the asked columns, one row for each accepted line, in
+    order.
+
+    ``accepted`` and ``rejected``: numbers of lines; ``uncast``: values that did not fit their column and
+    are NULL.
+    """
+
+    table: pa.Table
+    accepted: Int64s
+    rejected: Int64s
+    uncast: int
+
+
+class Extractor:
+    """Lines of one format to typed columns, event time first."""
+
+    def __init__(self, fmt: Format, schema: Schema, columns: Sequence[Column]) -> None:
+        self._format = fmt
+        selection = fmt.duckdb_select(columns, schema.event_time)
+        self._schema = pa.schema([pa.field("_ts", pa.int64()), *arrow_schema(columns)])
+        self._statement = Statement(
+            selection.sql("lines"), "lines", pa.schema([pa.field("line", pa.string())])
+        )
+
+    def extract(self, lines: pa.StringArray) -> Extracted:
+        """Never fails on a line, whatever is in it (valid UTF-8 without NUL)."""
+        found = self._statement.run(pa.table({"line": lines}))
+        valid = np.array(found["_ok"].to_numpy(), dtype=np.bool_)
+        valid[self._format.refused(lines)] = False
+        rows = found.drop_columns(["_ok", "_uncast"])
+        uncast = found["_uncast"]
+        if not valid.all():
+            mask = pa.array(valid)
+            rows, uncast = rows.filter(mask), uncast.filter(mask)
+        return Extracted(
+            table=rows.cast(self._schema),
+            accepted=np.flatnonzero(valid).astype(np.int64, copy=False),
+            rejected=np.flatnonzero(~valid).astype(np.int64, copy=False),
+            uncast=int(pc.sum(uncast).as_py() or 0),
+        )
+
+    def close(self) -> None:
+        self._statement.close()
+
+
+class Mapper:
+    """A fragment's map over ``rows`` (``columns`` and ``_pane``): typed rows to partial aggregates."""
+
+    def __init__(self, map_sql: str, columns: Sequence[Column]) -> None:
+        schema = arrow_schema(columns).append(pa.field("_pane", pa.int64()))
+        self._statement = Statement(map_sql, "rows", schema)
+
+    def run(self, rows: pa.Table) -> pa.Table:
+        """Columns as DuckDB gives them: a sum of integers is decimal128(38, 0)."""
+        return self._statement.run(rows)
+
+    def close(self) -> None:
+        self._statement.close()
+
+
+class Finisher:
+    """A plan's final fragment over ``groups``, whose columns may differ in type from one window to the
+    next."""
+
+    def __init__(self, final_sql: str) -> None:
+        self._sql = final_sql
+        self._statement: Statement | None = None
+        self._schema: pa.Schema | None = None
+
+    def run(self, groups: pa.Table) -> pa.Table:
+        """The rows of the result, in its order."""
+        if self._statement is None or self._schema != groups.schema:
+            self.close()
+            self._statement = Statement(self._sql, "groups", groups.schema)
+            self._schema = groups.schema
+        return self._statement.run(groups)
+
+    def close(self) -> None:
+        if self._statement is not None:
+            self._statement.close()
+            self._statement = None

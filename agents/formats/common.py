@@ -1,0 +1,5 @@
+"""The common log format."""
+
+from agents.formats.access import AccessLog
+
+COMMON = AccessLog("common", combined=False)

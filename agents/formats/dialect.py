@@ -1,0 +1,217 @@
+"""The few SQL operations that parsing a line takes, in DuckDB's words and in Spark's, one beside the other.
+
+A format writes its expressions once, with these; so the live answer and the offline one come from the same
+text. Both sessions run in UTC. Regular expressions are kept to what RE2 and Java read alike, always match
+the whole text, and have no repeated groups over long texts (Java's stack is short).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from elf.schema import ColumnType
+
+_INTEGER: Final = "[+-]?[0-9]+"
+_NUMBER: Final = "[+-]?(?:[0-9]+(?:[.][0-9]*)?|[.][0-9]+)(?:[eE][+-]?[0-9]+)?"
+_CLOCK: Final = "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+_DAY: Final = "(?:0[1-9]|[12][0-9]|3[01])"
+_HOURS: Final = "[+-](?:0[0-9]|1[0-4])"
+_ISO: Final = f"[12][0-9]{{3}}-(?:0[1-9]|1[0-2])-{_DAY}[T ]{_CLOCK}(?:[.][0-9]+)?(?:Z|{_HOURS}:[0-5][0-9])?"
+_ISO_ODD: Final = (
+    f"[12][0-9]{{3}}-(?:0[1-9]|1[0-2])-{_DAY}[Tt ]{_CLOCK}(?:[.,][0-9]+)?"
+    f"(?:[Zz]| (?:Z|UTC|GMT)| ?{_HOURS}(?::?[0-5][0-9])?)?"
+)
+LOG_DATE: Final = (
+    f"{_DAY}/(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)/[12][0-9]{{3}}:{_CLOCK} {_HOURS}[0-5][0-9]"
+)
+"""The date of the common log format, as a pattern: ``10/Oct/2000:13:55:36 -0700``."""
+
+TIME_PATTERNS: Final = (_ISO, _ISO_ODD, _NUMBER, LOG_DATE, f"\\[{LOG_DATE}\\]")
+"""The texts that ``Dialect.time_us`` may read as a time (RE2, Java and Python read them alike)."""
+
+_SECONDS_BELOW: Final = 10**11
+_MILLIS_BELOW: Final = 10**14
+_MICROS_BELOW: Final = 10**17
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Makes SQL text for one engine. Arguments named ``text`` are SQL expressions of type text."""
+
+    engine: Literal["duckdb", "spark"]
+
+    def either(self, duckdb: str, spark: str) -> str:
+        """Where the engines differ."""
+        return duckdb if self.engine == "duckdb" else spark
+
+    # -- words -------------------------------------------------------------------------------------
+
+    def literal(self, value: str) -> str:
+        """A text constant."""
+        if self.engine == "duckdb":
+            return "'" + value.replace("'", "''") + "'"
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+    def name(self, value: str) -> str:
+        """An identifier."""
+        return self.either('"' + value.replace('"', '""') + '"', "`" + value.replace("`", "``") + "`")
+
+    # -- text --------------------------------------------------------------------------------------
+
+    def matches(self, text: str, pattern: str) -> str:
+        """Whether the whole of a text matches."""
+        duckdb = f"regexp_full_match({text}, {self.literal(f'(?s:{pattern})')})"
+        return self.either(duckdb, f"({text} RLIKE {self.literal(f'(?s)^(?:{pattern})' + chr(92) + 'z')})")
+
+    def contains(self, text: str, part: str) -> str:
+        return f"contains({text}, {part})"
+
+    def starts_with(self, text: str, part: str) -> str:
+        return self.either(f"starts_with({text}, {part})", f"startswith({text}, {part})")
+
+    def replace(self, text: str, old: str, new: str) -> str:
+        return f"replace({text}, {old}, {new})"
+
+    def mark(self, letter: str) -> str:
+        """NUL and a letter: a text that is in no line, to stand for another for a while."""
+        return self.either(f"(chr(0) || '{letter}')", f"concat(char(0), '{letter}')")
+
+    def split(self, text: str, separator: str) -> str:
+        """The list of the parts between single characters that mean nothing in a regular expression."""
+        return self.either(f"string_split({text}, '{separator}')", f"split({text}, '{separator}', -1)")
+
+    def item(self, array: str, number: int) -> str:
+        """The item of a list, counted from 1; NULL beyond its end."""
+        return self.either(f"{array}[{number}]", f"get({array}, {number - 1})")
+
+    def items(self, array: str) -> str:
+        """The length of a list."""
+        return self.either(f"len({array})", f"size({array})")
+
+    def part(self, text: str, separator: str, number: int) -> str:
+        """The part of a text between separators, counted from 1; empty beyond its end."""
+        return f"split_part({text}, '{separator}', {number})"
+
+    def behind(self, text: str, character: str) -> str:
+        """What follows the first such character; NULL when there is none."""
+        at = self.either("strpos", "instr") + f"({text}, '{character}')"
+        return f"CASE WHEN {at} > 0 THEN substr({text}, {at} + 1) END"
+
+    # -- types -------------------------------------------------------------------------------------
+
+    def cast(self, text: str, to: ColumnType) -> str:
+        """A text as a column type; NULL when it is not written as one."""
+        match to:
+            case "text":
+                return text
+            case "bigint":
+                return f"CASE WHEN {self.matches(text, _INTEGER)} THEN TRY_CAST({text} AS BIGINT) END"
+            case "double":
+                return self._double(text)
+            case "boolean":
+                return f"CASE {text} WHEN 'true' THEN TRUE WHEN 'false' THEN FALSE END"
+            case "timestamp":
+                return self.timestamp(self.time_us(text))
+
+    def _double(self, text: str) -> str:
+        infinite = "CAST('Infinity' AS DOUBLE)"
+        number = f"TRY_CAST({text} AS DOUBLE)"
+        return f"CASE WHEN {self.matches(text, _NUMBER)} AND abs({number}) < {infinite} THEN {number} END"
+
+    def timestamp(self, micros: str) -> str:
+        """µs since the epoch as a timestamp in UTC."""
+        return self.either(f"make_timestamp({micros})", f"timestamp_micros({micros})")
+
+    # -- times -------------------------------------------------------------------------------------
+
+    def time_us(self, text: str) -> str:
+        """A time in any of the accepted forms, in µs since the epoch; NULL when it is none of them.
+
+        Numbers are seconds, ms or µs by their magnitude. Without a zone it is UTC; digits below µs are cut
+        off.
+        """
+        integer, number = f"TRY_CAST({text} AS BIGINT)", f"TRY_CAST({text} AS DOUBLE)"
+        odd = self.replace(self.replace(self.replace(text, "','", "'.'"), "' +'", "'+'"), "' -'", "'-'")
+        date = f"translate({text}, '[]', '')"
+        return (
+            f"CASE WHEN {self.matches(text, _ISO)} THEN {self._instant(text)}"
+            f" WHEN {self.matches(text, '[+-]?[0-9]{1,18}')} THEN {self._scaled(integer)}"
+            f" WHEN {self.matches(text, _NUMBER)} THEN {self._scaled_double(number)}"
+            f" WHEN {self.matches(text, f'{LOG_DATE}|[[]{LOG_DATE}[]]')} THEN {self.log_date_us(date)}"
+            f" WHEN {self.matches(text, _ISO_ODD)} THEN {self._instant(f'upper({odd})')} END"
+        )
+
+    def log_date_us(self, text: str) -> str:
+        """A date that matches ``LOG_DATE``, in µs since the epoch; NULL when there is no such day."""
+        duckdb = f"epoch_us(try_strptime({text}, '%d/%b/%Y:%H:%M:%S %z'))"
+        return self.either(duckdb, f"unix_micros(try_to_timestamp({text}, 'dd/MMM/yyyy:HH:mm:ss Z'))")
+
+    def _instant(self, text: str) -> str:
+        duckdb = f"epoch_us(TRY_CAST({text} AS TIMESTAMPTZ))"
+        return self.either(duckdb, f"unix_micros(TRY_CAST({text} AS TIMESTAMP))")
+
+    def _scaled(self, number: str) -> str:
+        return (
+            f"CASE WHEN abs({number}) < {_SECONDS_BELOW} THEN {number} * 1000000"
+            f" WHEN abs({number}) < {_MILLIS_BELOW} THEN {number} * 1000"
+            f" WHEN abs({number}) < {_MICROS_BELOW} THEN {number} END"
+        )
+
+    def _scaled_double(self, number: str) -> str:
+        seconds, millis = _whole(f"{number} * 1e6"), _whole(f"{number} * 1e3")
+        return (
+            f"CASE WHEN abs({number}) < {_SECONDS_BELOW} THEN {seconds}"
+            f" WHEN abs({number}) < {_MILLIS_BELOW} THEN {millis}"
+            f" WHEN abs({number}) < {_MICROS_BELOW} THEN {_whole(number)} END"
+        )
+
+
+def _whole(number: str) -> str:
+    """Rounded to the nearest integer, half up."""
+    return f"CAST(floor({number} + 0.5e0) AS BIGINT)"
+
+
+DUCKDB: Final = Dialect("duckdb")
+SPARK: Final = Dialect("spark")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """How to get columns out of lines, as SQL over a relation with a text column ``line`` (not NULL).
+
+    ``steps``: layers of named intermediate expressions, each over ``line`` and the layers before; then,
+    over all of them: ``valid`` (boolean, never NULL: whether the line parses), ``event_us`` (bigint),
+    ``uncast`` (how many of the values are there but do not fit their types), and an expression for each of
+    ``columns``, by name.
+    """
+
+    dialect: Dialect
+    steps: tuple[tuple[tuple[str, str], ...], ...]
+    valid: str
+    event_us: str
+    uncast: str
+    columns: tuple[tuple[str, str], ...]
+    names: tuple[str, str, str] = field(default=("_ok", "_uncast", "_ts"))
+
+    def sql(self, relation: str, *, keep: Sequence[str] = (), checked: bool = True) -> str:
+        """A SELECT over ``relation``: ``keep`` (columns of the relation), then ``_ok`` and ``_uncast`` if
+        ``checked``, then ``_ts`` and the columns. Lines that do not parse are in it, with values that mean
+        nothing."""
+        name = self.dialect.name
+        inner = relation
+        for step in self.steps:
+            items = ", ".join(f"{expression} AS {name(alias)}" for alias, expression in step)
+            inner = f"(SELECT *, {items} FROM {inner})"
+        ok, uncast, ts = self.names
+        checks = [f"{self.valid} AS {name(ok)}", f"{self.uncast} AS {name(uncast)}"] if checked else []
+        columns = [f"{expression} AS {name(column)}" for column, expression in self.columns]
+        items = ", ".join([*map(name, keep), *checks, f"{self.event_us} AS {name(ts)}", *columns])
+        return f"SELECT {items} FROM {inner}"
+
+
+def uncast_count(dialect: Dialect, pairs: Sequence[tuple[str, str]]) -> str:
+    """How many of the (text, typed value) pairs hold a text that became NULL."""
+    terms = [f"CASE WHEN {text} IS NOT NULL AND {value} IS NULL THEN 1 ELSE 0 END" for text, value in pairs]
+    return f"CAST({' + '.join(terms) or '0'} AS INTEGER)"
