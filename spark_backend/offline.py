@@ -12,23 +12,24 @@ It must never parse a line in Python.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from agents.formats import get_format
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from agents.formats import get_format
 from agents.partitions import Target
 from elf.ql.plan import Plan
 from spark_backend.session import SparkFailed
 
 VIEW: Final = "rows"
+LINES: Final = "lines"
 _LINES: Final = (
     "line STRING, ts TIMESTAMP, source STRING, position BIGINT, "
     "stream STRING, date STRING, hour STRING, agent STRING"
@@ -76,8 +77,9 @@ def _rows(spark: SparkSession, plan: Plan, one: Archived, span: tuple[int, int] 
     if span is not None:
         first, end = (F.timestamp_micros(F.lit(us)) for us in span)
         lines = lines.where((F.col("ts") >= first) & (F.col("ts") < end))
-    columns = get_format(one.format).spark_select(plan.fragment.columns, one.timestamp)
-    return lines.selectExpr(*columns, "unix_micros(ts) AS _ts")
+    lines.createOrReplaceTempView(LINES)
+    selection = get_format(one.format).spark_select(plan.fragment.columns, one.timestamp)
+    return spark.sql(replace(selection, event_us="unix_micros(ts)").sql(LINES, checked=False))
 
 
 def _lines(spark: SparkSession, one: Archived, span: tuple[int, int] | None) -> DataFrame:

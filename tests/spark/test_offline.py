@@ -1,0 +1,238 @@
+"""A query over a real archive, written by ``agents.archive``, against rows counted by hand."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import random
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from agents.archive import Archive
+from agents.partitions import HOUR_US
+from elf.ql.planner import plan_text
+from elf.schema import Column, Schema
+from spark_backend import offline
+from spark_backend.compare import LiveWindow, compare
+from spark_backend.offline import Archived
+from spark_backend.session import SparkFailed
+
+BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
+SECOND = 1_000_000
+CLICKS = Schema(
+    (
+        Column("ts", "timestamp"),
+        Column("product", "text"),
+        Column("user.location", "text"),
+        Column("clicks", "bigint"),
+        Column("price", "double"),
+    ),
+    event_time="ts",
+)
+
+
+@dataclass(frozen=True)
+class Click:
+    ts_us: int | None
+    product: str
+    location: str | None
+    clicks: int
+    price: float
+
+    def line(self) -> str:
+        fields = {"product": self.product, "clicks": self.clicks, "price": self.price}
+        if self.ts_us is not None:
+            fields["ts"] = (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=self.ts_us)).isoformat() + "Z"
+        if self.location is not None:
+            fields["user"] = {"location": self.location}
+        return json.dumps(fields, ensure_ascii=False)
+
+
+def clicks(count: int, seed: int, *, from_us: int = BASE_US, length_us: int = 60 * SECOND) -> list[Click]:
+    rng = random.Random(seed)
+    return [
+        Click(
+            None if n % 23 == 22 else from_us + rng.randrange(length_us),
+            rng.choice(["doom", "zelda", "日本語", 'a "quoted" one']),
+            rng.choice(["Ohio", "ohio", None]),
+            rng.randrange(-3, 9),
+            rng.choice([0.1, 0.2, 2.5]),
+        )
+        for n in range(count)
+    ]
+
+
+def store(
+    path: Path, lines: list[str], ts: list[int | None], *, stream: str = "clicks", agent: str = "a"
+) -> None:
+    rolls = path.parent / f"rolls {path.name} {agent}"
+    archive = Archive(rolls, str(path), stream=stream, agent=agent, roll_secs=1, roll_bytes=1, facts={})
+    archive.restore(0)
+    archive.append(pa.array(lines), pa.array(ts, pa.int64()), "s", np.arange(len(lines), dtype=np.int64))
+    archive.roll()
+    archive.ship(archive.sync())
+    archive.close()
+
+
+def store_clicks(path: Path, rows: list[Click], agent: str = "a") -> None:
+    store(path, [row.line() for row in rows], [row.ts_us for row in rows], agent=agent)
+
+
+def archived(
+    path: Path, stream: str = "clicks", form: str = "json", timestamp: str | None = "ts"
+) -> Archived:
+    return Archived(str(path), stream, form, timestamp)
+
+
+def windows(size_s: int, slide_s: int, count: int, from_us: int = BASE_US) -> list[tuple[int, int]]:
+    starts = [from_us + n * slide_s * SECOND for n in range(count)]
+    return [(start, start + size_s * SECOND) for start in starts]
+
+
+def by_window(table: pa.Table) -> dict[int, list[tuple[object, ...]]]:
+    found: dict[int, list[tuple[object, ...]]] = defaultdict(list)
+    starts = table["window_start"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+    for start, row in zip(
+        starts, table.drop_columns(["window_start", "window_end"]).to_pylist(), strict=True
+    ):
+        found[start].append(tuple(row.values()))
+    return dict(found)
+
+
+def counted(rows: list[Click], start: int, end: int) -> dict[str, tuple[int, int]]:
+    """(rows, sum of clicks) by product."""
+    found: dict[str, tuple[int, int]] = {}
+    for row in rows:
+        if row.ts_us is not None and start <= row.ts_us < end:
+            count, total = found.get(row.product, (0, 0))
+            found[row.product] = (count + 1, total + row.clicks)
+    return found
+
+
+@pytest.mark.parametrize(("size_s", "slide_s"), [(10, 10), (20, 5)])
+def test_windows_have_the_rows_that_a_loop_counts(
+    spark: SparkSession, tmp_path: Path, size_s: int, slide_s: int
+) -> None:
+    rows = [*clicks(150, 1), *clicks(40, 2, from_us=BASE_US - 30 * SECOND)]
+    store_clicks(tmp_path / "t", rows[:100], agent="a")
+    store_clicks(tmp_path / "t", rows[100:], agent="b")
+    plan = plan_text(
+        "SELECT product, COUNT(*) AS n, SUM(clicks) AS s FROM clicks GROUP BY product "
+        f"WINDOWING {size_s} SECONDS" + (f" SLIDE {slide_s} SECONDS" if slide_s < size_s else ""),
+        CLICKS,
+        stream="clicks",
+    )
+    asked = windows(size_s, slide_s, 4)
+    found = by_window(offline.run(spark, plan, [archived(tmp_path / "t")], asked))
+    for start, end in asked:
+        rows_found = {str(product): (n, int(str(s))) for product, n, s in found[start]}
+        assert rows_found == counted(rows, start, end)
+    assert set(found) == {start for start, _ in asked}
+
+
+def test_everything_without_a_window_clause_counts_rows_without_time_too(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = clicks(60, 3)
+    store_clicks(tmp_path / "one", rows[:20])
+    store_clicks(tmp_path / "two", rows[20:])
+    plan = plan_text(
+        "SELECT user.location AS place, COUNT(*) AS n, AVG(price) AS p FROM clicks GROUP BY user.location "
+        "ORDER BY n DESC",
+        CLICKS,
+        stream="clicks",
+    )
+    table = offline.run(spark, plan, [archived(tmp_path / "one"), archived(tmp_path / "two")], [])
+    assert table.column_names == ["place", "n", "p"]
+    expected = {place: [row for row in rows if row.location == place] for place in ("Ohio", "ohio", None)}
+    assert {row["place"]: row["n"] for row in table.to_pylist()} == {k: len(v) for k, v in expected.items()}
+    for row in table.to_pylist():
+        prices = [one.price for one in expected[row["place"]]]
+        assert row["p"] == pytest.approx(sum(prices) / len(prices), rel=1e-12)
+
+
+def test_only_the_hours_of_the_windows_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    near, far = clicks(30, 4), clicks(30, 5, from_us=BASE_US + 3 * HOUR_US)
+    store_clicks(tmp_path / "t", near + far)
+    for file in (tmp_path / "t").rglob("hour=03/**/*.parquet"):
+        file.write_bytes(b"nobody may read this")
+    plan = plan_text("SELECT COUNT(*) AS n FROM clicks WINDOWING 60 SECONDS", CLICKS, stream="clicks")
+    table = offline.run(spark, plan, [archived(tmp_path / "t")], windows(60, 60, 1))
+    assert table["n"].to_pylist() == [sum(row.ts_us is not None for row in near)]
+    with pytest.raises(SparkFailed):
+        offline.run(spark, plan, [archived(tmp_path / "t")], windows(60, 60, 1, BASE_US + 3 * HOUR_US))
+
+
+def test_an_access_log(spark: SparkSession, tmp_path: Path) -> None:
+    lines = [
+        f"10.0.0.{n % 3} - - [01/Jan/2026:00:00:{n:02d} +0000] "
+        f'"GET /p{n % 2}?a=1 HTTP/1.1" {200 + n % 2} {n * 100} "-" "ua"'
+        for n in range(30)
+    ]
+    store(tmp_path / "t", lines, [BASE_US + n * SECOND for n in range(30)], stream="web")
+    schema = Schema(
+        (
+            Column("ts", "timestamp"),
+            Column("cs_uri_stem", "text"),
+            Column("sc_status", "bigint"),
+            Column("sc_bytes", "bigint"),
+            Column("cs_referer", "text"),
+        ),
+        event_time="ts",
+    )
+    plan = plan_text(
+        "SELECT cs_uri_stem AS uri, sc_status AS status, SUM(sc_bytes) AS bytes, COUNT(cs_referer) AS refs "
+        "FROM web GROUP BY cs_uri_stem, sc_status WINDOWING 10 SECONDS",
+        schema,
+        stream="web",
+    )
+    found = by_window(
+        offline.run(spark, plan, [archived(tmp_path / "t", "web", "combined")], windows(10, 10, 3))
+    )
+    for k in range(3):
+        sums = [sum(n * 100 for n in range(k * 10, k * 10 + 10) if n % 2 == odd) for odd in (0, 1)]
+        rows = {
+            (uri, status, int(str(total)), refs)
+            for uri, status, total, refs in found[BASE_US + k * 10 * SECOND]
+        }
+        assert rows == {("/p0", 200, sums[0], 0), ("/p1", 201, sums[1], 0)}
+
+
+def test_a_lost_row_and_an_unknown_window_are_found(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [Click(BASE_US + n * SECOND, "doom", None, 1, 0.5) for n in range(30)]
+    store_clicks(tmp_path / "t", rows)
+    plan = plan_text(
+        "SELECT product, COUNT(*) AS n FROM c GROUP BY product WINDOWING 10 SECONDS", CLICKS, stream="c"
+    )
+    table = offline.run(spark, plan, [archived(tmp_path / "t")], windows(10, 10, 3))
+
+    def live(start_s: int, count: int) -> LiveWindow:
+        start = BASE_US + start_s * SECOND
+        return LiveWindow(start, start + 10 * SECOND, 0, {}, pa.table({"product": ["doom"], "n": [count]}))
+
+    assert compare([live(0, 10), live(10, 10), live(20, 10)], table).equal
+    assert not compare([live(0, 10), live(10, 9), live(20, 10)], table).equal
+    missing = compare([live(0, 10), live(20, 10)], table)
+    assert [window.revision for window in missing.windows] == [0, None, 0]
+
+
+def test_an_archive_without_a_file_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    plan = plan_text("SELECT COUNT(*) AS n FROM c WINDOWING 10 SECONDS", CLICKS, stream="c")
+    table = offline.run(spark, plan, [archived(tmp_path / "t")], windows(10, 10, 3))
+    assert (table.num_rows, table.column_names) == (0, ["window_start", "window_end", "n"])
+    whole = plan_text("SELECT COUNT(*) AS n FROM c", CLICKS, stream="c")
+    assert offline.run(spark, whole, [archived(tmp_path / "t")], [])["n"].to_pylist() == [0]
+
+
+def test_the_session_says_no_wrong_number_and_knows_no_other_time_zone(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.ansi.enabled") == "true"
+    assert spark.sql("SELECT TRY_CAST('x' AS BIGINT) AS n").toArrow()["n"].to_pylist() == [None]
+    with pytest.raises(Exception, match="ARITHMETIC_OVERFLOW"):
+        spark.sql("SELECT 9223372036854775807L + 1L AS n").toArrow()
