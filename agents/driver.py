@@ -23,6 +23,7 @@ import structlog
 
 import overlay as ring
 from agents import codec, commits
+from agents.archive import ArchiveError
 from agents.engine import Finisher
 from agents.inputs import Input
 from agents.lane import Lane, snapshot_names
@@ -46,7 +47,10 @@ CHUNKS_AHEAD: Final = 2
 CHUNK_BYTES: Final = 4 << 20
 POLL_S: Final = 0.05
 IDLE_EVERY_MS: Final = 250
-MEMORY_POLL_S: Final = 0.2
+ROOM_POLL_S: Final = 0.2
+ROLLS_WAITING_MAX: Final = 100
+"""Rolls that may wait for an archive that cannot be reached before reading is held back."""
+SHIP_AGAIN_S: Final = 1.0
 
 
 @dataclass
@@ -57,6 +61,7 @@ class _Stream:
     reader: ThreadPoolExecutor
     slots: asyncio.Semaphore
     installed: asyncio.Event
+    shipping: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,7 @@ class Driver:
         self._cluster = cluster
         self._log = structlog.get_logger().bind(agent=node.me.name, address=node.me.address)
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="commit")
+        self._shipper = ThreadPoolExecutor(1, thread_name_prefix="ship")
         self._finishers: dict[str, Finisher] = {}
         self._streams = {lane.facts.stream: _stream(lane, source) for lane, source in streams}
         self._tasks: list[asyncio.Task[None]] = []
@@ -151,6 +157,7 @@ class Driver:
             stream.thread.shutdown(wait=True)
             stream.input.close()
         self._pool.shutdown(wait=True)
+        self._shipper.shutdown(wait=True)
         for finisher in self._finishers.values():
             finisher.close()
         await self.transport.close()
@@ -245,7 +252,20 @@ class Driver:
     def _worked(self, stream: _Stream, command: str, outcome: Outcome) -> None:
         if command == "Install":
             stream.installed.set()
+        if stream.lane.unshipped and not stream.shipping:
+            stream.shipping = True
+            self._when_done(self._shipper.submit(self._ship, stream), lambda _: None)
         self._event(was.Worked(stream.lane.facts.stream, command, outcome))
+
+    def _ship(self, stream: _Stream) -> None:
+        """Rolls to the archive, beside everything else; what cannot be shipped now is tried again later."""
+        try:
+            stream.lane.ship()
+        except ArchiveError as error:
+            self._log.warning("the archive takes no more", stream=stream.lane.facts.stream, reason=str(error))
+            time.sleep(SHIP_AGAIN_S)
+        finally:
+            stream.shipping = False
 
     def _consult(self, effect: do.Consult) -> None:
         stream = self._streams[effect.stream]
@@ -264,7 +284,7 @@ class Driver:
         idle_ms = 0
         while not self.node.leaving:
             await self.reading.wait()
-            await self._room()
+            await self._room(stream.lane)
             await stream.slots.acquire()
             chunk = await loop.run_in_executor(stream.reader, stream.input.read, CHUNK_BYTES, self.now_ms())
             if chunk is not None:
@@ -282,10 +302,15 @@ class Driver:
                 self._work(stream.lane.facts.stream, Idle(idle_ms, stream.input.finished()))
             await asyncio.sleep(POLL_S)
 
-    async def _room(self) -> None:
-        """Hold the inputs back while the process holds more than it may: files can wait."""
-        while self._memory_max_bytes is not None and self._process.memory_info().rss > self._memory_max_bytes:
-            await asyncio.sleep(MEMORY_POLL_S)
+    async def _room(self, lane: Lane) -> None:
+        """Hold the inputs back while the process, or the archive's folder, holds more than it may: files can
+        wait."""
+        while lane.unshipped > ROLLS_WAITING_MAX or self._over_memory():
+            await asyncio.sleep(ROOM_POLL_S)
+
+    def _over_memory(self) -> bool:
+        limit = self._memory_max_bytes
+        return limit is not None and self._process.memory_info().rss > limit
 
     def _fed(self, stream: _Stream, outcome: Outcome) -> None:
         stream.slots.release()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -21,15 +21,16 @@ import pyarrow as pa
 
 from agents.archive import Archive
 from agents.formats import Format
-from agents.inputs import REJECT_KEPT_BYTES, Chunk, Position, Reject
+from agents.inputs import Chunk, Position, Reject
+from agents.inputs.values import REJECT_KEPT_BYTES
 from agents.metrics import Metrics
 from agents.rejects import RejectFile
 from agents.store import SnapshotName, SnapshotRow, Store
+from agents.streams import StreamEngine
 from elf.job import messages as say
 from elf.job.cut import StreamCut
-from elf.job.ports import Engine
 from elf.job.worker import Command, Feed, Outcome, StreamWorker, WorkerSettings
-from elf.schema import Schema
+from elf.schema import ColumnType, declare
 
 SAMPLE_LINES: Final = 1_000
 """Lines that are remembered to infer the columns of a stream from."""
@@ -43,6 +44,7 @@ class StoredCut:
     positions: tuple[Position, ...]
     archive: int
     rejects: int
+    event_time: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class LaneFacts:
     format: Format
     timestamp: str | None
     archive_path: str
-    declared: Schema | None = None
+    declared: Mapping[str, ColumnType] = field(default_factory=dict)
 
 
 class Lane:
@@ -63,7 +65,6 @@ class Lane:
         self,
         facts: LaneFacts,
         settings: WorkerSettings,
-        engine: Engine,
         store: Store,
         *,
         archive: Archive | None = None,
@@ -78,7 +79,10 @@ class Lane:
         self._rejects = rejects
         stored = load_cut(store, facts.stream)
         self._positions: tuple[Position, ...] = stored.positions if stored else ()
-        self.worker = StreamWorker(facts.stream, settings, engine, stored.worker if stored else None)
+        self._durable = stored.archive if stored else 0
+        self._engine = StreamEngine(facts.format, facts.timestamp, stored.event_time if stored else None)
+        self._engine.look_at(pa.array(list(samples), pa.string()))
+        self.worker = StreamWorker(facts.stream, settings, self._engine, stored.worker if stored else None)
         if archive is not None:
             archive.restore(stored.archive if stored else 0)
         if rejects is not None:
@@ -151,11 +155,20 @@ class Lane:
         archive = self._archive.sync() if self._archive is not None else 0
         rejects = self._rejects.sync() if self._rejects is not None else 0
         snapshots = [SnapshotRow(s.flow, s.start, s.end, 0, s.tally, s.payload) for s in outcome.sealed]
-        stored = StoredCut(cut, self._positions, archive, rejects)
+        stored = StoredCut(cut, self._positions, archive, rejects, self._engine.event_time)
         self._store.save_cut(self.facts.stream, msgspec.msgpack.encode(stored), snapshots)
         self.metrics.cut(time.perf_counter() - began)
-        if self._archive is not None and self._archive.unshipped:
-            self._archive.ship(archive)
+        self._durable = archive
+
+    @property
+    def unshipped(self) -> int:
+        """Closed rolls that are not in the archive yet."""
+        return 0 if self._archive is None else self._archive.unshipped
+
+    def ship(self) -> None:
+        """Ship the closed rolls that the last cut covers. May run on another thread. Raises ``ArchiveError``."""
+        if self._archive is not None:
+            self._archive.ship(self._durable)
 
     # -- questions -------------------------------------------------------------------------------------------
 
@@ -168,7 +181,9 @@ class Lane:
     def describe(self) -> say.StreamSeen:
         """The columns seen so far."""
         samples = pa.array(list(self._samples), pa.string())
-        schema = self.facts.declared or self.facts.format.schema(samples, self.facts.timestamp)
+        schema = self.facts.format.schema(samples, self._engine.event_time)
+        if self.facts.declared:
+            schema = declare(schema, self.facts.declared)
         return say.StreamSeen(
             schema, self.facts.format.name, self.facts.timestamp, self.facts.archive_path, self.rows_read
         )
@@ -178,6 +193,7 @@ class Lane:
         if isinstance(request, say.RollArchive) and self._archive is not None:
             self._archive.roll()
             self._cut(Outcome(), self.worker.cut())
+            self.ship()
         return msgspec.msgpack.encode(self.describe())
 
     def close(self, *, cut: bool) -> None:

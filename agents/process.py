@@ -24,7 +24,6 @@ from agents import logs
 from agents.archive import Archive
 from agents.config import Config, StreamConfig
 from agents.driver import Driver, End
-from agents.engine import StreamEngine
 from agents.facts import Facts
 from agents.formats import get_format
 from agents.http import HttpServer
@@ -42,7 +41,7 @@ from elf.job.root import RootSettings
 from elf.job.spec import JobSpec
 from elf.job.streamlog import decode_entry
 from elf.job.worker import LONG_AGO, WorkerSettings
-from elf.schema import Column, Schema
+from elf.schema import ColumnType
 
 STORE_FILE = "elf.sqlite"
 LOCK_FILE = "lock"
@@ -160,10 +159,7 @@ def _stream(
 ) -> tuple[Lane, Input]:
     """A stream's lane, restored to its last cut, and its input, opened where that cut stands."""
     format_ = get_format(stream.format)
-    declared = None
-    if stream.columns:
-        columns = tuple(Column(column, kind) for column, kind in stream.columns.items())  # type: ignore[arg-type]
-        declared = Schema(columns)
+    declared: dict[str, ColumnType] = dict(stream.columns)  # type: ignore[arg-type]
     facts = LaneFacts(name, format_, stream.timestamp, config.archive.path, declared)
     settings = WorkerSettings(
         idle_ms=_ms(stream.idle_timeout_secs),
@@ -182,8 +178,7 @@ def _stream(
         facts={"format": stream.format, "timestamp": stream.timestamp or "", "agent_name": me.name},
     )
     rejects = RejectFile(folder / "rejects" / f"{name}.jsonl")
-    engine = StreamEngine(format_, stream.timestamp)
-    lane = Lane(facts, settings, engine, store, archive=archive, rejects=rejects, metrics=metrics)
+    lane = Lane(facts, settings, store, archive=archive, rejects=rejects, metrics=metrics)
     cut = load_cut(store, name)
     tail = Tail(
         stream.include,

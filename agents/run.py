@@ -19,15 +19,15 @@ from dataclasses import dataclass
 
 import psutil
 
-from agents import codec
+from agents import codec, logs
 from agents.driver import MESSAGE_BYTES_MAX, Driver
-from agents.engine import StreamEngine
-from agents.formats import get_format, guess_format
+from agents.formats import get_format
 from agents.inputs import Range, Whole, split_inputs
 from agents.lane import Lane, LaneFacts
 from agents.node import Node, NodeSettings, Restored
 from agents.samples import sample_lines
 from agents.store import Store
+from agents.streams import guess_format
 from agents.transport import MemoryNetwork, MemoryTransport
 from elf.errors import InputError, UserError
 from elf.job import messages as say
@@ -71,6 +71,7 @@ class Summary:
 
 def run(request: RunRequest, on_windows: Callable[[say.WindowResult], None]) -> Summary:
     """Run a query to its end; ``on_windows`` gets every window, in order. Raises ``UserError``."""
+    logs.configure("warning", "console")
     return asyncio.run(_run(request, on_windows))
 
 
@@ -91,9 +92,9 @@ class _Fleet:
     def __init__(self, request: RunRequest) -> None:
         stream, paths = _stream_of(request)
         self._network = MemoryNetwork()
-        format_ = get_format(request.format) if request.format else guess_format(paths)
-        facts = LaneFacts(stream, format_, request.timestamp, "")
         samples = sample_lines(paths)
+        format_ = get_format(request.format) if request.format else guess_format(samples)
+        facts = LaneFacts(stream, format_, request.timestamp, "")
         whole_files = _says_lateness(request.sql)
         shares = split_inputs(paths, request.agents, whole_files=whole_files)
         self._drivers = [self._driver(i, facts, share, samples) for i, share in enumerate(shares)]
@@ -106,8 +107,7 @@ class _Fleet:
         settings = WorkerSettings(
             finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, cut_ms=1 << 60
         )
-        engine = StreamEngine(facts.format, facts.timestamp)
-        lane = Lane(facts, settings, engine, store, samples=samples)
+        lane = Lane(facts, settings, store, samples=samples)
         node = Node(
             me,
             [StreamSince(facts.stream, LONG_AGO)],
@@ -262,7 +262,7 @@ def _query(sql: str) -> statements.Query:
 
 
 def _says_lateness(sql: str) -> bool:
-    return _query(sql).lateness_us is not None
+    return _query(sql).says_lateness
 
 
 def _peak_rss() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -38,6 +39,13 @@ class Schema:
                 return column
         folded = [column for column in self.columns if column.name.lower() == name.lower()]
         return folded[0] if len(folded) == 1 else None
+
+
+def declare(schema: Schema, declared: Mapping[str, ColumnType]) -> Schema:
+    """The schema with declared types in place of inferred ones, and declared columns that nobody has seen."""
+    seen = tuple(Column(column.name, declared.get(column.name, column.type)) for column in schema.columns)
+    unseen = tuple(Column(name, kind) for name, kind in declared.items() if schema.find(name) is None)
+    return Schema(seen + unseen, schema.event_time)
 
 
 def unify(left: ColumnType, right: ColumnType) -> ColumnType:

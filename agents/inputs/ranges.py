@@ -58,9 +58,9 @@ def is_gzip(path: str) -> bool:
         return file.read(2) == GZIP_MAGIC
 
 
-def split_inputs(paths: Sequence[str], parts: int) -> list[list[Range]]:
+def split_inputs(paths: Sequence[str], parts: int, *, whole_files: bool = False) -> list[list[Range]]:
     """Spreads inputs over ``parts`` agents: whole files if there are enough, balanced by size; else ranges
-    of files.
+    of files (never with ``whole_files``: a row is late by what stands before it in its file).
 
     Some agents may get nothing. Raises ``InputError`` for a path that cannot be read.
     """
@@ -68,7 +68,8 @@ def split_inputs(paths: Sequence[str], parts: int) -> list[list[Range]]:
         raise InputError(f"cannot spread inputs over {parts} agents")
     sizes = {path: check_path(path) for path in paths}
     shares = [_Share([]) for _ in range(parts)]
-    divisible = [path for path in paths if len(paths) < parts and _divisible(path, sizes[path])]
+    cut = not whole_files and len(paths) < parts
+    divisible = [path for path in paths if cut and _divisible(path, sizes[path])]
     whole = [path for path in paths if path not in divisible]
     for path in sorted(whole, key=lambda path: -sizes[path].st_size):
         min(shares, key=lambda share: share.load).add(Range(path), sizes[path].st_size)

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Final
 
 import pyarrow as pa
-from agents.engine import StreamEngine
-from agents.samples import sample_lines
 
 from agents.driver import CHUNK_BYTES
 from agents.formats import get_format
 from agents.inputs import Whole, split_inputs
 from agents.lane import Lane, LaneFacts
+from agents.samples import sample_lines
 from agents.store import Store
 from elf.batch import decode
 from elf.bench.ingest import Task
@@ -37,7 +36,6 @@ def prepare(task: Task) -> Callable[[], Done]:
     lane = Lane(
         LaneFacts(stream, format_, None, ""),
         settings,
-        StreamEngine(format_, None),
         Store(":memory:"),
         samples=samples,
     )

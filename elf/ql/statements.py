@@ -27,6 +27,11 @@ class Query:
     tree: exp.Expr = field(compare=False, repr=False)
     source: str = field(compare=False, repr=False)
 
+    @property
+    def says_lateness(self) -> bool:
+        """Whether it has a LATENESS of its own."""
+        return self.tree.args.get("lateness") is not None
+
 
 @dataclass(frozen=True)
 class Select:

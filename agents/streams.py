@@ -1,0 +1,87 @@
+"""The engine of one stream: its format, its event time, and the DuckDB statements of its lane.
+
+Which column holds the event time is configured, or fixed by the format, or found in the first lines that show
+one; then it stays (it is part of the stream's cut), so that a restart cannot read the same lines in another
+way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from agents.engine import Extracted, Extractor, Mapper
+from agents.formats import FORMATS, Format
+from elf.errors import InputError
+from elf.ql.plan import Fragment
+from elf.schema import Column, Schema
+
+LOOKED_AT = 200
+"""Lines of a chunk that are looked at for an event time."""
+
+
+def guess_format(samples: Sequence[str]) -> Format:
+    """The format that takes most of these lines. Raises ``UserError`` when none takes half of them."""
+    lines = pa.array(list(samples), pa.string())
+    taken = {name: _taken(format_, lines) for name, format_ in FORMATS.items()}
+    best = max(taken, key=lambda name: taken[name])
+    if len(lines) and 2 * taken[best] < len(lines):
+        raise InputError(
+            f"cannot tell the format of the input ({best} takes {taken[best]} of {len(lines)} sample lines); "
+            f"say --format {', '.join(FORMATS)}"
+        )
+    return FORMATS[best]
+
+
+def _taken(format_: Format, lines: pa.StringArray) -> int:
+    extractor = Extractor(format_, Schema((), format_.schema(lines, None).event_time), ())
+    try:
+        return len(extractor.extract(lines).accepted)
+    finally:
+        extractor.close()
+
+
+class StreamEngine:
+    """Makes the extractor and the mappers of a lane. ``event_time``: None as long as no line has shown one."""
+
+    def __init__(self, format_: Format, timestamp: str | None, event_time: str | None = None) -> None:
+        self.format = format_
+        self.event_time = timestamp or event_time
+        if self.event_time is None:
+            self.look_at(pa.array([], pa.string()))
+
+    def look_at(self, lines: pa.StringArray) -> None:
+        """Find the event time in these lines, if it is not known yet."""
+        if self.event_time is None:
+            self.event_time = self.format.schema(lines[:LOOKED_AT], None).event_time
+
+    def extractor(self, columns: Sequence[Column]) -> StreamExtractor:
+        return StreamExtractor(self, columns)
+
+    def mapper(self, fragment: Fragment) -> Mapper:
+        return Mapper(fragment.map_sql, fragment.columns)
+
+
+class StreamExtractor:
+    """An extractor that follows its engine's event time."""
+
+    def __init__(self, engine: StreamEngine, columns: Sequence[Column]) -> None:
+        self._engine = engine
+        self._columns = tuple(columns)
+        self._event_time: str | None = None
+        self._extractor: Extractor | None = None
+
+    def extract(self, lines: pa.StringArray) -> Extracted:
+        self._engine.look_at(lines)
+        if self._extractor is None or self._event_time != self._engine.event_time:
+            self.close()
+            self._event_time = self._engine.event_time
+            schema = Schema(self._columns, self._event_time)
+            self._extractor = Extractor(self._engine.format, schema, self._columns)
+        return self._extractor.extract(lines)
+
+    def close(self) -> None:
+        if self._extractor is not None:
+            self._extractor.close()
+            self._extractor = None

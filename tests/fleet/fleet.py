@@ -1,0 +1,188 @@
+"""A fleet of real ``elf-agent`` processes on loopback, each with a data folder, a port and a log file of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import yaml
+
+STREAM = "clicks"
+PRODUCTS = ("Angry Birds", "Tetris", "Myst", "Doom", "Pong")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@dataclass
+class Agent:
+    """One agent: its configuration, its process if it runs, and the rows that were written beside it."""
+
+    name: str
+    folder: Path
+    port: int
+    http_port: int
+    bootstrap: tuple[str, ...]
+    process: subprocess.Popen[bytes] | None = None
+    written: list[tuple[int, str, int]] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "logs" / "clicks.log"
+
+    def write_config(self) -> Path:
+        (self.folder / "logs").mkdir(parents=True, exist_ok=True)
+        config = {
+            "agent": {"name": self.name, "listen": self.address},
+            "cluster": {"name": "test", "bootstrap": list(self.bootstrap)},
+            "data_dir": str(self.folder / "data"),
+            "streams": {
+                STREAM: {
+                    "include": [str(self.log)],
+                    "format": "json",
+                    "lateness_secs": 0.5,
+                    "idle_timeout_secs": 2,
+                }
+            },
+            "archive": {"path": str(self.folder / "archive"), "roll_secs": 5},
+            "http": {"listen": f"127.0.0.1:{self.http_port}"},
+            "protocol": {"straggler_min_secs": 2, "cut_interval_secs": 1},
+        }
+        path = self.folder / "elf.yaml"
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def start(self) -> None:
+        path = self.write_config()
+        with (self.folder / "stderr").open("ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "agents.main", "--config", str(path)], stdout=errors, stderr=errors
+            )
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is said, nothing is saved."""
+        self._end(signal.SIGKILL)
+
+    def terminate(self) -> int:
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> int:
+        if self.process is None:
+            raise AssertionError(f"{self.name} does not run")
+        self.process.send_signal(number)
+        status = self.process.wait(20)
+        self.process = None
+        return status
+
+    def said(self) -> str:
+        return (self.folder / "stderr").read_text()
+
+    def append(self, rows: Iterable[tuple[int, str, int]]) -> None:
+        """Log rows: (event time in µs, product, clicks)."""
+        with self.log.open("a") as log:
+            for ts, product, clicks in rows:
+                moment = datetime.fromtimestamp(ts / 1e6, UTC).isoformat(timespec="milliseconds")
+                log.write(
+                    json.dumps({"created_at": moment, "product": product, "clicks_count": clicks}) + "\n"
+                )
+                self.written.append((ts, product, clicks))
+
+
+class Fleet:
+    """Agents and one writer thread for all their logs."""
+
+    def __init__(self, folder: Path, count: int, seed: int = 1) -> None:
+        ports = free_ports(2 * count)
+        first = f"127.0.0.1:{ports[0]}"
+        self.agents = [
+            Agent(f"web-{i}", folder / f"web-{i}", ports[2 * i], ports[2 * i + 1], () if i == 0 else (first,))
+            for i in range(count)
+        ]
+        self._rng = random.Random(seed)
+        self._writing = threading.Event()
+        self._writer = threading.Thread(target=self._write, daemon=True)
+
+    def start(self) -> None:
+        for agent in self.agents:
+            agent.write_config()
+            agent.log.touch()
+            agent.start()
+
+    def begin_writing(self) -> None:
+        self._writing.set()
+        self._writer.start()
+
+    def end_writing(self) -> int:
+        """The event time (µs) by which everything is written."""
+        self._writing.clear()
+        self._writer.join()
+        return time.time_ns() // 1000
+
+    def _write(self) -> None:
+        while self._writing.is_set():
+            now = time.time_ns() // 1_000_000 * 1000
+            for agent in self.agents:
+                rows = [
+                    (
+                        now - self._rng.randrange(0, 300) * 1000,
+                        self._rng.choice(PRODUCTS),
+                        self._rng.randrange(5),
+                    )
+                    for _ in range(self._rng.randrange(4))
+                ]
+                agent.append(rows)
+            time.sleep(0.05)
+
+    def agent_at(self, address: str) -> Agent:
+        return next(agent for agent in self.agents if agent.address == address)
+
+    def truth(self, start_us: int, end_us: int, without: Iterable[str] = ()) -> dict[str, int]:
+        """Clicks by product in ``[start, end)``, over the logs of all agents but those named."""
+        clicks: Counter[str] = Counter()
+        for agent in self.agents:
+            if agent.name in without:
+                continue
+            for ts, product, count in agent.written:
+                if start_us <= ts < end_us:
+                    clicks[product] += count
+        return dict(clicks)
+
+    def stop(self) -> None:
+        self._writing.clear()
+        for agent in self.agents:
+            if agent.process is not None:
+                agent.process.kill()
+                agent.process.wait()
+                agent.process = None
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,245 @@
+"""Fleets of real processes over real sockets: exact windows, through the death of a worker and of a root."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import elf.client
+from elf.client import Client, Window
+from elf.errors import ElfError
+from tests.fleet.fleet import STREAM, Fleet
+
+SECOND_US = 1_000_000
+CREATE = (
+    f"CREATE JOB popular AS SELECT product, SUM(clicks_count) AS clicks FROM {STREAM} "
+    "GROUP BY product WINDOWING 2 SECONDS"
+)
+
+Windows = dict[int, Window]
+
+
+@pytest.fixture()
+def five(tmp_path: Path) -> Iterator[Fleet]:
+    fleet = Fleet(tmp_path, 5)
+    fleet.start()
+    yield fleet
+    fleet.stop()
+
+
+async def until(condition: Callable[[], bool], what: str, limit_s: float = 60) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not in {limit_s} s: {what}")
+        await asyncio.sleep(0.1)
+
+
+async def connected(fleet: Fleet, index: int) -> Client:
+    """A client of an agent, as soon as all agents are members."""
+    deadline = time.monotonic() + 40
+    while True:
+        try:
+            client = await elf.client.connect(
+                fleet.agents[index].address, cluster="test", creator="tests"
+            ).open()
+            status = await client.status()
+            if status["streams"] == {STREAM: len(fleet.agents)}:
+                return client
+            await client.close()
+        except ElfError:
+            pass
+        if time.monotonic() > deadline:
+            raise AssertionError("the agents did not find each other:\n" + fleet.agents[index].said())
+        await asyncio.sleep(0.2)
+
+
+@asynccontextmanager
+async def watched(client: Client, job: str) -> AsyncIterator[Windows]:
+    """The windows of a job as they come, the highest revision of each, by start (µs)."""
+    windows: Windows = {}
+
+    async def watch() -> None:
+        async for window in client.subscribe(job):
+            start = int(window.start.timestamp() * 1e6)
+            if start not in windows or windows[start].revision <= window.revision:
+                windows[start] = window
+
+    task = asyncio.create_task(watch())
+    try:
+        yield windows
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await client.close()
+
+
+def clicks(window: Window) -> dict[str, int]:
+    return {row["product"]: int(row["clicks"]) for row in window.table.to_pylist()}
+
+
+def check(fleet: Fleet, windows: Windows, until_us: int, *, least: int) -> None:
+    """Every window that ended before ``until_us`` has exactly the rows of the agents that it covers: all of them."""
+    done = {start: w for start, w in windows.items() if start + 2 * SECOND_US <= until_us}
+    assert len(done) >= least
+    for start, window in done.items():
+        assert clicks(window) == fleet.truth(start, start + 2 * SECOND_US), window.status
+        assert window.status["missing"] == []
+
+
+async def test_a_killed_worker_is_named_and_its_rows_come_as_revisions(five: Fleet) -> None:
+    client = await connected(five, 1)
+    five.begin_writing()
+    await client.sql(CREATE)
+    master = five.agent_at(str((await client.tree("popular"))["master"]))
+    async with watched(client, "popular") as windows:
+        await until(lambda: len(windows) >= 3, "three windows")
+        victim = next(a for a in five.agents[2:] if a is not master)
+        victim.kill()
+        killed_us = time.time_ns() // 1000
+        missing = lambda: [w for w in windows.values() if w.status["missing"] == [victim.name]]  # noqa: E731
+        await until(lambda: len(missing()) >= 2, "windows without the killed agent")
+        for window in missing():
+            start = int(window.start.timestamp() * 1e6)
+            assert window.status["reported"] == 4
+            assert window.status["expected"] == 5
+            if start > killed_us:
+                assert clicks(window) == five.truth(start, start + 2 * SECOND_US, without=[victim.name])
+        assert max(windows) + 2 * SECOND_US > killed_us - 2 * SECOND_US
+        victim.start()
+        await asyncio.sleep(6)
+        end_us = five.end_writing() - SECOND_US
+        await until(
+            lambda: max(windows, default=0) + 4 * SECOND_US >= end_us and not missing(), "revised windows", 40
+        )
+        check(five, windows, end_us - 2 * SECOND_US, least=6)
+        assert any(window.revision > 0 for window in windows.values())
+
+
+async def test_a_killed_root_stalls_its_job_and_nothing_is_lost_or_twice(five: Fleet) -> None:
+    client = await connected(five, 1)
+    five.begin_writing()
+    await client.sql(CREATE)
+    master = five.agent_at(str((await client.tree("popular"))["master"]))
+    if master is five.agents[1]:
+        await client.close()
+        client = await connected(five, 2)
+    async with watched(client, "popular") as windows:
+        await until(lambda: len(windows) >= 3, "three windows")
+        master.kill()
+        await asyncio.sleep(1)
+        before = max(windows)
+        await asyncio.sleep(5)
+        assert max(windows) == before
+        master.start()
+        await until(lambda: max(windows) >= before + 6 * SECOND_US, "windows after the root came back")
+        end_us = five.end_writing() - SECOND_US
+        await until(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows", 40)
+        await until(lambda: all(not w.status["missing"] for w in windows.values()), "complete windows", 40)
+        check(five, windows, end_us - 2 * SECOND_US, least=6)
+
+
+async def test_sigterm_takes_a_cut_and_leave_hands_everything_over(five: Fleet) -> None:
+    client = await connected(five, 1)
+    five.begin_writing()
+    await client.sql(CREATE)
+    master = five.agent_at(str((await client.tree("popular"))["master"]))
+    stopped, leaving = [a for a in five.agents[1:] if a is not master][:2]
+    if five.agents[1] in (stopped, leaving):
+        await client.close()
+        client = await connected(
+            five, five.agents.index(next(a for a in five.agents if a not in (stopped, leaving)))
+        )
+    async with watched(client, "popular") as windows:
+        await until(lambda: len(windows) >= 2, "two windows")
+        assert stopped.terminate() == 0
+        stopped.start()
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [
+                sys.executable,
+                "-m",
+                "elf.cli.main",
+                "leave",
+                "--connect",
+                leaving.address,
+                "--cluster",
+                "test",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        assert leaving.process is not None
+        assert leaving.process.wait(20) == 0
+        left_us = time.time_ns() // 1000
+        leaving.process = None
+        read = (leaving.log.stat().st_size, len(leaving.written))
+        assert read[0] > 0
+        await until(lambda: any(w.status["expected"] == 4 for w in windows.values()), "windows of four", 40)
+        five.end_writing()
+        after = [w for start, w in windows.items() if start > left_us and w.status["expected"] == 4]
+        for window in after:
+            start = int(window.start.timestamp() * 1e6)
+            assert clicks(window) == five.truth(start, start + 2 * SECOND_US, without=[leaving.name])
+
+
+async def test_http_on_each_agent(five: Fleet) -> None:
+    client = await connected(five, 1)
+    await client.close()
+
+    def get(path: str) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", five.agents[3].http_port, timeout=5)
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+    assert (await asyncio.to_thread(get, "/health")) == (200, b'{"ok":true}')
+    assert (await asyncio.to_thread(get, "/ready"))[0] == 200
+    status, text = await asyncio.to_thread(get, "/metrics")
+    assert status == 200
+    assert b"elf_members_live 5.0" in text
+    status, body = await asyncio.to_thread(get, "/api/v1/members")
+    assert status == 200
+    assert len(json.loads(body)) == 5
+
+
+def test_what_cannot_start_says_so_in_one_line(tmp_path: Path) -> None:
+    def run(*args: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "agents.main", *args]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    nowhere = run("--config", str(tmp_path / "none.yaml"))
+    assert nowhere.returncode == 78
+    assert len(nowhere.stderr.splitlines()) == 1
+
+    fleet = Fleet(tmp_path, 2)
+    first, second = fleet.agents
+    path = first.write_config()
+    path.write_text(path.read_text().replace("format: json", "format: jsn"))
+    wrong = run("validate", "--config", str(path))
+    assert wrong.returncode == 78
+    assert "json" in wrong.stderr
+
+    first.start()
+    try:
+        deadline = time.monotonic() + 20
+        while "agent is ready" not in first.said():
+            assert time.monotonic() < deadline, first.said()
+            time.sleep(0.1)
+        second.port = first.port
+        taken = run("--config", str(second.write_config()))
+        assert taken.returncode == 1
+        assert str(first.port) in taken.stderr.splitlines()[-1]
+    finally:
+        fleet.stop()
