@@ -6,7 +6,7 @@ For somebody who has read the Pastry paper once:
 16 bytes that the application hashed. Ids are read in base 16. A key belongs to the live node numerically
 closest to it.
 
-**Ring.** Each node keeps a *leaf set* (``leafset``: the 12 nodes next to it on each side) and a *routing
+**Ring.** Each node keeps a *leaf set* (``leafset``: the 8 nodes next to it on each side) and a *routing
 table* (``routing``: for each digit position a node for each other digit). ``pastry`` keeps both true. A key
 inside the span of the leaf set goes straight to the closest leaf; any other to a node that shares one digit
 more with it; so a route takes about log16 N hops and ends at the closest node. A node enters a leaf set only

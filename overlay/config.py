@@ -19,7 +19,7 @@ class OverlayConfig:
 
     base_bits: int = 4
     """Bits a digit (Pastry's b): tables have 2**b columns and routes about log of N to base 2**b hops."""
-    leaf_set_size: int = 24
+    leaf_set_size: int = 16
     """Members of the leaf set, half on each side."""
 
     heartbeat_ms: int = 500

@@ -54,7 +54,7 @@ class LeafSet:
         return not successor < clockwise(self._me, node) < predecessor
 
     def add(self, peer: Peer) -> bool:
-        """Make a peer a member (or renew it) if it is near enough; the farthest on its side makes room. False if not."""
+        """Make a peer a member (or renew it) if it is near enough; the farthest on its side makes room."""
         node = peer.id
         if node not in self._members:
             if not self.wants(node):
@@ -76,7 +76,7 @@ class LeafSet:
         return True
 
     def covers(self, key: int) -> bool:
-        """Whether the key lies between the farthest members of a full set; no other covers anything surely."""
+        """Whether the key lies between the farthest members of a full set; others cover nothing."""
         successor, predecessor = self._gap
         return self.full and not successor < clockwise(self._me, key) < predecessor
 

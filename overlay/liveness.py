@@ -121,6 +121,8 @@ class Liveness:
         open_probe = self._probes.get(node)
         if open_probe is not None and (open_probe.leaf or not leaf):
             return
+        if open_probe is not None:
+            tries_done = max(tries_done, open_probe.tries - 1)
         tries = min(tries_done, self._context.config.probe_tries - 1) + 1
         self._probes[node] = Probe(peer, leaf, tries)
         self._ask(self._probes[node])

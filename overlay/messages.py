@@ -5,8 +5,8 @@ Every message is a frozen dataclass of plain values (integers of at most 64 bits
 bytes. ``sender`` is always the node that put the message on the wire, not the one that first thought of it;
 hearing it proves that the sender lives.
 
-Costs are for b = 4, a leaf set of 24 and addresses of about 20 bytes: a peer is about 25 bytes, a leaf set
-600, a row 400.
+Costs are for b = 4, a leaf set of 16 and addresses of about 20 bytes: a peer is about 25 bytes, a leaf set
+400, a row 400.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class JoinRequest:
     """Joiner to a contact, then hop by hop towards the joiner's own id; every hop adds the peers that it
     knows.
 
-    Once a join (again every ``join_retry_ms``), about log16 N hops of at most 60 peers. ``token`` asks for a
-    :class:`HopAck`; 0 asks for none.
+    Once a join (again every ``join_retry_ms``), about log16 N hops of at most 60 peers, 1500 bytes. ``token``
+    asks for a :class:`HopAck`; 0 asks for none.
     """
 
     sender: Peer
@@ -53,7 +53,7 @@ class LeafProbe:
     buried lately.
 
     Sent to every candidate at a join, to all members after a death, and to the member silent longest every
-    ``leaf_exchange_ms``. At most 600 bytes. Unanswered it is repeated and in the end makes the peer dead.
+    ``leaf_exchange_ms``. At most 500 bytes. Unanswered it is repeated and in the end makes the peer dead.
     """
 
     sender: Peer
@@ -63,7 +63,7 @@ class LeafProbe:
 
 @dataclass(frozen=True, slots=True)
 class LeafReply:
-    """Answer to a :class:`LeafProbe`, of the same content and size."""
+    """Answer to a :class:`LeafProbe`, of the same content. At most 500 bytes."""
 
     sender: Peer
     leaves: tuple[Peer, ...]
@@ -94,7 +94,7 @@ class RowReply:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """A node that goes on purpose, to all it knows: forget me at once; ``leaves`` may fill the gap. Once, 600
+    """A node that goes on purpose, to all it knows: forget me at once; ``leaves`` may fill the gap. Once, 400
     bytes."""
 
     sender: Peer

@@ -187,7 +187,10 @@ class Pastry:
         alone, call the contacts."""
         context = self._context
         if len(self.leaves):
-            self.liveness.probe(max(self.leaves, key=self.liveness.silence), leaf=True)
+            calm = [peer for peer in self.leaves if not self.liveness.probing(peer.id)]
+            oldest = max(calm, key=self.liveness.silence, default=None)
+            if oldest is not None:
+                self.liveness.probe(oldest, leaf=True)
         elif len(self.table):
             nearest = min(self.table, key=lambda peer: closeness(context.id, peer.id))
             self.liveness.probe(nearest, leaf=True)
@@ -330,13 +333,15 @@ class Pastry:
         self._context.send(peer, RowRequest(self._context.me, row, self.table.row(row)))
 
     def _died(self, peer: Peer) -> None:
+        """We found a peer dead. Whoever was not told so tells the others; ring neighbours always do."""
         if not self.liveness.bury(peer, "crashed"):
             return
-        was_leaf = peer.id in self.leaves
-        was_told = peer.id in self._told_dead
+        must_tell = peer in self.leaves.neighbours() or (
+            peer.id in self.leaves and peer.id not in self._told_dead
+        )
         self._detach(peer)
         self._refill(peer.id)
-        if was_leaf and not was_told:
+        if must_tell:
             self._context.agenda.set(("obituary", 0), self._context.now + _OBITUARY_DELAY_MS)
         if self._sweep_since is None:
             self._context.agenda.set(("row", 0), self._context.now + self._context.config.sweep_ms)

@@ -1,4 +1,4 @@
-"""Whole experiments in a simulated world, for tests and ``elf sim overlay``: join, route, crash, route again."""
+"""Whole experiments in a simulated world: join, route, crash, route again (``elf sim overlay``)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Report:
-    """What ``simulate`` saw, in virtual seconds. ``upkeep_messages_per_s`` is a node's share while all is idle."""
+    """What ``simulate`` saw, in virtual seconds. ``upkeep_messages_per_s`` is a node's share while idle."""
 
     nodes: int
     joined: int
@@ -92,7 +92,7 @@ def simulate(
     rest_ms: int = 20_000,
     check: bool = False,
 ) -> Report:
-    """Let nodes join, one by one and in bursts, and route ``keys`` random keys; crash a share at once; route again.
+    """Let nodes join, one by one and in bursts; route random keys; crash a share at once; route again.
 
     ``rest_ms`` passes between the moment when all leaf sets are true and the lookups: the time for tables to
     mend. ValueError for sizes that make no world.

@@ -1,0 +1,131 @@
+"""Messages: plain values that a generic codec can carry, each explained; and what is wrong does no harm."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import types
+import typing
+
+import msgspec
+import pytest
+
+from overlay import (
+    MESSAGES,
+    Message,
+    Multicast,
+    Overlay,
+    OverlayConfig,
+    Peer,
+    Received,
+    Refresh,
+    Route,
+    Subscribe,
+    Tick,
+    TopicMark,
+    TopicPath,
+    Unsubscribe,
+)
+
+PLAIN = (int, str, bytes, bool)
+
+
+def plain(kind: object) -> bool:
+    """Whether a codec without knowledge of ours can carry the type."""
+    if kind in PLAIN:
+        return True
+    if typing.get_origin(kind) is tuple:
+        item, dots = typing.get_args(kind)
+        return dots is Ellipsis and plain(item)
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        return all(plain(hint) for hint in typing.get_type_hints(kind).values())
+    return False
+
+
+def example(kind: object) -> object:
+    """Any value of a plain type, with something in every tuple."""
+    if kind in PLAIN:
+        return {int: 2**63 - 1, str: "größe", bytes: b"\x00\xff" * 8, bool: True}[kind]  # type: ignore[index]
+    if typing.get_origin(kind) is tuple:
+        return (example(typing.get_args(kind)[0]),) * 2
+    assert isinstance(kind, type)
+    return kind(**{name: example(hint) for name, hint in typing.get_type_hints(kind).items()})
+
+
+def test_the_tuple_names_all_of_the_union() -> None:
+    assert isinstance(Message, types.UnionType)
+    assert set(MESSAGES) == set(typing.get_args(Message))
+
+
+@pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
+def test_a_message_is_frozen_plain_and_explained(kind: type[Message]) -> None:
+    assert plain(kind)
+    assert kind.__dataclass_params__.frozen  # type: ignore[union-attr]
+    assert typing.get_type_hints(kind)["sender"] is Peer
+    assert kind.__doc__
+    assert "byte" in kind.__doc__ or "KB" in kind.__doc__ or "payload" in kind.__doc__
+
+
+@pytest.mark.parametrize("kind", [*MESSAGES, Peer, TopicMark, TopicPath], ids=lambda kind: kind.__name__)
+def test_a_generic_codec_carries_it(kind: type[Message]) -> None:
+    message = example(kind)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=kind) == message
+
+
+STRANGER = Peer("stranger", 1)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Route(STRANGER, 1, b"short", STRANGER, 1, 0, b""),
+        Subscribe(STRANGER, b"", "", False, ()),
+        Multicast(STRANGER, bytes(17), STRANGER, 1, b""),
+        Unsubscribe(STRANGER, (bytes(16), b"x")),
+        Refresh(STRANGER, (TopicMark(b"x", 1),)),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_a_malformed_key_is_dropped_and_counted(message: Message) -> None:
+    overlay = Overlay(Peer("me", 1), OverlayConfig(), random.Random(1))
+    overlay.start([], 0)
+    assert overlay.handle(Received(message), 1) == []
+    assert overlay.dropped == 1
+    assert overlay.peers() == ()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_messages_of_strangers_leave_a_node_sound(seed: int) -> None:
+    """Well-typed nonsense from a few made-up peers, in any order, breaks no invariant."""
+    rng = random.Random(seed)
+    overlay = Overlay(Peer("me", 1), OverlayConfig(leaf_set_size=4), rng)
+    overlay.start([], 0)
+    for now in range(0, 60_000, 40):
+        overlay.handle(Received(_nonsense(rng, rng.choice(MESSAGES))), now)
+        due = overlay.deadline()
+        if due is not None and due <= now:
+            overlay.handle(Tick(), now)
+        overlay.check()
+
+
+def _nonsense(rng: random.Random, kind: type[Message]) -> Message:
+    message = _random(rng, kind)
+    assert isinstance(message, MESSAGES)
+    return message
+
+
+def _random(rng: random.Random, kind: object) -> object:
+    if kind is Peer:
+        return Peer(rng.choice(["me", *(f"p{n}" for n in range(9))]), rng.randrange(3))
+    if kind is int:
+        return rng.choice([-1, 0, 1, 2, rng.randrange(1 << 32), 2**63 - 1])
+    if kind is str:
+        return rng.choice(["", "me", "p1", "p2"])
+    if kind is bytes:
+        return bytes([rng.randrange(3)]) * 16
+    if kind is bool:
+        return rng.random() < 0.5
+    if typing.get_origin(kind) is tuple:
+        return tuple(_random(rng, typing.get_args(kind)[0]) for _ in range(rng.randrange(4)))
+    assert isinstance(kind, type)
+    return kind(**{name: _random(rng, hint) for name, hint in typing.get_type_hints(kind).items()})
