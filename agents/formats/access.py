@@ -103,18 +103,32 @@ def _steps(dialect: Dialect) -> list[tuple[tuple[str, str], ...]]:
     masked = dialect.replace(dialect.replace("line", slash, backslashes), escaped, quote)
     # An authenticated user without a name is logged as "": quotes that are not those of the request.
     masked = dialect.replace(masked, empty, _concat(dialect, "' '", nobody, "' ['"))
-    odd = f"{dialect.contains('line', escaped)} OR {dialect.contains('line', empty)}"
+    doubled = dialect.literal('""')
+    odd = f"({dialect.contains('line', escaped)} OR {dialect.contains('line', doubled)})"
     date = f"substr(_head, length(_head) - {_DATE_LENGTH + 1}, {_DATE_LENGTH})"
     pieces = [("_head", 1), ("_request", 2), ("_mid", 3)]
     return [
-        (("_s", f"CASE WHEN {odd} THEN {masked} ELSE line END"),),
+        (("_odd", odd),),
+        (("_s", f"CASE WHEN _odd THEN {masked} ELSE line END"),),
         (("_p", dialect.split("_s", '"')),),
         tuple((name, dialect.item("_p", number)) for name, number in pieces),
         (
             ("_time", f"CASE WHEN {dialect.matches('_head', _HEAD)} THEN {dialect.log_date_us(date)} END"),
             ("_q", dialect.split("_request", " ")),
         ),
+        (("_proper", _proper(dialect)),),
     ]
+
+
+def _proper(dialect: Dialect) -> str:
+    """Whether the request is METHOD URI [VERSION]; the usual words are compared first, then a pattern."""
+    method, uri, version = (dialect.item("_q", number) for number in (1, 2, 3))
+    is_method = f"CASE WHEN {method} IN ('GET', 'POST') THEN TRUE ELSE {dialect.matches(method, _METHOD)} END"
+    is_version = (
+        f"CASE WHEN {version} IN ('HTTP/1.1', 'HTTP/2.0') OR {version} IS NULL THEN TRUE"
+        f" ELSE {dialect.matches(version, _VERSION)} END"
+    )
+    return f"({dialect.items('_q')} IN (2, 3) AND {uri} <> '' AND {is_method} AND {is_version})"
 
 
 def _texts(dialect: Dialect, *, combined: bool) -> dict[str, str]:
@@ -125,15 +139,14 @@ def _texts(dialect: Dialect, *, combined: bool) -> dict[str, str]:
         back = dialect.replace(text, dialect.mark("q"), dialect.literal('\\"'))
         back = dialect.replace(back, dialect.mark("b"), dialect.literal("\\\\"))
         back = dialect.replace(back, dialect.mark("e"), dialect.literal('""'))
-        marked = dialect.contains(text, dialect.either("chr(0)", "char(0)"))
-        return f"CASE WHEN {marked} THEN {back} ELSE {text} END"
+        return f"CASE WHEN _odd THEN {back} ELSE {text} END"
 
     def whole(text: str) -> str:
         """As written, ``-`` being NULL."""
         return f"nullif({written(text)}, '-')"
 
     def request(text: str) -> str:
-        return f"CASE WHEN {_proper(dialect)} THEN {text} END"
+        return f"CASE WHEN _proper THEN {text} END"
 
     address, identity = dialect.part("_head", " ", 1), dialect.part("_head", " ", 2)
     before = f"(length({address}) + length({identity}) + 2)"
@@ -141,7 +154,7 @@ def _texts(dialect: Dialect, *, combined: bool) -> dict[str, str]:
     uri = dialect.item("_q", 2)
     nothing = "CAST(NULL AS VARCHAR)" if dialect.engine == "duckdb" else "CAST(NULL AS STRING)"
     return {
-        "ts": nothing,
+        EVENT_TIME: nothing,
         "c_ip": whole(address),
         "cs_username": whole(user),
         "cs_method": request(whole(dialect.item("_q", 1))),
@@ -155,15 +168,6 @@ def _texts(dialect: Dialect, *, combined: bool) -> dict[str, str]:
         "cs_request": whole("_request"),
         LINE: "line",
     }
-
-
-def _proper(dialect: Dialect) -> str:
-    """Whether the request is METHOD URI [VERSION]."""
-    method, uri, version = (dialect.item("_q", number) for number in (1, 2, 3))
-    ends = f"({version} IS NULL OR {dialect.matches(version, _VERSION)})"
-    return (
-        f"{dialect.items('_q')} IN (2, 3) AND {uri} <> '' AND {dialect.matches(method, _METHOD)} AND {ends}"
-    )
 
 
 def _concat(dialect: Dialect, *texts: str) -> str:

@@ -29,6 +29,12 @@ EVENT_TIMES: Final = ("ts", "timestamp", "@timestamp", "time", "created_at")
 _COLUMNS_MAX: Final = 1000
 _DEPTH_MAX: Final = 8
 _SPLIT_PATHS_MAX: Final = 4
+_BLOCK_BYTES: Final = 1 << 17
+_BEFORE_VALUE: Final[npt.NDArray[np.bool_]] = np.isin(
+    np.arange(256), np.frombuffer(b":,[- \t\r", dtype=np.uint8)
+)
+"""By byte: whether a JSON value may follow at once."""
+
 _INT64_MAX: Final = 2**63 - 1
 _TIME: Final = re.compile("|".join(f"(?:{pattern})" for pattern in TIME_PATTERNS))
 
@@ -140,7 +146,8 @@ def _first(expressions: list[str]) -> str:
 
 
 def _valid(dialect: Dialect, *, extracted: bool) -> str:
-    is_object = dialect.starts_with("ltrim(line)", "'{'")
+    starts, indented = dialect.starts_with("line", "'{'"), dialect.matches("line", "[ \t\r]*[{].*")
+    is_object = f"CASE WHEN {starts} THEN TRUE ELSE {indented} END"
     if dialect.engine == "spark":
         return f"({is_object} AND get_json_object(line, '$') IS NOT NULL)"
     return f"({is_object} AND {'_v IS NOT NULL' if extracted else 'json_valid(line)'})"
@@ -185,38 +192,48 @@ def _spark_text(dialect: Dialect, keys: tuple[str, ...]) -> str:
 def _suspects(lines: pa.StringArray) -> Int64s:
     """Numbers of lines that might hold a comma before a closing bracket, or NaN or Infinity as a value.
 
-    Looks at all bytes of the chunk at once; a few comparisons a byte are much cheaper than reading JSON
-    twice.
+    Looks at all bytes of the chunk; a few comparisons a byte are much cheaper than reading JSON twice.
     """
     offsets = np.frombuffer(lines.buffers()[1], dtype=np.int32)[lines.offset : lines.offset + len(lines) + 1]
     if not len(lines) or lines.buffers()[2] is None:
         return np.zeros(0, dtype=np.int64)
     data = np.frombuffer(lines.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]]
-    at = np.concatenate([_commas(data), _not_numbers(data)])
-    rows = np.unique(np.searchsorted(offsets - offsets[0], at, side="right") - 1)
-    return rows.astype(np.int64)
+    found = [np.zeros(0, dtype=np.int64)]
+    for start in range(0, len(data), _BLOCK_BYTES):
+        low = max(start - 2, 0)
+        closing, letters = _candidates(data[low : start + _BLOCK_BYTES])
+        found += [_after_comma(data, closing + low), _as_value(data, letters + low)]
+    rows = np.unique(np.searchsorted(offsets[1:] - offsets[0], np.concatenate(found), side="right"))
+    return rows.astype(np.int64, copy=False)
 
 
-def _commas(data: npt.NDArray[np.uint8]) -> Int64s:
-    closing = (data[1:] | 0x20) == ord("}")
-    direct = np.flatnonzero((data[:-1] == ord(",")) & closing)
-    spaced = np.flatnonzero((data[:-1] <= ord(" ")) & closing)
-    # Where blanks stand before a bracket, walk back to what is before them.
-    at = spaced
+def _candidates(block: npt.NDArray[np.uint8]) -> tuple[Int64s, Int64s]:
+    """Places of closing brackets, and of ``nan`` and ``inf`` in any case (and of a little else)."""
+    lower = block | 0x20
+    closing = np.flatnonzero(lower == ord("}"))
+    letters = (lower[:-2] == ord("n")) & (lower[2:] == ord("n"))
+    letters |= (lower[:-2] == ord("i")) & (lower[2:] == ord("f"))
+    return closing, np.flatnonzero(letters)
+
+
+def _after_comma(data: npt.NDArray[np.uint8], at: Int64s) -> Int64s:
+    """Those of the places that only blanks separate from a comma before them."""
+    found = []
     while len(at):
-        at = at[(data[at] <= ord(" ")) & (at > 0)] - 1
-        direct = np.append(direct, at[data[at] == ord(",")])
-    return direct
+        at = at[at > 0] - 1
+        before = data[at]
+        found.append(at[before == ord(",")])
+        at = at[before <= ord(" ")]
+    return np.concatenate(found) if found else at
 
 
-def _not_numbers(data: npt.NDArray[np.uint8]) -> Int64s:
-    """Places of ``nan`` and ``inf``, in any case, where a value may begin."""
-    lower = data | 0x20
-    nan = (lower[:-2] == ord("n")) & (lower[1:-1] == ord("a")) & (lower[2:] == ord("n"))
-    inf = (lower[:-2] == ord("i")) & (lower[1:-1] == ord("n")) & (lower[2:] == ord("f"))
-    at = np.flatnonzero(nan | inf)
-    before = data[np.maximum(at - 1, 0)]
-    return at[np.isin(before, np.frombuffer(b":,[- \t\r", dtype=np.uint8)) & (at > 0)]
+def _as_value(data: npt.NDArray[np.uint8], at: Int64s) -> Int64s:
+    """Those of the places of letters where a value may begin."""
+    at = at[at > 0]
+    at = at[_BEFORE_VALUE[data[at - 1]]]
+    middle = data[at + 1] | 0x20
+    begins: Int64s = at[(middle == ord("a")) | (middle == ord("n"))]
+    return begins
 
 
 # -- samples ---------------------------------------------------------------------------------------
