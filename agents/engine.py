@@ -71,7 +71,7 @@ class Statement:
         """The result over these rows, which have the columns of the schema in any order."""
         self._batch.table = table.select(self._schema.names).cast(self._schema)
         try:
-            return self._connection.execute("EXECUTE run").to_arrow_table()
+            return self._connection.sql("EXECUTE run").to_arrow_table()
         finally:
             self._batch.table = self._schema.empty_table()
 

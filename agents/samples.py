@@ -30,11 +30,19 @@ def sample_lines(paths: Sequence[str], lines_max: int = 1000) -> list[str]:
         check_path(path)
         if not Path(path).is_file():
             continue
-        places = _gzip_places(path) if is_gzip(path) else _places(path)
-        share = -(-lines_max // max(len(places), 1))
-        taken = [line for place in places for line in _lines(place)[:share]]
-        found += taken[:lines_max]
+        places = [_lines(place) for place in (_gzip_places(path) if is_gzip(path) else _places(path))]
+        found += _spread(places[0] if len(places) == 1 else [*places[0], *places[1], *places[2]], lines_max)
     return found
+
+
+def _spread(lines: list[str], lines_max: int) -> list[str]:
+    """The first, the middle and the last lines of too many."""
+    spare = len(lines) - lines_max
+    if spare <= 0:
+        return lines
+    third = lines_max // 3
+    middle = (len(lines) - third) // 2
+    return lines[:third] + lines[middle : middle + third] + lines[len(lines) - (lines_max - 2 * third) :]
 
 
 def _places(path: str) -> list[bytes]:
@@ -58,7 +66,7 @@ def _gzip_places(path: str) -> list[bytes]:
         try:
             data = file.read(3 * _PLACE_BYTES)
         except (OSError, EOFError, zlib.error):
-            return []
+            data = b""
         return [_cut_end(data) if len(data) == 3 * _PLACE_BYTES else data]
 
 

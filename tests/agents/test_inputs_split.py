@@ -3,6 +3,7 @@ size."""
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def collected(chunks: list[Chunk]) -> tuple[list[Line], list[Refused]]:
         lines += zip(chunk.offsets.tolist(), chunk.lines.to_pylist(), strict=True)
         refused += [(reject.offset, reject.reason, reject.data, reject.length) for reject in chunk.rejects]
         assert all(chunk.start <= offset <= chunk.end for offset in chunk.offsets.tolist())
-    for before, after in zip(chunks, chunks[1:], strict=False):
+    for before, after in itertools.pairwise(chunks):
         if before.source.id == after.source.id:
             assert before.end == after.start
     return lines, refused
@@ -161,7 +162,7 @@ def test_a_file_that_grows_piece_by_piece_gives_the_same_lines(
     path.write_bytes(b"{")
     tail = Tail([str(path)], max_line_bytes=MAX_LINE)
     chunks = read_all(tail, bytes_max)
-    clock = os.stat(path).st_mtime_ns
+    clock = path.stat().st_mtime_ns
     with path.open("ab") as file:
         for number, piece in enumerate(pieces):
             file.write(piece)
