@@ -63,6 +63,19 @@ async def connected(fleet: Fleet, index: int) -> Client:
         await asyncio.sleep(0.2)
 
 
+async def create(client: Client) -> None:
+    """Create the job, as soon as its stream has rows."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            await client.sql(CREATE)
+            return
+        except ElfError as error:
+            if "has read a line" not in str(error) or time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.2)
+
+
 @asynccontextmanager
 async def watched(client: Client, job: str) -> AsyncIterator[Windows]:
     """The windows of a job as they come, the highest revision of each, by start (µs)."""
@@ -99,7 +112,7 @@ def check(fleet: Fleet, windows: Windows, until_us: int, *, least: int) -> None:
 async def test_a_killed_worker_is_named_and_its_rows_come_as_revisions(five: Fleet) -> None:
     client = await connected(five, 1)
     five.begin_writing()
-    await client.sql(CREATE)
+    await create(client)
     master = five.agent_at(str((await client.tree("popular"))["master"]))
     async with watched(client, "popular") as windows:
         await until(lambda: len(windows) >= 3, "three windows")
@@ -128,7 +141,7 @@ async def test_a_killed_worker_is_named_and_its_rows_come_as_revisions(five: Fle
 async def test_a_killed_root_stalls_its_job_and_nothing_is_lost_or_twice(five: Fleet) -> None:
     client = await connected(five, 1)
     five.begin_writing()
-    await client.sql(CREATE)
+    await create(client)
     master = five.agent_at(str((await client.tree("popular"))["master"]))
     if master is five.agents[1]:
         await client.close()
@@ -145,13 +158,13 @@ async def test_a_killed_root_stalls_its_job_and_nothing_is_lost_or_twice(five: F
         end_us = five.end_writing() - SECOND_US
         await until(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows", 40)
         await until(lambda: all(not w.status["missing"] for w in windows.values()), "complete windows", 40)
-        check(five, windows, end_us - 2 * SECOND_US, least=6)
+        check(five, windows, end_us - 2 * SECOND_US, least=4)
 
 
 async def test_sigterm_takes_a_cut_and_leave_hands_everything_over(five: Fleet) -> None:
     client = await connected(five, 1)
     five.begin_writing()
-    await client.sql(CREATE)
+    await create(client)
     master = five.agent_at(str((await client.tree("popular"))["master"]))
     stopped, leaving = [a for a in five.agents[1:] if a is not master][:2]
     if five.agents[1] in (stopped, leaving):
@@ -211,7 +224,7 @@ async def test_http_on_each_agent(five: Fleet) -> None:
     assert b"elf_members_live 5.0" in text
     status, body = await asyncio.to_thread(get, "/api/v1/members")
     assert status == 200
-    assert len(json.loads(body)) == 5
+    assert len(json.loads(body)["members"]) == 5
 
 
 def test_what_cannot_start_says_so_in_one_line(tmp_path: Path) -> None:
