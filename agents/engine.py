@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from agents.formats import Format
-from elf.errors import ElfBug
+from elf.errors import ElfBug, InputError
 from elf.schema import Column, ColumnType, Schema
 
 Int64s = npt.NDArray[np.int64]
@@ -58,6 +58,7 @@ class Statement:
         self._table = table
         self._schema = schema
         self._batch = _Batch(schema)
+        _check_names(schema)
         self._connection = duckdb.connect(":memory:", config={"threads": 1})
         try:
             self._connection.execute("SET TimeZone = 'UTC'")
@@ -80,6 +81,17 @@ class Statement:
         self._connection.close()
 
 
+def _check_names(schema: pa.Schema) -> None:
+    """DuckDB takes names that differ by case only for the same, and would read one column for the other."""
+    folded: dict[str, str] = {}
+    for name in schema.names:
+        other = folded.setdefault(name.lower(), name)
+        if other != name:
+            raise InputError(
+                f'columns "{other}" and "{name}" in one query: names must differ by more than case'
+            )
+
+
 @dataclass(frozen=True, eq=False)
 class Extracted:
     """``table``: ``_ts`` (int64, µs, nullable), then the asked columns, one row for each accepted line, in
@@ -100,6 +112,7 @@ class Extractor:
 
     def __init__(self, fmt: Format, schema: Schema, columns: Sequence[Column]) -> None:
         self._format = fmt
+        _check_names(arrow_schema(columns))
         selection = fmt.duckdb_select(columns, schema.event_time)
         self._schema = pa.schema([pa.field("_ts", pa.int64()), *arrow_schema(columns)])
         self._statement = Statement(

@@ -28,7 +28,9 @@ LOG_DATE: Final = (
 )
 """The date of the common log format, as a pattern: ``10/Oct/2000:13:55:36 -0700``."""
 
-TIME_PATTERNS: Final = (_ISO, _ISO_ODD, _NUMBER, LOG_DATE, f"\\[{LOG_DATE}\\]")
+_BRACKETED: Final = rf"{LOG_DATE}|\[{LOG_DATE}\]"
+
+TIME_PATTERNS: Final = (_ISO, _ISO_ODD, _NUMBER, _BRACKETED)
 """The texts that ``Dialect.time_us`` may read as a time (RE2, Java and Python read them alike)."""
 
 _SECONDS_BELOW: Final = 10**11
@@ -133,14 +135,16 @@ class Dialect:
         off.
         """
         integer, number = f"TRY_CAST({text} AS BIGINT)", f"TRY_CAST({text} AS DOUBLE)"
-        odd = self.replace(self.replace(self.replace(text, "','", "'.'"), "' +'", "'+'"), "' -'", "'-'")
+        odd = self.replace(f"upper({text})", "','", "'.'")
+        for sign in "+-Z":
+            odd = self.replace(odd, f"' {sign}'", f"'{sign}'")
         date = f"translate({text}, '[]', '')"
         return (
             f"CASE WHEN {self.matches(text, _ISO)} THEN {self._instant(text)}"
             f" WHEN {self.matches(text, '[+-]?[0-9]{1,18}')} THEN {self._scaled(integer)}"
             f" WHEN {self.matches(text, _NUMBER)} THEN {self._scaled_double(number)}"
-            f" WHEN {self.matches(text, f'{LOG_DATE}|[[]{LOG_DATE}[]]')} THEN {self.log_date_us(date)}"
-            f" WHEN {self.matches(text, _ISO_ODD)} THEN {self._instant(f'upper({odd})')} END"
+            f" WHEN {self.matches(text, _BRACKETED)} THEN {self.log_date_us(date)}"
+            f" WHEN {self.matches(text, _ISO_ODD)} THEN {self._instant(odd)} END"
         )
 
     def log_date_us(self, text: str) -> str:

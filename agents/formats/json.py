@@ -1,10 +1,13 @@
 """JSON lines: one object a line, columns by dotted path.
 
 A path is looked for nested (``{"a": {"b": 1}}``), flat (``{"a.b": 1}``) and in between, in this order; the
-first that is not null counts. Of a key that is there twice the first counts. A text column holds the
-contents of a string, the text of a number or boolean as the engine writes it, and the JSON text of an array
-or object. What is not strict JSON (``NaN``, a comma before a closing bracket) is refused, since not every
-reader would take it.
+first that is not null counts. Of a key that is there twice the first counts (unless that is null: then
+nobody promises which). A text column holds the contents of a string, true or false, a number, or the JSON
+text of an array or object, without blanks. Numbers that are no integers and are below 0.001 or above 10⁷
+are written differently by DuckDB (1e-7) and Spark (1.0E-7), which only a text column can show.
+
+What is not strict JSON (``NaN``, a comma before a closing bracket) is refused, since not every reader takes
+it.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ from elf.schema import Column, ColumnType, Schema, unify
 
 EVENT_TIMES: Final = ("ts", "timestamp", "@timestamp", "time", "created_at")
 """Where an event time is looked for when the config names none."""
+
+RESERVED: Final = frozenset({"_agent", "_source", LINE, "_ts", "_pane", "_ok", "_uncast"})
+"""Names that elf uses itself beside the columns of a record; a key of that name is not seen."""
 
 _COLUMNS_MAX: Final = 1000
 _DEPTH_MAX: Final = 8
@@ -253,7 +259,7 @@ def _leaves(record: dict[str, object], prefix: str, depth: int) -> Iterator[tupl
         path = f"{prefix}{key}"
         if isinstance(value, dict) and value and depth < _DEPTH_MAX:
             yield from _leaves(value, f"{path}.", depth + 1)
-        else:
+        elif path and path not in RESERVED and "\0" not in path:
             yield path, value
 
 
