@@ -74,6 +74,11 @@ class OverlayConfig:
     """Routed messages held while not yet ready; also the bound of messages waiting for a hop's
     acknowledgement."""
 
+    @property
+    def dead_ms(self) -> int:
+        """No shorter silence is death, whoever asked how often: what suspicion and probes take together."""
+        return self.suspect_ms + self.probe_tries * self.probe_ms
+
     def __post_init__(self) -> None:
         for field in fields(self):
             if getattr(self, field.name) < 1:

@@ -27,6 +27,8 @@ class LeafSet:
         self._offsets = SortedList()
         self._ordered: tuple[Peer, ...] = ()
         self._gap = (RING, 0)
+        self.changes = 0
+        """How often members came or went."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -110,6 +112,7 @@ class LeafSet:
             raise OverlayBug("a leaf stands at a wrong place")
 
     def _measure(self) -> None:
+        self.changes += 1
         self._ordered = tuple(self._members[(self._me + offset) % RING] for offset in self._offsets)
         self._gap = gap(self._me, self._ordered, self._size)
 

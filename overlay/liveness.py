@@ -47,6 +47,7 @@ class Probe:
     peer: Peer
     leaf: bool
     tries: int
+    since: int
 
 
 class Liveness:
@@ -121,10 +122,11 @@ class Liveness:
         open_probe = self._probes.get(node)
         if open_probe is not None and (open_probe.leaf or not leaf):
             return
+        since = self._context.now
         if open_probe is not None:
-            tries_done = max(tries_done, open_probe.tries - 1)
+            tries_done, since = max(tries_done, open_probe.tries - 1), open_probe.since
         tries = min(tries_done, self._context.config.probe_tries - 1) + 1
-        self._probes[node] = Probe(peer, leaf, tries)
+        self._probes[node] = Probe(peer, leaf, tries, since)
         self._ask(self._probes[node])
 
     def probing(self, node: int) -> bool:
@@ -145,7 +147,7 @@ class Liveness:
         self._drop_probe(node)
 
     def unanswered(self, node: int, late: bool) -> Peer | None:
-        """A probe's time is up: ask again, or return the peer, who is dead then.
+        """A probe's time is up: ask again, or return the peer if it was silent long enough to be dead.
 
         ``late``: we ourselves have slept past the deadline, so the answer may wait in our own queue; begin
         again.
@@ -155,7 +157,9 @@ class Liveness:
             raise OverlayBug("a probe's deadline outlived the probe")
         if late:
             probe.tries = 0
-        if probe.tries >= self._context.config.probe_tries:
+        config = self._context.config
+        quiet_since = self._heard.get(node, probe.since)
+        if probe.tries >= config.probe_tries and self._context.now - quiet_since >= config.dead_ms:
             self._drop_probe(node)
             return probe.peer
         probe.tries += 1

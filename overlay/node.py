@@ -60,6 +60,7 @@ class Overlay:
         self._scribe = Scribe(self._context, self._pastry)
         self._events: deque[tuple[int, str, str]] = deque(maxlen=_EVENTS_KEPT)
         self._malformed = 0
+        self._leaf_changes = 0
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -345,3 +346,6 @@ class Overlay:
         self._spread_gone()
         if self._joining.settle(self._pastry):
             self._open()
+        if self._leaf_changes != self._pastry.leaves.changes:
+            self._leaf_changes = self._pastry.leaves.changes
+            self._scribe.settle()

@@ -130,6 +130,10 @@ class Scribe:
     def open(self) -> None:
         """This node has become ready: look for the parents that were asked for before."""
         self.ready = True
+        self.settle()
+
+    def settle(self) -> None:
+        """The ring around us has changed: a root may not be the closest node any more."""
         for tree in self._trees.values():
             self._settle(tree)
 
@@ -302,7 +306,7 @@ class Scribe:
 
     def _settle(self, tree: Tree) -> None:
         """Look for a parent if one is needed and none is being asked."""
-        if not tree.asked:
+        if not tree.asked and tree.parent is None:
             self._ask(tree)
 
     def _ask(self, tree: Tree) -> None:

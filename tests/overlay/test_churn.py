@@ -1,6 +1,6 @@
 """Worlds in which everything happens to everybody: whatever the history, some peace brings truth back.
 
-A failure prints its seed and the last things that happened. Every node checks its invariants after each of its events.
+A failure prints its seed and the last things that happened. Nodes check their invariants after each event.
 """
 
 from __future__ import annotations

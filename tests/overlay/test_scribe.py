@@ -1,0 +1,392 @@
+"""Trees: shape, homes, repair, pruning, multicast; each judged from the outside by ``tree_faults``."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from overlay import (
+    Multicast,
+    Multicasted,
+    NotRoot,
+    Overlay,
+    OverlayConfig,
+    Peer,
+    Received,
+    Refused,
+    Send,
+    Subscribe,
+    TreeChanged,
+    key_of,
+)
+from overlay.oracles import closest, tree_faults
+from overlay.tree import Numbers
+from overlay.world import Simulator, plane
+from tests.overlay.worlds import host, names, ring, root, shout, subscribe, tree_rests
+
+TOPIC = key_of(b"clicks")
+
+
+def away_from(world: Simulator, *taken: str) -> str:
+    """A node that is neither the rendezvous of the topic nor one of those."""
+    return next(name for name in names(world) if name not in {closest(world, TOPIC), *taken})
+
+
+def inner(world: Simulator) -> list[str]:
+    """Nodes with a parent and children."""
+    return [o.me.address for o in world.running() if o.parent(TOPIC) and o.children(TOPIC)]
+
+
+def deep_tree(seed: int = 1) -> tuple[Simulator, list[str]]:
+    """Sixty nodes with short digits, and a tree whose inner nodes are there for others; its subscribers."""
+    world = ring(60, seed=seed, config=OverlayConfig(base_bits=2, leaf_set_size=8), latency=plane(10))
+    subscribe(world, TOPIC, names(world))
+    world.run(500)
+    for name in inner(world):
+        world.perform(name, world.nodes[name].overlay.unsubscribe(TOPIC, world.now))
+    world.run(2_500)
+    return world, [name for name in names(world) if name not in inner(world)]
+
+
+# -- shape ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 16])
+def test_all_hang_below_the_closest_node_and_hear_it_once(count: int) -> None:
+    world = ring(count)
+    subscribe(world, TOPIC, names(world))
+    assert tree_rests(world, TOPIC, names(world), 100, every_ms=5)
+    assert root(world, TOPIC) == closest(world, TOPIC)
+    assert shout(world, TOPIC, b"hello") == dict.fromkeys(names(world), 1)
+
+
+def test_who_does_not_subscribe_hears_nothing() -> None:
+    world = ring(16)
+    some = names(world)[::3]
+    subscribe(world, TOPIC, some)
+    world.run(100)
+    assert shout(world, TOPIC, b"hello") == dict.fromkeys(some, 1)
+
+
+def test_a_deep_tree_has_forwarders_and_no_crowd_at_the_root() -> None:
+    world, some = deep_tree()
+    assert tree_faults(world, TOPIC, some) == []
+    assert len(inner(world)) > 3
+    assert 2 <= max(len(overlay.path(TOPIC)) for overlay in world.running()) <= 5
+    assert len(world.nodes[root(world, TOPIC)].overlay.children(TOPIC)) < len(some) / 2
+    assert shout(world, TOPIC, b"hello") == dict.fromkeys(some, 1)
+
+
+def test_a_subscription_before_ready_is_made_when_ready() -> None:
+    world = Simulator(random.Random(1), check=True)
+    world.add("n0")
+    overlay = world.add("n1", ["n0"])
+    subscribe(world, TOPIC, ["n0", "n1"])
+    assert TOPIC in overlay.topics()
+    assert tree_rests(world, TOPIC, ["n0", "n1"], 100, every_ms=5)
+
+
+def test_paths_lead_to_the_root() -> None:
+    world, _ = deep_tree()
+    world.run(2_000)
+    for overlay in world.running():
+        path = (overlay.me.address, *overlay.path(TOPIC))
+        assert path[-1] == root(world, TOPIC)
+        assert all(world.nodes[child].overlay.parent(TOPIC) == parent for child, parent in pairwise(path))
+
+
+# -- homes ---------------------------------------------------------------------------------------------------
+
+
+def test_a_home_away_from_the_rendezvous_is_the_root() -> None:
+    world = ring(16)
+    home = away_from(world)
+    host(world, TOPIC, home)
+    others = [name for name in names(world) if name != home]
+    subscribe(world, TOPIC, others, home)
+    assert tree_rests(world, TOPIC, others, 200, every_ms=5)
+    assert root(world, TOPIC) == home
+    assert shout(world, TOPIC, b"hello") == dict.fromkeys(others, 1)
+    assert world.nodes[closest(world, TOPIC)].overlay.parent(TOPIC) == home
+
+
+def test_the_home_hears_itself_if_it_subscribes() -> None:
+    world = ring(4)
+    home = away_from(world)
+    host(world, TOPIC, home)
+    subscribe(world, TOPIC, names(world), home)
+    world.run(100)
+    assert shout(world, TOPIC, b"hello") == dict.fromkeys(names(world), 1)
+
+
+def test_who_does_not_know_the_home_learns_it_from_the_tree() -> None:
+    world = ring(16)
+    home = away_from(world)
+    rendezvous = closest(world, TOPIC)
+    host(world, TOPIC, home)
+    first = away_from(world, home)
+    subscribe(world, TOPIC, [first])  # makes the rendezvous a root for a while
+    world.run(100)
+    subscribe(world, TOPIC, [rendezvous], home)
+    assert tree_rests(world, TOPIC, [first, rendezvous], 200)
+    assert root(world, TOPIC) == home
+
+
+def test_subscribers_may_come_before_their_home() -> None:
+    world = ring(16)
+    home = away_from(world)
+    others = [name for name in names(world) if name != home]
+    subscribe(world, TOPIC, others, home)
+    world.run(3_000)
+    assert any("is an orphan" in fault for fault in tree_faults(world, TOPIC, others))
+    host(world, TOPIC, home)
+    assert tree_rests(world, TOPIC, others, 1_200)
+
+
+def test_while_the_home_is_away_the_tree_keeps_its_shape_and_is_whole_when_it_is_back() -> None:
+    world = ring(16)
+    home = away_from(world)
+    host(world, TOPIC, home)
+    others = [name for name in names(world) if name != home]
+    subscribe(world, TOPIC, others, home)
+    world.run(1_000)
+    rendezvous = world.nodes[closest(world, TOPIC)].overlay
+    children = rendezvous.children(TOPIC)
+    world.crash(home)
+    world.run(20_000)
+    assert rendezvous.parent(TOPIC) is None
+    assert not rendezvous.is_root(TOPIC)
+    assert rendezvous.children(TOPIC) == children
+    world.add(home, [others[0]])
+    host(world, TOPIC, home)
+    assert tree_rests(world, TOPIC, others, 1_500)
+    assert root(world, TOPIC) == home
+    assert rendezvous.children(TOPIC) == children
+    assert shout(world, TOPIC, b"again") == dict.fromkeys(others, 1)
+
+
+def test_a_home_that_restarts_within_the_blink_of_an_eye() -> None:
+    world = ring(8)
+    home = away_from(world)
+    host(world, TOPIC, home)
+    others = [name for name in names(world) if name != home]
+    subscribe(world, TOPIC, others, home)
+    world.run(1_000)
+    world.crash(home)
+    world.add(home, ["n0" if home != "n0" else "n1"])
+    host(world, TOPIC, home)
+    assert tree_rests(world, TOPIC, others, 1_500)
+    assert shout(world, TOPIC, b"again") == dict.fromkeys(others, 1)
+
+
+def test_the_rendezvous_of_a_home_dies() -> None:
+    world = ring(16)
+    home = away_from(world)
+    host(world, TOPIC, home)
+    world.crash(closest(world, TOPIC)) if closest(world, TOPIC) != home else None
+    others = [name for name in names(world) if name != home]
+    subscribe(world, TOPIC, others, home)
+    assert tree_rests(world, TOPIC, others, 4_500)
+    assert root(world, TOPIC) == home
+
+
+def test_a_node_that_is_not_the_home_says_so() -> None:
+    overlay = Overlay(Peer("me", 1), OverlayConfig(), random.Random(1))
+    overlay.start([], 0)
+    effects = overlay.handle(Received(Subscribe(Peer("z", 1), TOPIC, "me", True, ())), 1)
+    assert Send("z", Refused(Peer("me", 1), TOPIC, "not the home")) in effects
+    assert overlay.topics() == ()
+    overlay.host(TOPIC, 2)
+    overlay.handle(Received(Subscribe(Peer("z", 1), TOPIC, "me", True, ())), 3)
+    assert overlay.children(TOPIC) == ("z",)
+
+
+def test_unhosting_ends_the_tree() -> None:
+    world = ring(8)
+    home = away_from(world)
+    host(world, TOPIC, home)
+    subscribe(world, TOPIC, ["n1"], home)
+    world.run(100)
+    for overlay in world.running():
+        world.perform(overlay.me.address, overlay.unsubscribe(TOPIC, world.now))
+    world.perform(home, world.nodes[home].overlay.unhost(TOPIC, world.now))
+    world.run(100)
+    assert all(overlay.topics() == () for overlay in world.running())
+
+
+# -- repair --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_children_of_a_dead_parent_have_a_new_one_within_four_seconds(seed: int) -> None:
+    world, some = deep_tree(seed)
+    dead = inner(world)[0]
+    world.crash(dead)
+    assert tree_rests(world, TOPIC, some, 4_000)
+    assert shout(world, TOPIC, b"again") == dict.fromkeys(some, 1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_root_dies_and_the_next_closest_takes_over(seed: int) -> None:
+    world = ring(16, seed=seed)
+    subscribe(world, TOPIC, names(world))
+    world.run(1_000)
+    world.crash(closest(world, TOPIC))
+    assert tree_rests(world, TOPIC, names(world), 5_500)
+    assert root(world, TOPIC) == closest(world, TOPIC)
+    assert shout(world, TOPIC, b"again") == dict.fromkeys(names(world), 1)
+
+
+def test_a_parent_that_leaves_is_replaced_at_once() -> None:
+    world, some = deep_tree()
+    world.leave(inner(world)[0])
+    assert tree_rests(world, TOPIC, some, 200)
+
+
+def test_a_parent_that_restarts_is_asked_again() -> None:
+    world, some = deep_tree()
+    parent = inner(world)[0]
+    world.crash(parent)
+    world.add(parent, [some[0]])
+    assert tree_rests(world, TOPIC, some, 3_000)
+
+
+def test_a_dead_child_is_dropped() -> None:
+    world = ring(8)
+    subscribe(world, TOPIC, names(world))
+    world.run(1_000)
+    child = away_from(world)
+    world.crash(child)
+    world.run(4_000)
+    assert all(child not in overlay.children(TOPIC) for overlay in world.running())
+
+
+def test_a_nearer_node_that_joins_becomes_the_root() -> None:
+    world = ring(16)
+    nearest = closest(world, TOPIC)
+    world.crash(nearest)
+    world.run(5_000)
+    subscribe(world, TOPIC, names(world))
+    world.run(1_000)
+    assert root(world, TOPIC) != nearest
+    world.add(nearest, [names(world)[0]])
+    world.run(2_500)
+    assert tree_faults(world, TOPIC, [name for name in names(world) if name != nearest]) == []
+    assert root(world, TOPIC) == nearest
+
+
+def test_subscribing_while_messages_are_lost_and_doubled() -> None:
+    world = ring(20, seed=6, latency=plane(10), loss=0.05, doubling=0.1)
+    subscribe(world, TOPIC, names(world))
+    assert tree_rests(world, TOPIC, names(world), 4_000)
+    world.run(20_000)
+    world.loss = 0.0
+    assert tree_rests(world, TOPIC, names(world), 3_000)
+    assert shout(world, TOPIC, b"hello") == dict.fromkeys(names(world), 1)
+
+
+def test_multicasts_are_never_doubled_whatever_the_network_does() -> None:
+    world = ring(20, seed=7, latency=plane(10), loss=0.05, doubling=0.3)
+    subscribe(world, TOPIC, names(world))
+    world.run(4_000)
+    for number in range(100):
+        address = root(world, TOPIC)
+        overlay = world.nodes[address].overlay
+        world.perform(address, overlay.multicast(TOPIC, b"%d" % number, world.now))
+        world.run(50)
+    assert set(world.multicasts.values()) == {1}
+    assert len(world.multicasts) > 0.8 * 20 * 100
+
+
+# -- pruning -------------------------------------------------------------------------------------------------
+
+
+def test_forwarders_go_when_nobody_needs_them() -> None:
+    world, some = deep_tree()
+    for name in some:
+        world.perform(name, world.nodes[name].overlay.unsubscribe(TOPIC, world.now))
+    world.run(100)
+    assert all(overlay.topics() == () for overlay in world.running())
+
+
+def test_a_forwarder_below_which_all_died_goes_too() -> None:
+    world, some = deep_tree()
+    for name in some:
+        world.crash(name)
+    world.run(12_000)
+    assert all(overlay.topics() == () for overlay in world.running())
+
+
+# -- one node ------------------------------------------------------------------------------------------------
+
+
+def test_only_the_root_may_multicast() -> None:
+    world = ring(4)
+    subscribe(world, TOPIC, names(world))
+    world.run(100)
+    with pytest.raises(NotRoot):
+        world.nodes[away_from(world)].overlay.multicast(TOPIC, b"x", world.now)
+
+
+def test_changes_are_reported_once_each() -> None:
+    world = ring(2)
+    low, high = sorted(names(world), key=lambda name: name != closest(world, TOPIC))
+    subscribe(world, TOPIC, [low, high])
+    world.run(3_000)
+    world.perform(high, world.nodes[high].overlay.unsubscribe(TOPIC, world.now))
+    world.run(100)
+    changes = {
+        name: [e for e in world.nodes[name].effects if isinstance(e, TreeChanged)] for name in (low, high)
+    }
+    assert changes[low] == [TreeChanged(TOPIC, None, (high,)), TreeChanged(TOPIC, None, ())]
+    assert changes[high] == [TreeChanged(TOPIC, low, ()), TreeChanged(TOPIC, None, ())]
+
+
+def test_a_multicast_from_a_former_parent_is_taken_once_and_answered() -> None:
+    world = ring(3)
+    subscribe(world, TOPIC, names(world))
+    world.run(100)
+    child = away_from(world)
+    overlay = world.nodes[child].overlay
+    stranger = Peer("stranger", 1)
+    message = Multicast(stranger, TOPIC, Peer("old-root", 3), 5, b"late")
+    first = overlay.handle(Received(message), world.now)
+    assert Multicasted(TOPIC, b"late") in first
+    assert any(isinstance(e, Send) and e.to == "stranger" and "Unsubscribe" in repr(e.message) for e in first)
+    assert Multicasted(TOPIC, b"late") not in overlay.handle(Received(message), world.now)
+
+
+def test_a_join_that_would_close_a_loop_is_refused() -> None:
+    overlay = Overlay(Peer("me", 1), OverlayConfig(), random.Random(1))
+    overlay.start([], 0)
+    effects = overlay.handle(Received(Subscribe(Peer("z", 1), TOPIC, "", False, ("y", "me"))), 1)
+    assert Send("z", Refused(Peer("me", 1), TOPIC, "loop")) in effects
+    assert overlay.children(TOPIC) == ()
+
+
+def test_a_topic_of_wrong_length_is_the_callers_fault() -> None:
+    overlay = Overlay(Peer("me", 1), OverlayConfig(), random.Random(1))
+    overlay.start([], 0)
+    with pytest.raises(ValueError, match="16 bytes"):
+        overlay.subscribe(b"short", 0)
+    assert overlay.topics() == ()
+
+
+def test_one_message_a_parent_refreshes_all_topics() -> None:
+    world = ring(2)
+    topics = [key_of(b"topic %d" % number) for number in range(30)]
+    for topic in topics:
+        subscribe(world, topic, names(world))
+    world.run(5_000)
+    before = world.messages["Refresh"]
+    world.run(10_000)
+    assert world.messages["Refresh"] - before <= 2 * 12
+
+
+def test_numbers_remember_a_window_and_take_all_older_for_seen() -> None:
+    numbers = Numbers(window=3)
+    assert [numbers.accept(n) for n in (1, 2, 2, 5, 4, 4)] == [True, True, False, True, True, False]
+    assert [numbers.accept(n) for n in (1, 3, 6)] == [False, True, True]
+    assert not numbers.accept(2)
