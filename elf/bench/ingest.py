@@ -142,7 +142,6 @@ def _measure(side: Side, task: Task) -> Run:
     if done.returncode == REFUSED:
         raise UserError(said)
     if done.returncode != 0:
-        raise ElfError(
-            f"{side.removesuffix('_side')} failed: {said.splitlines()[-1] if said else done.returncode}"
-        )
+        why = said.splitlines()[-1] if said else f"status {done.returncode}"
+        raise ElfError(f"elf.bench.{side} failed: {why}")
     return msgspec.json.decode(done.stdout.splitlines()[-1], type=Run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def compare_job(address: str, cluster: str, job: str, master: str | None) -> int:
     """Compare and print; 0 when every window is the same on both sides."""
     check_spark()
+    logging.disable(logging.ERROR)  # what py4j would print of a Ctrl-C; failures come as exceptions too
 
     async def facts() -> CompareFacts:
         async with connect(address, cluster=cluster) as client:

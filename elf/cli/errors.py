@@ -2,14 +2,16 @@
 traceback.
 
 0 done; 1 it cannot be done; 2 the command line is wrong; 70 a bug of elf; 78 the configuration is wrong; 130
-Ctrl-C.
+ended by Ctrl-C or SIGTERM.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Final
 
 import typer
@@ -27,7 +29,8 @@ _COMMAND_LINE: Final[type[BaseException]] = typer.BadParameter.mro()[2]
 
 
 def exit_status(command: Callable[[], object]) -> int:
-    """Run a command and say how it ended."""
+    """Run a command and say how it ended. SIGTERM ends it like Ctrl-C, so that it cleans up."""
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         result = command()
         sys.stdout.flush()
@@ -57,6 +60,10 @@ def fail(error: ElfError) -> int:
     if isinstance(error, ElfBug):
         return _say(f"bug: {error}", BUG)
     return _say(str(error), CONFIG if isinstance(error, ConfigError) else FAILED)
+
+
+def _terminate(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def _say(text: str, status: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -76,9 +77,11 @@ def test_a_child_that_dies_is_named_with_the_end_of_its_log(tmp_path: Path) -> N
             processes.check([child])
 
 
-def test_sigterm_ends_the_demo_and_its_children(tmp_path: Path, stubborn: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_demo_and_its_children(tmp_path: Path, stubborn: str, number: int) -> None:
     script = (
-        "import sys, time; from pathlib import Path\n"
+        "import signal, sys, time; from pathlib import Path\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what is in the background\n"
         "from elf.cli.demo import processes as p\n"
         "p.STOP_SECS = 0.2\n"
         "with p.ended() as children:\n"
@@ -88,7 +91,7 @@ def test_sigterm_ends_the_demo_and_its_children(tmp_path: Path, stubborn: str) -
     log = tmp_path / "log"
     demo = subprocess.Popen([sys.executable, "-c", script, str(log)], stderr=subprocess.DEVNULL)
     below = grandchild(log)
-    demo.terminate()
+    demo.send_signal(number)
     assert demo.wait(10) != 0
     deadline = time.monotonic() + 5
     while not gone(below) and time.monotonic() < deadline:

@@ -128,7 +128,7 @@ async def _story(fleet: Fleet, options: DemoOptions, out: Console, began: float)
         out.print(f'\nelf sql --connect {place.address} -e "{sql};"', markup=False, highlight=False)
         said = await client.sql(sql)
         out.print(f"{said.text}\n", markup=False, highlight=False)
-        await _windows(client, place, options, out)
+        await _windows(client, fleet, place, options, out)
     return place.address
 
 
@@ -159,18 +159,15 @@ async def _gathered(client: Client, fleet: Fleet, began: float) -> None:
         await asyncio.sleep(POLL_SECS)
 
 
-async def _windows(client: Client, place: Place, options: DemoOptions, out: Console) -> None:
+async def _windows(client: Client, fleet: Fleet, place: Place, options: DemoOptions, out: Console) -> None:
+    names = {one.address: f"{one.name} ({one.address})" for one in fleet.places}
     with screen(out) as shown:
         windows = client.subscribe(JOB, options.windows)
         limit = options.window_seconds + WINDOW_WAIT_SECS
         while (window := await _next(windows, limit)) is not None:
             facts = read_tree(await client.tree(JOB))
-            names = {edge.address: f"{edge.name} ({edge.address})" for edge in facts.edges}
-            submitted = f"{place.name} ({place.address})"
-            shown.show(
-                window,
-                Scene(JOB, submitted, names.get(facts.master, facts.master), str(shape(facts))),
-            )
+            master = names.get(facts.master, facts.master)
+            shown.show(window, Scene(JOB, names[place.address], master, str(shape(facts))))
 
 
 async def _next(windows: AsyncGenerator[Window, None], limit_secs: float) -> Window | None:

@@ -1,8 +1,8 @@
 """Child processes that are gone afterwards, whatever happens.
 
 Each runs in a session of its own, so that Ctrl-C reaches only us, and what it starts itself belongs to its
-process group. The group is asked to stop first and killed after a while. Only processes that were started
-here are ever signalled.
+process group. The process is asked to stop (what it has started is its own to stop), and then its group is
+killed. It is waited for only after that: until then its id can be nobody else's.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ STOP_SECS: Final = 8.0
 
 POLL_SECS: Final = 0.05
 TAIL_LINES: Final = 12
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass
@@ -36,9 +37,20 @@ class Child:
     process: subprocess.Popen[bytes]
     log: Path | None
 
-    @property
-    def running(self) -> bool:
-        return self.process.poll() is None
+    def status(self) -> int | None:
+        """How it ended (minus the signal's number for one that was killed); None while it runs."""
+        if self.process.returncode is not None:
+            return self.process.returncode
+        ended = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            return None
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+
+    def signal(self, number: signal.Signals, *, group: bool) -> None:
+        """To the process or to its whole group; nothing once it was waited for."""
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                (os.killpg if group else os.kill)(self.process.pid, number)
 
 
 class Processes:
@@ -69,39 +81,40 @@ class Processes:
     def check(self, children: Sequence[Child]) -> None:
         """Raise ``ElfError`` with the end of its log when one of these is not running."""
         for child in children:
-            if not child.running:
-                raise ElfError(
-                    f"{child.name} stopped with status {child.process.returncode}{_tail(child.log)}"
-                )
+            status = child.status()
+            if status is not None:
+                raise ElfError(f"{child.name} stopped with status {status}{_tail(child.log)}")
 
     def stop(self, children: Sequence[Child] | None = None) -> None:
         """Stop these, or all; returns when they are gone."""
         chosen = list(self._children if children is None else children)
         for child in chosen:
-            _signal(child, signal.SIGTERM)
+            child.signal(signal.SIGTERM, group=False)
         deadline = time.monotonic() + STOP_SECS
-        while any(child.running for child in chosen) and time.monotonic() < deadline:
+        while any(child.status() is None for child in chosen) and time.monotonic() < deadline:
             time.sleep(POLL_SECS)
         for child in chosen:
-            _signal(child, signal.SIGKILL)
+            child.signal(signal.SIGKILL, group=True)
             child.process.wait()
             self._children.remove(child)
 
 
 @contextlib.contextmanager
 def ended() -> Iterator[Processes]:
-    """Processes that are gone after the block: at its end, on errors, on Ctrl-C, SIGTERM and SIGHUP."""
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    """Processes that are gone after the block: at its end, on errors, on Ctrl-C, SIGTERM and SIGHUP.
+
+    SIGINT too gets a handler of ours: a shell starts what is in the background with it ignored.
+    """
+    before = {number: signal.signal(number, _interrupt) for number in _ENDING}
     processes = Processes()
     try:
         yield processes
     finally:
-        for number in (*before, signal.SIGINT):
+        for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)  # an impatient second Ctrl-C would leave some behind
         processes.stop()
         for number, handler in before.items():
             signal.signal(number, handler)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _environment() -> dict[str, str]:
@@ -113,13 +126,6 @@ def _environment() -> dict[str, str]:
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
-
-
-def _signal(child: Child, number: signal.Signals) -> None:
-    """To the child and all that it started; the id is ours for as long as the child was not waited for."""
-    if child.running:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.process.pid, number)
 
 
 def _tail(log: Path | None) -> str:

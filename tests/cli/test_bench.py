@@ -1,0 +1,121 @@
+"""The benchmark: both sides do the same work, and the figures are what they say."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from elf.bench.duckdb_side import rows_sql
+from elf.bench.ingest import Run, Task, bench_ingest, figures, report
+from elf.cli.generate import GenerateOptions, generate
+from elf.errors import InputError
+from elf.schema import Column, Schema
+
+CLICKS = Schema(
+    (
+        Column("product", "text"),
+        Column("clicks_count", "bigint"),
+        Column("user.location", "text"),
+        Column("created_at", "timestamp"),
+    ),
+    "created_at",
+)
+ACCESS = Schema(
+    (
+        Column("ts", "timestamp"),
+        Column("cs_method", "text"),
+        Column("cs_uri_stem", "text"),
+        Column("cs_uri_query", "text"),
+        Column("sc_status", "bigint"),
+        Column("sc_bytes", "bigint"),
+        Column("cs_user_agent", "text"),
+    ),
+    "ts",
+)
+
+
+@pytest.fixture
+def clicks(tmp_path: Path) -> Path:
+    return _generated(tmp_path / "clicks.jsonl", "clicks")
+
+
+@pytest.fixture
+def access(tmp_path: Path) -> Path:
+    return _generated(tmp_path / "access.log", "access")
+
+
+def _generated(path: Path, kind: str) -> Path:
+    generate(GenerateOptions(kind, str(path), 3_000, 4, None, None, 100.0, "2026-01-01", 0.5, 0.01))  # type: ignore[arg-type]
+    return path
+
+
+def query(path: Path, format: str, schema: Schema, pane_us: int, sql: str) -> list[tuple[object, ...]]:
+    rows = rows_sql(Task(str(path), format, ""), schema, schema.columns, pane_us)
+    with duckdb.connect() as connection:
+        return connection.execute(sql.replace("ROWS", f"({rows})")).fetchall()
+
+
+def documents(path: Path) -> list[dict[str, object]]:
+    found = []
+    for line in path.read_bytes().splitlines():
+        try:
+            document = json.loads(line.decode())
+        except ValueError:
+            continue
+        if isinstance(document, dict):
+            found.append(document)
+    return found
+
+
+def test_duckdb_reads_the_click_stream(clicks: Path) -> None:
+    sql = 'SELECT "user.location", SUM(clicks_count)::BIGINT FROM ROWS GROUP BY 1'
+    expected: Counter[object] = Counter()
+    for document in documents(clicks):
+        expected[document["user"]["location"]] += document["clicks_count"]  # type: ignore[index,operator]
+    assert dict(query(clicks, "json", CLICKS, 5_000_000, sql)) == dict(expected)  # type: ignore[arg-type]
+
+
+def test_duckdb_knows_the_panes(clicks: Path) -> None:
+    counted = query(clicks, "json", CLICKS, 5_000_000, "SELECT _pane, count(*) FROM ROWS GROUP BY 1")
+    panes = dict(counted)  # type: ignore[arg-type]
+    assert sum(panes.values()) == len(documents(clicks))
+    assert sorted(panes) == list(range(min(panes), max(panes) + 1))
+    assert min(panes) == 1_767_225_600 // 5 - 1
+
+
+def test_duckdb_counts_lines_without_any_column(clicks: Path) -> None:
+    for schema in (CLICKS, Schema(CLICKS.columns)):
+        rows = rows_sql(Task(str(clicks), "json", ""), schema, (), 0)
+        with duckdb.connect() as connection:
+            (count,) = connection.execute(f"SELECT count(*) FROM ({rows})").fetchone() or (None,)
+        assert count == len(documents(clicks))
+
+
+def test_duckdb_reads_the_access_log(access: Path) -> None:
+    sql = "SELECT sc_status, count(*), sum(sc_bytes), count(cs_method) FROM ROWS GROUP BY 1 ORDER BY 1"
+    found = query(access, "combined", ACCESS, 0, sql)
+    assert [row[0] for row in found][:2] == [200, 206]
+    total = sum(int(str(row[1])) for row in found)
+    assert 2_950 < total < 3_000
+    methods = sum(int(str(row[3])) for row in found)
+    assert total - 40 < methods < total
+
+
+def test_figures_are_medians() -> None:
+    runs = [Run(seconds, 2 * seconds, rss, 0, 0, 1) for seconds, rss in ((1.0, 5), (4.0, 9), (2.0, 7))]
+    of = Run(1.0, 1.0, 1, 1_000, 50_000, 1)
+    one = figures(runs, of)
+    assert (one.seconds, one.events_per_s, one.bytes_per_s, one.cores) == (2.0, 500.0, 25_000.0, 2.0)
+    assert one.peak_rss_bytes == 9
+    said = report(one, figures([Run(1.0, 1.0, 1, 0, 0, 1)], of), of, 3)
+    assert said["ratio"] == 0.5
+    assert said["events_per_s"] == 500
+
+
+def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        bench_ingest(tmp_path / "none", "json", "SELECT 1", 1, as_json=False)
