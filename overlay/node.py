@@ -105,9 +105,10 @@ class Overlay:
             return []
         if self._joining.state in _RUNNING:
             self._pastry.leave(self._scribe.neighbours())
+        farewell = self._take()
         self._joining.step(Step.LEAVE)
         self._context.agenda.clear()
-        return self._take()
+        return farewell
 
     # -- keys and topics -------------------------------------------------------------------------------------
 
@@ -227,7 +228,8 @@ class Overlay:
 
     def _take(self) -> list[Effect]:
         self._scribe.show()
-        return self._context.take()
+        effects = self._context.take()
+        return [] if self._joining.state is State.LEFT else effects
 
     def _open(self) -> None:
         self._pastry.introduce()
