@@ -11,7 +11,7 @@ import msgspec
 
 from elf.cli.ask import ask
 from elf.cli.printing import console
-from elf.client import connect
+from elf.client import Client, connect
 from elf.errors import ElfError
 
 
@@ -95,30 +95,37 @@ def shape(facts: TreeFacts) -> Shape:
 def show_tree(address: str, cluster: str, job: str, *, as_json: bool) -> int:
     """Print the tree of a job."""
 
-    async def question() -> dict[str, object]:
+    async def question() -> tuple[dict[str, object], dict[str, str]]:
         async with connect(address, cluster=cluster) as client:
-            return await client.tree(job)
+            return await client.tree(job), await _names(client)
 
-    answer = ask(question())
+    answer, names = ask(question())
     if as_json:
         print(json.dumps(answer, ensure_ascii=False))
         return 0
     facts = read_tree(answer)
-    _draw(facts)
+    _draw(facts, names)
     print(shape(facts))
     return 0
 
 
-def _draw(facts: TreeFacts) -> None:
+async def _names(client: Client) -> dict[str, str]:
+    """Address → name of every agent that has a stream: a master or forwarder may have another than the job's."""
+    members = (await client.sql("SHOW MEMBERS")).table
+    return {} if members is None else {str(row["address"]): str(row["agent"]) for row in members.to_pylist()}
+
+
+def _draw(facts: TreeFacts, names: dict[str, str]) -> None:
     from rich.text import Text
     from rich.tree import Tree
 
-    names = {edge.address: edge.name for edge in facts.edges}
+    members = {edge.address: edge.name for edge in facts.edges}
     children = children_of(facts)
 
     def label(address: str, note: str = "") -> Text:
-        name = names.get(address)
-        return Text(f"{name} ({address}){note}" if name else f"{address}{note or '  forwards'}")
+        name = members.get(address) or names.get(address)
+        note = note or ("" if address in members else "  forwards")
+        return Text(f"{name} ({address}){note}" if name else f"{address}{note}")
 
     def grow(branch: Tree, address: str) -> None:
         for child in children.get(address, []):

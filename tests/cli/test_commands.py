@@ -13,10 +13,12 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from agents.config import AgentConfig
 from elf import __version__
+from elf.batch import encode
 from elf.cli.options import DEFAULT_ADDRESS
 from elf.job import messages as say
 from tests.cli.fleet_of_one import fake_agent, window_result
@@ -131,12 +133,14 @@ async def test_connect_may_come_from_the_environment() -> None:
 def answers(message: say.Message) -> Iterable[say.Message]:
     if isinstance(message, say.Call) and message.verb == "tree":
         edges = [
-            {"name": "a", "address": "h:1", "parent": "", "sealed_us": 1},
             {"name": "b", "address": "h:2", "parent": "h:1", "sealed_us": 1},
             {"name": "c", "address": "h:3", "parent": "h:2", "sealed_us": None},
         ]
         body = json.dumps({"job": message.argument, "master": "h:1", "edges": edges})
         yield say.Reply(request=message.request, body=body.encode())
+    elif isinstance(message, say.Execute) and message.sql == "SHOW MEMBERS":
+        members = pa.table({"agent": ["a", "b"], "address": ["h:1", "h:2"]})
+        yield say.Reply(request=message.request, payload=encode(members))
     elif isinstance(message, say.Execute) and "SUBSCRIBE" in message.sql:
         yield say.Published(request=message.request, result=window_result(0))
         yield say.Published(request=message.request, result=window_result(5))
@@ -193,7 +197,7 @@ async def test_a_tree_is_drawn_and_counted() -> None:
         "a (h:1)  master",
         "└── b (h:2)",
         "    └── c (h:3)",
-        "3 members, depth 2, fan-out 1",
+        "2 members, depth 2, fan-out 1",
     ]
 
 
