@@ -181,7 +181,7 @@ class Driver:
                 listens = ":" in decoded.sender and not decoded.sender.startswith("client:")
                 self._event(was.Arrived(decoded.sender if listens else origin, decoded.message))
             else:
-                self._event(ring.Received(decoded.message))  # type: ignore[arg-type]
+                self._event(ring.Received(decoded.message))
 
     async def _tick(self) -> None:
         while True:
@@ -190,7 +190,8 @@ class Driver:
             if wait_ms > 0:
                 self._wake.clear()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), wait_ms / 1000)
+                    async with asyncio.timeout(wait_ms / 1000):
+                        await self._wake.wait()
                 continue
             self._perform(self.node.tick(self.now_ms()))
             await asyncio.sleep(0.001)

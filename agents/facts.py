@@ -66,7 +66,8 @@ class Facts:
             self._driver.from_client(client, say.Execute(request=1, sql=f"SUBSCRIBE {job}", creator=creator))
             while True:
                 try:
-                    message = await asyncio.wait_for(inbox.get(), 2)
+                    async with asyncio.timeout(2):
+                        message = await inbox.get()
                 except TimeoutError:
                     self._driver.from_client(client, say.KeepAlive(request=1))
                     continue

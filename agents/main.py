@@ -18,7 +18,11 @@ from elf.errors import ConfigError, ElfError
 
 BAD_CONFIG: Final = 78
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="One elf agent: follows logs, computes, answers.")
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="One elf agent: follows logs, computes, answers.",
+)
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="The YAML file.")]
 

@@ -183,7 +183,7 @@ def _stream(
     tail = Tail(
         stream.include,
         stream.exclude,
-        initial=stream.initial_read_offset,
+        initial="end" if stream.initial_read_offset == "end" else "beginning",
         max_line_bytes=stream.max_line_bytes,
         rotate_wait_secs=stream.rotate_wait_secs,
         positions=cut.positions if cut else (),

@@ -101,7 +101,9 @@ class Statements:
                 f"none of the {len(members)} members of stream {stream} that were asked answers; try again"
             )
         if not any(one.rows or one.schema.columns for one in seen):
-            raise UserError(f"no agent that was asked has read a line of stream {stream} yet; try again later")
+            raise UserError(
+                f"no agent that was asked has read a line of stream {stream} yet; try again later"
+            )
         plan = planner.plan(query, merge_schemas([one.schema for one in seen]), stream=stream)
         if plan.window is None and not self.finite:
             raise UserError(

@@ -24,7 +24,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a stream; ``event_time`` names the timestamp column that windows go by, if there is one."""
+    """The columns of a stream; ``event_time`` names the timestamp column that windows go by, if any."""
 
     columns: tuple[Column, ...]
     event_time: str | None = None

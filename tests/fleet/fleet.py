@@ -1,4 +1,6 @@
-"""A fleet of real ``elf-agent`` processes on loopback, each with a data folder, a port and a log file of its own."""
+"""A fleet of real ``elf-agent`` processes on loopback, each with a data folder, a port and a log file of its
+own.
+"""
 
 from __future__ import annotations
 

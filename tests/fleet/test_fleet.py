@@ -28,7 +28,7 @@ CREATE = (
 Windows = dict[int, Window]
 
 
-@pytest.fixture()
+@pytest.fixture
 def five(tmp_path: Path) -> Iterator[Fleet]:
     fleet = Fleet(tmp_path, 5)
     fleet.start()
@@ -101,7 +101,9 @@ def clicks(window: Window) -> dict[str, int]:
 
 
 def check(fleet: Fleet, windows: Windows, until_us: int, *, least: int) -> None:
-    """Every window that ended before ``until_us`` has exactly the rows of the agents that it covers: all of them."""
+    """Every window that ended before ``until_us`` has exactly the rows of the agents that it covers: all of
+    them.
+    """
     done = {start: w for start, w in windows.items() if start + 2 * SECOND_US <= until_us}
     assert len(done) >= least
     for start, window in done.items():

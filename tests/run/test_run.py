@@ -1,0 +1,199 @@
+"""``elf run`` over the bundled log, through its command line: exactly DuckDB's rows, with 1, 3 and 16 agents."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from elf.cli.main import main
+from tests.run.oracle import SAMPLE, connect, rows
+from tests.run.queries import QUERIES, by_hand
+
+
+@pytest.fixture(scope="module")
+def log() -> Iterator[duckdb.DuckDBPyConnection]:
+    connection = connect()
+    yield connection
+    connection.close()
+
+
+def elf_run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    """(exit status, stdout, stderr) of an ``elf run``."""
+    with pytest.raises(SystemExit) as end:
+        main(["run", *args])
+    out, err = capsys.readouterr()
+    return int(end.value.code or 0), out, err
+
+
+def expected(log: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, object]]:
+    cursor = log.execute(by_hand(sql))
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, map(_plain, row), strict=True)) for row in cursor.fetchall()]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds") + "Z"
+    return int(value) if isinstance(value, Decimal) else value
+
+
+def same(left: object, right: object) -> bool:
+    if isinstance(left, float) and isinstance(right, float | int):
+        return math.isclose(left, right, rel_tol=1e-12)
+    return left == right
+
+
+@pytest.mark.parametrize("agents", [1, 3, 16])
+@pytest.mark.parametrize("name", QUERIES)
+def test_as_duckdb(
+    name: str, agents: int, log: duckdb.DuckDBPyConnection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query, oracle = QUERIES[name]
+    status, out, err = elf_run(
+        capsys, "-q", query, "--input", str(SAMPLE), "--agents", str(agents), "--output", "json"
+    )
+    assert status == 0, err
+    got = [json.loads(line) for line in out.splitlines()]
+    want = expected(log, oracle)
+    assert [list(row) for row in got[:1]] == [list(row) for row in want[:1]]
+    assert len(got) == len(want)
+    for mine, theirs in zip(got, want, strict=True):
+        assert all(same(mine[column], theirs[column]) for column in theirs), (mine, theirs)
+
+
+def test_status_and_summary_tell_what_was_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    summary = tmp_path / "summary.json"
+    status, out, _ = elf_run(
+        capsys, "-q", "SELECT COUNT(*) AS n FROM log", "--input", str(SAMPLE), "--agents", "3",
+        "--output", "json", "--status", "--summary", str(summary),
+    )  # fmt: skip
+    assert status == 0
+    lines = SAMPLE.read_bytes().count(b"\n")
+    parsed = len(rows())
+    said = [json.loads(line) for line in out.splitlines()]
+    assert said[0] == {"n": parsed}
+    told = said[1]["status"]
+    assert (told["expected"], told["reported"], told["late"]) == (3, 3, 0)
+    assert (told["rows_in"], told["rejected"]) == (parsed, lines - parsed)
+    figures = json.loads(summary.read_text())
+    assert figures["rows_in"] == lines
+    assert figures["rows_rejected"] == lines - parsed
+    assert figures["bytes_in"] == SAMPLE.stat().st_size
+    assert figures["windows"] == 1
+    assert figures["peak_rss_bytes"] > 0
+    assert figures["seconds"] > 0
+    assert figures["tree_depth"] >= 1
+    assert figures["messages"] > 0
+
+
+def test_lateness_decides_by_the_file_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A row is late when its own file had come further than its window's end plus the lateness before it."""
+    times = [0, 5, 12, 8, 21, 11, 19, 30, 3]
+    path = tmp_path / "rows.json"
+    path.write_text("".join(json.dumps({"ts": 1_700_000_000 + t, "v": t}) + "\n" for t in times))
+    highest, kept = -1, []
+    for t in times:
+        if not (t // 10 + 1) * 10 + 1 <= highest:
+            kept.append(t)
+        highest = max(highest, t)
+    want = {w: sum(t for t in kept if t // 10 == w) for w in sorted({t // 10 for t in kept})}
+    for agents in ("1", "3"):
+        status, out, err = elf_run(
+            capsys, "-q", "SELECT SUM(v) AS s FROM rows WINDOWING 10 SECONDS LATENESS 1 SECOND",
+            "--input", str(path), "--agents", agents, "--output", "json", "--status",
+        )  # fmt: skip
+        assert status == 0, err
+        said = [json.loads(line) for line in out.splitlines()]
+        assert [row["s"] for row in said if "s" in row] == list(want.values())
+        assert sum(row["status"]["late"] for row in said if "status" in row) == len(times) - len(kept)
+
+
+def test_without_lateness_nothing_is_late_however_disordered(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.json"
+    path.write_text(
+        "".join(json.dumps({"ts": t, "v": 1}) + "\n" for t in (1_700_000_900, 1_600_000_000, 1_700_000_000))
+    )
+    status, out, _ = elf_run(
+        capsys,
+        "-q",
+        "SELECT COUNT(*) AS n FROM x WINDOWING 1 MINUTE",
+        "--input",
+        str(path),
+        "--output",
+        "json",
+    )
+    assert status == 0
+    assert [json.loads(line)["n"] for line in out.splitlines()] == [1, 1, 1]
+
+
+def test_several_streams_and_gzip(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    zipped = tmp_path / "access.log.gz"
+    zipped.write_bytes(gzip.compress(SAMPLE.read_bytes()))
+    status, out, err = elf_run(
+        capsys, "-q", "SELECT COUNT(*) AS n FROM web", "--stream", f"web={zipped}",
+        "--stream", f"other={SAMPLE}", "--output", "json",
+    )  # fmt: skip
+    assert status == 0, err
+    assert json.loads(out) == {"n": len(rows())}
+    status, out, err = elf_run(
+        capsys, "-q", "SELECT COUNT(*) AS n FROM *", "--stream", f"web={zipped}", "--stream", f"other={SAMPLE}",
+        "--output", "csv",
+    )  # fmt: skip
+    assert out.splitlines() == ["n", str(2 * len(rows()))]
+
+
+BAD = {
+    "no such file": (["-q", "SELECT COUNT(*) FROM x", "--input", "/no/such/file"], "/no/such/file"),
+    "unknown format": (
+        ["-q", "SELECT COUNT(*) FROM x", "--input", str(SAMPLE), "--format", "combine"], 'did you mean "combined"?'
+    ),
+    "unknown column": (["-q", "SELECT cs_metod FROM x GROUP BY 1", "--input", str(SAMPLE)], "cs_method"),
+    "no input": (["-q", "SELECT COUNT(*) FROM x"], "--input"),
+    "no query": (["--input", str(SAMPLE)], "-q"),
+    "no agents": (["-q", "SELECT COUNT(*) FROM x", "--input", str(SAMPLE), "--agents", "0"], "--agents"),
+    "unknown stream": (
+        ["-q", "SELECT COUNT(*) FROM z", "--stream", f"a={SAMPLE}", "--stream", f"b={SAMPLE}"], "streams: a, b"
+    ),
+    "not yet": (["-q", "SELECT COUNT(DISTINCT c_ip) FROM x", "--input", str(SAMPLE)], "not supported yet"),
+    "raw rows": (["-q", "SELECT c_ip FROM x", "--input", str(SAMPLE)], "not supported yet"),
+    "two statements": (["-q", "SHOW JOBS", "--input", str(SAMPLE)], "SELECT"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_clear_message(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    args, said = BAD[name]
+    status, out, err = elf_run(capsys, *args)
+    assert status != 0
+    assert out == ""
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_bad_lines_are_counted_and_the_rest_goes_on(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.json"
+    good = b'{"v": 1}\n'
+    long = b'{"v": "' + b"x" * (10 << 20) + b'"}\n'
+    path.write_bytes(good + b"\xff\xfe\n" + good + b'{"v": "a\x00b"}\n' + long + b"no json\n" + b"\n" + good)
+    empty = tmp_path / "empty.json"
+    empty.touch()
+    status, out, err = elf_run(
+        capsys, "-q", "SELECT COUNT(*) AS n FROM x", "--input", str(path), str(empty), "--format", "json",
+        "--output", "json", "--status",
+    )  # fmt: skip
+    assert status == 0, err
+    counted, told = (json.loads(line) for line in out.splitlines())
+    assert counted == {"n": 3}
+    assert told["status"]["rejected"] == 5
