@@ -5,8 +5,8 @@ leaf set. The joiner then asks every leaf for its own leaf set, and whoever thos
 nothing new comes: then all its leaves have acknowledged it, and it is ready. All of that is reaction upon
 reaction, so a join lasts about log16 N + 4 message delays; timers only mend losses.
 
-A contact that is not ready itself holds the request until it is. So somebody has to be started without contacts:
-two nodes that know only each other give up in the end.
+A contact that is not ready itself holds the request until it is. So somebody has to be started without
+contacts: two nodes that know only each other give up in the end.
 """
 
 from __future__ import annotations

@@ -129,12 +129,12 @@ def verify(story: Churn, seed: int) -> None:
             assert heard == dict.fromkeys(subscribers, 1), (seed, story.history[-8:])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_after_churn_peace_brings_truth(seed: int) -> None:
     verify(churn(seed, loss=0.0, doubling=0.0), seed)
 
 
-@pytest.mark.parametrize("seed", range(100, 106))
+@pytest.mark.parametrize("seed", range(100, 104))
 def test_after_churn_with_lost_and_doubled_messages(seed: int) -> None:
     verify(churn(seed, loss=0.05, doubling=0.1), seed)
 
