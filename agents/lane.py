@@ -166,7 +166,7 @@ class Lane:
         return 0 if self._archive is None else self._archive.unshipped
 
     def ship(self) -> None:
-        """Ship the closed rolls that the last cut covers. May run on another thread. Raises ``ArchiveError``."""
+        """Ship the closed rolls that the last cut covers; on any thread. Raises ``ArchiveError``."""
         if self._archive is not None:
             self._archive.ship(self._durable)
 

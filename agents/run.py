@@ -29,6 +29,7 @@ from agents.samples import sample_lines
 from agents.store import Store
 from agents.streams import guess_format
 from agents.transport import MemoryNetwork, MemoryTransport
+from elf.batch import decode
 from elf.errors import InputError, UserError
 from elf.job import messages as say
 from elf.job.membership import Identity, StreamSince
@@ -191,7 +192,7 @@ class _Fleet:
                     raise UserError(message.text)
                 case say.Published():
                     on_windows(message.result)
-                    windows += 1
+                    windows += decode(message.result.status).num_rows
                 case say.Reply(done=True):
                     return windows
             receive = asyncio.ensure_future(client.receive())

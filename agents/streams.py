@@ -43,7 +43,7 @@ def _taken(format_: Format, lines: pa.StringArray) -> int:
 
 
 class StreamEngine:
-    """Makes the extractor and the mappers of a lane. ``event_time``: None as long as no line has shown one."""
+    """Makes the extractor and the mappers of a lane. ``event_time``: None until a line has shown one."""
 
     def __init__(self, format_: Format, timestamp: str | None, event_time: str | None = None) -> None:
         self.format = format_
