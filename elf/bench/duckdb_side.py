@@ -13,9 +13,9 @@ from typing import Final
 
 import duckdb
 import pyarrow as pa
-from agents.samples import sample_lines
 
 from agents.formats import get_format
+from agents.samples import sample_lines
 from elf.bench.ingest import Task
 from elf.bench.measure import THREADS, Done, side
 from elf.bench.query import plan_of

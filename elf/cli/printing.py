@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from elf.cli.values import cell, json_column, plain, rfc3339
 from elf.client.windows import WINDOW_COLUMNS, Window
+from elf.job.homes import ONE_SHOT_PREFIX
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -135,7 +136,8 @@ class TablePrinter:
 
     def window(self, window: Window) -> None:
         if window.table.num_rows:
-            self._console.print(f"[bold]{title(window)}[/bold]")
+            if heading := title(window):
+                self._console.print(heading, style="bold", markup=False)
             self._console.print(rich_table(window.table))
         if self._status:
             self._console.print(status_json(window), markup=False)
@@ -152,11 +154,13 @@ def console(out: TextIO) -> Console:
 
 
 def title(window: Window) -> str:
-    """Which window this is, in a line."""
-    if window.start is None or window.end is None:
-        return window.name
-    revised = f"  revision {window.revision}" if window.revision else ""
-    return f"{window.name}  {rfc3339(window.start)} … {rfc3339(window.end)}{revised}"
+    """Which window this is, in a line; a one-shot SELECT has no name to speak of."""
+    parts = [] if window.name.startswith(ONE_SHOT_PREFIX) else [window.name]
+    if window.start is not None and window.end is not None:
+        parts.append(f"{rfc3339(window.start)} … {rfc3339(window.end)}")
+    if window.revision:
+        parts.append(f"revision {window.revision}")
+    return "  ".join(parts)
 
 
 def rich_table(table: pa.Table) -> Table:

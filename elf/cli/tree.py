@@ -110,7 +110,7 @@ def show_tree(address: str, cluster: str, job: str, *, as_json: bool) -> int:
 
 
 async def _names(client: Client) -> dict[str, str]:
-    """Address → name of every agent that has a stream: a master or forwarder may have another than the job's."""
+    """Address → name of every agent that has a stream: a master may have another than the job's."""
     members = (await client.sql("SHOW MEMBERS")).table
     return {} if members is None else {str(row["address"]): str(row["agent"]) for row in members.to_pylist()}
 
