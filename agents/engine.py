@@ -70,15 +70,23 @@ class Statement:
 
     def run(self, table: pa.Table) -> pa.Table:
         """The result over these rows, which have the columns of the schema in any order."""
-        self._batch.table = table.select(self._schema.names).cast(self._schema)
+        self._batch.table = _as(self._schema, table)
         try:
             return self._connection.sql("EXECUTE run").to_arrow_table()
         finally:
             self._batch.table = self._schema.empty_table()
 
     def close(self) -> None:
-        """Lets go of the connection and of the batch (in this order of ends, DuckDB complains of nothing)."""
+        """Lets go of the connection, and with it of the batch."""
         self._connection.close()
+
+
+def _as(schema: pa.Schema, table: pa.Table) -> pa.Table:
+    """The columns of the schema, cast where they differ (asking first is cheaper than a cast for nothing)."""
+    if table.schema.equals(schema):
+        return table
+    chosen = table.select(schema.names)
+    return chosen if chosen.schema.equals(schema) else chosen.cast(schema)
 
 
 def _check_names(schema: pa.Schema) -> None:
@@ -130,7 +138,7 @@ class Extractor:
             mask = pa.array(valid)
             rows, uncast = rows.filter(mask), uncast.filter(mask)
         return Extracted(
-            table=rows.cast(self._schema),
+            table=_as(self._schema, rows),
             accepted=np.flatnonzero(valid).astype(np.int64, copy=False),
             rejected=np.flatnonzero(~valid).astype(np.int64, copy=False),
             uncast=int(pc.sum(uncast).as_py() or 0),

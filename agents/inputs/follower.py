@@ -158,7 +158,7 @@ class Follower:
             self._looked = -1, -1
             return None
         at_end = len(data) < asked and data.find(b"\n", end) < 0
-        return self._chunk(data[:end], at_end=at_end)
+        return self._chunk(data, end, at_end=at_end)
 
     def last_line(self) -> Chunk | None:
         """What lies behind the last newline of a file that nobody will write to again."""
@@ -168,13 +168,13 @@ class Follower:
             self._searched = self.size
             return self._overlong(self.size, self.size - self.offset)
         data = os.pread(self._descriptor, self.size - self.offset, self.offset)
-        return self._chunk(data, at_end=True) if data else None
+        return self._chunk(data, len(data), at_end=True) if data else None
 
-    def _chunk(self, data: bytes, *, at_end: bool) -> Chunk:
+    def _chunk(self, data: bytes, end: int, *, at_end: bool) -> Chunk:
         source = self._known_source()
-        start, self.offset = self.offset, self.offset + len(data)
+        start, self.offset = self.offset, self.offset + end
         self._searched = self.offset
-        found = split(source, data, start, self._max_line_bytes)
+        found = split(source, data, start, self._max_line_bytes, end)
         return Chunk(source, start, self.offset, found.lines, found.offsets, found.rejects, at_end)
 
     def _search(self) -> Chunk | None:

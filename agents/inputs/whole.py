@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import gzip
 import os
-import zlib
 from collections import deque
 from collections.abc import Sequence
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
+from agents.inputs.buffer import ReadBuffer
 from agents.inputs.ranges import Range, check_path, is_gzip
 from agents.inputs.split import split
 from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Counters, Position, Reject, Source, too_long
@@ -23,111 +24,98 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 class _Reader:
-    """One range being read. ``_carry`` are bytes that were read and not handed out: they begin at
-    ``_offset``."""
+    """One range being read; the buffer begins at ``_offset``."""
 
     def __init__(self, item: Range, number: int, max_line_bytes: int) -> None:
-        self.problem: str | None = None
-        self._file: BinaryIO = _open(item.path)
+        self._file = _open(item.path)
         status = os.fstat(self._file.fileno())
         # The number is part of the name: a file that is given twice is read twice, as two sources.
         self.source = Source(f"{status.st_dev:x}:{status.st_ino:x}:0:{number}", item.path)
+        self._buffer = ReadBuffer(self._file)
         self._end = item.end
+        self._longest = max_line_bytes + 2
         self._max_line_bytes = max_line_bytes
         self._offset = 0
-        self._carry = b""
-        self._at_end = False
         if item.start:
             self._seek_line(item.start)
+
+    @property
+    def problem(self) -> str | None:
+        """Why it ended before its time."""
+        return self._buffer.problem
 
     def _seek_line(self, start: int) -> None:
         """To the first line that begins at ``start`` or behind it."""
         self._file.seek(start - 1)
         self._offset = start - 1
+        self._skip_line()
+
+    def _skip_line(self) -> int:
+        """To behind the next newline, in bounded memory: the length of what was skipped, without the line
+        end."""
+        buffer, length, last = self._buffer, 0, b""
         while True:
-            self._carry = b""
-            self._fill(_BLOCK_BYTES)
-            newline = self._carry.find(b"\n")
-            if newline >= 0 or self._at_end:
-                break
-            self._offset += len(self._carry)
-        self._offset += newline + 1
-        self._carry = self._carry[newline + 1 :]
+            newline = buffer.newline()
+            piece = newline if newline >= 0 else buffer.size
+            last = bytes(buffer.data[piece - 1 : piece]) if piece else last
+            length += piece
+            if newline >= 0:
+                buffer.drop(newline + 1)
+                self._offset += length + 1
+                return length - (last == b"\r")
+            buffer.drop(buffer.size)
+            buffer.fill(_BLOCK_BYTES)
+            if buffer.at_end:
+                self._offset += length
+                return length
 
     def read(self, bytes_max: int) -> Chunk | None:
-        """The next whole lines; None at the end."""
-        while not self._done():
-            end = (
-                self._carry.rfind(b"\n") + 1
-                if len(self._carry) <= bytes_max
-                else self._last_newline(bytes_max)
-            )
-            if not end and not self._at_end and len(self._carry) <= self._max_line_bytes + 2:
-                self._fill(max(bytes_max, 1))
-                continue
-            if not end and len(self._carry) > self._max_line_bytes + 2:
-                return self._overlong()
-            if not self._at_end and len(self._carry) < bytes_max:
-                self._fill(bytes_max - len(self._carry))
-                continue
-            return self._take(end or len(self._carry))
-        return None
-
-    def _done(self) -> bool:
-        if self._end is not None and self._offset >= self._end:
-            return True
-        if not self._carry and not self._at_end:
-            self._fill(_BLOCK_BYTES)
-        return not self._carry
-
-    def _last_newline(self, bytes_max: int) -> int:
-        """End of the last line within ``bytes_max``, else of the first line, else 0."""
-        end = self._carry.rfind(b"\n", 0, max(bytes_max, 1)) + 1
-        return end or self._carry.find(b"\n") + 1
-
-    def _fill(self, count: int) -> None:
-        try:
-            block = self._file.read(count)
-        except (OSError, EOFError, zlib.error) as error:
-            self.problem = str(error)
-            block = b""
-        self._at_end = not block
-        self._carry += block
+        """The next whole lines, at most ``bytes_max`` unless the first alone is longer; None at the end."""
+        buffer, wanted = self._buffer, max(bytes_max, 1)
+        if self._end is not None:
+            wanted = min(wanted, self._end - self._offset)
+            if wanted <= 0:
+                return None
+        while buffer.size < wanted and not buffer.at_end:
+            buffer.fill(wanted - buffer.size)
+        end = buffer.last_newline(wanted) + 1
+        while not end and buffer.size < self._longest and not buffer.at_end:
+            buffer.fill(self._longest - buffer.size)
+        end = end or buffer.newline() + 1
+        if not end and buffer.size >= self._longest:
+            return self._overlong()
+        return self._take(end or buffer.size) if buffer.size else None
 
     def _take(self, end: int) -> Chunk:
         """Hand out the first ``end`` bytes, or up to the first line that begins behind the range."""
-        if self._end is not None and self._offset + end > self._end:
-            last = self._carry.find(b"\n", self._end - self._offset - 1)
+        buffer, start = self._buffer, self._offset
+        if self._end is not None and start + end > self._end:
+            last = buffer.newline(self._end - start - 1)
             end = last + 1 if 0 <= last < end else end
-        start = self._offset
-        found = split(self.source, self._carry[:end], start, self._max_line_bytes)
-        self._carry = self._carry[end:]
+        found = split(self.source, buffer.data, start, self._max_line_bytes, end)
+        buffer.drop(end)
         self._offset += end
         return Chunk(
-            self.source, start, self._offset, found.lines, found.offsets, found.rejects, at_end=self._done()
+            self.source, start, self._offset, found.lines, found.offsets, found.rejects, self._is_at_end()
         )
+
+    def _is_at_end(self) -> bool:
+        if self._end is not None and self._offset >= self._end:
+            return True
+        return self._buffer.at_end and not self._buffer.size
 
     def _overlong(self) -> Chunk:
         """Read over a line that is too long, keeping only its beginning."""
-        start = self._offset
-        kept, length, last = self._carry[:REJECT_KEPT_BYTES], 0, b""
-        while True:
-            newline = self._carry.find(b"\n")
-            piece = self._carry if newline < 0 else self._carry[:newline]
-            length, last = length + len(piece), piece[-1:] or last
-            if newline >= 0:
-                break
-            self._carry = b""
-            self._fill(_BLOCK_BYTES)
-            if self._at_end:
-                break
-        self._carry = self._carry[newline + 1 :] if newline >= 0 else b""
-        self._offset = start + length + (newline >= 0)
-        length -= newline >= 0 and last == b"\r"
-        reject = Reject(self.source.id, self.source.path, start, too_long(self._max_line_bytes), kept, length)
+        start, buffer = self._offset, self._buffer
+        while buffer.size < REJECT_KEPT_BYTES and not buffer.at_end:
+            buffer.fill(REJECT_KEPT_BYTES - buffer.size)
+        kept = bytes(buffer.data[: min(buffer.size, REJECT_KEPT_BYTES)])
+        length = self._skip_line()
+        reason = too_long(self._max_line_bytes)
+        reject = Reject(self.source.id, self.source.path, start, reason, kept[:length], length)
         nothing = split(self.source, b"", start, self._max_line_bytes)
         return Chunk(
-            self.source, start, self._offset, nothing.lines, nothing.offsets, (reject,), self._done()
+            self.source, start, self._offset, nothing.lines, nothing.offsets, (reject,), self._is_at_end()
         )
 
     def close(self) -> None:
@@ -202,7 +190,7 @@ class Whole:
             self._reader = None
 
 
-def _open(path: str) -> BinaryIO:
+def _open(path: str) -> gzip.GzipFile | FileIO:
     if Path(path).is_file() and is_gzip(path):
-        return gzip.open(path, "rb")  # type: ignore[return-value]
-    return Path(path).open("rb")
+        return gzip.GzipFile(path, "rb")
+    return FileIO(path, "rb")
