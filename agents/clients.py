@@ -179,6 +179,15 @@ class Clients:
                 found.extend(self._close(key))
         return found
 
+    def job_failed(self, failure: say.JobFailed) -> list[Step]:
+        """Nothing more will come of this job's windows."""
+        found: list[Step] = []
+        for key, reader in list(self._readers.items()):
+            if reader.spec.uid == failure.job:
+                found.append(Send(reader.client, say.Failed(request=reader.request, text=failure.text)))
+                found.extend(self._close(key))
+        return found
+
     def job_ended(self, uid: str) -> list[Step]:
         found: list[Step] = []
         for key, reader in list(self._readers.items()):

@@ -146,6 +146,11 @@ class ProtocolConfig:
         3.0, _SECS, "Agents that are behind are waited for at least so long (two panes, within the limits)."
     )
     straggler_max_secs: float = setting(30.0, _SECS, "Agents that are behind are waited for at most so long.")
+    retained_bytes_max: int = setting(
+        256 << 20,
+        whole(1 << 16),
+        "Snapshots of one job that are kept while its root does not take them; beyond it rows are shed.",
+    )
     cut_interval_secs: float = setting(5.0, _SECS, "A cut (where a restart goes on) is taken that often.")
 
 

@@ -337,6 +337,8 @@ class Driver:
                 self._when_done(self._pool.submit(self._fetch, effect), self._event)
             case do.ReadWindows():
                 self._when_done(self._pool.submit(self._read_windows, effect), self._event)
+            case do.Prune():
+                self._when_done(self._pool.submit(self._prune, effect), lambda _: None)
             case do.Forget():
                 self._when_done(self._pool.submit(self._forget, effect), lambda _: None)
             case _:
@@ -350,7 +352,7 @@ class Driver:
             done = commits.commit_windows(effect, self.store, self._finishers[uid], self.node.me.address)
         except ElfError as error:
             self._log.error("a window cannot be finished", job=effect.spec.name, reason=str(error))
-            return was.Failure(effect.spec.name, str(error))
+            return was.Failure(uid, f"job {effect.spec.name}: a window cannot be finished: {error}")
         self.metrics.windows_committed()
         return done
 
@@ -366,6 +368,10 @@ class Driver:
             rows = self.store.windows(uid, effect.after_us, 1 << 62)
         name, me = effect.spec.name, self.node.me.address
         return was.WindowsRead(effect.request, tuple(commits.window_result(name, row, me) for row in rows))
+
+    def _prune(self, effect: do.Prune) -> None:
+        self.store.prune_panes(effect.flow, effect.below)
+        self.store.prune_windows(effect.job, effect.windows_us)
 
     def _forget(self, effect: do.Forget) -> None:
         if effect.whole_flow:

@@ -130,6 +130,7 @@ class Lane:
         self.metrics.left_out(stream, "late", counts.get("late", 0))
         self.metrics.left_out(stream, "future", counts.get("future", 0))
         self.metrics.left_out(stream, "unrostered", counts.get("unrostered", 0))
+        self.metrics.left_out(stream, "shed", counts.get("shed", 0))
         self.metrics.uncast(stream, counts.get("uncast", 0))
 
     def _keep(self, chunk: Chunk, outcome: Outcome) -> None:

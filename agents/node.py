@@ -63,8 +63,10 @@ class Restored:
     cluster_uid: str = ""
     log: tuple[say.LogEntry, ...] = ()
     jobs: tuple[StoredJob, ...] = ()
-    retained: tuple[tuple[str, int, int], ...] = ()
-    """Snapshots: flow, first pane, end."""
+    retained: tuple[tuple[str, int, int, int], ...] = ()
+    """Snapshots: flow, first pane, end, size in bytes."""
+    suspended: frozenset[str] = frozenset()
+    """Flows that were over their quota."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class NodeSettings:
     beat_ms: int = 1_000
     offer_ms: int = 3_000
     follow_ms: int = 2_000
+    retained_bytes_max: int = 256 << 20
 
 
 def overlay_config(restored: Restored, me: Identity, join_retry_ms: int = 500) -> ring.OverlayConfig:
@@ -114,6 +117,7 @@ class Node:
             incarnation=me.incarnation,
             beat_ms=settings.beat_ms,
             offer_ms=settings.offer_ms,
+            retained_bytes_max=settings.retained_bytes_max,
         )
         self.homes = Homes(me.address, self.log, settings.root)
         self.clients = Clients(me.address, Statements(me, self.log, overlay, self.homes))
@@ -138,7 +142,8 @@ class Node:
         self._founds = not contacts and self._restored.founder is None
         for flow in (flow for spec in self.log.jobs() for flow in self._ours(spec)):
             # before anything else: the lanes go on at once, and what they seal must find its line
-            self.uplink.add(flow, [(a, b) for uid, a, b in self._restored.retained if uid == flow.uid])
+            retained = {(a, b): size for uid, a, b, size in self._restored.retained if uid == flow.uid}
+            self.uplink.add(flow, retained, suspended=flow.uid in self._restored.suspended)
         found: list[Step] = list(self.homes.restore(self._restored.jobs, now_ms))
         return self._settle([*found, *self.overlay.start(contacts, now_ms)], now_ms)
 
@@ -199,8 +204,8 @@ class Node:
                 answer = say.Answer(id=event.request.id, error=event.error, body=event.body)
                 return [Send(event.request.origin, answer)]
             case Failure():
-                self.failures[event.job] = event.text
-                return []
+                self.failures[event.uid] = event.text
+                return list(self.homes.failed(event.uid, event.text))
 
     def _worked(self, event: Worked, now_ms: int) -> list[Step]:
         found: list[Step] = []
@@ -397,6 +402,8 @@ class Node:
                 return list(self.clients.answered(message, now_ms))
             case say.WindowResult():
                 return list(self.clients.published(message, now_ms))
+            case say.JobFailed():
+                return list(self.clients.job_failed(message))
             case say.Call() if message.verb == "leave":
                 self._leave_clients.append((sender, message.request))
                 return list(self.leave(now_ms))

@@ -40,6 +40,7 @@ from elf.job.membership import FOUNDER_FACT, Identity, StreamSince
 from elf.job.root import RootSettings
 from elf.job.spec import JobSpec
 from elf.job.streamlog import decode_entry
+from elf.job.uplink import SNAPSHOT_OVERHEAD
 from elf.job.worker import LONG_AGO, WorkerSettings
 from elf.schema import ColumnType
 
@@ -87,7 +88,7 @@ async def _run(config: Config, folder: Path) -> End:
         _stream(config, name, stream, store, folder, me, metrics) for name, stream in config.streams.items()
     ]
     restored = restore(store, [lane for lane, _ in streams])
-    node = _node(config, me, restored)
+    node = _node(config, me, restored, store)
     driver = Driver(
         node,
         transport,
@@ -126,7 +127,7 @@ def _contacts(config: Config, store: Store, me: Identity) -> list[str]:
     ]
 
 
-def _node(config: Config, me: Identity, restored: Restored) -> Node:
+def _node(config: Config, me: Identity, restored: Restored, store: Store) -> Node:
     protocol = config.protocol
     root = RootSettings(
         limit_ms_min=_ms(protocol.straggler_min_secs),
@@ -134,18 +135,27 @@ def _node(config: Config, me: Identity, restored: Restored) -> Node:
         grace_ms=_ms(protocol.restart_grace_secs),
         revise_ms=_ms(protocol.revise_secs),
     )
-    since = [StreamSince(name, since_us(stream)) for name, stream in config.streams.items()]
+    since = [StreamSince(name, since_us(name, stream, store)) for name, stream in config.streams.items()]
+    settings = NodeSettings(root=root, retained_bytes_max=protocol.retained_bytes_max)
     overlay = ring.Overlay(
         ring.Peer(me.address, me.incarnation),
         overlay_config(restored, me, _ms(config.cluster.retry_join_secs)),
         random.Random(),
     )
-    return Node(me, since, overlay, NodeSettings(root=root), restored, new_cluster_uid=str(uuid.uuid4()))
+    return Node(me, since, overlay, settings, restored, new_cluster_uid=str(uuid.uuid4()))
 
 
-def since_us(stream: StreamConfig) -> int:
-    """From which event time on an agent has a stream: ever, when it reads its files from their beginning."""
-    return LONG_AGO if stream.initial_read_offset == "beginning" else time.time_ns() // 1000
+def since_us(name: str, stream: StreamConfig, store: Store) -> int:
+    """From which event time on this agent has a stream: ever, when it reads its files from their beginning,
+    else from its first start with it.
+    """
+    if stream.initial_read_offset == "beginning":
+        return LONG_AGO
+    known = store.get(f"since.{name}")
+    if known is None:
+        known = str(time.time_ns() // 1000).encode()
+        store.put(f"since.{name}", known)
+    return int(known)
 
 
 def _stream(
@@ -165,7 +175,7 @@ def _stream(
         idle_ms=_ms(stream.idle_timeout_secs),
         future_us=int(config.protocol.future_bound_secs * 1e6),
         lateness_us=int(stream.lateness_secs * 1e6),
-        since_us=since_us(stream),
+        since_us=since_us(name, stream, store),
         cut_ms=_ms(config.protocol.cut_interval_secs),
     )
     archive = Archive(
@@ -204,9 +214,14 @@ def restore(store: Store, lanes: list[Lane]) -> Restored:
         last = store.last_windows(spec.uid, 1)
         jobs.append(StoredJob(spec, row.state, first_pane, segments, last[0].last_end if last else None))
     installed = frozenset(uid for lane in lanes for uid in lane.worker.flows())
-    retained = tuple((s.flow, s.start, s.end) for flow in installed for s in store.snapshots(flow))
+    retained = tuple(
+        (s.flow, s.start, s.end, len(s.tally) + len(s.payload) + SNAPSHOT_OVERHEAD)
+        for flow in installed
+        for s in store.snapshots(flow)
+    )
+    suspended = frozenset(uid for lane in lanes for uid in lane.worker.suspended())
     log = tuple(decode_entry(entry) for _, entry in store.load_log())
-    return Restored(founder, uid, log, tuple(jobs), retained)
+    return Restored(founder, uid, log, tuple(jobs), retained, suspended)
 
 
 def _ms(secs: float) -> int:

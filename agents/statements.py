@@ -325,6 +325,7 @@ def _summary(facts: say.JobFacts) -> dict[str, object]:
         "pane_us": plan.fragment.pane_us,
         "first_us": facts.first_us,
         "committed_us": facts.committed_us,
+        "failure": facts.failure,
         "members": len(facts.tree),
     }
 

@@ -21,7 +21,8 @@ class SourceCut:
 @dataclass(frozen=True)
 class FlowCut:
     """A flow: panes ``[live_from, sealed)`` are snapshots; ``tree`` (all its buffers) and ``tally`` hold the
-    open ones. ``applied`` are (source, bytes consumed): each flow has its own.
+    open ones. ``applied`` are (source, bytes consumed): each flow has its own. ``suspended``: it is over its
+    quota, and ``shed`` rows are not told yet.
     """
 
     flow: Flow
@@ -30,6 +31,8 @@ class FlowCut:
     applied: tuple[tuple[str, int], ...]
     tree: bytes
     tally: bytes
+    suspended: bool = False
+    shed: int = 0
 
 
 @dataclass(frozen=True)

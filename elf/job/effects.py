@@ -124,6 +124,16 @@ class Forget:
 
 
 @dataclass(frozen=True)
+class Prune:
+    """Forget pane commits of a flow below ``below``, and windows of its job that ended by ``windows_us``."""
+
+    flow: str
+    below: int
+    job: str
+    windows_us: int
+
+
+@dataclass(frozen=True)
 class Fetch:
     """Read retained snapshots of panes ``[start, end)`` from the store; comes back as ``Fetched``."""
 
@@ -173,6 +183,7 @@ Effect = (
     | SaveJob
     | SaveFact
     | Forget
+    | Prune
     | Fetch
     | ReadWindows
     | Consult

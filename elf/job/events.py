@@ -80,7 +80,7 @@ class Consulted:
 class Failure:
     """Long work of a job failed (its query raised on real data): the job's own trouble, nobody else's."""
 
-    job: str
+    uid: str
     text: str
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from elf import windows
 from elf.aggregates import merge_tables
@@ -67,7 +68,27 @@ class FlowState:
         if cut.tree:
             self.tree.load(cut.tree)
         self.tallies: list[pa.Table] = [decode(cut.tally)] if cut.tally else []
+        self.suspended = cut.suspended
+        self.shed = cut.shed
         self.dirty = True
+
+    def suspend(self) -> None:
+        """Drop the open panes; from now on rows are only counted. What is sealed stays."""
+        if not self.suspended:
+            self.suspended = True
+            if self.tallies:
+                counted = merge_tables(self.tallies, ("_pane",), TALLY_STATES)
+                self.shed += int(pc.sum(counted["rows_in"]).as_py() or 0)
+            self.tallies = []
+            self.tree.empty()
+
+    def resume(self, live_from: int) -> None:
+        """Answer for panes from ``live_from`` on; what was shed is told with the first of them."""
+        if self.suspended:
+            self.suspended = False
+            self.live_from = self.sealed = max(live_from, self.sealed)
+            self.tallies = [tally(np.array([self.live_from], dtype=np.int64), shed=self.shed)]
+            self.shed = 0
 
     def feed(self, source: str, chunk: ChunkLike, view: View) -> dict[str, int]:
         """Map the rows of a chunk that are this flow's into its tree; returns the counts of the chunk."""
@@ -79,6 +100,9 @@ class FlowState:
         self.applied[source] = max(applied, chunk.end)
         panes = windows.panes_of(view.ts, fragment.pane_us)
         fresh = keep & (panes >= self.live_from)
+        if self.suspended:
+            self.shed += int(fresh.sum())
+            return {"shed": int(fresh.sum())}
         late = fresh & (panes < self.sealed)
         if self.lateness_us is not None and fragment.pane_us:
             late |= fresh & ((panes + 1) * fragment.pane_us + self.lateness_us <= view.before)
@@ -118,7 +142,7 @@ class FlowState:
 
     def seal(self, below: int) -> Sealed | None:
         """Take all panes below ``below`` out of the tree, as one slice."""
-        if below <= self.sealed:
+        if below <= self.sealed or self.suspended:
             return None
         start, self.sealed = self.sealed, below
         groups = self.tree.split_off("_pane", below)
@@ -149,4 +173,6 @@ class FlowState:
             applied=tuple(sorted(self.applied.items())),
             tree=self.tree.dump() if self.tree.rows else b"",
             tally=encode(counted) if counted is not None else b"",
+            suspended=self.suspended,
+            shed=self.shed,
         )

@@ -7,12 +7,13 @@ it sees it; hears the members' watermarks; commits panes, then windows; publishe
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from elf.job.contributions import from_bytes, to_bytes
-from elf.job.effects import Effect, Multicast, ReadWindows, SaveJob, Send
+from elf.job.effects import Effect, Multicast, Prune, ReadWindows, SaveJob, Send
 from elf.job.events import PanesCommitted, WindowsCommitted, WindowsRead
 from elf.job.master import JobState, Master
 from elf.job.messages import (
@@ -24,6 +25,7 @@ from elf.job.messages import (
     DropJobEntry,
     Inspect,
     JobFacts,
+    JobFailed,
     Offer,
     Progress,
     Request,
@@ -44,6 +46,9 @@ LEASE_MS = 10_000
 ORPHAN_MS = 30_000
 """A one-shot SELECT's job that nobody reads for so long is dropped."""
 ONE_SHOT_PREFIX = "_select_"
+PRUNE_MS = 60_000
+WINDOWS_KEPT = 20_000
+"""The last windows of a job that its home keeps."""
 
 
 @dataclass
@@ -54,6 +59,9 @@ class _Home:
     read_ms: int = 0
     published_us: int = START_OF_TIME
     parents: dict[int, str] = field(default_factory=dict)
+    failure: str = ""
+    marks: deque[tuple[int, int]] = field(default_factory=deque)
+    """(when, pane below which all was assembled then): what lies behind the first may be forgotten."""
 
 
 @dataclass(frozen=True)
@@ -251,6 +259,16 @@ class Homes:
             found.extend(Send(to, event.result) for to in home.subscribers)
         return found
 
+    def failed(self, uid: str, text: str) -> list[Effect]:
+        """A window of the job cannot be finished: its readers are told; the job stays as it is, for people to
+        look at.
+        """
+        home = self._homes.get(uid)
+        if home is None:
+            return []
+        home.failure = text
+        return [Send(to, JobFailed(job=uid, text=text)) for to in home.subscribers]
+
     # -- readers ---------------------------------------------------------------------------------------------
 
     def subscribed(self, request: SubscribeJob, now_ms: int) -> list[Effect]:
@@ -303,6 +321,7 @@ class Homes:
             _event_time(master.root.durable_to(), pane_us),
             tuple(tree),
             results,
+            home.failure,
         )
 
     # -- time ------------------------------------------------------------------------------------------------
@@ -324,6 +343,7 @@ class Homes:
         for home in list(self._homes.values()):
             found.extend(self._advance(home, now_ms))
             found.extend(self._ask_missing(home, now_ms))
+            found.extend(self._prune(home, now_ms))
         return found
 
     def _remind(self, founder: str | None) -> list[Effect]:
@@ -333,6 +353,21 @@ class Homes:
         self._dropping = {uid for uid in self._dropping if not self._log.is_dropped(uid)}
         added = [Send(founder, AddJob(spec=spec)) for spec in self._unlogged()]
         return [*added, *(Send(founder, DropJobEntry(uid=uid)) for uid in self._dropping)]
+
+    def _prune(self, home: _Home, now_ms: int) -> list[Effect]:
+        """Forget panes that no window and no revision can want any more, and windows of long ago."""
+        master = home.master
+        window, assembled = master.spec.plan.window, master.assembled_us()
+        if window is None or assembled is None or assembled >= END_OF_TIME:
+            return []
+        pane_us = master.spec.plan.fragment.pane_us
+        if not home.marks or now_ms - home.marks[-1][0] >= PRUNE_MS:
+            home.marks.append((now_ms, (assembled - window.size_us) // pane_us))
+        if now_ms - home.marks[0][0] <= self._settings.revise_ms + PRUNE_MS:
+            return []
+        below = home.marks.popleft()[1]
+        windows_us = assembled - WINDOWS_KEPT * window.slide_us
+        return [Prune(master.root.flow.uid, below, master.spec.uid, windows_us)]
 
     def _expire(self, now_ms: int) -> list[Effect]:
         found: list[Effect] = []

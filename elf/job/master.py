@@ -184,6 +184,10 @@ class Master:
         final = self.root.durable_to() >= END_OF_TIME
         return CommitWindows(self.spec, first_us, last_us, coverage, names, final)
 
+    def assembled_us(self) -> int | None:
+        """Windows that start before this are committed; None when none is."""
+        return self._assembled_us
+
     def windows_committed(self, done: CommitWindows) -> list[Effect]:
         """A range of windows is durable; the next one may follow."""
         self._assembling = False

@@ -234,6 +234,13 @@ class WindowResult(Message, frozen=True, kw_only=True):
     payload: bytes
 
 
+class JobFailed(Message, frozen=True, kw_only=True):
+    """A job's home to its subscribers: a window cannot be finished, and ``text`` says why."""
+
+    job: str
+    text: str
+
+
 # -- requests between nodes ----------------------------------------------------------------------------------
 
 
@@ -316,6 +323,7 @@ class JobFacts(msgspec.Struct, frozen=True):
     committed_us: int | None
     tree: tuple[TreeEdge, ...]
     windows: tuple[WindowResult, ...]
+    failure: str = ""
 
 
 class StreamSeen(msgspec.Struct, frozen=True):
@@ -413,6 +421,7 @@ MESSAGES: tuple[type[Message], ...] = (
     RollArchive,
     Answer,
     WindowResult,
+    JobFailed,
     Execute,
     Call,
     KeepAlive,

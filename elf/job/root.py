@@ -331,7 +331,8 @@ class Root:
         """
         if self._first is None:
             return "wait"
-        if end <= self._first:
+        floor = self._segments[0].start if self._segments else self._first
+        if end <= max(floor, self._first):
             return "final"
         inside = [s for s in self._segments if s.start < end and start < s.end]
         if inside and all(s.members >> member & 1 for s in inside) and inside[-1].end >= end:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from elf.aggregates import State
 
-TALLY_COLUMNS: Final = ("rows_in", "late", "rejected", "uncast", "future", "unrostered")
+TALLY_COLUMNS: Final = ("rows_in", "late", "rejected", "uncast", "future", "unrostered", "shed")
 TALLY_STATES: Final = tuple(State(name, "sum", True) for name in TALLY_COLUMNS)
 TALLY_SCHEMA: Final = pa.schema([("_pane", pa.int64()), *((name, pa.int64()) for name in TALLY_COLUMNS)])
 

@@ -9,17 +9,21 @@ while is offered to the root again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from elf.job.contributions import Batch, Piece, from_bytes, to_bytes
-from elf.job.effects import Combine, Effect, Fetch, Forget, Send
+from elf.job.effects import Combine, Effect, Fetch, Forget, Send, Work
 from elf.job.flowstate import Sealed
 from elf.job.messages import Committed, FlowProgress, Offer, Progress, SendAgain, Slice, Verdict
 from elf.job.relay import SELF, Relay
 from elf.job.spec import Flow
+from elf.job.worker import Resume, Suspend
 
 Span = tuple[int, int]
+
+SNAPSHOT_OVERHEAD = 256
+"""Bytes that a snapshot takes besides its contents."""
 
 
 @dataclass
@@ -32,7 +36,9 @@ class _Line:
     relay: Relay
     owed: dict[Span, list[Span]] = field(default_factory=dict)
     since: dict[Span, int] = field(default_factory=dict)
+    sizes: dict[Span, int] = field(default_factory=dict)
     progress: FlowProgress | None = None
+    suspended: bool = False
 
 
 class Uplink:
@@ -47,6 +53,7 @@ class Uplink:
         incarnation: int,
         beat_ms: int = 1_000,
         offer_ms: int = 3_000,
+        retained_bytes_max: int = 256 << 20,
     ) -> None:
         self._parent_of = parent_of
         self._children_of = children_of
@@ -54,6 +61,7 @@ class Uplink:
         self._incarnation = incarnation
         self._beat_ms = beat_ms
         self._offer_ms = offer_ms
+        self._retained_bytes_max = retained_bytes_max
         self._lines: dict[str, _Line] = {}
         self._next_beat_ms = 0
         self._next_offer_ms = 0
@@ -61,12 +69,14 @@ class Uplink:
 
     # -- flows -----------------------------------------------------------------------------------------------
 
-    def add(self, flow: Flow, retained: Iterable[Span] = ()) -> None:
-        """A flow of this node, ``retained`` being snapshots from before a restart."""
+    def add(self, flow: Flow, retained: Mapping[Span, int] | None = None, *, suspended: bool = False) -> None:
+        """A flow of this node; ``retained``: snapshots from before a restart, and their sizes in bytes."""
         line = self._lines.setdefault(flow.uid, _Line(flow, Relay()))
-        for span in retained:
+        line.suspended |= suspended
+        for span, size in (retained or {}).items():
             line.owed[span] = [span]
             line.since[span] = 0
+            line.sizes[span] = size
 
     def remove(self, uid: str) -> list[Effect]:
         return [Forget(uid, whole_flow=True)] if self._lines.pop(uid, None) else []
@@ -91,9 +101,22 @@ class Uplink:
             return []
         span = (sealed.start, sealed.end)
         line.owed[span], line.since[span] = [span], now_ms
+        line.sizes[span] = len(sealed.tally) + len(sealed.payload) + SNAPSHOT_OVERHEAD
         piece = Piece(sealed.start, sealed.end, 1 << number, sealed.tally, sealed.payload)
         line.relay.add(SELF, piece, now_ms)
-        return self.flush(line.flow, now_ms)
+        return [*self.flush(line.flow, now_ms), *self._quota(line)]
+
+    def _quota(self, line: _Line) -> list[Effect]:
+        """Quotas are per flow (PROTOCOL 5): one dead root must not stop what else is computed here."""
+        held = sum(line.sizes.values())
+        stream = line.flow.fragment.stream
+        if not line.suspended and held > self._retained_bytes_max:
+            line.suspended = True
+            return [Work(stream, Suspend(line.flow.uid))]
+        if line.suspended and held < self._retained_bytes_max // 2:
+            line.suspended = False
+            return [Work(stream, Resume(line.flow.uid))]
+        return []
 
     def carry(self, child: str, flow: Flow, piece: Piece, now_ms: int) -> list[Effect]:
         """A child's slice; this node may be no worker of the flow, only in its tree."""
@@ -146,8 +169,8 @@ class Uplink:
             if not rest:
                 done.append(name)
         for name in done:
-            del line.owed[name], line.since[name]
-        return [Forget(line.flow.uid, tuple(done))] if done else []
+            del line.owed[name], line.since[name], line.sizes[name]
+        return [Forget(line.flow.uid, tuple(done)), *self._quota(line)] if done else []
 
     def send_again(self, word: SendAgain) -> list[Effect]:
         line = self._lines.get(word.flow)

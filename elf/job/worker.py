@@ -76,11 +76,25 @@ class Uninstall:
 
 
 @dataclass(frozen=True)
+class Suspend:
+    """The flow retains more than its quota: drop its open panes, count its rows as shed, until ``Resume``."""
+
+    uid: str
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Compute a suspended flow again, from the first pane after everything read by now."""
+
+    uid: str
+
+
+@dataclass(frozen=True)
 class TakeCut:
     """Write down where we are."""
 
 
-Command = Feed | Idle | Finish | SealOpen | Install | Uninstall | TakeCut
+Command = Feed | Idle | Finish | SealOpen | Install | Uninstall | Suspend | Resume | TakeCut
 
 
 @dataclass(frozen=True)
@@ -182,6 +196,10 @@ class StreamWorker:
                 return self._install(command.flow)
             case Uninstall():
                 return self._uninstall(command.uid)
+            case Suspend():
+                return self._suspend(command.uid)
+            case Resume():
+                return self._resume(command.uid)
             case TakeCut():
                 return self._outcome((), must_cut=True)
 
@@ -294,16 +312,28 @@ class StreamWorker:
     def _install(self, flow: Flow) -> Outcome:
         if flow.uid in self._flows:
             return self._outcome((), must_cut=False)
-        pane_us = flow.fragment.pane_us
-        live_from = START_OF_TIME
-        if self._highest != LONG_AGO and pane_us:
-            live_from = self._highest // pane_us + 1
+        live_from = self._next_pane(flow)
         applied = tuple(sorted((name, source.end) for name, source in self._sources.items()))
         self._add(
             FlowCut(flow=flow, live_from=live_from, sealed=live_from, applied=applied, tree=b"", tally=b"")
         )
         sealed = self._seal_all(lambda _: END_OF_TIME) if self._finished else ()
         return self._outcome(sealed, must_cut=True)
+
+    def _suspend(self, uid: str) -> Outcome:
+        if uid in self._flows:
+            self._flows[uid].suspend()
+        return self._outcome((), must_cut=True)
+
+    def _resume(self, uid: str) -> Outcome:
+        if uid in self._flows:
+            self._flows[uid].resume(self._next_pane(self._flows[uid].flow))
+        return self._outcome((), must_cut=True)
+
+    def _next_pane(self, flow: Flow) -> int:
+        """The first pane after everything that was read, all of which is parsed."""
+        pane_us = flow.fragment.pane_us
+        return START_OF_TIME if self._highest == LONG_AGO or not pane_us else self._highest // pane_us + 1
 
     def _uninstall(self, uid: str) -> Outcome:
         state = self._flows.pop(uid, None)
@@ -353,6 +383,10 @@ class StreamWorker:
     def flows(self) -> tuple[str, ...]:
         """The flows that it computes."""
         return tuple(self._flows)
+
+    def suspended(self) -> tuple[str, ...]:
+        """Those of them that are over their quota."""
+        return tuple(uid for uid, state in self._flows.items() if state.suspended)
 
     def close(self) -> None:
         for state in self._flows.values():

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from elf.job.root import RootSettings
 from tests.job.world import SECOND, World, plan
 
 
@@ -122,6 +123,52 @@ def test_an_agent_that_joins_later_is_counted_from_then_on() -> None:
     check_all(world, spec, until, least=8)
     last = world.committed(spec)[max(settled(world, spec, until))]
     assert last[2]["expected"] == 4
+
+
+def test_what_nobody_can_want_any_more_is_forgotten() -> None:
+    world = World(7, 3, checking=False)
+    world.root_settings = RootSettings(revise_ms=20_000)
+    world.start_all()
+    until = world.now + 240_000
+    for agent in world.agents:
+        world.write(agent, until, rate_ms=1_000)
+    spec = world.create(1, plan(2))
+    world.run(230_000)
+    home = world.home(spec)
+    kept = home.store.committed(spec.flows[0].uid)
+    assert 0 < len(kept) < 90
+    assert kept[0].start > 1_000_000 // 2_000
+    home.crash()
+    world.restart(home)
+    world.run(40_000)
+    check_all(world, spec, until, least=100)
+
+
+def test_a_flow_whose_root_is_away_for_long_sheds_rows_and_says_so() -> None:
+    world = World(6, 4)
+    world.retained_bytes_max = 12_000
+    world.start_all()
+    until = world.now + 60_000
+    for agent in world.agents:
+        world.write(agent, until)
+    spec = world.create(1, plan(2))
+    world.run(6_000)
+    root = world.home(spec)
+    root.crash()
+    world.run(30_000)
+    others = [a for a in world.agents if a is not root]
+    assert any(a.worker.suspended() for a in others)
+    held = [sum(len(s.payload) + len(s.tally) for s in a.store.snapshots(spec.flows[0].uid)) for a in others]
+    assert max(held) < 20_000
+    world.restart(root)
+    world.run(50_000)
+    assert not any(a.worker.suspended() for a in world.agents)
+    windows = settled(world, spec, until)
+    for start, (_, counts, status) in windows.items():
+        assert counts == world.truth(spec, start, status["missing"]), (start, status)
+    assert sum(status["shed"] for _, _, status in windows.values()) > 0
+    assert any(status["missing"] for _, _, status in windows.values())
+    assert not windows[max(windows)][2]["missing"]
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -34,6 +34,7 @@ from elf.job.membership import Identity, StreamSince
 from elf.job.root import RootSettings
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, app_id
 from elf.job.streamlog import decode_entry, encode_entry
+from elf.job.uplink import SNAPSHOT_OVERHEAD
 from elf.job.worker import Command, Feed, Idle, StreamWorker, WorkerSettings
 from elf.ql.plan import Fragment, Plan, Window
 from elf.schema import Column
@@ -163,7 +164,7 @@ class SimAgent:
         self.lane: list[Command] = []
         self.lane_busy = False
         streams = [StreamSince(STREAM, -(1 << 62))] if self.has_stream else []
-        node_settings = NodeSettings(root=world.root_settings)
+        node_settings = NodeSettings(root=world.root_settings, retained_bytes_max=world.retained_bytes_max)
         restored = self._restored(cut)
         self.node = Node(
             me,
@@ -195,8 +196,13 @@ class SimAgent:
                 StoredJob(spec, row.state, first, segments, max((w.last_end for w in windows), default=None))
             )
         flows = [f.flow.uid for f in cut.flows] if cut else []
-        retained = tuple((s.flow, s.start, s.end) for uid in flows for s in self.store.snapshots(uid))
-        return Restored(founder, uid, entries, tuple(jobs), retained)
+        retained = tuple(
+            (s.flow, s.start, s.end, len(s.tally) + len(s.payload) + SNAPSHOT_OVERHEAD)
+            for flow in flows
+            for s in self.store.snapshots(flow)
+        )
+        suspended = frozenset(f.flow.uid for f in cut.flows if f.suspended) if cut else frozenset()
+        return Restored(founder, uid, entries, tuple(jobs), retained, suspended)
 
     def crash(self) -> None:
         self.up = False
@@ -230,6 +236,9 @@ class SimAgent:
                     self.store.put(effect.key, effect.value)
                 case do.Fetch():
                     world.later(self, lambda e=effect: self._fetch(e))
+                case do.Prune():
+                    self.store.prune_panes(effect.flow, effect.below)
+                    self.store.prune_windows(effect.job, effect.windows_us)
                 case do.Forget():
                     self._forget(effect)
                 case do.ReadWindows():
@@ -328,6 +337,7 @@ class World:
         self.checking = checking
         self.crash_share = 0.0
         self.root_settings = RootSettings()
+        self.retained_bytes_max = 256 << 20
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._n = 0
         self.agents = [SimAgent(self, i) for i in range(agents)]
