@@ -1,0 +1,97 @@
+"""The pile of pieces against a dictionary of panes: nobody is ever in a pane twice, and nothing that fits is
+refused.
+"""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elf.job.contributions import Piece, Pile, bitmap, from_bytes, numbers, to_bytes
+from elf.job.relay import SELF, Relay
+
+PANES = 12
+
+
+@st.composite
+def pieces(draw: st.DrawFn) -> list[Piece]:
+    found = []
+    for tag in range(draw(st.integers(0, 12))):
+        start = draw(st.integers(0, PANES - 1))
+        end = draw(st.integers(start + 1, PANES))
+        members = draw(st.integers(1, 31))
+        found.append(Piece(start, end, members, payload=bytes([tag])))
+    return found
+
+
+class Panes:
+    """The obvious way: for each pane the tags that are in it and whom they cover."""
+
+    def __init__(self) -> None:
+        self.covered = [0] * PANES
+        self.tags: list[set[int]] = [set() for _ in range(PANES)]
+
+    def add(self, piece: Piece) -> bool:
+        refused = False
+        for pane in range(piece.start, piece.end):
+            if self.covered[pane] & piece.members:
+                refused = True
+            else:
+                self.covered[pane] |= piece.members
+                self.tags[pane].add(piece.payload[0])
+        return refused
+
+
+@given(pieces(), st.integers(0, PANES), st.integers(0, PANES))
+def test_pile_is_a_dictionary_of_panes(given_pieces: list[Piece], one: int, other: int) -> None:
+    pile, panes = Pile(), Panes()
+    for piece in given_pieces:
+        assert bool(pile.add(piece)) == panes.add(piece)
+        pile.check()
+    start, end = min(one, other), max(one, other)
+    if start < end:
+        spans = pile.spans(start, end)
+        assert [span[0] for span in spans] == [start, *(span[1] for span in spans[:-1])]
+        for left, right, members in spans:
+            assert all(panes.covered[pane] == members for pane in range(left, right))
+    seen: list[set[int]] = [set() for _ in range(PANES)]
+    for batch in pile.take(start, end):
+        assert start <= batch.start < batch.end <= end
+        for pane in range(batch.start, batch.end):
+            assert panes.covered[pane] == batch.members
+            seen[pane] |= {piece.payload[0] for piece in batch.pieces}
+    assert seen[start:end] == panes.tags[start:end]
+    rest: list[set[int]] = [set() for _ in range(PANES)]
+    for piece in pile:
+        for pane in range(piece.start, piece.end):
+            rest[pane].add(piece.payload[0])
+    assert rest == [set() if start <= pane < end else tags for pane, tags in enumerate(panes.tags)]
+
+
+@given(st.sets(st.integers(0, 300)))
+def test_bitmaps_come_back(members: set[int]) -> None:
+    assert numbers(from_bytes(to_bytes(bitmap(members)))) == sorted(members)
+
+
+def test_a_relay_waits_for_those_who_reported_and_not_for_ever() -> None:
+    relay = Relay(wait_ms=1_000)
+    relay.add(SELF, Piece(0, 1, 1), 0)
+    assert [batch.members for batch in relay.ready(("child",), 0)] == [1]  # the child never reported
+    relay.add("child", Piece(0, 1, 2), 10)
+    assert [batch.members for batch in relay.ready(("child",), 10)] == [2]
+    assert relay.supplements == 1
+    relay.add(SELF, Piece(1, 2, 1), 20)
+    assert relay.ready(("child",), 20) == []  # now it is waited for
+    relay.add("child", Piece(1, 3, 2), 30)
+    assert [(b.start, b.end, b.members) for b in relay.ready(("child",), 30)] == [(1, 2, 3)]
+    assert relay.deadline() == 1_030
+    assert [(b.start, b.end, b.members) for b in relay.ready(("child",), 1_030)] == [(2, 3, 2)]
+
+
+def test_a_relay_does_not_wait_for_a_child_that_went_away() -> None:
+    relay = Relay()
+    relay.add("child", Piece(0, 1, 2), 0)
+    relay.ready(("child",), 0)
+    relay.add(SELF, Piece(1, 2, 1), 10)
+    assert relay.ready(("child",), 10) == []
+    assert [batch.members for batch in relay.ready((), 20)] == [1]

@@ -1,0 +1,152 @@
+"""The worker of a stream: the same snapshots whatever the chunks, through cuts and restarts, row by row."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elf.batch import decode
+from elf.errors import UserError
+from elf.job.cut import StreamCut
+from elf.job.flowstate import Sealed
+from elf.job.messages import JoinStream
+from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
+from elf.job.streamlog import StreamLog
+from elf.job.worker import LONG_AGO, Feed, Finish, Idle, Install, StreamWorker, WorkerSettings
+from tests.job.world import SECOND, Chunk, PyEngine, Source, plan
+
+FLOW = Flow("f", plan(2).fragment, bytes(16), "home")
+SETTINGS = WorkerSettings(idle_ms=5_000, future_us=None, lateness_us=SECOND, cut_ms=10**9)
+
+Rows = list[tuple[int, str]]
+moments = st.integers(0, 60).map(lambda t: t * SECOND // 4)
+rows_of_a_log = st.lists(st.tuples(moments, st.sampled_from("abc")), max_size=60)
+
+
+def chunk(rows: Rows, start: int) -> Chunk:
+    lines = pa.array([f"{ts},{key}" for ts, key in rows], pa.string())
+    offsets = np.arange(start, start + len(rows), dtype=np.int64)
+    return Chunk(Source("log"), start, start + len(rows), lines, offsets)
+
+
+def panes_of(sealed: list[Sealed]) -> tuple[dict[int, Counter[str]], int]:
+    """(counts by pane and key, rows late) of everything that was sealed; ranges must follow each other."""
+    counts: dict[int, Counter[str]] = {}
+    late = 0
+    for before, after in pairwise(sealed):
+        assert before.end == after.start
+    for one in sealed:
+        for row in decode(one.payload).to_pylist() if one.payload else ():
+            assert one.start <= row["_pane"] < one.end
+            counts.setdefault(row["_pane"], Counter())[row["k0"]] += int(row["s0"])
+        late += sum(row["late"] for row in decode(one.tally).to_pylist()) if one.tally else 0
+    return counts, late
+
+
+def obvious(rows: Rows) -> tuple[dict[int, Counter[str]], int]:
+    """Row by row: late is what comes when its source is already past the pane's end plus lateness."""
+    counts: dict[int, Counter[str]] = {}
+    highest, late = LONG_AGO, 0
+    lateness = FLOW.fragment.lateness_us or 0
+    for ts, key in rows:
+        pane = ts // FLOW.fragment.pane_us
+        if (pane + 1) * FLOW.fragment.pane_us + lateness <= highest:
+            late += 1
+        else:
+            counts.setdefault(pane, Counter())[key] += 1
+        highest = max(highest, ts)
+    return counts, late
+
+
+@given(rows_of_a_log, st.integers(1, 20), st.integers(0, 2**32))
+def test_chunks_cuts_and_restarts_change_nothing(rows: Rows, chunk_rows: int, seed: int) -> None:
+    rng = random.Random(seed)
+    worker = StreamWorker("s", SETTINGS, PyEngine())
+    worker.handle(Install(FLOW))
+    durable: list[Sealed] = []
+    saved, position = msgspec.msgpack.encode(worker.cut()), 0
+    while position < len(rows):
+        if rng.random() < 0.15:  # a crash: back to the last cut, reading from where that says
+            cut = msgspec.msgpack.decode(saved, type=StreamCut)
+            worker = StreamWorker("s", SETTINGS, PyEngine(), cut)
+            position = max((source.end for source in cut.sources), default=0)
+        size = rng.randrange(1, chunk_rows + 1)
+        outcome = worker.handle(Feed(chunk(rows[position : position + size], position), 0))
+        position += len(rows[position : position + size])
+        assert outcome.cut is not None or not outcome.sealed
+        if outcome.cut is not None:
+            saved = msgspec.msgpack.encode(outcome.cut)
+            durable.extend(outcome.sealed)
+    durable.extend(worker.handle(Finish()).sealed)
+    assert durable[0].start == START_OF_TIME
+    assert durable[-1].end == END_OF_TIME
+    assert panes_of(durable) == obvious(rows)
+
+
+def test_a_flow_answers_from_the_first_pane_after_what_was_read() -> None:
+    worker = StreamWorker("s", SETTINGS, PyEngine())
+    worker.handle(Feed(chunk([(5 * SECOND, "a")], 0), 0))
+    (progress,) = worker.handle(Install(FLOW)).progress
+    assert (progress.live_from, progress.sealed) == (3, 3)
+    outcome = worker.handle(Feed(chunk([(5 * SECOND, "b"), (6 * SECOND, "c")], 1), 0))
+    assert outcome.sealed == ()
+    counts, late = panes_of(list(worker.handle(Finish()).sealed))
+    assert (counts, late) == ({3: Counter(c=1)}, 0)
+
+
+def test_all_idle_closes_windows_by_the_clock_but_not_at_once() -> None:
+    worker = StreamWorker("s", SETTINGS, PyEngine())
+    worker.handle(Install(FLOW))
+    worker.handle(Feed(chunk([(7 * SECOND, "a")], 0), 7_000))
+    assert worker.handle(Idle(9_000)).sealed == ()
+    (sealed,) = worker.handle(
+        Idle(20_000)
+    ).sealed  # the clock less 5 s of idling less 1 s of lateness... two whole panes
+    assert sealed.end == (20_000 - 5_000) * 1000 // (2 * SECOND) - (FLOW.fragment.lateness_us or 0) // (
+        2 * SECOND
+    )
+    assert panes_of([sealed])[0] == {3: Counter(a=1)}
+
+
+def test_rows_from_the_future_are_counted_and_move_nothing() -> None:
+    settings = WorkerSettings(future_us=60 * SECOND, lateness_us=0, cut_ms=10**9)
+    worker = StreamWorker("s", settings, PyEngine())
+    worker.handle(Install(FLOW))
+    outcome = worker.handle(Feed(chunk([(10 * SECOND, "a"), (900 * SECOND, "b")], 0), 10_000))
+    assert outcome.counts["future"] == 1
+    assert worker.watermark_us(10_000) == 10 * SECOND
+
+
+def join(log: StreamLog, agent: str, incarnation: int, address: str = "a:1") -> tuple[object, ...]:
+    return log.join(
+        JoinStream(
+            stream="s", agent_id=agent, name=agent, incarnation=incarnation, address=address, since_us=0
+        )
+    )
+
+
+def test_member_numbers_are_given_once_and_a_copied_disk_is_refused() -> None:
+    log = StreamLog()
+    assert len(join(log, "x", 1)) == 1
+    assert join(log, "x", 1) == ()  # repeated: nothing new
+    join(log, "y", 1, "b:1")
+    assert [m.number for m in log.members("s")] == [0, 1]
+    join(log, "x", 2, "c:1")  # restarted elsewhere: the same number
+    assert [(m.number, m.address) for m in log.members("s")] == [(0, "c:1"), (1, "b:1")]
+    with pytest.raises(UserError, match="copy"):
+        join(log, "x", 2, "d:1")
+    with pytest.raises(UserError, match="copy"):
+        join(log, "x", 1, "a:1")
+    log.leave("s", "y", 5)
+    join(log, "z", 1, "e:1")
+    assert [m.number for m in log.members("s")] == [0, 1, 2]
+    copy = StreamLog(log.after(0))
+    assert copy.members("s") == log.members("s")

@@ -1,0 +1,47 @@
+"""The repository holds its own documents to the code."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def commands_of(help_text: str) -> set[str]:
+    section = help_text.split("Commands:")[1]
+    return {line.split()[0] for line in section.splitlines() if re.match(r"  [a-z]", line)}
+
+
+def elf(*args: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "elf.cli.main", *args], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    return done.stdout
+
+
+CODE = re.findall(r"^ {4}(?:\S*/)?(elf .*(?:\n {8,}.*)*)", README, re.M)
+"""Command lines of the README, with the lines that go on below them."""
+
+
+def test_every_command_is_in_the_readme_and_every_one_there_exists() -> None:
+    assert {line.split()[1] for line in CODE} == commands_of(elf("--help"))
+
+
+def test_every_option_in_the_readme_exists() -> None:
+    for line in CODE:
+        words = re.sub(r'"[^"]*"|#.*', "", line).split()
+        path = [words[1]] + ([words[2]] if words[1] in ("bench", "sim", "generate") else [])
+        known = elf(*path, "--help")
+        for option in re.findall(r"--[a-z-]+|(?<= )-[a-z]\b", " ".join(words)):
+            assert option in known, (option, path)
+
+
+def test_the_house_of_the_architecture_page_stands() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    for room in re.findall(r"`((?:overlay|elf|agents|spark_backend)[\w/]*)`", page):
+        path = ROOT / room
+        assert path.exists() or path.with_suffix(".py").exists(), room
