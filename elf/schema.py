@@ -28,6 +28,8 @@ class Schema:
 
     columns: tuple[Column, ...]
     event_time: str | None = None
+    unsure: tuple[str, ...] = ()
+    """Columns seen only as NULL: text, until somebody has seen more of them."""
 
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
@@ -45,7 +47,8 @@ def declare(schema: Schema, declared: Mapping[str, ColumnType]) -> Schema:
     """The schema with declared types in place of inferred ones, and declared columns that nobody has seen."""
     seen = tuple(Column(column.name, declared.get(column.name, column.type)) for column in schema.columns)
     unseen = tuple(Column(name, kind) for name, kind in declared.items() if schema.find(name) is None)
-    return Schema(seen + unseen, schema.event_time)
+    unsure = tuple(name for name in schema.unsure if name not in declared)
+    return Schema(seen + unseen, schema.event_time, unsure)
 
 
 def unify(left: ColumnType, right: ColumnType) -> ColumnType:
@@ -60,11 +63,18 @@ def unify(left: ColumnType, right: ColumnType) -> ColumnType:
 def merge_schemas(schemas: list[Schema]) -> Schema:
     """The union of what several agents have seen of one stream, in order of first sight."""
     types: dict[str, ColumnType] = {}
+    sure: set[str] = set()
     for schema in schemas:
         for column in schema.columns:
-            seen = types.get(column.name)
-            types[column.name] = column.type if seen is None else unify(seen, column.type)
+            if column.name in schema.unsure:
+                types.setdefault(column.name, column.type)
+                continue
+            types[column.name] = (
+                unify(types[column.name], column.type) if column.name in sure else column.type
+            )
+            sure.add(column.name)
     event_time = next((schema.event_time for schema in schemas if schema.event_time), None)
     if event_time is not None:
         types[event_time] = "timestamp"
-    return Schema(tuple(Column(name, kind) for name, kind in types.items()), event_time)
+    columns = tuple(Column(name, kind) for name, kind in types.items())
+    return Schema(columns, event_time, tuple(name for name in types if name not in sure))

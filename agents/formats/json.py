@@ -72,7 +72,8 @@ class JsonLines(Format):
         if event_time is not None:
             at = list(types).index(event_time) if event_time in types else len(columns)
             columns.insert(at, Column(event_time, "timestamp"))
-        return Schema(tuple(columns), event_time)
+        unsure = tuple(name for name, kind in types.items() if kind is None and name != event_time)
+        return Schema(tuple(columns), event_time, unsure)
 
     def select(self, dialect: Dialect, columns: Sequence[Column], event_time: str | None) -> Selection:
         """See ``Format``."""
