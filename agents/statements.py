@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterable, Sequence
+from datetime import UTC, datetime
 
 import msgspec
 import pyarrow as pa
@@ -230,7 +231,23 @@ class Statements:
             return _table(asked.request, [{"column": c.name, "type": c.type} for c in schema.columns], name)
         spec = self._find(name, asked.creator)
         facts = yield from self._inspect(spec, 0)
-        return _table(asked.request, [{"fact": k, "value": v} for k, v in _summary(facts).items()], name)
+        return _table(asked.request, [{"fact": k, "value": v} for k, v in self._told(facts).items()], name)
+
+    def _told(self, facts: say.JobFacts) -> dict[str, str]:
+        """A job's facts for people."""
+        plan = facts.spec.plan
+        window = plan.window
+        told = {
+            "state": facts.state,
+            "master": self._named(facts.master),
+            "creator": facts.spec.creator,
+            "query": plan.sql,
+            "window": f"{window.size_us / 1e6:g} s, every {window.slide_us / 1e6:g} s" if window else "none",
+            "answers from": _moment(facts.first_us),
+            "committed to": _moment(facts.committed_us),
+            "members": ", ".join(edge.name for edge in facts.tree),
+        }
+        return told | ({"failure": facts.failure} if facts.failure else {})
 
     # -- calls -----------------------------------------------------------------------------------------------
 
@@ -328,6 +345,12 @@ def _summary(facts: say.JobFacts) -> dict[str, object]:
         "failure": facts.failure,
         "members": len(facts.tree),
     }
+
+
+def _moment(us: int | None) -> str:
+    if us is None:
+        return "the first row"
+    return datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _tree(facts: say.JobFacts) -> dict[str, object]:
