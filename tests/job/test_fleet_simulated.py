@@ -125,6 +125,48 @@ def test_an_agent_that_joins_later_is_counted_from_then_on() -> None:
     assert last[2]["expected"] == 4
 
 
+def test_while_the_founder_is_away_jobs_run_on_and_joins_wait() -> None:
+    world = World(8, 5)
+    late = world.agents.pop()
+    world.start_all()
+    until = world.now + 40_000
+    for agent in world.agents:
+        world.write(agent, until)
+    spec = world.create(1, plan(2))
+    founder = world.agents[0]
+    assert world.home(spec) is not founder
+    world.run(6_000)
+    founder.crash()
+    world.agents.append(late)
+    late.start([world.agents[2].address])
+    world.run(14_000)
+    away = [status for start, (_, _, status) in world.committed(spec).items() if status["missing"] == ["a0"]]
+    assert len(away) >= 2
+    assert not late.node.membership.joined()
+    world.restart(founder)
+    world.run_until(lambda: late.node.membership.joined(), 20_000)
+    world.run(40_000)
+    check_all(world, spec, until, least=12)
+
+
+def test_everybody_dies_at_once_and_comes_back() -> None:
+    world = World(9, 4)
+    world.start_all()
+    until = world.now + 30_000
+    for agent in world.agents:
+        world.write(agent, until)
+    spec = world.create(1, plan(2))
+    world.run(6_000)
+    for agent in world.agents:
+        agent.crash()
+    world.run(5_000)
+    for agent in reversed(world.agents):
+        agent.start([])
+        world.run(700)
+    world.run(50_000)
+    check_all(world, spec, until, least=12)
+
+
 def test_what_nobody_can_want_any_more_is_forgotten() -> None:
     world = World(7, 3, checking=False)
     world.root_settings = RootSettings(revise_ms=20_000)
