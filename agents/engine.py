@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from agents.formats import Format
+from agents.formats.dialect import DUCKDB
+from agents.times import read_times
 from elf.errors import ElfBug, InputError
 from elf.schema import Column, ColumnType, Schema
 
@@ -124,8 +126,9 @@ class Extractor:
         selection = fmt.duckdb_select(columns, schema.event_time)
         self._schema = pa.schema([pa.field("_ts", pa.int64()), *arrow_schema(columns)])
         self._statement = Statement(
-            selection.sql("lines"), "lines", pa.schema([pa.field("line", pa.string())])
+            selection.sql("lines", as_text=True), "lines", pa.schema([pa.field("line", pa.string())])
         )
+        self._times = Times() if selection.event_text is not None else None
 
     def extract(self, lines: pa.StringArray) -> Extracted:
         """Never fails on a line, whatever is in it (valid UTF-8 without NUL)."""
@@ -137,6 +140,8 @@ class Extractor:
         if not valid.all():
             mask = pa.array(valid)
             rows, uncast = rows.filter(mask), uncast.filter(mask)
+        if self._times is not None:
+            rows = rows.set_column(0, "_ts", self._times.read(rows["_ts"].combine_chunks()))
         return Extracted(
             table=_as(self._schema, rows),
             accepted=np.flatnonzero(valid).astype(np.int64, copy=False),
@@ -146,6 +151,28 @@ class Extractor:
 
     def close(self) -> None:
         self._statement.close()
+        if self._times is not None:
+            self._times.close()
+
+
+class Times:
+    """Event times from text: the usual shape by ``read_times``, the rest by DuckDB."""
+
+    def __init__(self) -> None:
+        sql = f"SELECT {DUCKDB.time_us('text')} AS us FROM texts"
+        self._rest = Statement(sql, "texts", pa.schema([pa.field("text", pa.string())]))
+
+    def read(self, texts: pa.StringArray) -> pa.Int64Array:
+        """µs since the epoch; NULL where a text is no time."""
+        us, done = read_times(texts)
+        if done.all():
+            return pa.array(us)
+        left = pa.array(~done)
+        rest = self._rest.run(pa.table({"text": texts.filter(left)}))["us"].combine_chunks()
+        return pc.replace_with_mask(pa.array(us), left, rest.cast(pa.int64()))
+
+    def close(self) -> None:
+        self._rest.close()
 
 
 class Mapper:

@@ -188,7 +188,8 @@ class Selection:
     ``steps``: layers of named intermediate expressions, each over ``line`` and the layers before; then,
     over all of them: ``valid`` (boolean, never NULL: whether the line parses), ``event_us`` (bigint),
     ``uncast`` (how many of the values are there but do not fit their types), and an expression for each of
-    ``columns``, by name.
+    ``columns``, by name. ``event_text``: where ``event_us`` is ``Dialect.time_us`` of a text that nothing
+    else needs as a time, that text, so that an agent may read it itself.
     """
 
     dialect: Dialect
@@ -197,12 +198,15 @@ class Selection:
     event_us: str
     uncast: str
     columns: tuple[tuple[str, str], ...]
+    event_text: str | None = None
     names: tuple[str, str, str] = field(default=("_ok", "_uncast", "_ts"))
 
-    def sql(self, relation: str, *, keep: Sequence[str] = (), checked: bool = True) -> str:
+    def sql(
+        self, relation: str, *, keep: Sequence[str] = (), checked: bool = True, as_text: bool = False
+    ) -> str:
         """A SELECT over ``relation``: ``keep`` (columns of the relation), then ``_ok`` and ``_uncast`` if
-        ``checked``, then ``_ts`` and the columns. Lines that do not parse are in it, with values that mean
-        nothing."""
+        ``checked``, then ``_ts`` (``as_text``: the ``event_text``) and the columns. Lines that do not parse
+        are in it, with values that mean nothing."""
         name = self.dialect.name
         inner = relation
         for step in self.steps:
@@ -211,7 +215,8 @@ class Selection:
         ok, uncast, ts = self.names
         checks = [f"{self.valid} AS {name(ok)}", f"{self.uncast} AS {name(uncast)}"] if checked else []
         columns = [f"{expression} AS {name(column)}" for column, expression in self.columns]
-        items = ", ".join([*map(name, keep), *checks, f"{self.event_us} AS {name(ts)}", *columns])
+        time = self.event_text if as_text and self.event_text is not None else self.event_us
+        items = ", ".join([*map(name, keep), *checks, f"{time} AS {name(ts)}", *columns])
         return f"SELECT {items} FROM {inner}"
 
 

@@ -112,6 +112,7 @@ class JsonLines(Format):
             event_us=time,
             uncast=uncast_count(dialect, pairs),
             columns=tuple((column.name, output(column)) for column in columns),
+            event_text=texts[event_time] if event_time is not None and event_time not in wanted else None,
         )
 
     def refused(self, lines: pa.StringArray) -> Int64s:
@@ -205,32 +206,44 @@ def _suspects(lines: pa.StringArray) -> Int64s:
     if not len(lines) or lines.buffers()[2] is None:
         return np.zeros(0, dtype=np.int64)
     data = np.frombuffer(lines.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]]
-    found = [np.zeros(0, dtype=np.int64)]
+    found = []
     for start in range(0, len(data), _BLOCK_BYTES):
         low = max(start - 2, 0)
-        closing, letters = _candidates(data[low : start + _BLOCK_BYTES])
-        found += [_after_comma(data, closing + low), _as_value(data, letters + low)]
-    rows = np.unique(np.searchsorted(offsets[1:] - offsets[0], np.concatenate(found), side="right"))
+        found.append(_candidates(data[low : start + _BLOCK_BYTES]) + low)
+    places = np.concatenate(found)
+    places = np.concatenate([_after_comma(data, places), _as_value(data, places)])
+    rows = np.unique(np.searchsorted(offsets[1:] - offsets[0], places, side="right"))
     return rows.astype(np.int64, copy=False)
 
 
-def _candidates(block: npt.NDArray[np.uint8]) -> tuple[Int64s, Int64s]:
-    """Places of closing brackets, and of ``nan`` and ``inf`` in any case (and of a little else)."""
+def _candidates(block: npt.NDArray[np.uint8]) -> Int64s:
+    """Places of commas and blanks before a closing bracket, and of ``nan`` and ``inf`` in any case (and of a
+    little else). Such bytes are rare, so the mask is packed before it is searched."""
     lower = block | 0x20
-    closing = np.flatnonzero(lower == ord("}"))
-    letters = (lower[:-2] == ord("n")) & (lower[2:] == ord("n"))
-    letters |= (lower[:-2] == ord("i")) & (lower[2:] == ord("f"))
-    return closing, np.flatnonzero(letters)
+    first, last = lower[:-2], lower[2:]
+    mask = np.zeros(-(-len(block) // 64) * 64, dtype=np.bool_)
+    near = mask[: len(first)]
+    np.equal(first, ord("n"), out=near)
+    near &= last == ord("n")
+    near |= (first == ord("i")) & (last == ord("f"))
+    before = block[:-1] <= ord(" ")
+    before |= block[:-1] == ord(",")
+    before &= lower[1:] == ord("}")
+    mask[: len(before)] |= before
+    words = np.flatnonzero(np.packbits(mask).view(np.uint64))
+    places = (words[:, None] * 64 + np.arange(64)).ravel()
+    found: Int64s = places[mask[places]]
+    return found
 
 
 def _after_comma(data: npt.NDArray[np.uint8], at: Int64s) -> Int64s:
-    """Those of the places that only blanks separate from a comma before them."""
+    """Those of the places that are a comma or blanks behind a comma, in front of a closing bracket."""
     found = []
+    at = at[(data[np.minimum(at + 1, len(data) - 1)] | 0x20) == ord("}")]
     while len(at):
-        at = at[at > 0] - 1
         before = data[at]
         found.append(at[before == ord(",")])
-        at = at[before <= ord(" ")]
+        at = at[(before <= ord(" ")) & (at > 0)] - 1
     return np.concatenate(found) if found else at
 
 
@@ -238,7 +251,7 @@ def _as_value(data: npt.NDArray[np.uint8], at: Int64s) -> Int64s:
     """Those of the places of letters where a value may begin."""
     at = at[at > 0]
     at = at[_BEFORE_VALUE[data[at - 1]]]
-    middle = data[at + 1] | 0x20
+    middle = data[np.minimum(at + 1, len(data) - 1)] | 0x20
     begins: Int64s = at[(middle == ord("a")) | (middle == ord("n"))]
     return begins
 
