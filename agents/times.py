@@ -21,7 +21,8 @@ Mask = npt.NDArray[np.bool_]
 _SHAPE: Final = b"0000-00-00T00:00:00.000000Z\0\0\0\0\0"
 _SHORTEST: Final = len("0000-00-00T00:00:00Z")
 _LONGEST: Final = len("0000-00-00T00:00:00.000000Z")
-_POINT: Final = 19
+_BLOCK_ROWS: Final = 4096
+"""So many are read in one go: what is computed on the way stays in the processor's cache."""
 _WORDS: Final[UInt64s] = np.frombuffer(_SHAPE, dtype="<u8").astype(np.uint64)
 _SEPARATORS: Final[UInt64s] = np.frombuffer(
     bytes(0 if byte == ord("0") else 0xFF for byte in _SHAPE), dtype="<u8"
@@ -48,8 +49,10 @@ def read_times(texts: pa.StringArray) -> tuple[Int64s, Mask]:
         lengths = np.where(texts.is_valid().to_numpy(zero_copy_only=False), lengths, 0)
     for length in np.flatnonzero(np.bincount(lengths)):
         if length == _SHORTEST or _SHORTEST + 1 < length <= _LONGEST:
-            rows = np.flatnonzero(lengths == length)
-            us[rows], done[rows] = _read(_normal(data, offsets[rows], int(length)))
+            found = np.flatnonzero(lengths == length)
+            for start in range(0, len(found), _BLOCK_ROWS):
+                rows = found[start : start + _BLOCK_ROWS]
+                us[rows], done[rows] = _read(_normal(data, offsets[rows], int(length)))
     return us, done
 
 

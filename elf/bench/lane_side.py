@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from agents.driver import CHUNK_BYTES
+from agents.driver import CHUNK_BYTES_MAX
 from agents.formats import get_format
 from agents.inputs import Whole, split_inputs
 from agents.lane import Lane, LaneFacts
@@ -44,7 +44,7 @@ def prepare(task: Task) -> Callable[[], Done]:
 
     def work() -> Done:
         while not source.exhausted:
-            chunk = source.read(CHUNK_BYTES, 0)
+            chunk = source.read(CHUNK_BYTES_MAX, 0)
             if chunk is not None:
                 lane.feed(chunk, source.positions(), 0)
         sealed = lane.perform(Finish(), 0).sealed

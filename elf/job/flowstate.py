@@ -7,7 +7,8 @@ whatever the chunk sizes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,13 @@ from elf.job.spec import START_OF_TIME, Flow
 from elf.job.tally import TALLY_STATES, tally
 
 Mask = npt.NDArray[np.bool_]
+ShareKey = tuple[object, ...]
+
+_WAITING_MAX: Final = 32
+_WAITING_ROWS_MAX: Final = 1 << 16
+"""Mapped chunks, and rows of them, that wait for the tree: inserting many small tables one by one costs more
+than mapping them."""
+_TALLIES_MAX: Final = 64
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,22 @@ class View:
     rejected: int
     uncast: int
     unrostered: int
+    shares: dict[ShareKey, Share] = field(default_factory=dict)
+    """What flows that are alike have in common is computed once a chunk."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a chunk comes to for every flow of one fragment that stands at the same place.
+
+    ``groups``: the partial aggregates of its rows on time; ``panes`` and ``rows``: how many each pane got.
+    """
+
+    fresh: int
+    late: int
+    panes: Int64s
+    rows: Int64s
+    groups: pa.Table | None
 
 
 class FlowState:
@@ -70,6 +94,7 @@ class FlowState:
         self.tallies: list[pa.Table] = [decode(cut.tally)] if cut.tally else []
         self.suspended = cut.suspended
         self.shed = cut.shed
+        self._waiting: list[pa.Table] = []
         self.dirty = True
 
     def suspend(self) -> None:
@@ -79,7 +104,7 @@ class FlowState:
             if self.tallies:
                 counted = merge_tables(self.tallies, ("_pane",), TALLY_STATES)
                 self.shed += int(pc.sum(counted["rows_in"]).as_py() or 0)
-            self.tallies = []
+            self.tallies, self._waiting = [], []
             self.tree.empty()
 
     def resume(self, live_from: int) -> None:
@@ -92,52 +117,77 @@ class FlowState:
 
     def feed(self, source: str, chunk: ChunkLike, view: View) -> dict[str, int]:
         """Map the rows of a chunk that are this flow's into its tree; returns the counts of the chunk."""
-        fragment = self.flow.fragment
-        keep = view.timed.copy() if fragment.pane_us else np.ones(len(view.ts), dtype=np.bool_)
         applied = self.applied.get(source, 0)
-        if applied > chunk.start:
-            keep &= view.offsets >= applied
         self.applied[source] = max(applied, chunk.end)
-        panes = windows.panes_of(view.ts, fragment.pane_us)
-        fresh = keep & (panes >= self.live_from)
+        share = self._share(view, applied if applied > chunk.start else 0)
         if self.suspended:
-            self.shed += int(fresh.sum())
-            return {"shed": int(fresh.sum())}
-        late = fresh & (panes < self.sealed)
-        if self.lateness_us is not None and fragment.pane_us:
-            late |= fresh & ((panes + 1) * fragment.pane_us + self.lateness_us <= view.before)
-        on_time = fresh & ~late
-        self._insert(view.rows, panes, on_time)
+            self.shed += share.fresh
+            return {"shed": share.fresh}
+        if share.groups is not None:
+            self._insert(share.groups)
+        untimed = int((~view.timed & ~view.future).sum()) if self.flow.fragment.pane_us else 0
         counts = {
-            "late": int(late.sum()),
-            "rejected": view.rejected + (int((~view.timed & ~view.future).sum()) if fragment.pane_us else 0),
+            "late": share.late,
+            "rejected": view.rejected + untimed,
             "uncast": view.uncast,
             "future": int(view.future.sum()),
             "unrostered": view.unrostered,
         }
-        self._count(panes[on_time], counts)
+        self._count(share, counts)
         return counts
 
-    def _insert(self, rows: pa.Table, panes: Int64s, on_time: Mask) -> None:
-        if not on_time.any():
-            return
-        if not on_time.all():
-            rows = rows.filter(pa.array(on_time))
-            panes = panes[on_time]
-        mapped = self.mapper.run(rows.append_column("_pane", pa.array(panes)))
-        if mapped.num_rows:
-            self.tree.insert_partials(mapped)
-        self.dirty = True
+    def _share(self, view: View, applied: int) -> Share:
+        """This chunk for flows like this one; computed by the first of them."""
+        fragment = self.flow.fragment
+        what = (fragment.map_sql, fragment.columns, fragment.pane_us, self.lateness_us)
+        key = (*what, self.live_from, self.sealed, self.suspended, applied)
+        if key not in view.shares:
+            view.shares[key] = self._apply(view, applied)
+        return view.shares[key]
 
-    def _count(self, panes: Int64s, counts: dict[str, int]) -> None:
-        numbers, rows = np.unique(panes, return_counts=True)
-        if len(numbers):
-            self.tallies.append(tally(numbers, rows_in=rows))
+    def _apply(self, view: View, applied: int) -> Share:
+        fragment = self.flow.fragment
+        fresh = view.timed.copy() if fragment.pane_us else np.ones(len(view.ts), dtype=np.bool_)
+        if applied:
+            fresh &= view.offsets >= applied
+        panes = windows.panes_of(view.ts, fragment.pane_us)
+        fresh &= panes >= self.live_from
+        late = fresh & (panes < self.sealed)
+        if self.lateness_us is not None and fragment.pane_us:
+            late |= fresh & ((panes + 1) * fragment.pane_us + self.lateness_us <= view.before)
+        on_time = fresh & ~late
+        rows, found = view.rows, panes
+        if not on_time.all():
+            rows, found = rows.filter(pa.array(on_time)), panes[on_time]
+        groups = None
+        if len(found) and not self.suspended:
+            groups = self.mapper.run(rows.append_column("_pane", pa.array(found)))
+        numbers, counted = np.unique(found, return_counts=True)
+        return Share(int(fresh.sum()), int(late.sum()), numbers, counted, groups)
+
+    def _insert(self, groups: pa.Table) -> None:
+        self.dirty = True
+        if groups.num_rows:
+            self._waiting.append(groups)
+        rows = sum(table.num_rows for table in self._waiting)
+        if len(self._waiting) >= _WAITING_MAX or rows >= _WAITING_ROWS_MAX:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Put what waits into the tree."""
+        if self._waiting:
+            groups = pa.concat_tables(self._waiting)
+            self._waiting = []
+            self.tree.insert_partials(groups)
+
+    def _count(self, share: Share, counts: dict[str, int]) -> None:
+        if len(share.panes):
+            self.tallies.append(tally(share.panes, rows_in=share.rows))
         if any(counts.values()):
             open_pane = max(self.sealed, self.live_from)
-            at = int(numbers[0]) if open_pane == START_OF_TIME and len(numbers) else open_pane
+            at = int(share.panes[0]) if open_pane == START_OF_TIME and len(share.panes) else open_pane
             self.tallies.append(tally(np.array([at], dtype=np.int64), **counts))
-        if len(self.tallies) > 64:
+        if len(self.tallies) > _TALLIES_MAX:
             self.tallies = [merge_tables(self.tallies, ("_pane",), TALLY_STATES)]
 
     def seal(self, below: int) -> Sealed | None:
@@ -145,6 +195,7 @@ class FlowState:
         if below <= self.sealed or self.suspended:
             return None
         start, self.sealed = self.sealed, below
+        self._settle()
         groups = self.tree.split_off("_pane", below)
         counted = self._tally_below(below)
         return Sealed(
@@ -165,6 +216,7 @@ class FlowState:
         return whole.filter(pa.array(mask))
 
     def cut(self) -> FlowCut:
+        self._settle()
         counted = merge_tables(self.tallies, ("_pane",), TALLY_STATES) if self.tallies else None
         return FlowCut(
             flow=self.flow,

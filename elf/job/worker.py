@@ -27,8 +27,9 @@ from elf import windows
 from elf.job.cut import FlowCut, SourceCut, StreamCut
 from elf.job.flowstate import FlowState, Sealed, View
 from elf.job.messages import FlowProgress
-from elf.job.ports import ChunkLike, Engine, ExtractedLike, ExtractorPort, Int64s
+from elf.job.ports import ChunkLike, Engine, ExtractedLike, ExtractorPort, Int64s, MapperPort
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
+from elf.ql.plan import Fragment
 from elf.schema import Column
 
 LONG_AGO = -(1 << 62)
@@ -169,8 +170,16 @@ class StreamWorker:
     def _add(self, cut: FlowCut) -> None:
         fragment = cut.flow.fragment
         lateness = self._settings.lateness_us if fragment.lateness_us is None else fragment.lateness_us
-        self._flows[cut.flow.uid] = FlowState(cut.flow, self._engine.mapper(fragment), lateness, cut)
+        self._flows[cut.flow.uid] = FlowState(cut.flow, self._mapper(fragment), lateness, cut)
         self._renew_extractor()
+
+    def _mapper(self, fragment: Fragment) -> MapperPort:
+        """One for all flows of a fragment."""
+        for state in self._flows.values():
+            other = state.flow.fragment
+            if (other.map_sql, other.columns) == (fragment.map_sql, fragment.columns):
+                return state.mapper
+        return self._engine.mapper(fragment)
 
     def _renew_extractor(self) -> None:
         """One extraction serves all flows: the union of the columns that they need."""
@@ -339,7 +348,8 @@ class StreamWorker:
         state = self._flows.pop(uid, None)
         if state is None:
             return self._outcome((), must_cut=False)
-        state.mapper.close()
+        if all(other.mapper is not state.mapper for other in self._flows.values()):
+            state.mapper.close()
         self._renew_extractor()
         return self._outcome((), must_cut=True)
 
@@ -389,6 +399,6 @@ class StreamWorker:
         return tuple(uid for uid, state in self._flows.items() if state.suspended)
 
     def close(self) -> None:
-        for state in self._flows.values():
-            state.mapper.close()
+        for mapper in {id(state.mapper): state.mapper for state in self._flows.values()}.values():
+            mapper.close()
         self._extractor.close()
