@@ -50,7 +50,7 @@ def prepare(task: Task) -> Callable[[], Done]:
     )
 
     def work() -> Done:
-        return Done(0, connection.sql(plan.fragment.map_sql).to_arrow_table().num_rows)
+        return Done(0, connection.sql(plan.fragment.map_sql).to_arrow_table())
 
     return work
 

@@ -1,9 +1,12 @@
-"""``elf bench ingest``: one agent's way of a row, on one thread, against DuckDB reading the same file.
+"""``elf bench ingest``: one agent's way of a row, on one core, against DuckDB reading the same file.
 
 elf's side is the lane of a real agent (``elf.bench.lane_side``): chunks of whole lines, extraction, map,
 buffer tree, seal. DuckDB's side (``elf.bench.duckdb_side``) is one batch query over its own file reader that
 gives the same groups. Each run is a fresh process, the two take turns, the file is read once before so that
-both find it in the page cache, and medians count.
+both find it in the page cache, and medians count. The two answers are compared, value by value.
+
+With ``--jobs``, ``--cores`` or ``--archive`` a third side is measured in the same turns: the lane with one
+job, on one core, without an archive.
 """
 
 from __future__ import annotations
@@ -13,15 +16,20 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
+import numpy as np
+import pyarrow as pa
 
+from elf.batch import decode
 from elf.errors import ElfError, InputError, UserError
 
 Side = Literal["lane_side", "duckdb_side"]
+PLAIN: Final = "one job, one core"
 ROOT: Final = Path(__file__).parents[2]
 REFUSED: Final = 3
 """Exit status of a side that has a message for the user, on standard error."""
@@ -39,11 +47,20 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What a side is to do."""
+    """What a side is to do. ``answer``: where its partial aggregates go, as ``elf.batch.encode`` writes them.
+
+    The rest is for the lane: how many ``jobs`` run the query, in ``distinct`` fragments; ``cores`` 2: reading
+    and splitting on a thread of their own; ``archive``: every line goes to the archive too.
+    """
 
     path: str
     format: str
     query: str
+    answer: str = ""
+    jobs: int = 1
+    distinct: int = 1
+    cores: int = 1
+    archive: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,22 +74,45 @@ class Figures:
     seconds: float
 
 
-def bench_ingest(path: Path, format: str, query: str, repeat: int, *, as_json: bool) -> int:
-    """Measure and print. Raises ``UserError``, and ``ElfError`` when the two answers differ."""
+def bench_ingest(path: Path, task: Task, repeat: int, *, as_json: bool) -> int:
+    """Measure and print. ``task`` says what the lane does. Raises ``UserError``, and ``ElfError`` when the
+    two answers differ."""
     _warm(path)
-    task = Task(str(path.resolve()), format, query)
-    runs: dict[Side, list[Run]] = {"lane_side": [], "duckdb_side": []}
-    for _ in range(repeat):
-        for side, found in runs.items():
-            found.append(_measure(side, task))
-    ours, theirs = runs["lane_side"], runs["duckdb_side"]
-    if ours[0].groups != theirs[0].groups:
-        raise ElfError(f"the answers differ: elf has {ours[0].groups} groups, DuckDB {theirs[0].groups}")
-    elf, duckdb = figures(ours, ours[0]), figures(theirs, ours[0])
-    _print(elf, duckdb, ours[0], repeat)
+    task = msgspec.structs.replace(task, path=str(path.resolve()))
+    plain = Task(task.path, task.format, task.query)
+    sides: dict[str, tuple[Side, Task]] = {"elf": ("lane_side", task), "DuckDB": ("duckdb_side", plain)}
+    if task != plain:
+        sides[PLAIN] = ("lane_side", plain)
+    runs: dict[str, list[Run]] = {name: [] for name in sides}
+    with tempfile.TemporaryDirectory() as folder:
+        answers = {name: Path(folder, str(number)) for number, name in enumerate(sides)}
+        for _ in range(repeat):
+            for name, (side, what) in sides.items():
+                runs[name].append(_measure(side, msgspec.structs.replace(what, answer=str(answers[name]))))
+        compare(*(decode(answers[name].read_bytes()) for name in ("elf", "DuckDB")))
+    of = runs["elf"][0]
+    measured = {name: figures(found, of) for name, found in runs.items()}
+    _print(measured, of, repeat)
     if as_json:
-        print(json.dumps(report(elf, duckdb, ours[0], repeat)))
+        print(json.dumps(report(measured, of, repeat)))
     return 0
+
+
+def compare(ours: pa.Table, theirs: pa.Table) -> None:
+    """Raises ``ElfError`` unless the tables hold the same rows, floats to 1 part in 10⁹."""
+    if ours.num_rows != theirs.num_rows:
+        raise ElfError(f"the answers differ: elf has {ours.num_rows} groups, DuckDB {theirs.num_rows}")
+    names = theirs.column_names
+    keys = [name for name in names if not pa.types.is_floating(theirs.schema.field(name).type)]
+    order = [(name, "ascending") for name in keys]
+    ours, theirs = (table.select(names).sort_by(order) for table in (ours, theirs))
+    for name in names:
+        left, right = ours[name], theirs[name].cast(ours.schema.field(name).type)
+        same = left.equals(right)
+        if not same and name not in keys:
+            same = np.allclose(left.to_numpy(), right.to_numpy(), rtol=1e-9, atol=0, equal_nan=True)
+        if not same:
+            raise ElfError(f"the answers differ in {name}")
 
 
 def figures(runs: list[Run], of: Run) -> Figures:
@@ -87,9 +127,11 @@ def figures(runs: list[Run], of: Run) -> Figures:
     )
 
 
-def report(elf: Figures, duckdb: Figures, run: Run, repeat: int) -> dict[str, object]:
-    """The JSON object: elf's figures at the top, DuckDB's under its name, and elf's speed over DuckDB's."""
-    return {
+def report(measured: dict[str, Figures], run: Run, repeat: int) -> dict[str, object]:
+    """The JSON object: elf's figures at the top, DuckDB's under its name, and elf's speed over DuckDB's;
+    where it was measured, the lane's with one job on one core, and elf's speed over that."""
+    elf, duckdb, plain = measured["elf"], measured["DuckDB"], measured.get(PLAIN)
+    found: dict[str, object] = {
         **_rounded(elf),
         "events": run.events,
         "bytes": run.bytes,
@@ -98,6 +140,9 @@ def report(elf: Figures, duckdb: Figures, run: Run, repeat: int) -> dict[str, ob
         "duckdb": _rounded(duckdb),
         "ratio": round(elf.events_per_s / duckdb.events_per_s, 4),
     }
+    if plain is not None:
+        found |= {"plain": _rounded(plain), "against_plain": round(elf.events_per_s / plain.events_per_s, 4)}
+    return found
 
 
 def _rounded(figures: Figures) -> dict[str, object]:
@@ -110,14 +155,15 @@ def _rounded(figures: Figures) -> dict[str, object]:
     }
 
 
-def _print(elf: Figures, duckdb: Figures, run: Run, repeat: int) -> None:
+def _print(measured: dict[str, Figures], run: Run, repeat: int) -> None:
     print(f"{run.events:,} events, {run.bytes / 1e6:,.1f} MB, {run.groups:,} groups; medians of {repeat}")
-    for name, side in (("elf", elf), ("DuckDB", duckdb)):
+    for name, side in measured.items():
         print(
-            f"{name:6} {side.events_per_s:12,.0f} events/s {side.bytes_per_s / 1e6:8,.1f} MB/s "
+            f"{name:{len(PLAIN)}} {side.events_per_s:12,.0f} events/s {side.bytes_per_s / 1e6:8,.1f} MB/s "
             f"{side.cores:5.2f} cores {side.peak_rss_bytes / 1e6:8,.0f} MB"
         )
-    print(f"elf runs at {elf.events_per_s / duckdb.events_per_s:.2f} × DuckDB")
+    for name, side in list(measured.items())[1:]:
+        print(f"elf runs at {measured['elf'].events_per_s / side.events_per_s:.2f} × {name}")
 
 
 def _warm(path: Path) -> None:

@@ -1,15 +1,20 @@
-"""elf's side of ``elf bench ingest``: the lane of a real agent, fed from a file on one thread."""
+"""elf's side of ``elf bench ingest``: the lane of a real agent, fed from a file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
+from agents.archive import Archive
 from agents.driver import CHUNK_BYTES_MAX
 from agents.formats import get_format
-from agents.inputs import Whole, split_inputs
+from agents.inputs import Chunk, Whole, split_inputs
 from agents.lane import Lane, LaneFacts
 from agents.samples import sample_lines
 from agents.store import Store
@@ -19,12 +24,14 @@ from elf.bench.measure import Done, side
 from elf.bench.query import plan_of
 from elf.job.spec import Flow, flow_uid
 from elf.job.worker import LONG_AGO, Finish, Install, WorkerSettings
+from elf.ql.plan import Fragment
 
 NO_CUTS: Final = 1 << 60
+ROLL_BYTES: Final = 64 << 20
 
 
 def prepare(task: Task) -> Callable[[], Done]:
-    """A lane with the query's flow installed."""
+    """A lane with the query's flows installed."""
     paths = (task.path,)
     format_ = get_format(task.format)
     samples = sample_lines(paths)
@@ -32,25 +39,67 @@ def prepare(task: Task) -> Callable[[], Done]:
     settings = WorkerSettings(
         finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, cut_ms=NO_CUTS
     )
-    stream = plan.fragment.stream
-    lane = Lane(
-        LaneFacts(stream, format_, None, ""),
-        settings,
-        Store(":memory:"),
-        samples=samples,
-    )
-    lane.perform(Install(Flow(flow_uid(plan.fragment, "bench"), plan.fragment, bytes(16), "")), 0)
+    facts = LaneFacts(plan.fragment.stream, format_, None, "")
+    folder = tempfile.TemporaryDirectory(prefix="elf-bench-")
+    archive = _archive(facts.stream, Path(folder.name)) if task.archive else None
+    lane = Lane(facts, settings, Store(":memory:"), archive=archive, samples=samples)
+    for flow in flows(plan.fragment, task.jobs, task.distinct):
+        lane.perform(Install(flow), 0)
     source = Whole(split_inputs(paths, 1)[0])
 
     def work() -> Done:
-        while not source.exhausted:
-            chunk = source.read(CHUNK_BYTES_MAX, 0)
-            if chunk is not None:
-                lane.feed(chunk, source.positions(), 0)
-        sealed = lane.perform(Finish(), 0).sealed
-        return Done(lane.rows_read, sum(decode(one.payload).num_rows for one in sealed if one.payload))
+        for chunk in _ahead(source) if task.cores > 1 else _one_by_one(source):
+            lane.feed(chunk, source.positions(), 0)
+            if lane.unshipped:
+                lane.ship()
+        sealed = [one for one in lane.perform(Finish(), 0).sealed if one.payload]
+        lane.ship()
+        folder.cleanup()
+        first = [decode(one.payload) for one in sealed if one.flow == sealed[0].flow]
+        return Done(lane.rows_read, pa.concat_tables(first) if first else pa.table({}))
 
     return work
+
+
+def flows(fragment: Fragment, jobs: int, distinct: int) -> list[Flow]:
+    """So many flows in so many fragments, which say the same in other words."""
+    words = [
+        replace(
+            fragment,
+            map_sql=fragment.map_sql if not n else f"SELECT * FROM ({fragment.map_sql}) WHERE {n} > 0",
+        )
+        for n in range(min(jobs, distinct))
+    ]
+    chosen = [words[n % len(words)] for n in range(jobs)]
+    return [Flow(flow_uid(each, f"bench {n}"), each, bytes(16), "") for n, each in enumerate(chosen)]
+
+
+def _one_by_one(source: Whole) -> Iterator[Chunk]:
+    while not source.exhausted:
+        chunk = source.read(CHUNK_BYTES_MAX, 0)
+        if chunk is not None:
+            yield chunk
+
+
+def _ahead(source: Whole) -> Iterator[Chunk]:
+    """Read on a thread of its own, a chunk ahead, as an agent does."""
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(source.read, CHUNK_BYTES_MAX, 0)
+        while (chunk := coming.result()) is not None:
+            coming = reader.submit(source.read, CHUNK_BYTES_MAX, 0)
+            yield chunk
+
+
+def _archive(stream: str, folder: Path) -> Archive:
+    return Archive(
+        folder / "rolls",
+        str(folder / "archive"),
+        stream=stream,
+        agent="bench",
+        roll_secs=NO_CUTS,
+        roll_bytes=ROLL_BYTES,
+        facts={},
+    )
 
 
 if __name__ == "__main__":

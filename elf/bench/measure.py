@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from elf.batch import encode
 from elf.bench.ingest import REFUSED, Run, Task
 from elf.errors import ElfError
 
@@ -23,7 +24,8 @@ class Done:
     """What the work came to."""
 
     events: int
-    groups: int
+    answer: pa.Table
+    """The partial aggregates of all panes."""
 
 
 def side(prepare: Callable[[Task], Callable[[], Done]]) -> None:
@@ -42,8 +44,10 @@ def side(prepare: Callable[[Task], Callable[[], Done]]) -> None:
     except ElfError as error:
         print(error, file=sys.stderr)
         sys.exit(REFUSED)
+    peak = peak_rss_bytes()
+    Path(task.answer).write_bytes(encode(done.answer))
     size = Path(task.path).stat().st_size
-    run = Run(seconds, cpu_seconds, peak_rss_bytes(), done.events, size, done.groups)
+    run = Run(seconds, cpu_seconds, peak, done.events, size, done.answer.num_rows)
     sys.stdout.buffer.write(msgspec.json.encode(run) + b"\n")
 
 

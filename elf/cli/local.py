@@ -145,12 +145,19 @@ def ingest(
     query: Annotated[str, typer.Option("--query", metavar="SQL", help="The query.")],
     format: Annotated[BenchFormat, typer.Option("--format", help="The file's format.")] = BenchFormat.JSON,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each; the median counts.")] = 3,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="So many jobs on the stream.")] = 1,
+    distinct: Annotated[int, typer.Option("--distinct", min=1, help="Different fragments among them.")] = 1,
+    cores: Annotated[
+        int, typer.Option("--cores", min=1, max=2, help="2: read and map beside each other.")
+    ] = 1,
+    archive: Annotated[bool, typer.Option("--archive", help="Archive every line, too.")] = False,
     json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
 ) -> int:
-    """Events a second of one agent's ingest path, one thread, against DuckDB on the same file."""
-    from elf.bench.ingest import bench_ingest
+    """Events a second of one agent's ingest path, one core, against DuckDB on the same file."""
+    from elf.bench.ingest import Task, bench_ingest
 
-    return bench_ingest(input, format.value, query, repeat, as_json=json)
+    task = Task(str(input), format.value, query, "", jobs, distinct, cores, archive)
+    return bench_ingest(input, task, repeat, as_json=json)
 
 
 @_sim.command()

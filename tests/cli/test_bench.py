@@ -7,12 +7,13 @@ from collections import Counter
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from elf.bench.duckdb_side import rows_sql
-from elf.bench.ingest import Run, Task, bench_ingest, figures, report
+from elf.bench.ingest import Run, Task, bench_ingest, compare, figures, report
 from elf.cli.generate import GenerateOptions, generate
-from elf.errors import InputError
+from elf.errors import ElfError, InputError
 from elf.schema import Column, Schema
 
 CLICKS = Schema(
@@ -111,11 +112,26 @@ def test_figures_are_medians() -> None:
     one = figures(runs, of)
     assert (one.seconds, one.events_per_s, one.bytes_per_s, one.cores) == (2.0, 500.0, 25_000.0, 2.0)
     assert one.peak_rss_bytes == 9
-    said = report(one, figures([Run(1.0, 1.0, 1, 0, 0, 1)], of), of, 3)
+    said = report({"elf": one, "DuckDB": figures([Run(1.0, 1.0, 1, 0, 0, 1)], of)}, of, 3)
     assert said["ratio"] == 0.5
     assert said["events_per_s"] == 500
 
 
 def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
-        bench_ingest(tmp_path / "none", "json", "SELECT 1", 1, as_json=False)
+        bench_ingest(tmp_path / "none", Task("none", "json", "SELECT 1"), 1, as_json=False)
+
+
+def test_answers_are_compared_by_value() -> None:
+    one = pa.table({"_pane": [1, 2], "k0": ["a", None], "s0": [1, 2], "s1": [0.1, None]})
+    compare(one, one.take([1, 0]))
+    compare(one, one.set_column(3, "s1", pa.array([0.1 + 1e-16, None])))
+    for other in (one.slice(1), one.set_column(2, "s0", [[1, 3]]), one.set_column(3, "s1", [[0.1, 0.2]])):
+        with pytest.raises(ElfError, match="differ"):
+            compare(one, other)
+
+
+def test_jobs_share_fragments(clicks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task = Task("", "json", "SELECT product, COUNT(*) FROM * GROUP BY product", jobs=4, distinct=2)
+    assert bench_ingest(clicks, task, 1, as_json=True) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["against_plain"] > 0
