@@ -49,6 +49,8 @@ CHUNK_BYTES_MAX: Final = 8 << 20
 """A read asks for the least when the last one came back with little, and for twice as much each time that
 there was more: small chunks when idle, large ones under backlog, which cost a tenth less a row."""
 POLL_S: Final = 0.05
+POLL_MAX_S: Final = 0.2
+"""Between two looks at files that do not grow: a twentieth longer each time, up to that."""
 IDLE_EVERY_MS: Final = 250
 ROOM_POLL_S: Final = 0.2
 ROLLS_WAITING_MAX: Final = 100
@@ -285,7 +287,7 @@ class Driver:
     async def _read(self, stream: _Stream) -> None:
         """Feed the lane, at most ``CHUNKS_AHEAD`` chunks ahead of it."""
         loop = asyncio.get_running_loop()
-        idle_ms, asked = 0, CHUNK_BYTES_MIN
+        idle_ms, asked, pause_s = 0, CHUNK_BYTES_MIN, POLL_S
         while not self.node.leaving:
             await self.reading.wait()
             await self._room(stream.lane)
@@ -294,6 +296,7 @@ class Driver:
             if chunk is not None:
                 full = 2 * (chunk.end - chunk.start) >= asked
                 asked = min(2 * asked, CHUNK_BYTES_MAX) if full else CHUNK_BYTES_MIN
+                pause_s = POLL_S
                 future = stream.thread.submit(
                     stream.lane.feed, chunk, stream.input.positions(), self.now_ms()
                 )
@@ -306,7 +309,8 @@ class Driver:
             if self.now_ms() - idle_ms >= IDLE_EVERY_MS:
                 idle_ms = self.now_ms()
                 self._work(stream.lane.facts.stream, Idle(idle_ms, stream.input.finished()))
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(pause_s)
+            pause_s = min(1.05 * pause_s, POLL_MAX_S)
 
     async def _room(self, lane: Lane) -> None:
         """Hold the inputs back while the process, or the archive's folder, holds more than it may: files can

@@ -1,8 +1,9 @@
 """DuckDB's side of ``elf bench ingest``: the same groups in one batch query, by DuckDB's own file readers, on
 one thread.
 
-JSON lines are read by ``read_json`` with the columns that the query needs, access logs by ``read_csv`` (a
-line a row) and one regular expression. The columns' types are elf's, so that both do the same work; the
+JSON lines are read by ``read_json`` with the columns that the query needs, access logs by ``read_csv`` with
+blanks between the fields, which is ten times quicker there than a regular expression over the line. The
+columns' types are elf's, so that both do the same work; the
 panes' numbers are part of the key, as in elf.
 """
 
@@ -29,15 +30,21 @@ _TYPES: Final[Mapping[ColumnType, str]] = {
     "boolean": "BOOLEAN",
     "timestamp": "VARCHAR",
 }
-_ACCESS: Final = (
-    r'^(\S+) \S+ (\S+) \[([^\]]+)\] "((?:[^"\\]|\\.)*)" (\d{3}) (\d+|-)'
-    r'(?: "((?:[^"\\]|\\.)*)" "((?:[^"\\]|\\.)*)")?'
-)
-_ACCESS_GROUPS: Final = (
-    "c_ip", "cs_username", "ts", "cs_request", "sc_status", "sc_bytes", "cs_referer", "cs_user_agent",
+_FIELDS: Final = (
+    "c_ip", "ident", "cs_username", "day", "zone", "cs_request", "sc_status", "sc_bytes", "cs_referer",
+    "cs_user_agent",
 )  # fmt: skip
-_REQUEST: Final = r"^(\S+) ([^ ?]+)(?:\?(\S*))?(?: (\S+))?$"
-_REQUEST_GROUPS: Final = ("cs_method", "cs_uri_stem", "cs_uri_query", "cs_version")
+_METHOD: Final = "[!#$%&''*+.^_`|~0-9A-Za-z-]+"
+_PROPER: Final = (
+    f"len(q) IN (2, 3) AND q[2] <> '' AND (q[1] IN ('GET', 'POST') OR regexp_full_match(q[1], '{_METHOD}')) "
+    "AND (q[3] IS NULL OR q[3] IN ('HTTP/1.1', 'HTTP/2.0') OR regexp_full_match(q[3], '[A-Za-z]+/[0-9.]+'))"
+)
+_PARTS: Final = {
+    "cs_method": "q[1]",
+    "cs_uri_stem": "split_part(q[2], '?', 1)",
+    "cs_uri_query": "CASE WHEN contains(q[2], '?') THEN substr(q[2], strpos(q[2], '?') + 1) END",
+    "cs_version": "q[3]",
+}
 
 
 def prepare(task: Task) -> Callable[[], Done]:
@@ -106,28 +113,24 @@ def _struct(kind: object) -> str:
 
 def _access(path: str, columns: list[Column]) -> tuple[str, dict[str, str]]:
     """(source, expression of each column) of an access log."""
-    groups = ", ".join(map(_text, _ACCESS_GROUPS))
-    parts = ", ".join(map(_text, _REQUEST_GROUPS))
-    lines = (
-        f"read_csv({_text(path)}, columns={{'line': 'VARCHAR'}}, header=false, auto_detect=false, "
-        "delim=e'\\x01', quote='', escape='', strict_mode=false, ignore_errors=true)"
-    )
-    matched = f"SELECT regexp_extract(line, {_text(_ACCESS)}, [{groups}]) AS m FROM {lines}"
+    fields = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in _FIELDS)
     source = (
-        f"(SELECT m, regexp_extract(m.cs_request, {_text(_REQUEST)}, [{parts}]) AS q "
-        f"FROM ({matched}) WHERE m.sc_status <> '')"
+        f"(SELECT *, string_split(cs_request, ' ') AS q FROM read_csv({_text(path)}, columns={{{fields}}}, "
+        "header=false, auto_detect=false, delim=' ', quote='\"', escape='\\', strict_mode=false, "
+        "ignore_errors=true, null_padding=true, parallel=false) "
+        "WHERE length(sc_status) = 3)"
     )
     values: dict[str, str] = {}
     for column in columns:
-        if column.name in _REQUEST_GROUPS:
-            values[column.name] = f"nullif(q.{column.name}, '')"
-        elif column.name in _ACCESS_GROUPS:
-            values[column.name] = f"nullif(nullif(m.{column.name}, '-'), '')"
+        if column.name in _PARTS:
+            values[column.name] = f"CASE WHEN {_PROPER} THEN nullif({_PARTS[column.name]}, '-') END"
+        elif column.name == "ts":
+            values["ts"] = "CAST(try_strptime(day || ' ' || zone, '[%d/%b/%Y:%H:%M:%S %z]') AS TIMESTAMP)"
+        elif column.name in _FIELDS:
+            values[column.name] = f"nullif({column.name}, '-')"
         else:
             raise UserError(f"an access log has no column {column.name} that DuckDB could read")
-        if column.name == "ts":
-            values["ts"] = "CAST(try_strptime(m.ts, '%d/%b/%Y:%H:%M:%S %z') AS TIMESTAMP)"
-        elif column.type != "text":
+        if column.type not in ("text", "timestamp"):
             values[column.name] = f"TRY_CAST({values[column.name]} AS {_TYPES[column.type]})"
     return source, values
 
