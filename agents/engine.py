@@ -1,14 +1,16 @@
 """DuckDB at the edge: lines to typed rows, rows to partial aggregates, groups to results.
 
-Each object here owns a connection with one thread, in UTC, and one prepared statement over a table whose
-batch is changed between runs. Not for several threads at once, but an object may move between them. Close
-what you made.
+Each object here owns a connection to the process's one DuckDB, in UTC, and one prepared statement over a
+table whose batch is changed between runs. Not for several threads at once, but an object may move between
+them. Close what you made.
 """
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import duckdb
 import numpy as np
@@ -52,6 +54,15 @@ class _Batch:
         return self.table.__arrow_c_stream__(requested_schema)
 
 
+@cache
+def _instance() -> duckdb.DuckDBPyConnection:
+    """The one DuckDB of the process: another would cost 4 MB where a connection costs 1. One thread: each
+    query runs on that of its caller."""
+    connection = duckdb.connect(":memory:", config={"threads": 1})
+    atexit.register(connection.close)
+    return connection
+
+
 class Statement:
     """One SELECT over one table of a fixed schema, prepared."""
 
@@ -61,7 +72,7 @@ class Statement:
         self._schema = schema
         self._batch = _Batch(schema)
         _check_names(schema)
-        self._connection = duckdb.connect(":memory:", config={"threads": 1})
+        self._connection = _instance().cursor()
         try:
             self._connection.execute("SET TimeZone = 'UTC'")
             self._connection.register(table, self._batch)

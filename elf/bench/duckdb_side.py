@@ -3,8 +3,7 @@ one thread.
 
 JSON lines are read by ``read_json`` with the columns that the query needs, access logs by ``read_csv`` with
 blanks between the fields, which is ten times quicker there than a regular expression over the line. The
-columns' types are elf's, so that both do the same work; the
-panes' numbers are part of the key, as in elf.
+columns' types are elf's, so that both do the same work; the panes' numbers are part of the key, as in elf.
 """
 
 from __future__ import annotations
