@@ -57,7 +57,7 @@ def test_every_day_and_fraction() -> None:
     assert check(pa.array(texts, pa.string())) == usual
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(
         st.none()
