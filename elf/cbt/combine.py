@@ -18,6 +18,9 @@ from elf.aggregates import State, merge_tables, ordered, restore
 
 Indexes = npt.NDArray[np.int64]
 
+_FEW = 4
+"""If no more than one row in so many is to be compared, those rows are copied, not all compared."""
+
 _REDUCE = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 
@@ -41,16 +44,22 @@ def combine_equal(table: pa.Table, keys: Sequence[str], states: Sequence[State])
 
 def _all_same_key(keys: pa.Table, rows: Indexes) -> bool:
     """Does each of ``rows`` have the key of the row before it?"""
-    here, before = keys.take(pa.array(rows)), keys.take(pa.array(rows - 1))
-    for mine, other in zip(here.columns, before.columns, strict=True):
-        if pa.types.is_null(mine.type):
-            continue
-        if pa.types.is_floating(mine.type):
-            mine, other = ordered(mine, "min"), ordered(other, "min")
-        both_null = pc.and_(mine.is_null(), other.is_null())
-        if not pc.all(pc.or_(pc.fill_null(pc.equal(mine, other), False), both_null), min_count=0).as_py():
-            return False
-    return True
+    if len(rows) * _FEW < keys.num_rows:
+        here, before = keys.take(pa.array(rows)), keys.take(pa.array(rows - 1))
+        return all(_equal(*pair).all() for pair in zip(here.columns, before.columns, strict=True))
+    return all(_equal(column.slice(1), column.slice(0, keys.num_rows - 1))[rows - 1].all() for column in keys)
+
+
+def _equal(mine: pa.ChunkedArray, other: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    """Value by value; NULL equals NULL and NaN equals NaN."""
+    if pa.types.is_null(mine.type):
+        return np.ones(len(mine), dtype=np.bool_)
+    if pa.types.is_floating(mine.type):
+        mine, other = ordered(mine, "min"), ordered(other, "min")
+    same = pc.equal(mine, other)
+    if mine.null_count or other.null_count:
+        same = pc.or_(pc.fill_null(same, False), pc.and_(mine.is_null(), other.is_null()))
+    return np.asarray(same.to_numpy())
 
 
 def _combine_collided(

@@ -1,12 +1,13 @@
-"""Nodes of the buffer tree: leaves and inner nodes, their compressed buffers, and how rows sink through them.
+"""Nodes of the buffer tree: leaves and inner nodes, their packed buffers, and how rows sink through them.
 
 An (a, b)-tree over the hash (paper, section 2.2 and Figure 5). Rows are appended to the buffer of a node
 and stay there until it is full; then its runs are merged, equal keys combined, and the result cut by the
 hash ranges of the children and appended to theirs. A full leaf is compacted and, if it is still more than
 half full, split at changes of hash; a node with too many children is split in turn.
 
-Rules: every buffer here is compressed; all leaves have one depth; a node covers the hashes from its ``low``
-up to the ``low`` of its right neighbour. Recursion goes as deep as the tree is high: at most 64 levels.
+Rules: every buffer here is packed; all leaves have one depth; a node covers the hashes from its ``low`` up
+to the ``low`` of its right neighbour. A full node need not be relieved at once, but is never forgotten: it
+and all above it are ``owing``. Recursion goes as deep as the tree is high: at most 64 levels.
 """
 
 from __future__ import annotations
@@ -17,64 +18,69 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from elf.batch import decode, encode
+from elf.cbt.pack import pack, unpack
 from elf.cbt.run import HASH, Layout, split_at, split_evenly, weight
-from elf.errors import ElfBug
+from elf.cbt.spill import Piece, Shelf
+from elf.errors import ElfBug, ElfError
 
 HASH_END = 1 << 64
+
+_LEAF_PARTS = 4
+"""A full leaf is cut into about so many: rows are merged 4/3 times on the way to their last leaf, not twice."""
 
 
 @dataclass
 class Buffer:
-    """Runs, compressed. ``rows`` and ``weight`` are sums over them (weight as if not compressed)."""
+    """Packed runs. ``rows`` and ``weight`` are sums over them (weight as if not packed)."""
 
-    runs: list[bytes] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
     rows: int = 0
     weight: int = 0
-
-    @property
-    def nbytes(self) -> int:
-        return sum(map(len, self.runs))
-
-    def append(self, run: pa.Table) -> None:
-        self.runs.append(encode(run))
-        self.rows += run.num_rows
-        self.weight += weight(run)
-
-    def read(self, layout: Layout) -> list[pa.Table]:
-        return [layout.current(decode(run).combine_chunks()) for run in self.runs]
-
-    def clear(self) -> None:
-        self.runs, self.rows, self.weight = [], 0, 0
 
 
 @dataclass
 class Leaf:
-    """``settled``: its weight when it was last one run. Only what came since may make it full again."""
+    """``solid``: its weight when it last could not be split (one hash, one huge row). Only twice that is full."""
 
     low: int
     buffer: Buffer = field(default_factory=Buffer)
-    settled: int = 0
+    solid: int = 0
 
 
 @dataclass
 class Inner:
-    """At least two children, from left to right; the first has this node's own ``low``."""
+    """At least two children, from left to right; the first has this node's own ``low``.
+
+    ``owing``: this node or one below it may be full.
+    """
 
     low: int
     children: list[Node]
     buffer: Buffer = field(default_factory=Buffer)
+    owing: bool = False
 
 
 Node = Leaf | Inner
 
 
-def leaf_of(low: int, run: pa.Table) -> Leaf:
-    """A leaf that holds one run."""
-    leaf = Leaf(low)
-    leaf.buffer.append(run)
-    leaf.settled = leaf.buffer.weight
-    return leaf
+class Fuel:
+    """Rows that may be merged. Nothing is begun that the rest does not pay for, and then nothing else."""
+
+    def __init__(self, rows: int) -> None:
+        self.left = rows
+        self.spent = 0
+        self.missing = 0
+        """What the merge that was not begun would have taken; 0 if there was none."""
+        self.error: ElfError | None = None
+        """Why a merge failed. It left everything as it was."""
+
+    def take(self, rows: int) -> bool:
+        if self.error or self.missing or rows > self.left:
+            self.missing = self.missing or rows
+            return False
+        self.left -= rows
+        self.spent += rows
+        return True
 
 
 def leaves(node: Node) -> Iterator[Leaf]:
@@ -93,21 +99,80 @@ def buffers(node: Node) -> Iterator[Buffer]:
             yield from buffers(child)
 
 
-class Sinking:
-    """The moves of rows through nodes, for one layout and one size of node."""
+def height(node: Node | None) -> int:
+    """Levels of buffers below the root's."""
+    levels = 0 if node is None else 1
+    while isinstance(node, Inner):
+        node, levels = node.children[0], levels + 1
+    return levels
 
-    def __init__(self, layout: Layout, node_bytes_max: int, fanout: int) -> None:
+
+class Sinking:
+    """The moves of rows through nodes, for one layout, one size of node and one shelf."""
+
+    def __init__(self, layout: Layout, node_bytes_max: int, fanout: int, shelf: Shelf) -> None:
         self._layout = layout
         self._max = node_bytes_max
         self._fanout = fanout
+        self.shelf = shelf
 
-    def add(self, node: Node, run: pa.Table) -> list[Node]:
-        """Put a run into a node at the top, whose own buffer stays empty if it is an inner one; see
-        ``relieve``."""
-        if isinstance(node, Inner):
-            return self._scatter(node, run)
-        node.buffer.append(run)
-        return self.relieve(node) if self._full(node) else [node]
+    # -- buffers -------------------------------------------------------------------------------------------
+
+    def append(self, buffer: Buffer, run: pa.Table) -> None:
+        """Pack a run, with or without its hashes, into a buffer."""
+        rows = run.drop_columns([HASH]) if run.column_names[:1] == [HASH] else run
+        buffer.pieces.append(self.shelf.keep(pack(rows), rows.num_rows, rows.schema))
+        buffer.rows += rows.num_rows
+        buffer.weight += weight(rows)
+
+    def read(self, buffer: Buffer) -> list[pa.Table]:
+        """The runs of a buffer, without hashes, in today's types. Raises ``SpillError``."""
+        return [
+            self._layout.current(unpack(self.shelf.open(piece), piece.schema)) for piece in buffer.pieces
+        ]
+
+    def clear(self, buffer: Buffer) -> None:
+        """Forget what a buffer holds."""
+        self.shelf.drop(buffer.pieces)
+        buffer.pieces, buffer.rows, buffer.weight = [], 0, 0
+
+    def leaf_of(self, low: int, run: pa.Table) -> Leaf:
+        """A leaf that holds one run."""
+        leaf = Leaf(low)
+        self.append(leaf.buffer, run)
+        return leaf
+
+    def discard(self, top: Node | None) -> None:
+        """Forget what all buffers of a tree hold."""
+        if top is not None:
+            for buffer in buffers(top):
+                self.clear(buffer)
+
+    # -- sinking -------------------------------------------------------------------------------------------
+
+    def add(self, node: Node, run: pa.Table) -> None:
+        """Put a run, with its hashes, into the top node: an inner one passes it on to its children."""
+        if isinstance(node, Leaf):
+            self.append(node.buffer, run)
+        else:
+            self._scatter(node, run)
+
+    def work(self, node: Node, fuel: Fuel) -> list[Node]:
+        """Relieve full nodes, as far as the fuel goes; what takes the node's place: itself, and its new
+        right neighbours if it was split."""
+        if isinstance(node, Leaf):
+            return self._split_leaf(node, fuel) if self._full(node) else [node]
+        if self._full(node):
+            self._sink_by(node, fuel)
+        if not node.owing:
+            return [node]
+        node.children = [
+            fresh
+            for child in node.children
+            for fresh in (self.work(child, fuel) if self.owes(child) else [child])
+        ]
+        node.owing = self._full(node) or any(map(self.owes, node.children))
+        return self._divide(node, fuel)
 
     def grow(self, nodes: list[Node]) -> Node:
         """One node over neighbours of like depth."""
@@ -115,82 +180,104 @@ class Sinking:
             nodes = self._bundle(nodes)
         return nodes[0]
 
-    def relieve(self, node: Node) -> list[Node]:
-        """Empty a full node's buffer; what takes its place: itself, and its new right neighbours if it was
-        split."""
-        if isinstance(node, Leaf):
-            return self._settle_leaf(node)
-        run = self._layout.merge(node.buffer.read(self._layout))
-        node.buffer.clear()
-        return self._scatter(node, run)
+    def owes(self, node: Node) -> bool:
+        """Is it full, or something below it?"""
+        return self._full(node) if isinstance(node, Leaf) else node.owing
 
-    def settle(self, node: Node) -> list[Node]:
-        """Sink everything down to the leaves and leave at most one run in each."""
-        if isinstance(node, Leaf):
-            return self._settle_leaf(node) if len(node.buffer.runs) > 1 else [node]
-        if node.buffer.runs:
-            for child, part in self._parts(node, self._layout.merge(node.buffer.read(self._layout))):
-                child.buffer.append(part)
-            node.buffer.clear()
-        node.children = [fresh for child in node.children for fresh in self.settle(child)]
-        return self._divide(node)
+    def _sink_by(self, node: Inner, fuel: Fuel) -> None:
+        if fuel.take(node.buffer.rows):
+            try:
+                self.sink(node)
+            except ElfError as error:
+                fuel.error = error
 
-    def _scatter(self, node: Inner, run: pa.Table) -> list[Node]:
-        for child, part in self._parts(node, run):
-            child.buffer.append(part)
-        node.children = [
-            fresh
-            for child in node.children
-            for fresh in (self.relieve(child) if self._full(child) else [child])
-        ]
-        return self._divide(node)
+    def drain(self, node: Node) -> None:
+        """Empty the buffers of all inner nodes into the leaves."""
+        if isinstance(node, Inner):
+            self.sink(node)
+            for child in node.children:
+                self.drain(child)
+            node.owing = any(map(self.owes, node.children))
 
-    @staticmethod
-    def _parts(node: Inner, run: pa.Table) -> list[tuple[Node, pa.Table]]:
+    def sink(self, node: Inner) -> None:
+        """Empty an inner node's buffer into its children's."""
+        if node.buffer.pieces:
+            run = self._layout.sort(self.read(node.buffer))
+            self.clear(node.buffer)
+            self._scatter(node, run)
+
+    def settled(self, leaf: Leaf) -> pa.Table:
+        """Leave one run in a leaf that has any; it is returned, without hashes."""
+        runs = self.read(leaf.buffer)
+        if len(runs) == 1:
+            return runs[0]
+        run = self._layout.sort(runs).drop_columns([HASH])
+        self.clear(leaf.buffer)
+        self.append(leaf.buffer, run)
+        return run
+
+    def _scatter(self, node: Inner, run: pa.Table) -> None:
         parts = split_at(run, [child.low for child in node.children[1:]])
-        return [(c, part) for c, part in zip(node.children, parts, strict=True) if part.num_rows]
+        for child, part in zip(node.children, parts, strict=True):
+            if part.num_rows:
+                self.append(child.buffer, part)
+                if self._full(child):
+                    node.owing = True
+                    if isinstance(child, Inner):
+                        child.owing = True
 
     def _full(self, node: Node) -> bool:
-        limit = self._max
-        if isinstance(node, Leaf):
-            # A leaf that can't be split (keys of one hash, a huge key) is merged again only once it has
-            # doubled.
-            limit = max(limit, 2 * node.settled)
-        return node.buffer.weight > limit
+        return node.buffer.weight > (max(self._max, 2 * node.solid) if isinstance(node, Leaf) else self._max)
 
-    def _settle_leaf(self, leaf: Leaf) -> list[Node]:
-        run = self._layout.merge(leaf.buffer.read(self._layout))
-        parts = split_evenly(run, max(1, self._max // 2))
+    def _split_leaf(self, leaf: Leaf, fuel: Fuel) -> list[Node]:
+        if not fuel.take(leaf.buffer.rows):
+            return [leaf]
+        try:
+            run = self._layout.sort(self.read(leaf.buffer))
+        except ElfError as error:
+            fuel.error = error
+            return [leaf]
+        keep = weight(run) <= self._max // 2
+        parts = [run] if keep else split_evenly(run, max(1, self._max // _LEAF_PARTS))
+        self.clear(leaf.buffer)
         lows = [leaf.low, *(int(part[HASH][0].as_py()) for part in parts[1:])]
-        return [leaf_of(low, part) for low, part in zip(lows, parts, strict=True)]
+        fresh = [self.leaf_of(low, part) for low, part in zip(lows, parts, strict=True)]
+        for each in fresh:
+            each.solid = each.buffer.weight if each.buffer.weight > self._max else 0
+        return [*fresh]
 
-    def _divide(self, node: Inner) -> list[Node]:
+    def _divide(self, node: Inner, fuel: Fuel) -> list[Node]:
+        """Split a node of too many children, once its buffer is empty. It stays owing until then."""
         if len(node.children) <= self._fanout:
             return [node]
-        if node.buffer.runs:
-            raise ElfBug("a node was split before its buffer was empty")
-        return self._bundle(node.children)
+        if node.buffer.pieces:
+            node.owing = True
+            self._sink_by(node, fuel)
+        return [node] if node.buffer.pieces else self._bundle(node.children)
 
     def _bundle(self, nodes: list[Node]) -> list[Node]:
         """Inner nodes over neighbours, each of half to all of the fanout (or as many as there are)."""
         count = -(-len(nodes) // self._fanout)
         edges = [i * len(nodes) // count for i in range(count + 1)]
-        return [Inner(nodes[a].low, nodes[a:b]) for a, b in pairwise(edges)]
+        groups = [nodes[a:b] for a, b in pairwise(edges)]
+        return [Inner(group[0].low, group, owing=any(map(self.owes, group))) for group in groups]
+
+    # -- invariants ----------------------------------------------------------------------------------------
 
     def check(self, node: Node, low: int = 0, high: int = HASH_END) -> int:
         """Raise ``ElfBug`` if an invariant is broken; else the height."""
         if node.low != low or low >= high:
             raise ElfBug(f"a node begins at {node.low}, not at {low}, and ends at {high}")
-        if self._full(node):
-            raise ElfBug("a full buffer was not emptied")
-        runs = node.buffer.read(self._layout)
+        runs = self.read(node.buffer)
         for run in runs:
             self._layout.check_run(run, low, high)
         if sum(run.num_rows for run in runs) != node.buffer.rows:
             raise ElfBug("a buffer miscounts its rows")
         if isinstance(node, Leaf):
             return 0
-        if not 2 <= len(node.children) <= self._fanout:
+        if not node.owing and (self._full(node) or any(map(self.owes, node.children))):
+            raise ElfBug("a full buffer was forgotten")
+        if len(node.children) < 2 or (len(node.children) > self._fanout and not node.owing):
             raise ElfBug(f"a node has {len(node.children)} children, not 2 to {self._fanout}")
         lows = [child.low for child in node.children[1:]]
         heights = {

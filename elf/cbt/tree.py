@@ -5,9 +5,14 @@ buffers are sorted by key hash, combined, and emptied into the buffers of the ch
 everything out, `empty` forgets it. Only what is needed to combine rows is known here: no streams, no jobs,
 no clock.
 
-The tree is not safe to share among threads. Costs, with n rows inserted since the last flush: `insert` is
-O(1) a row until the root's buffer is full, then O(root) for emptying it, and now and then more below;
-`flush` is O(groups + n log n).
+Work is paid for as it is caused. A row is merged once in the root's buffer and once in each inner level's. A
+leaf is merged when it is full; one that was merged is at most half full, so that at least half of what is
+merged there is new: two rows a row. An insert of n rows into a tree of h levels below the root therefore
+causes at most n (h + 1) rows of merging below the root, in the long run, and does up to n (h + 2): what is
+owed never grows without bound. A node is merged whole or not at all, and what an insert could not spend is
+saved while something is owed; so the longest stall is the root's buffer and one node more than that.
+
+The tree is not safe to share among threads. `flush` is O(groups + n log n), n rows inserted since the last.
 """
 
 from __future__ import annotations
@@ -21,19 +26,23 @@ import pyarrow.compute as pc
 from elf.aggregates import State
 from elf.cbt import image
 from elf.cbt.finals import Finals
-from elf.cbt.node import Inner, Leaf, Node, Sinking, buffers, leaf_of, leaves
+from elf.cbt.node import Fuel, Inner, Leaf, Node, Sinking, buffers, height, leaves
 from elf.cbt.run import HASH, Layout, weight
+from elf.cbt.spill import Shelf, SpillStore
 from elf.errors import ElfBug, ElfError, PeerError
 from elf.keys import KeyHash, hash_keys
 
 NODE_BYTES_MAX = 4 << 20
-FANOUT = 16
+FANOUT = 64
 
-_ROOT_NODES = 8
+_ROOT_NODES = 2
 """The root's buffer is that many nodes large: emptied, it gives each child a run worth compressing."""
 
 _REPEATING = 0.5
-"""Below that ratio of groups to rows a hash table is quicker than sorting."""
+"""Combined to less than that, the root's buffer is kept and not emptied."""
+
+_WORKING_ROOTS = 4
+"""Working space within a memory limit, in root buffers: the buffer itself and its copies while it is sorted."""
 
 
 class BufferTree:
@@ -42,8 +51,12 @@ class BufferTree:
     ``aggregates`` are (name, column): ``("count", None)`` for COUNT(*), else ``count``, ``sum``, ``min``,
     ``max`` or ``avg`` of a column. Results are named ``count``, ``sum_n`` and so on; sums of integers are
     decimal128(38, 0), exact. ``node_bytes_max``: weight of a full buffer before compression, in bytes (plus
-    16 a row); ``fanout``: children of a node, at least 4. ``hash_keys`` is there for tests that need
-    collisions.
+    16 a row); ``fanout``: children of a node, at least 4. ``memory_max_bytes`` bounds what the tree takes in
+    memory, working space of eight nodes included; past it buffers are put into ``store``. ``hash_keys`` is
+    there for tests that need collisions.
+
+    Any call that merges may raise ``SumOverflow`` (its rows are kept, but there is no answer to give before
+    ``empty``), and ``SpillError`` where there is a store.
     """
 
     def __init__(
@@ -53,10 +66,13 @@ class BufferTree:
         *,
         node_bytes_max: int = NODE_BYTES_MAX,
         fanout: int = FANOUT,
+        memory_max_bytes: int | None = None,
+        store: SpillStore | None = None,
         hash_keys: KeyHash = hash_keys,
     ) -> None:
         self._finals: Finals | None = Finals(keys, aggregates)
         self._start(keys, self._finals.states, node_bytes_max, fanout, hash_keys)
+        self._limit(memory_max_bytes, store)
 
     @classmethod
     def of_partials(
@@ -66,12 +82,15 @@ class BufferTree:
         *,
         node_bytes_max: int = NODE_BYTES_MAX,
         fanout: int = FANOUT,
+        memory_max_bytes: int | None = None,
+        store: SpillStore | None = None,
         hash_keys: KeyHash = hash_keys,
     ) -> Self:
         """A tree over partial aggregates, as the map step of a flow yields them. Use ``insert_partials``."""
         tree = cls.__new__(cls)
         tree._finals = None
         tree._start(keys, states, node_bytes_max, fanout, hash_keys)
+        tree._limit(memory_max_bytes, store)
         return tree
 
     def _start(
@@ -85,16 +104,28 @@ class BufferTree:
         if node_bytes_max < 1 or fanout < 4:
             raise ValueError("node_bytes_max is at least 1 and fanout at least 4")
         self._layout = Layout(keys, states, hash_keys)
-        self._sinking = Sinking(self._layout, node_bytes_max, fanout)
+        self._sinking = Sinking(self._layout, node_bytes_max, fanout, Shelf())
         self._node_max = node_bytes_max
         self._root_max = node_bytes_max * _ROOT_NODES
         self._version = 0
-        self._repeating = True
         self._clear()
+
+    def _limit(self, memory_max_bytes: int | None, store: SpillStore | None) -> None:
+        if (memory_max_bytes is None) != (store is None):
+            raise ValueError("a memory limit needs a store, and a store a memory limit")
+        self._store = store
+        self._sinking.shelf = Shelf(store)
+        self._resident_max: int | None = None
+        if memory_max_bytes is not None:
+            self._resident_max = memory_max_bytes - _WORKING_ROOTS * self._root_max
+            if self._resident_max < 0:
+                raise ValueError(f"memory_max_bytes is at least {_WORKING_ROOTS * self._root_max} here")
 
     def _clear(self) -> None:
         self._pending: list[pa.Table] = []
         self._pending_weight = 0
+        self._stuck = False
+        self._credit = 0
         self._top: Node | None = None
 
     # -- what it holds -------------------------------------------------------------------------------------
@@ -107,9 +138,14 @@ class BufferTree:
 
     @property
     def nbytes(self) -> int:
-        """Bytes stored: compressed, but for the root's buffer."""
-        below = sum(buffer.nbytes for buffer in buffers(self._top)) if self._top else 0
-        return below + sum(int(table.nbytes) for table in self._pending)
+        """Bytes stored, in memory or spilled: compressed, but for the root's buffer."""
+        shelf = self._sinking.shelf
+        return shelf.resident_bytes + shelf.spilled_bytes + sum(int(table.nbytes) for table in self._pending)
+
+    @property
+    def spilled_bytes(self) -> int:
+        """How much of that is in the store."""
+        return self._sinking.shelf.spilled_bytes
 
     # -- inserting -----------------------------------------------------------------------------------------
 
@@ -129,45 +165,72 @@ class BufferTree:
         pieces = -(-weight(rows) // self._root_max)
         step = max(1, -(-rows.num_rows // max(1, pieces)))
         for start in range(0, rows.num_rows, step):
-            self._append(rows.slice(start, step))
-            if self._pending_weight > self._root_max:
-                self._relieve_root()
+            part = rows.slice(start, step)
+            self._append(part)
+            try:
+                if self._pending_weight > self._root_max:
+                    self._relieve_root()
+                self.work(part.num_rows * (height(self._top) + 2))
+            except ElfError:
+                self._stuck = True
+                self._append(rows.slice(start + step))
+                raise
+
+    def work(self, rows_max: int) -> int:
+        """Merge full nodes that inserts have left, up to about so many rows; returns how many were merged.
+
+        A node is merged whole. If the next one has more rows than are allowed, the allowance is saved for the
+        next call, so that each call merges at most ``rows_max`` and what was saved, less than one node.
+        """
+        if self._top is None or not self._sinking.owes(self._top):
+            return 0
+        fuel = Fuel(self._credit + rows_max)
+        self._top = self._sinking.grow(self._sinking.work(self._top, fuel))
+        self._version += 1
+        self._credit = min(fuel.left, fuel.missing)
+        self._spill()
+        if fuel.error is not None:
+            raise fuel.error
+        return fuel.spent
 
     def _append(self, rows: pa.Table) -> None:
-        self._pending.append(rows)
-        self._pending_weight += weight(rows)
+        if rows.num_rows:
+            self._pending.append(rows)
+            self._pending_weight += weight(rows)
 
     def _relieve_root(self) -> None:
         """Combine the root's buffer; keep it if that made it half empty, else let it sink."""
-        if self._repeating:
-            before = sum(table.num_rows for table in self._pending)
-            grouped = self._layout.group(self._take_pending())
-            self._repeating = grouped.num_rows < before * _REPEATING
-            self._append(grouped)
-            if self._pending_weight <= self._root_max // 2:
-                return
-        self._sink()
-
-    def _group_root(self) -> pa.Table:
-        """Take the root's buffer, as one table, combined where that promises to make it smaller."""
-        tables = self._take_pending()
-        if self._repeating and len(tables) > 1:
-            return self._layout.group(tables)
-        return pa.concat_tables(tables).combine_chunks()
-
-    def _take_pending(self) -> list[pa.Table]:
-        tables = [self._layout.fit(table) for table in self._pending]
-        self._pending, self._pending_weight = [], 0
-        return tables
-
-    def _sink(self) -> None:
-        """Empty the root's buffer into the nodes below."""
-        if not self._pending:
-            return
         before = sum(table.num_rows for table in self._pending)
-        run = self._layout.sort(self._take_pending())
-        self._repeating = run.num_rows < before * _REPEATING
-        self._top = self._sinking.grow(self._sinking.add(self._top or Leaf(0), run))
+        run = self._sort_pending()
+        if run.num_rows < before * _REPEATING and weight(run) <= self._root_max // 2:
+            self._replace_pending(run)
+        else:
+            self._sink(run)
+
+    def _sort_pending(self) -> pa.Table:
+        """All that the root's buffer holds as one run. It stays there, whatever happens."""
+        return self._layout.sort([self._layout.fit(table) for table in self._pending])
+
+    def _replace_pending(self, run: pa.Table | None) -> None:
+        self._pending, self._pending_weight, self._stuck = [], 0, False
+        if run is not None:
+            self._append(run.drop_columns([HASH]))
+
+    def _sink(self, run: pa.Table) -> None:
+        """Put all that the root's buffer holds into the nodes below."""
+        if self._top is None:
+            self._top = Leaf(0)
+        self._sinking.add(self._top, run)
+        self._replace_pending(None)
+        self._spill()
+
+    def _spill(self) -> None:
+        """Keep to the memory limit."""
+        shelf = self._sinking.shelf
+        if self._resident_max is None or self._top is None or shelf.resident_bytes <= self._resident_max:
+            return
+        pieces = (piece for buffer in buffers(self._top) for piece in buffer.pieces)
+        shelf.spill(pieces, self._resident_max * 7 // 8)
 
     # -- reading out ---------------------------------------------------------------------------------------
 
@@ -185,8 +248,9 @@ class BufferTree:
         return pa.concat_tables([self._layout.outward(run) for run in (self._none(), *self._runs())])
 
     def empty(self) -> None:
-        """Forget everything but the types of the columns."""
+        """Forget everything but the types of the columns; what was spilled is taken out of the store."""
         self._version += 1
+        self._sinking.discard(self._top)
         self._clear()
 
     def _none(self) -> pa.Table:
@@ -197,30 +261,31 @@ class BufferTree:
         return rows if self._finals is None else self._finals.of_states(rows)
 
     def _runs(self) -> Iterator[pa.Table]:
-        """Everything as runs, in order of hash, each in turn only."""
+        """Everything as runs without hashes, in order of hash, each in turn only."""
+        version = self._version
+        for leaf in self._settled_leaves():
+            yield leaf
+            if self._version != version:
+                raise RuntimeError("the tree changed while it was read")
+
+    def _settled_leaves(self) -> Iterator[pa.Table]:
         if self._top is None:
             if self._pending:
-                yield self._sort_root()
+                self._replace_pending(self._sort_pending())
+                yield self._pending[0]
             return
-        self._settle()
-        version = self._version
+        self._drain()
         for leaf in leaves(self._top):
-            for run in leaf.buffer.read(self._layout):
-                yield run
-                if self._version != version:
-                    raise RuntimeError("the tree changed while it was read")
+            if leaf.buffer.pieces:
+                yield self._sinking.settled(leaf)
+                self._spill()
 
-    def _sort_root(self) -> pa.Table:
-        """All that the root's buffer holds as one run, which stays in it."""
-        run = self._layout.sort([self._group_root()])
-        self._append(run.drop_columns([HASH]))
-        return run
-
-    def _settle(self) -> None:
-        """Sink all rows to the leaves."""
-        self._sink()
+    def _drain(self) -> None:
+        """Empty all buffers but the leaves'."""
+        if self._pending:
+            self._sink(self._sort_pending())
         if self._top is not None:
-            self._top = self._sinking.grow(self._sinking.settle(self._top))
+            self._sinking.drain(self._top)
 
     # -- taking out ----------------------------------------------------------------------------------------
 
@@ -230,31 +295,48 @@ class BufferTree:
         Ordered by key hash. Work in proportion to the tree. Groups with NULL there stay.
         """
         name = self._layout.inner_keys[self._layout.keys.index(key)]
-        taken: list[pa.Table] = []
-        kept: list[pa.Table] = []
+        taken = [self._layout.outward(self._none())]
         for run in self._runs():
-            mask = pc.fill_null(pc.less(run[name], below), False)
-            count = pc.sum(mask, min_count=0).as_py()
-            if count:
-                taken.append(run.filter(mask))
-            if count < run.num_rows:
-                kept.append(run.filter(pc.invert(mask)) if count else run)
+            part = run.filter(pc.less(run[name], below))
+            if part.num_rows:
+                taken.append(self._layout.outward(part))
         self._version += 1
-        self._clear()
-        self._rebuild(kept)
-        return pa.concat_tables([self._layout.outward(run) for run in (self._none(), *taken)])
+        if len(taken) > 1:
+            self._keep(name, below)
+        return pa.concat_tables(taken)
 
-    def _rebuild(self, runs: list[pa.Table]) -> None:
-        """Fill the empty tree from runs in order of hash; few rows stay in the root's buffer."""
-        if sum(map(weight, runs)) <= self._root_max // 2:
-            for run in runs:
-                self._append(run.drop_columns([HASH]))
-            return
-        nodes: list[Node] = []
-        for start, end in _heaps([weight(run) for run in runs], self._node_max // 2):
-            run = pa.concat_tables(runs[start:end]).combine_chunks()
-            nodes.append(leaf_of(int(run[HASH][0].as_py()) if nodes else 0, run))
-        self._top = self._sinking.grow(nodes)
+    def _keep(self, name: str, below: int) -> None:
+        """Build the tree anew from the rows of settled leaves that stay, in leaves of half a node or more."""
+        old, pending = self._top, self._pending
+        self._clear()
+        fresh: list[Node] = []
+        heap: list[pa.Table] = []
+        for run in self._taken_apart(old, pending):
+            stays = run.filter(pc.fill_null(pc.greater_equal(run[name], below), True))
+            if stays.num_rows:
+                heap.append(stays)
+            if sum(map(weight, heap)) > self._node_max // 2:
+                fresh.append(self._new_leaf(heap, first=not fresh))
+                heap = []
+        if fresh and heap:
+            fresh.append(self._new_leaf(heap, first=False))
+        elif heap:
+            self._append(pa.concat_tables(heap).combine_chunks())
+        if fresh:
+            self._top = self._sinking.grow(fresh)
+        self._spill()
+
+    def _taken_apart(self, top: Node | None, pending: list[pa.Table]) -> Iterator[pa.Table]:
+        """The runs of a tree whose leaves are settled; each is forgotten when it has been read."""
+        yield from pending
+        for leaf in leaves(top) if top is not None else ():
+            runs = self._sinking.read(leaf.buffer)
+            self._sinking.clear(leaf.buffer)
+            yield from runs
+
+    def _new_leaf(self, runs: list[pa.Table], *, first: bool) -> Leaf:
+        low = 0 if first else int(self._layout.hash_rows(runs[0].slice(0, 1))[0])
+        return self._sinking.leaf_of(low, pa.concat_tables(runs).combine_chunks())
 
     # -- durability ----------------------------------------------------------------------------------------
 
@@ -264,46 +346,46 @@ class BufferTree:
         Nodes are copied as they are; the root's buffer is combined first, which many small inserts pay back.
         """
         if len(self._pending) > 1:
-            self._append(self._group_root())
-        return image.write(self._layout, self._pending, self._top)
+            self._replace_pending(self._sort_pending())
+        return image.write(self._layout, self._sinking, self._pending, self._top)
 
     def load(self, data: bytes) -> None:
         """Become the tree that was dumped. On any other bytes raises ``PeerError`` and stays as it was."""
-        before = (self._layout.schema, self._pending, self._pending_weight, self._top)
+        before = dict(vars(self))
+        schema, shelf = self._layout.schema, self._sinking.shelf
         self._clear()
         self._layout.forget_types()
+        self._sinking.shelf = Shelf(self._store)
         try:
-            pending, self._top = image.read(self._layout, data)
+            pending, self._top = image.read(self._layout, self._sinking, data)
             for table in pending:
                 self._append(table)
             self.check()
         except (ElfError, ValueError) as error:
-            self._layout.schema, self._pending, self._pending_weight, self._top = before
+            vars(self).update(before)
+            self._layout.schema, self._sinking.shelf = schema, shelf
             raise PeerError(f"not a whole tree: {error}") from error
+        old = before["_top"]
+        self._spill()
+        for buffer in buffers(old) if old is not None else ():
+            shelf.drop(buffer.pieces)
         self._version += 1
 
     def check(self) -> None:
         """Raise ``ElfBug`` if an invariant is broken. Reads the whole tree."""
         if self._pending_weight != sum(weight(table) for table in self._pending):
             raise ElfBug("the root's buffer miscounts its weight")
-        if self._pending_weight > self._root_max and len(self._pending) > 1:
+        if self._pending_weight > self._root_max and len(self._pending) > 1 and not self._stuck:
             raise ElfBug("the root's buffer is full")
+        if self._resident_max is not None and self._sinking.shelf.resident_bytes > self._resident_max:
+            raise ElfBug("there is more in memory than may be")
         if self._top is None:
             return
-        if isinstance(self._top, Inner) and self._top.buffer.runs:
+        if isinstance(self._top, Inner) and self._top.buffer.pieces:
             raise ElfBug("the top node has a buffer beside the root's")
-        if isinstance(self._top, Leaf) and not self._top.buffer.runs:
+        if isinstance(self._top, Leaf) and not self._top.buffer.pieces:
             raise ElfBug("the tree has a leaf without rows")
         self._sinking.check(self._top)
-
-
-def _heaps(weights: Sequence[int], weight_max: int) -> Iterator[tuple[int, int]]:
-    """Ranges of neighbours that weigh at most that much together (or are a single one)."""
-    start, total = 0, 0
-    for index, each in enumerate(weights):
-        if index > start and total + each > weight_max:
-            yield start, index
-            start, total = index, 0
-        total += each
-    if weights:
-        yield start, len(weights)
+        held = sum(piece.size for buffer in buffers(self._top) for piece in buffer.pieces)
+        if held != self._sinking.shelf.resident_bytes + self._sinking.shelf.spilled_bytes:
+            raise ElfBug("the shelf miscounts its bytes")
