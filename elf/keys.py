@@ -45,6 +45,10 @@ _C1: Final = np.uint64(0x87C37B91114253D5)
 _C2: Final = np.uint64(0x4CF5AD432745937F)
 _MASK: Final = (1 << 64) - 1
 
+_LOW_MASKS: Final = np.array([(1 << 8 * min(size, 8)) - 1 for size in range(16)], dtype=np.uint64)
+_HIGH_MASKS: Final = np.array([(1 << 8 * max(size - 8, 0)) - 1 for size in range(16)], dtype=np.uint64)
+"""Of a value's last 0 to 15 bytes: those that are its own, of the first eight and of the next."""
+
 _TEXTS: Final = frozenset(
     {pa.string(), pa.binary(), pa.large_string(), pa.large_binary(), pa.string_view(), pa.binary_view()}
 )
@@ -265,24 +269,16 @@ def _hash_short(
         _block(g1, g2, words[at], words[at + 8])
         h1[rows], h2[rows] = g1, g2
     tail = sizes & 15
-    at = starts + (sizes - tail)
+    at = starts + (sizes - tail) if longest > 15 else starts
     # Of the last 0 to 15 bytes; what lies beyond the value is masked off.
-    low_bits = (np.minimum(tail, 8) * 8).astype(np.uint64)
-    low = words[at] & _ones(low_bits)
+    low = words[at]
+    low &= _LOW_MASKS[tail]
     h1 ^= _scramble(low, _C1, 31, _C2)
     if longest > 8:
-        high_bits = (np.clip(tail - 8, 0, 8) * 8).astype(np.uint64)
-        high = words[at + 8] & _ones(high_bits)
+        high = words[at + 8]
+        high &= _HIGH_MASKS[tail]
         h2 ^= _scramble(high, _C2, 33, _C1)
     return _finish(h1, h2, sizes.astype(np.uint64))
-
-
-def _ones(bits: UInt64s) -> UInt64s:
-    """As many low bits set, 0 to 64."""
-    full = bits == 64  # shifting a word by its whole length is undefined
-    masks = (np.uint64(1) << np.where(full, np.uint64(0), bits)) - np.uint64(1)
-    masks[full] = np.uint64(_MASK)
-    return masks
 
 
 def _rotate(words: UInt64s, left: int) -> UInt64s:

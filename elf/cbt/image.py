@@ -91,6 +91,7 @@ def _build(layout: Layout, sinking: Sinking, image: _NodeImage) -> Node:
         node = Leaf(image.low, solid=image.solid)
     for data in image.runs:
         run = unpack(data, layout.schema)
+        run.validate(full=True)
         node.buffer.pieces.append(sinking.shelf.keep(data, run.num_rows, layout.schema))
         node.buffer.rows += run.num_rows
         node.buffer.weight += weight(run)
