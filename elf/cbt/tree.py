@@ -188,7 +188,7 @@ class BufferTree:
         self._top = self._sinking.grow(self._sinking.work(self._top, fuel))
         self._version += 1
         self._credit = min(fuel.left, fuel.missing)
-        self._spill()
+        self._bound_memory()
         if fuel.error is not None:
             raise fuel.error
         return fuel.spent
@@ -222,10 +222,11 @@ class BufferTree:
             self._top = Leaf(0)
         self._sinking.add(self._top, run)
         self._replace_pending(None)
-        self._spill()
+        self._bound_memory()
 
-    def _spill(self) -> None:
-        """Keep to the memory limit."""
+    def _bound_memory(self) -> None:
+        """Keep to the memory limit; what merging took for its work goes back to the system."""
+        pa.default_memory_pool().release_unused()
         shelf = self._sinking.shelf
         if self._resident_max is None or self._top is None or shelf.resident_bytes <= self._resident_max:
             return
@@ -278,7 +279,7 @@ class BufferTree:
         for leaf in leaves(self._top):
             if leaf.buffer.pieces:
                 yield self._sinking.settled(leaf)
-                self._spill()
+                self._bound_memory()
 
     def _drain(self) -> None:
         """Empty all buffers but the leaves'."""
@@ -324,7 +325,7 @@ class BufferTree:
             self._append(pa.concat_tables(heap).combine_chunks())
         if fresh:
             self._top = self._sinking.grow(fresh)
-        self._spill()
+        self._bound_memory()
 
     def _taken_apart(self, top: Node | None, pending: list[pa.Table]) -> Iterator[pa.Table]:
         """The runs of a tree whose leaves are settled; each is forgotten when it has been read."""
@@ -366,7 +367,7 @@ class BufferTree:
             self._layout.schema, self._sinking.shelf = schema, shelf
             raise PeerError(f"not a whole tree: {error}") from error
         old = before["_top"]
-        self._spill()
+        self._bound_memory()
         for buffer in buffers(old) if old is not None else ():
             shelf.drop(buffer.pieces)
         self._version += 1

@@ -19,3 +19,11 @@ class BenchFormat(StrEnum):
     JSON = "json"
     COMBINED = "combined"
     COMMON = "common"
+
+
+class BenchKeys(StrEnum):
+    """``elf bench cbt --keys``"""
+
+    ZIPF = "zipf"
+    UNIFORM = "uniform"
+    UNIQUE = "unique"

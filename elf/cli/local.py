@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from elf.cli.choices import BenchFormat, Output
+from elf.cli.choices import BenchFormat, BenchKeys, Output
 from elf.cli.options import OutputOption, SeveralValues, SqlFile, one_text
 
 
@@ -158,6 +158,40 @@ def ingest(
 
     task = Task(str(input), format.value, query, "", jobs, distinct, cores, archive)
     return bench_ingest(input, task, repeat, as_json=json)
+
+
+@_bench.command()
+def cbt(
+    keys: Annotated[BenchKeys, typer.Option("--keys", help="How keys are drawn; unique: each once.")] = (
+        BenchKeys.ZIPF
+    ),
+    distinct: Annotated[
+        list[int] | None,
+        typer.Option("--distinct", min=1, help="Different keys; repeat it for a curve. Default 1000000."),
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows", min=1, help="Keys counted (20000000; unique: as many as differ).")
+    ] = None,
+    key_length: Annotated[int, typer.Option("--key-length", min=1, max=1024, help="Bytes of a key.")] = 12,
+    memory_max: Annotated[
+        int | None, typer.Option("--memory-max", min=1, metavar="MIB", help="The tree spills past so much.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="SIDE", help="Run these sides only (elf, dict, …).")
+    ] = None,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each; the median counts.")] = 3,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the figures: .png or .svg.")
+    ] = None,
+) -> int:
+    """Word count in the buffer tree, against a dict, pyarrow, DuckDB and Google's hash maps."""
+    from elf.bench.cbt import bench_cbt, sides_of, works_of
+
+    works = works_of(
+        keys.value, distinct or [1_000_000], rows, key_length, memory_max << 20 if memory_max else None
+    )
+    return bench_cbt(works, sides_of(only), repeat, as_json=json, plot=plot)
 
 
 @_sim.command()

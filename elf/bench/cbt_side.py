@@ -1,0 +1,237 @@
+"""The sides of ``elf bench cbt`` that are Python: the buffer tree, a dict, pyarrow's group-by, DuckDB.
+
+As a process: ``run SIDE`` with the work on standard input prints a ``CbtRun``; ``feed SIDE`` writes the keys
+for ``hashmaps.cpp`` to standard output.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from elf.bench.cbt import CbtRun, Keys, Work
+
+CHUNK_ROWS: Final = 1 << 16
+LETTERS: Final = np.frombuffer(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_", np.uint8)
+
+Letters = npt.NDArray[np.uint8]
+
+
+class Stopwatch:
+    """Seconds of all laps, and of the longest one."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.longest = 0.0
+
+    def time(self, work: Callable[[], object]) -> None:
+        began = time.perf_counter()
+        work()
+        lap = time.perf_counter() - began
+        self.seconds += lap
+        self.longest = max(self.longest, lap)
+
+
+def chunks(work: Work) -> Iterator[Letters]:
+    """The keys, a chunk of rows at a time: (rows, key length) letters. The same for the same work."""
+    rng = np.random.default_rng(7)
+    for start in range(0, work.rows, CHUNK_ROWS):
+        rows = min(CHUNK_ROWS, work.rows - start)
+        yield spell(_numbers(work.keys, work.distinct, start, rows, rng), work.key_length)
+
+
+def _numbers(
+    keys: Keys, distinct: int, start: int, rows: int, rng: np.random.Generator
+) -> npt.NDArray[np.uint64]:
+    if keys == "unique":
+        return np.arange(start, start + rows, dtype=np.uint64)
+    if keys == "uniform":
+        return rng.integers(0, distinct, rows, dtype=np.uint64)
+    # The inverse of the sums of 1 / k, which are log k and Euler's constant to a part in 2 k.
+    ranks = np.exp(rng.random(rows) * np.log(distinct + 1))
+    return np.minimum(ranks.astype(np.uint64), np.uint64(distinct)) - np.uint64(1)
+
+
+def spell(numbers: npt.NDArray[np.uint64], length: int) -> Letters:
+    """Different numbers below 64**length as different keys that look random (64 letters, 6 bits each)."""
+    bits = min(6 * length, 60)
+    words = numbers.copy()
+    for _ in range(2):
+        words = (words * np.uint64(0x9E3779B97F4A7C15)) & np.uint64((1 << bits) - 1)
+        words ^= words >> np.uint64(bits // 2)
+    letters = np.empty((len(words), length), dtype=np.uint8)
+    rest = words * np.uint64(0xD1B54A32D192ED03)
+    for place in range(length):
+        source, at = (words, 6 * place) if place < bits // 6 else (rest, 6 * (place % 9) + 4)
+        letters[:, place] = LETTERS[(source >> np.uint64(at)).astype(np.uint8) & np.uint8(63)]
+    return letters
+
+
+def column(letters: Letters) -> pa.Array:
+    """Keys as an Arrow array of texts."""
+    rows, length = letters.shape
+    edges = np.arange(0, rows * length + 1, length, dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(edges), pa.py_buffer(letters)])
+
+
+def run_elf(work: Work) -> CbtRun:
+    """The buffer tree, read out by ``batches``."""
+    from agents.spill import SpillFolder
+    from elf.cbt import BufferTree
+
+    def count(source: Iterator[Letters], folder: Path) -> CbtRun:
+        limited = work.memory_max_bytes is not None
+        tree = BufferTree(
+            keys=["word"],
+            aggregates=[("count", None)],
+            memory_max_bytes=work.memory_max_bytes,
+            store=SpillFolder(folder) if limited else None,
+        )
+        watch, memory, groups, checksum, spilled = Stopwatch(), Memory(work), 0, 0, 0
+        for letters in source:
+            batch = pa.record_batch([column(letters)], names=["word"])
+            watch.time(lambda batch=batch: tree.insert(batch))  # type: ignore[misc]
+            spilled = max(spilled, tree.spilled_bytes)
+        final, began, squares = memory.final(), time.perf_counter(), 0.0
+        for batch in tree.batches():
+            counts = batch.column(1).to_numpy()
+            began_square = time.perf_counter()
+            groups, checksum = groups + len(counts), checksum + int((counts * counts).sum())
+            squares += time.perf_counter() - began_square
+        watch.seconds += time.perf_counter() - began - squares
+        spilled = max(spilled, tree.spilled_bytes)
+        return CbtRun(watch.seconds, groups, checksum, final, memory.peak(), watch.longest, spilled)
+
+    with tempfile.TemporaryDirectory(prefix="elf-bench-") as folder:
+        count(iter([spell(np.arange(10, dtype=np.uint64), work.key_length)]), Path(folder) / "first")
+        return count(chunks(work), Path(folder) / "spill")
+
+
+def run_dict(work: Work) -> CbtRun:
+    """A Python dict of bytes; making its keys of the letters counts."""
+    counts: dict[bytes, int] = {}
+    watch, memory = Stopwatch(), Memory(work)
+
+    def add(letters: Letters) -> None:
+        for word in letters.view(f"S{work.key_length}").ravel().tolist():
+            counts[word] = counts.get(word, 0) + 1
+
+    for letters in chunks(work):
+        watch.time(lambda letters=letters: add(letters))  # type: ignore[misc]
+    squares = sum(n * n for n in counts.values())
+    return CbtRun(watch.seconds, len(counts), squares, memory.final(), memory.peak(), watch.longest)
+
+
+def run_pyarrow(work: Work) -> CbtRun:
+    """Arrow's streaming aggregation over all chunks, on one thread."""
+    from pyarrow import acero
+
+    import pyarrow.compute as pc
+
+    making = [0.0]
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for letters in _timed(chunks(work), making):
+            yield pa.record_batch([column(letters)], names=["word"])
+
+    schema = pa.schema([("word", pa.string())])
+    pc.sum(pa.array([1]))
+    memory = Memory(work)
+    reader = pa.RecordBatchReader.from_batches(schema, batches())
+    began = time.perf_counter()
+    source = acero.Declaration("record_batch_reader_source", acero.RecordBatchReaderSourceNodeOptions(reader))
+    grouping = acero.AggregateNodeOptions([("word", "hash_count", None, "n")], keys=["word"])
+    plan = acero.Declaration.from_sequence([source, acero.Declaration("aggregate", grouping)])
+    table = plan.to_table(use_threads=False)
+    seconds = time.perf_counter() - began - making[0]
+    final, peak = memory.final(), memory.peak()
+    counts = table["n"].to_numpy()
+    return CbtRun(seconds, len(counts), int((counts * counts).sum()), final, peak, 0.0)
+
+
+def run_duckdb(work: Work) -> CbtRun:
+    """DuckDB's hash aggregation over all chunks, on one thread."""
+    import duckdb
+
+    making = [0.0]
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for letters in _timed(chunks(work), making):
+            yield pa.record_batch([column(letters)], names=["word"])
+
+    connection = duckdb.connect(config={"threads": 1})
+    connection.sql("SELECT 1").fetchall()
+    memory = Memory(work)
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("word", pa.string())]), batches())
+    connection.register("words", reader)
+    began = time.perf_counter()
+    sql = "SELECT count(*), sum(n * n)::BIGINT FROM (SELECT word, count(*) AS n FROM words GROUP BY word)"
+    found = connection.execute(sql).fetchone()
+    seconds = time.perf_counter() - began - making[0]
+    assert found is not None
+    # Its groups are gone with its answer: what it took at most is all there is to tell.
+    return CbtRun(seconds, found[0], found[1], memory.peak(), memory.peak(), 0.0)
+
+
+def _timed(source: Iterator[Letters], seconds: list[float]) -> Iterator[Letters]:
+    """The same; the time that making them took is added to ``seconds[0]``."""
+    while True:
+        began = time.perf_counter()
+        letters = next(source, None)
+        seconds[0] += time.perf_counter() - began
+        if letters is None:
+            return
+        yield letters
+
+
+class Memory:
+    """Resident bytes beyond those of when it was made. A chunk of keys is made before, for its own sake."""
+
+    def __init__(self, work: Work) -> None:
+        next(chunks(work))
+        gc.collect()
+        Path("/proc/self/clear_refs").write_text("5")
+        self._before = self._read("VmRSS")
+
+    def final(self) -> float:
+        return self._read("VmRSS") - self._before
+
+    def peak(self) -> float:
+        return self._read("VmHWM") - self._before
+
+    @staticmethod
+    def _read(name: str) -> float:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * 1024.0
+        raise OSError(f"no {name} in /proc/self/status")
+
+
+SIDES: Final = {"elf": run_elf, "dict": run_dict, "pyarrow": run_pyarrow, "duckdb": run_duckdb}
+
+
+def main() -> None:
+    mode, side = sys.argv[1:]
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    work = msgspec.json.decode(sys.stdin.buffer.read(), type=Work)
+    if mode == "run":
+        sys.stdout.buffer.write(msgspec.json.encode(SIDES[side](work)) + b"\n")
+        return
+    sys.stdout.buffer.write(f"{work.key_length}\n".encode())
+    for letters in chunks(work):
+        sys.stdout.buffer.write(letters.tobytes())
+
+
+if __name__ == "__main__":
+    main()
