@@ -57,9 +57,7 @@ class CbtRun(msgspec.Struct, frozen=True):
     spilled_bytes: int = 0
 
 
-def bench_cbt(
-    works: list[Work], sides: list[str], repeat: int, *, as_json: bool, plot: Path | None
-) -> int:
+def bench_cbt(works: list[Work], sides: list[str], repeat: int, *, as_json: bool, plot: Path | None) -> int:
     """Measure and print. Raises ``UserError``, and ``ElfError`` where two answers differ."""
     if plot is not None:
         from elf.bench.cbt_plot import check_plot
@@ -97,7 +95,7 @@ def _figures(side: str, work: Work, runs: list[CbtRun]) -> dict[str, object]:
     groups = runs[0].groups
     return {
         "side": side,
-        **{name: value for name, value in msgspec.to_builtins(work).items()},
+        **dict(msgspec.to_builtins(work)),
         "groups": groups,
         "keys_per_s": round(work.rows / statistics.median(run.seconds for run in runs)),
         "bytes_per_key": round(statistics.median(run.final_bytes for run in runs) / groups, 2),

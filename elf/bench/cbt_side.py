@@ -56,10 +56,11 @@ def _numbers(
     if keys == "unique":
         return np.arange(start, start + rows, dtype=np.uint64)
     if keys == "uniform":
-        return rng.integers(0, distinct, rows, dtype=np.uint64)
-    # The inverse of the sums of 1 / k, which are log k and Euler's constant to a part in 2 k.
-    ranks = np.exp(rng.random(rows) * np.log(distinct + 1))
-    return np.minimum(ranks.astype(np.uint64), np.uint64(distinct)) - np.uint64(1)
+        return rng.integers(0, distinct, rows).astype(np.uint64)
+    # Rank k is what lies between log k and log (k + 1): about 1 / k.
+    ranks = np.exp(rng.random(rows) * np.log(distinct + 1)).astype(np.int64)
+    numbers: npt.NDArray[np.uint64] = (np.clip(ranks, 1, distinct) - 1).astype(np.uint64)
+    return numbers
 
 
 def spell(numbers: npt.NDArray[np.uint64], length: int) -> Letters:
@@ -134,9 +135,8 @@ def run_dict(work: Work) -> CbtRun:
 
 def run_pyarrow(work: Work) -> CbtRun:
     """Arrow's streaming aggregation over all chunks, on one thread."""
-    from pyarrow import acero
-
     import pyarrow.compute as pc
+    from pyarrow import acero
 
     making = [0.0]
 

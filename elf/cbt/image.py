@@ -61,9 +61,11 @@ def _draw(layout: Layout, sinking: Sinking, node: Node) -> _NodeImage:
     return _NodeImage(node.low, 0, runs, [_draw(layout, sinking, child) for child in node.children])
 
 
-def _in_types(layout: Layout, piece: Piece, data: bytes) -> bytes:
+def _in_types(layout: Layout, piece: Piece, data: memoryview) -> bytes:
     """A packed run in today's types."""
-    return data if piece.schema == layout.schema else pack(layout.current(unpack(data, piece.schema)))
+    if piece.schema == layout.schema:
+        return bytes(data)
+    return pack(layout.current(unpack(data, piece.schema)))
 
 
 def read(layout: Layout, sinking: Sinking, data: bytes) -> tuple[list[pa.Table], Node | None]:

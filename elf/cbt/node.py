@@ -26,7 +26,7 @@ from elf.errors import ElfBug, ElfError
 HASH_END = 1 << 64
 
 _LEAF_PARTS = 4
-"""A full leaf is cut into about so many: rows are merged 4/3 times on the way to their last leaf, not twice."""
+"""A full leaf is cut into about so many: so rows are merged 4/3 times on their way to their last leaf."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Buffer:
 
 @dataclass
 class Leaf:
-    """``solid``: its weight when it last could not be split (one hash, one huge row). Only twice that is full."""
+    """``solid``: its weight when it could not be split (one hash, one huge row). Only twice that is full."""
 
     low: int
     buffer: Buffer = field(default_factory=Buffer)
@@ -127,9 +127,7 @@ class Sinking:
 
     def read(self, buffer: Buffer) -> list[pa.Table]:
         """The runs of a buffer, without hashes, in today's types. Raises ``SpillError``."""
-        return [
-            self._layout.current(unpack(self.shelf.open(piece), piece.schema)) for piece in buffer.pieces
-        ]
+        return [self._layout.current(unpack(self.shelf.open(piece), piece.schema)) for piece in buffer.pieces]
 
     def clear(self, buffer: Buffer) -> None:
         """Forget what a buffer holds."""

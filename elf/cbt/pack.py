@@ -25,6 +25,9 @@ _SMALL = 48
 _HEAP_MAX = 1 << 31
 _WIDTHS = (0, 1, 2, 4, 8)
 
+_SIGNED: dict[int, type[np.integer]] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+_UNSIGNED: dict[int, type[np.integer]] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.integer]
 
@@ -68,7 +71,7 @@ def pack(table: pa.Table) -> bytes:
     return _ENCODER.encode(_Run(table.num_rows, columns))
 
 
-def unpack(data: bytes, schema: pa.Schema) -> pa.Table:
+def unpack(data: bytes | memoryview, schema: pa.Schema) -> pa.Table:
     """The table that was packed. Raises ``ValueError`` if the bytes are no columns of these types.
 
     Whether texts are UTF-8 and decimals have no more than 38 digits is left to ``Table.validate(full=True)``.
@@ -161,11 +164,8 @@ def _words_of(kind: pa.DataType) -> type[np.integer] | None:
         return np.int64
     if not pa.types.is_primitive(kind) or kind.bit_width not in (8, 16, 32, 64):
         return None
-    unsigned = pa.types.is_unsigned_integer(kind)
-    signed = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
-    return {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[kind.bit_width] if unsigned else (
-        signed[kind.bit_width]
-    )
+    words = _UNSIGNED if pa.types.is_unsigned_integer(kind) else _SIGNED
+    return words[kind.bit_width]
 
 
 def _pack_ints(values: Numbers) -> _Ints:

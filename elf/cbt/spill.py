@@ -1,7 +1,7 @@
 """What lies in memory and what was put away: the pieces of all buffers of one tree.
 
-Paper, section 2.2: buffers that are cold may be "externalized to SSD or disk". The tree itself knows no files:
-it is given a store, puts pieces there when it holds more than it may, and takes them back one at a time.
+Paper, section 2.2: buffers that are cold may be "externalized to SSD or disk". The tree itself knows no
+files: it is given a store, puts pieces there when it holds more than it may, and reads them one at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from elf.errors import ElfError
 
 
 class SpillError(ElfError):
-    """What was spilled can't be read back as it was written: the disk's fault. The tree can only be emptied."""
+    """Spilling failed, or what was spilled can't be read back as it was written: then the tree can only be
+    emptied."""
 
 
 class SpillStore(Protocol):
@@ -41,12 +42,16 @@ class SpillStore(Protocol):
 
 @dataclass(eq=False)
 class Piece:
-    """A packed run: in memory (``data``) or in the store (``ticket``)."""
+    """A packed run: in memory (``data``) or in the store (``ticket``).
+
+    What stays is in Arrow's memory, what comes and goes in numpy's and Python's: mixed in one heap, the
+    former would keep the system from getting the latter's back.
+    """
 
     schema: pa.Schema
     rows: int
     size: int
-    data: bytes | None
+    data: pa.Buffer | None
     ticket: int = 0
     checksum: int = 0
 
@@ -62,19 +67,21 @@ class Shelf:
     def keep(self, data: bytes, rows: int, schema: pa.Schema) -> Piece:
         """Put a packed run into memory."""
         self.resident_bytes += len(data)
-        return Piece(schema, rows, len(data), data)
+        held = pa.allocate_buffer(len(data))
+        memoryview(held).cast("B")[:] = data
+        return Piece(schema, rows, len(data), held)
 
-    def open(self, piece: Piece) -> bytes:
+    def open(self, piece: Piece) -> memoryview:
         """The bytes of a piece, wherever it is; it stays there. Raises ``SpillError``."""
         if piece.data is not None:
-            return piece.data
+            return memoryview(piece.data)
         try:
             data = self._given_store().read(piece.ticket)
         except OSError as error:
             raise SpillError(f"cannot read what was spilled: {error}") from error
         if len(data) != piece.size or zlib.crc32(data) != piece.checksum:
             raise SpillError("what was spilled has been changed")
-        return data
+        return memoryview(data)
 
     def drop(self, pieces: Iterable[Piece]) -> None:
         """Forget pieces."""
@@ -93,7 +100,7 @@ class Shelf:
             if piece.data is None:
                 continue
             try:
-                piece.ticket = self._given_store().write(piece.data)
+                piece.ticket = self._given_store().write(piece.data.to_pybytes())
             except OSError as error:
                 raise SpillError(f"cannot spill: {error}") from error
             piece.checksum, piece.data = zlib.crc32(piece.data), None

@@ -41,8 +41,9 @@ _ROOT_NODES = 2
 _REPEATING = 0.5
 """Combined to less than that, the root's buffer is kept and not emptied."""
 
-_WORKING_ROOTS = 4
-"""Working space within a memory limit, in root buffers: the buffer itself and its copies while it is sorted."""
+_WORKING_ROOTS = 6
+"""Working space within a memory limit, in root buffers: itself, its copies while it is sorted, and what the
+allocators hold back."""
 
 
 class BufferTree:
@@ -52,7 +53,7 @@ class BufferTree:
     ``max`` or ``avg`` of a column. Results are named ``count``, ``sum_n`` and so on; sums of integers are
     decimal128(38, 0), exact. ``node_bytes_max``: weight of a full buffer before compression, in bytes (plus
     16 a row); ``fanout``: children of a node, at least 4. ``memory_max_bytes`` bounds what the tree takes in
-    memory, working space of eight nodes included; past it buffers are put into ``store``. ``hash_keys`` is
+    memory, working space of twelve nodes included; past it buffers are put into ``store``. ``hash_keys`` is
     there for tests that need collisions.
 
     Any call that merges may raise ``SumOverflow`` (its rows are kept, but there is no answer to give before
@@ -361,14 +362,14 @@ class BufferTree:
             pending, self._top = image.read(self._layout, self._sinking, data)
             for table in pending:
                 self._append(table)
+            self._bound_memory()
             self.check()
         except (ElfError, ValueError) as error:
+            self._sinking.discard(self._top)
             vars(self).update(before)
             self._layout.schema, self._sinking.shelf = schema, shelf
             raise PeerError(f"not a whole tree: {error}") from error
-        old = before["_top"]
-        self._bound_memory()
-        for buffer in buffers(old) if old is not None else ():
+        for buffer in buffers(before["_top"]) if before["_top"] is not None else ():
             shelf.drop(buffer.pieces)
         self._version += 1
 

@@ -15,6 +15,7 @@ from elf.aggregates import State
 from elf.cbt import BufferTree
 from elf.cbt.node import height
 from elf.keys import KeyHash, UInt64s, hash_keys
+from tests.cbt.drawer import Drawer
 
 Key = tuple[int | None, str | None, float | None]
 Row = tuple[Key, int, float | None, str | None]
@@ -85,14 +86,25 @@ def known(key: Key) -> tuple[object, ...]:
 class Machine(RuleBasedStateMachine):
     hash_keys: KeyHash = staticmethod(hash_keys)
 
+    memory_max_bytes: int | None = None
+
     def __init__(self) -> None:
         super().__init__()
+        self.store = Drawer()
         self.tree = self.fresh()
         self.model: dict[tuple[object, ...], Group] = {}
 
     def fresh(self) -> BufferTree:
         names = ["pane", "word", "real"]
-        return BufferTree.of_partials(names, STATES, node_bytes_max=400, fanout=4, hash_keys=self.hash_keys)
+        return BufferTree.of_partials(
+            names,
+            STATES,
+            node_bytes_max=400,
+            fanout=4,
+            hash_keys=self.hash_keys,
+            memory_max_bytes=self.memory_max_bytes,
+            store=self.store if self.memory_max_bytes else None,
+        )
 
     def read(self, table: pa.Table) -> dict[tuple[object, ...], Group]:
         """Groups as a dict; each only once, in the order of their hashes."""
@@ -125,11 +137,17 @@ class Machine(RuleBasedStateMachine):
     def empty(self) -> None:
         self.tree.empty()
         self.model.clear()
+        assert not self.store.kept
+
+    @rule(rows_max=st.integers(0, 100))
+    def work(self, rows_max: int) -> None:
+        self.tree.work(rows_max)
 
     @rule()
     def crash(self) -> None:
         data = self.tree.dump()
-        rows, self.tree = self.tree.rows, self.fresh()
+        rows, self.store = self.tree.rows, Drawer()
+        self.tree = self.fresh()
         self.tree.load(data)
         assert self.tree.rows == rows
         assert self.tree.dump() == data
@@ -145,6 +163,7 @@ class Machine(RuleBasedStateMachine):
         self.tree.check()
         assert (self.tree.rows == 0) == (not self.model)
         assert self.tree.rows >= len(self.model)
+        assert self.tree.spilled_bytes == sum(map(len, self.store.kept.values()))
 
     def teardown(self) -> None:
         self.flush()
@@ -154,12 +173,19 @@ def repr_of(groups: dict[tuple[object, ...], Group]) -> dict[tuple[object, ...],
     return {key: repr((n, int(t), low, last)) for key, (n, t, low, last) in groups.items()}
 
 
+class SpillingMachine(Machine):
+    """All but some hundred bytes of its buffers are always in the store."""
+
+    memory_max_bytes = 6 * 2 * 400 + 300
+
+
 class CollidingMachine(Machine):
     hash_keys = staticmethod(colliding)
 
 
 class OneHashMachine(Machine):
     hash_keys = staticmethod(one_hash)
+    memory_max_bytes = 6 * 2 * 400
 
 
 QUICK = settings(max_examples=40, stateful_step_count=20, deadline=None)
@@ -170,6 +196,8 @@ TestCollidingTree = CollidingMachine.TestCase
 TestCollidingTree.settings = QUICK
 TestOneHashTree = OneHashMachine.TestCase
 TestOneHashTree.settings = QUICK
+TestSpillingTree = SpillingMachine.TestCase
+TestSpillingTree.settings = QUICK
 
 
 def test_many_keys_make_a_high_tree_and_sealing_takes_it_down() -> None:

@@ -1,0 +1,65 @@
+"""``elf bench cbt``: all sides count the same keys, and the figures are what they say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from elf.bench.cbt import PYTHON_SIDES, Work, bench_cbt, run_side, sides_of, works_of
+from elf.bench.cbt_side import chunks, spell
+from elf.errors import UserError
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 11, 12, 40])
+def test_different_numbers_are_different_keys(length: int) -> None:
+    numbers = np.arange(min(64**length, 5000), dtype=np.uint64)
+    letters = spell(numbers, length)
+    assert letters.shape == (len(numbers), length)
+    assert len({row.tobytes() for row in letters}) == len(numbers)
+
+
+@pytest.mark.parametrize(("keys", "groups"), [("unique", 3000), ("uniform", 3000), ("zipf", 2000)])
+def test_keys_are_drawn_as_asked(keys: str, groups: int) -> None:
+    work = Work(keys, 3000, 3000 if keys == "unique" else 70_000, 8)  # type: ignore[arg-type]
+    found = [row.tobytes() for letters in chunks(work) for row in letters]
+    assert len(found) == work.rows
+    assert groups <= len(set(found)) <= 3000
+
+
+def test_the_sides_agree_and_figures_are_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    works = works_of("zipf", [1000], 20_000, 12, None)
+    assert bench_cbt(works, list(PYTHON_SIDES), 1, as_json=True, plot=None) == 0
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [run["side"] for run in report["runs"]] == list(PYTHON_SIDES)
+    assert len({run["groups"] for run in report["runs"]}) == 1
+    assert all(run["keys_per_s"] > 0 for run in report["runs"])
+
+
+def test_a_limit_makes_it_spill() -> None:
+    work = Work("unique", 600_000, 600_000, 12, 49 << 20)
+    run = run_side("elf", work, None)
+    assert run.groups == run.checksum == 600_000
+    assert run.spilled_bytes > 0
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_a_picture(tmp_path: Path, suffix: str) -> None:
+    pytest.importorskip("matplotlib")
+    from elf.bench.cbt_plot import draw
+
+    row = {"side": "elf", "keys": "zipf", "key_length": 12, "keys_per_s": 9e6, "peak_bytes_per_key": 20}
+    path = tmp_path / f"figure{suffix}"
+    draw([{**row, "groups": 1000}, {**row, "groups": 10_000}], path)
+    assert path.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml")
+
+
+def test_what_cannot_be_asked(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no 100 different keys"):
+        works_of("unique", [100], None, 1, None)
+    with pytest.raises(UserError, match="no side perl"):
+        sides_of(["perl"])
+    with pytest.raises(UserError, match=r"\.png or \.svg"):
+        bench_cbt([], [], 1, as_json=False, plot=tmp_path / "figure.jpg")
