@@ -43,7 +43,7 @@ _REPEATING = 0.5
 
 _WORKING_ROOTS = 6
 """Working space within a memory limit, in root buffers: itself, its copies while it is sorted, and what the
-allocators hold back."""
+allocators hold back. Of the rest, a quarter is for what they lose between pieces of different sizes."""
 
 
 class BufferTree:
@@ -118,7 +118,7 @@ class BufferTree:
         self._sinking.shelf = Shelf(store)
         self._resident_max: int | None = None
         if memory_max_bytes is not None:
-            self._resident_max = memory_max_bytes - _WORKING_ROOTS * self._root_max
+            self._resident_max = (memory_max_bytes - _WORKING_ROOTS * self._root_max) * 3 // 4
             if self._resident_max < 0:
                 raise ValueError(f"memory_max_bytes is at least {_WORKING_ROOTS * self._root_max} here")
 
