@@ -23,7 +23,7 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elf.aggregates import State
+from elf.aggregates import State, SumOverflow
 from elf.cbt import image
 from elf.cbt.finals import Finals
 from elf.cbt.node import Fuel, Inner, Leaf, Node, Sinking, buffers, height, leaves
@@ -40,6 +40,13 @@ _ROOT_NODES = 2
 
 _REPEATING = 0.5
 """Combined to less than that, the root's buffer is kept and not emptied."""
+
+_WORTH_A_TRY = 0.8
+"""If combining the whole root's buffer makes it that small, the next insert is combined by itself first."""
+
+_PART_ROWS = 1 << 16
+_FEW_ROWS = 1 << 13
+"""Rows that are combined by themselves: so many fit a cache, and fewer are not worth the calls."""
 
 _WORKING_ROOTS = 6
 """Working space within a memory limit, in root buffers: itself, its copies while it is sorted, and what the
@@ -126,6 +133,7 @@ class BufferTree:
         self._pending: list[pa.Table] = []
         self._pending_weight = 0
         self._stuck = False
+        self._repeating = True
         self._credit = 0
         self._top: Node | None = None
 
@@ -163,11 +171,11 @@ class BufferTree:
         """Add partial aggregates: key and state columns; rows of one key, here or from before, are merged."""
         rows = self._layout.inward(table)
         self._version += 1
-        pieces = -(-weight(rows) // self._root_max)
+        pieces = max(-(-weight(rows) // self._root_max), rows.num_rows // _PART_ROWS)
         step = max(1, -(-rows.num_rows // max(1, pieces)))
         for start in range(0, rows.num_rows, step):
             part = rows.slice(start, step)
-            self._append(part)
+            self._append(self._combined(part))
             try:
                 if self._pending_weight > self._root_max:
                     self._relieve_root()
@@ -194,6 +202,17 @@ class BufferTree:
             raise fuel.error
         return fuel.spent
 
+    def _combined(self, part: pa.Table) -> pa.Table:
+        """The same with equal keys combined, where the last rows have shown that this makes it smaller."""
+        if not self._repeating or part.num_rows < _FEW_ROWS:
+            return part
+        try:
+            run = self._layout.sort([part]).drop_columns([HASH])
+        except SumOverflow:
+            return part
+        self._repeating = run.num_rows < part.num_rows * _REPEATING
+        return run
+
     def _append(self, rows: pa.Table) -> None:
         if rows.num_rows:
             self._pending.append(rows)
@@ -203,6 +222,7 @@ class BufferTree:
         """Combine the root's buffer; keep it if that made it half empty, else let it sink."""
         before = sum(table.num_rows for table in self._pending)
         run = self._sort_pending()
+        self._repeating = run.num_rows < before * _WORTH_A_TRY
         if run.num_rows < before * _REPEATING and weight(run) <= self._root_max // 2:
             self._replace_pending(run)
         else:
