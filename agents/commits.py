@@ -13,23 +13,69 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from agents.store import PaneCommit, Store, WindowCommit
-from elf import windows
+from agents.status import status_of_all, status_of_windows
+from agents.store import PaneCommit, PaneCommitName, Store, WindowCommit
 from elf.aggregates import State, identity_row, merge_tables
 from elf.batch import decode, encode
-from elf.job.contributions import Piece, numbers, to_bytes
+from elf.job.assembly import Assembly
+from elf.job.contributions import Piece, to_bytes
 from elf.job.effects import Combine, CommitPanes, CommitWindows, Coverage
 from elf.job.events import Combined, PanesCommitted, WindowsCommitted
 from elf.job.messages import WindowResult
 from elf.job.ports import FinisherPort
 from elf.job.spec import END_OF_TIME, START_OF_TIME
-from elf.job.tally import TALLY_COLUMNS, TALLY_STATES
-from elf.ql.plan import Fragment
+from elf.job.tally import TALLY_STATES
+from elf.ql.plan import Fragment, Window
 
-STATUS_ROWS_MAX: Final = 1_000
-"""Windows without any row get a status of their own up to this many at a time; beyond, only those with rows
-do.
-"""
+FINISH_ROWS: Final = 1 << 20
+"""Groups that one run of the final fragment takes, or a little more."""
+
+
+class Kept:
+    """What a master keeps in memory of one job's windows. It may be lost at any time."""
+
+    def __init__(self) -> None:
+        self._assembly: Assembly | None = None
+        self._tally: pa.Table | None = None
+        self._revisions: list[tuple[int, int, int]] = []
+
+    def resume(self, effect: CommitWindows, window: Window) -> tuple[Assembly, int]:
+        """What these windows go on from, and the pane up to which nothing need be read."""
+        known = self._assembly
+        if (
+            known is not None
+            and known.range_of(effect.first_us, effect.last_us)[0] == known.next
+            and self._revisions == _revisions(effect.coverage, known.next, known.held_to)
+        ):
+            return known, known.held_to
+        self._assembly, self._tally = None, None
+        return Assembly(effect.spec.plan, window), START_OF_TIME
+
+    def count(self, tally: pa.Table | None, start: int) -> pa.Table | None:
+        """The tally of the windows, and keep it: what was kept from pane ``start`` on, and ``tally``."""
+        kept = self._tally
+        if kept is not None:
+            kept = kept.filter(pc.greater_equal(kept["_pane"], start))
+        self._tally = _joined([kept, tally])
+        return self._tally
+
+    def keep(self, assembly: Assembly, effect: CommitWindows) -> None:
+        """The next windows may go on from here, unless these were the last."""
+        self._assembly = None if effect.last_us >= END_OF_TIME else assembly
+        self._revisions = _revisions(effect.coverage, assembly.next, assembly.held_to)
+
+
+def _revisions(coverage: Sequence[Coverage], start: int, end: int) -> list[tuple[int, int, int]]:
+    """Panes ``[start, end)`` as ranges of one revision each: what decides their contents."""
+    found: list[tuple[int, int, int]] = []
+    for part in coverage:
+        begin, stop = max(part.start, start), min(part.end, end)
+        if begin >= stop:
+            continue
+        if found and found[-1][1:] == (begin, part.revision):
+            begin = found.pop()[0]
+        found.append((begin, stop, part.revision))
+    return found
 
 
 def combine(effect: Combine) -> Combined:
@@ -111,14 +157,18 @@ def _open(data: bytes, start: int, end: int) -> pa.Table | None:
 
 
 def commit_windows(
-    effect: CommitWindows, store: Store, finisher: FinisherPort, master: str
+    effect: CommitWindows, store: Store, finisher: FinisherPort, master: str, kept: Kept | None = None
 ) -> WindowsCommitted:
-    """Assemble the windows that start in ``[first_us, last_us)``, run the final fragment, and commit them."""
-    commits = _commits(effect, store)
-    revision = sum(commit.revision > 0 for commit in commits)
+    """Assemble the windows that start in ``[first_us, last_us)``, run the final fragment, and commit them.
+
+    What is ``kept`` of the windows before spares reading and merging their panes again; it decides nothing.
+    """
+    names = _names(effect, store)
+    revision = sum(name.revision > 0 for name in names)
     row = _stored(effect, store, revision)
     if row is None:
-        status, rows = _assemble(effect, commits, finisher)
+        kept = Kept() if kept is None else kept
+        status, rows = _assemble(effect, names, store, finisher, kept)
         row = WindowCommit(
             effect.spec.uid,
             effect.first_us,
@@ -159,131 +209,77 @@ def _stored(effect: CommitWindows, store: Store, revision: int) -> WindowCommit 
     return next((r for r in same if r.revision == revision), None)
 
 
-def _commits(effect: CommitWindows, store: Store) -> list[PaneCommit]:
+def _names(effect: CommitWindows, store: Store) -> list[PaneCommitName]:
     """The pane commits that the effect speaks of: none that was made after it."""
-    found: dict[tuple[int, int, int], PaneCommit] = {}
+    found: dict[tuple[int, int, int], PaneCommitName] = {}
     for part in effect.coverage:
-        for row in store.pane_commits(effect.spec.flows[0].uid, part.start, part.end):
-            if row.revision <= part.revision:
-                found[(row.start, row.end, row.revision)] = row
+        for name in store.pane_names(effect.spec.flows[0].uid, part.start, part.end):
+            if name.revision <= part.revision:
+                found[(name.start, name.end, name.revision)] = name
     return list(found.values())
 
 
+def _pieces(effect: CommitWindows, store: Store, start: int, end: int) -> list[Piece]:
+    """The committed panes of ``[start, end)``, as they were when the effect was made: disjoint."""
+    found: list[Piece] = []
+    for part in effect.coverage:
+        begin, stop = max(part.start, start), min(part.end, end)
+        if begin < stop:
+            rows = store.pane_commits(effect.spec.flows[0].uid, begin, stop)
+            found += _latest((row for row in rows if row.revision <= part.revision), begin, stop)
+    return found
+
+
 def _assemble(
-    effect: CommitWindows, commits: Sequence[PaneCommit], finisher: FinisherPort
+    effect: CommitWindows,
+    names: Sequence[PaneCommitName],
+    store: Store,
+    finisher: FinisherPort,
+    kept: Kept,
 ) -> tuple[pa.Table, pa.Table]:
     """(status, rows) of the windows."""
     plan = effect.spec.plan
-    start = min((part.start for part in effect.coverage), default=START_OF_TIME)
-    end = max((part.end for part in effect.coverage), default=END_OF_TIME)
-    pieces = _latest(commits, start, end)
-    keys, states = plan.fragment.keys, plan.fragment.states
-    groups = _merged([_open(p.payload, p.start, p.end) for p in pieces], ("_pane", *keys), states)
-    tally = _merged([_open(p.tally, p.start, p.end) for p in pieces], ("_pane",), TALLY_STATES)
-    status = _status(effect, commits, _by_window(tally, (), TALLY_STATES, effect))
-    if groups is None:
-        return status, _no_rows(effect, finisher)
-    by_window = _by_window(groups, keys, states, effect)
-    if by_window is None:
-        return status, pa.table({})
-    return status, finisher.run(by_window)
+    if plan.window is None:
+        pieces = _pieces(effect, store, START_OF_TIME, END_OF_TIME)
+        counts = _merged([_open(p.tally, p.start, p.end) for p in pieces], (), TALLY_STATES)
+        groups = _merged(
+            [_open(p.payload, p.start, p.end) for p in pieces], plan.fragment.keys, plan.fragment.states
+        )
+        rows = finisher.run(groups) if groups is not None else _no_rows(effect, finisher)
+        return status_of_all(effect, names, counts), rows
+    assembly, held_to = kept.resume(effect, plan.window)
+    start, end = assembly.range_of(effect.first_us, effect.last_us)
+    pieces = _pieces(effect, store, max(start, held_to), end)
+    groups = _joined([_open(p.payload, p.start, p.end) for p in pieces])
+    rows = _finished(assembly.windows(effect.first_us, effect.last_us, groups), finisher)
+    tally = kept.count(_joined([_open(p.tally, p.start, p.end) for p in pieces]), start)
+    kept.keep(assembly, effect)
+    return status_of_windows(effect, names, tally), rows
+
+
+def _joined(tables: Sequence[pa.Table | None]) -> pa.Table | None:
+    present = [table for table in tables if table is not None and table.num_rows]
+    return pa.concat_tables(present, promote_options="permissive") if present else None
+
+
+def _finished(groups: Iterable[pa.Table], finisher: FinisherPort) -> pa.Table:
+    """The final fragment over windows, many at a time but never so many that they fill the memory."""
+    found: list[pa.Table] = []
+    waiting: list[pa.Table] = []
+    for table in groups:
+        waiting += [table] if table.num_rows else []
+        if sum(one.num_rows for one in waiting) >= FINISH_ROWS:
+            found.append(finisher.run(pa.concat_tables(waiting)))
+            waiting = []
+    if waiting:
+        found.append(finisher.run(pa.concat_tables(waiting)))
+    return pa.concat_tables(found) if found else pa.table({})
 
 
 def _no_rows(effect: CommitWindows, finisher: FinisherPort) -> pa.Table:
     """Over no rows at all a global aggregate without a window still has one row; everything else has none."""
     plan = effect.spec.plan
-    if plan.window is not None or plan.fragment.keys:
+    if plan.fragment.keys:
         return pa.table({})
     schema = pa.schema([(s.name, pa.int64() if s.identity_zero else pa.null()) for s in plan.fragment.states])
     return finisher.run(identity_row(schema, plan.fragment.states))
-
-
-def _by_window(
-    table: pa.Table | None, keys: Sequence[str], states: Sequence[State], effect: CommitWindows
-) -> pa.Table | None:
-    """Merge panes into the windows that hold them: ``window_start``, ``window_end``, keys, states."""
-    window = effect.spec.plan.window
-    if table is None or window is None:
-        return None if table is None else merge_tables([table], keys, states)
-    panes = table["_pane"].to_numpy()
-    index, starts = windows.expand(panes, effect.spec.plan.fragment.pane_us, window.size_us, window.slide_us)
-    inside = (starts >= effect.first_us) & (starts < effect.last_us)
-    index, starts = index[inside], starts[inside]
-    if not len(index):
-        return None
-    spread = table.take(pa.array(index)).append_column("window_start", pa.array(starts))
-    merged = merge_tables([spread], ("window_start", *keys), states)
-    begin = merged["window_start"].to_numpy()
-    times = [pa.array(begin, pa.timestamp("us")), pa.array(begin + window.size_us, pa.timestamp("us"))]
-    rest = merged.drop_columns(["window_start"])
-    return pa.table([*times, *rest.columns], names=["window_start", "window_end", *rest.column_names])
-
-
-STATUS_SCHEMA: Final = pa.schema(
-    [
-        ("window_start", pa.timestamp("us")),
-        ("window_end", pa.timestamp("us")),
-        ("revision", pa.int64()),
-        ("expected", pa.int64()),
-        ("reported", pa.int64()),
-        ("missing", pa.list_(pa.string())),
-        *((name, pa.int64()) for name in TALLY_COLUMNS),
-    ]
-)
-
-
-def _status(effect: CommitWindows, commits: Sequence[PaneCommit], tally: pa.Table | None) -> pa.Table:
-    """A row a window: coverage from the commits, counts from the tally."""
-    window = effect.spec.plan.window
-    if window is None:
-        counts = _counts(tally, 0) if tally is not None else {}
-        return pa.Table.from_pylist([_status_row(effect, commits, None, None, counts)], schema=STATUS_SCHEMA)
-    known: dict[int, dict[str, int]] = {}
-    if tally is not None:
-        starts = pc.cast(tally["window_start"], pa.int64()).to_pylist()
-        known = {start: _counts(tally, i) for i, start in enumerate(starts)}
-    begins: Iterable[int] = sorted(known)
-    span = effect.last_us - effect.first_us
-    if span <= STATUS_ROWS_MAX * window.slide_us:
-        begins = range(effect.first_us, effect.last_us, window.slide_us)
-    rows = [
-        _status_row(effect, commits, start, start + window.size_us, known.get(start, {})) for start in begins
-    ]
-    return pa.Table.from_pylist(rows, schema=STATUS_SCHEMA)
-
-
-def _counts(tally: pa.Table, index: int) -> dict[str, int]:
-    return {name: tally[name][index].as_py() for name in TALLY_COLUMNS}
-
-
-def _status_row(
-    effect: CommitWindows,
-    commits: Sequence[PaneCommit],
-    start: int | None,
-    end: int | None,
-    counts: dict[str, int],
-) -> dict[str, object]:
-    pane_us = effect.spec.plan.fragment.pane_us
-    first = START_OF_TIME if start is None else start // pane_us
-    last = END_OF_TIME if end is None else end // pane_us
-    expected, missing = _covered(effect.coverage, first, last)
-    names = dict(effect.names)
-    return {
-        "window_start": start,
-        "window_end": end,
-        "revision": sum(c.revision > 0 and c.start < last and first < c.end for c in commits),
-        "expected": expected.bit_count(),
-        "reported": (expected & ~missing).bit_count(),
-        "missing": [names.get(number, str(number)) for number in numbers(missing)],
-        **{name: counts.get(name, 0) for name in TALLY_COLUMNS},
-    }
-
-
-def _covered(coverage: Sequence[Coverage], first: int, last: int) -> tuple[int, int]:
-    """(expected, missing in at least one pane) of panes ``[first, last)``."""
-    expected = missing = 0
-    for part in coverage:
-        if part.start < last and first < part.end:
-            expected |= part.expected
-            missing |= part.expected & ~part.reported
-    return expected, missing

@@ -103,6 +103,7 @@ class Driver:
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="commit")
         self._shipper = ThreadPoolExecutor(1, thread_name_prefix="ship")
         self._finishers: dict[str, Finisher] = {}
+        self._kept: dict[str, commits.Kept] = {}
         self._streams = {lane.facts.stream: _stream(lane, source) for lane, source in streams}
         self._tasks: list[asyncio.Task[None]] = []
         self._end: asyncio.Future[End] | None = None
@@ -358,7 +359,9 @@ class Driver:
         try:
             if uid not in self._finishers:
                 self._finishers[uid] = Finisher(effect.spec.plan.final_sql)
-            done = commits.commit_windows(effect, self.store, self._finishers[uid], self.node.me.address)
+            kept = self._kept.setdefault(uid, commits.Kept())
+            me = self.node.me.address
+            done = commits.commit_windows(effect, self.store, self._finishers[uid], me, kept)
         except ElfError as error:
             self._log.error("a window cannot be finished", job=effect.spec.name, reason=str(error))
             return was.Failure(uid, f"job {effect.spec.name}: a window cannot be finished: {error}")

@@ -249,6 +249,12 @@ class Store:
             found = con.execute(f"{_PANE} {_OVERLAP} ORDER BY revision, pane_start", (flow, end, start))
             return [PaneCommit(*row) for row in found]
 
+    def pane_names(self, flow: str, start: int, end: int) -> list[PaneCommitName]:
+        """The same without reading the contents."""
+        with self._file.reading() as con:
+            sql = f"SELECT {_PANE_NAME} FROM pane_commits {_OVERLAP} ORDER BY revision, pane_start"
+            return [PaneCommitName(*row) for row in con.execute(sql, (flow, end, start))]
+
     def committed(self, flow: str) -> list[PaneCommitName]:
         """What is committed of the flow, by start, then revision, without reading the contents."""
         with self._file.reading() as con:

@@ -55,14 +55,25 @@ def touched_windows(start_us: int, end_us: int, size_us: int, slide_us: int) -> 
     return first, last
 
 
-def expand(panes: Int64s, pane_us: int, size_us: int, slide_us: int) -> tuple[Int64s, Int64s]:
-    """Which windows each pane belongs to: (row index, window start in µs), pane by pane repeated once a
-    window.
+def sums_by_window(panes: Int64s, values: Int64s, starts: Int64s, panes_each: int) -> Int64s:
+    """Sums of ``values`` (a row a pane, which may repeat; a column each) over windows of ``panes_each`` panes
+    from each of ``starts`` on: running sums, what had come before subtracted, which is exact for integers.
     """
-    start_us = panes * pane_us
-    last = np.floor_divide(start_us, slide_us) * slide_us
-    count = -(-size_us // slide_us)
-    index = np.repeat(np.arange(len(panes), dtype=np.int64), count)
-    starts = np.repeat(last, count) - np.tile(np.arange(count, dtype=np.int64) * slide_us, len(panes))
-    inside = starts + size_us > np.repeat(start_us, count)
-    return index[inside], starts[inside]
+    order = np.argsort(panes, kind="stable")
+    running = np.zeros((len(panes) + 1, values.shape[1]), np.int64)
+    np.cumsum(values[order], axis=0, out=running[1:])
+    ordered = panes[order]
+    ends = np.searchsorted(ordered, starts + panes_each)
+    found: Int64s = running[ends] - running[np.searchsorted(ordered, starts)]
+    return found
+
+
+def windows_with(panes: Int64s, panes_each: int, step: int) -> Int64s:
+    """The first panes of all windows that hold any of ``panes``: multiples of ``step``, ascending."""
+    panes = np.unique(panes)
+    first = -np.floor_divide(panes_each - 1 - panes, step)
+    last = np.floor_divide(panes, step)
+    first[1:] = np.maximum(first[1:], last[:-1] + 1)
+    counts = np.maximum(last - first + 1, 0)
+    before = np.cumsum(counts) - counts
+    return (np.repeat(first - before, counts) + np.arange(counts.sum(), dtype=np.int64)) * step

@@ -41,6 +41,16 @@ class Fragment:
 
 
 @dataclass(frozen=True)
+class Top:
+    """A window's result is its first ``rows`` rows, ordered before all else by this state."""
+
+    state: str
+    descending: bool
+    nulls_first: bool
+    rows: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """A planned query. ``outputs`` are the names of the SELECT list, each once."""
 
@@ -50,3 +60,4 @@ class Plan:
     final_sql: str
     outputs: tuple[str, ...]
     spark_sql: str
+    top: Top | None = None

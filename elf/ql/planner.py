@@ -15,13 +15,13 @@ from sqlglot import exp
 
 from elf.errors import QueryError
 from elf.ql import render_final, render_map, render_spark
-from elf.ql.expressions import Expr, Ref, Slot, rewrite, walk
-from elf.ql.plan import Fragment, Plan
+from elf.ql.expressions import Aggregate, Call, Expr, Ref, Slot, rewrite, walk
+from elf.ql.plan import Fragment, Plan, Top
 from elf.ql.render import render
 from elf.ql.rules import Draft, Order, Output, apply_rules
 from elf.ql.source import Source
 from elf.ql.statements import Query, Select, parse
-from elf.ql.states import collect
+from elf.ql.states import States, collect
 from elf.schema import Column, Schema
 
 
@@ -71,7 +71,21 @@ def _plan(sql: str, tree: exp.Select, schema: Schema, stream: str, source: Sourc
         final_sql=render_final.render_final(draft, states, "duckdb"),
         outputs=tuple(output.name for output in draft.outputs),
         spark_sql=render_spark.render_spark(draft, states),
+        top=_top(draft, states),
     )
+
+
+def _top(draft: Draft, states: States) -> Top | None:
+    """What a LIMIT leaves, where the first item of the ORDER BY is an aggregate in the order of its state."""
+    if not draft.limit or draft.having is not None or not draft.order:
+        return None
+    first = draft.order[0]
+    if not isinstance(first.value, Aggregate) or first.value.name == "avg":
+        return None
+    match states.resolve(first.value):
+        case Call(args=(Slot(name=state),)):
+            return Top(state, first.descending, first.nulls_first, draft.limit)
+    return None
 
 
 def _after_grouping(draft: Draft) -> list[Expr]:

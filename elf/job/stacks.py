@@ -1,0 +1,298 @@
+"""Sliding windows out of panes: each pane is merged a few times, not once for each window that holds it.
+
+*Two stacks.* Event time is cut into blocks as long as a window. A window that starts in a block is the end of
+that block (from the window's start on) merged with the beginning of the next one (up to the window's end):
+
+    block          |--------------- B ---------------|------------- B + 1 -------------|
+    window                        [======= suffix ===|== prefix ==)
+
+Prefixes grow by one slide at a time; suffixes are made from the right to the left when the block begins, with
+checkpoints at halves of what is left, so that log2(slides a window) of them are held. All keys are merged at
+once, a row of numbers a key (``elf.job.lanes``). The order of merging depends on the block alone, so a window
+is the same, to the last bit of a sum of doubles, whether its panes were kept from the window before it or
+read again.
+
+It works for whatever merges. The paper's other way (section 2.2), subtracting the pane that leaves, needs
+aggregates that invert, drifts with doubles, and is no faster here: what a window costs is looking at all of
+its keys, not merging two panes into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from elf.job.lanes import PRESENT, Array, Coder, Lane
+from elf.ql.plan import Plan, Top
+
+Int64s = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_LOWEST: Final = np.iinfo(np.int64).min
+CELLS: Final = 1 << 18
+"""Windows times keys that are merged at a time: arrays of that many numbers stay in the processor's cache."""
+
+
+class KeyIndex:
+    """Numbers for keys, from 0, in the order in which they came."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._names = list(keys)
+        self.keys: pa.Table | None = None
+        self.size = 0 if keys else 1
+
+    def ids(self, rows: pa.Table) -> Int64s:
+        """The number of each row's key; keys are in the canonical form of ``normalise``."""
+        if not self._names:
+            return np.zeros(rows.num_rows, np.int64)
+        found = rows.select(self._names)
+        whole = (
+            found if self.keys is None else pa.concat_tables([self.keys, found], promote_options="permissive")
+        )
+        codes = _codes(whole[self._names[0]])
+        for name in self._names[1:]:
+            more = _codes(whole[name])
+            codes = _codes(pa.chunked_array([codes * (int(more.max(initial=0)) + 1) + more]))
+        self.size = int(codes.max(initial=-1)) + 1
+        first = np.empty(self.size, np.int64)
+        first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+        self.keys = whole.take(pa.array(first))
+        return codes[len(codes) - rows.num_rows :]
+
+
+def _codes(column: pa.ChunkedArray) -> Int64s:
+    """Equal values as equal numbers, 0, 1, … in the order of their first appearance."""
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64)
+    array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+    codes = array.dictionary_encode(null_encoding="encode").indices
+    return np.asarray(codes.to_numpy(zero_copy_only=False), np.int64)
+
+
+@dataclass
+class Rows:
+    """Partial aggregates: slot (ascending), key number and an array a lane; each (slot, key) once."""
+
+    slots: Int64s
+    ids: Int64s
+    values: list[Array]
+
+    def between(self, first: int, last: int) -> tuple[slice, Int64s, Int64s]:
+        """(which rows, their slots counted from ``first``, their keys) of slots ``[first, last)``."""
+        begin, end = np.searchsorted(self.slots, (first, last))
+        rows = slice(int(begin), int(end))
+        return rows, self.slots[rows] - first, self.ids[rows]
+
+    def followed_by(self, more: Rows) -> Rows:
+        """These, then ``more``."""
+        return Rows(
+            np.concatenate([self.slots, more.slots]),
+            np.concatenate([self.ids, more.ids]),
+            [np.concatenate(pair) for pair in zip(self.values, more.values, strict=True)],
+        )
+
+    def merged(self, keys: int, lanes: Sequence[Lane]) -> Rows:
+        """Rows that share slot and key merged into one, from the left to the right."""
+        both, place = np.unique(self.slots * keys + self.ids, return_inverse=True)
+        values = []
+        for lane, given in zip(lanes, self.values, strict=True):
+            merged = lane.none(len(both))
+            lane.merge.at(merged, place, given)
+            values.append(merged)
+        return Rows(both // keys, both % keys, values)
+
+
+class Stacks:
+    """One block and the beginning of the next, as lanes. Slot ``i`` is about the block's ``i``-th window.
+
+    A pane of the block is in slot ``i`` when that is the last of the block's windows that holds it; a pane of
+    the next block is in slot ``i`` when that is the first one.
+    """
+
+    def __init__(self, plan: Plan, size: int, step: int, block: int) -> None:
+        self.block = block
+        self._plan = plan
+        self._size, self._step = size, step
+        self._base = -(-block * size // step) * step
+        self.count = max(0, -(-((block + 1) * size - self._base) // step))
+        self._index = KeyIndex(plan.fragment.keys)
+        self._coders = [Coder(state, size) for state in plan.fragment.states]
+        self._left: Rows | None = None
+        self._left_size = 0
+        self._right: Rows | None = None
+        self._suffixes: list[tuple[int, list[Array]]] = []
+        self._prefix: list[Array] = []
+        self._prefix_slots = 0
+        self.right_tables: list[pa.Table] = []
+        self._lanes = self._all_lanes()
+        self._best: Int64s | None = None
+
+    def _all_lanes(self) -> list[Lane]:
+        return [PRESENT, *(lane for coder in self._coders for lane in coder.lanes)]
+
+    def load_left(self, table: pa.Table | None) -> None:
+        """The panes of the block, in order of panes; once, and first."""
+        if table is not None:
+            slots = (table["_pane"].to_numpy() - self._base) // self._step
+            used = int(np.searchsorted(slots, 0))
+            self._left = self._rows(table.slice(used), slots[used:])
+        self._left_size = self._index.size
+        self._prefix = [lane.none(self._index.size) for lane in self._lanes]
+        self._suffixes = [(self.count, [lane.none(self._left_size) for lane in self._lanes])]
+
+    def load_right(self, table: pa.Table) -> None:
+        """More panes of the next block: whole slots, behind those that were loaded before."""
+        self.right_tables.append(table)
+        slots = -((self._size - 1 + self._base - table["_pane"].to_numpy()) // self._step)
+        fresh = self._rows(table, slots)
+        self._right = fresh if self._right is None else self._right.followed_by(fresh)
+        grown = self._index.size - len(self._prefix[0])
+        self._prefix = [
+            np.concatenate([old, lane.none(grown)])
+            for old, lane in zip(self._prefix, self._lanes, strict=True)
+        ]
+
+    def _rows(self, table: pa.Table, slots: Int64s) -> Rows:
+        at = 1
+        for coder in self._coders:
+            lanes = len(coder.lanes)
+            change = coder.admit(table[coder.state.name])
+            if change is not None:
+                for arrays in self._holders():
+                    arrays[at : at + lanes] = change(arrays[at : at + lanes])
+            at += len(coder.lanes)
+        self._lanes = self._all_lanes()
+        values: list[Array] = [np.ones(table.num_rows, np.uint8)]
+        for coder in self._coders:
+            values += coder.encode(table[coder.state.name])
+        rows = Rows(slots, self._index.ids(table), values)
+        return rows if self._step == 1 else rows.merged(self._index.size, self._lanes)
+
+    def _holders(self) -> list[list[Array]]:
+        """Everything that is made of lanes."""
+        rows = [rows.values for rows in (self._left, self._right) if rows is not None]
+        return [*rows, *filter(None, [self._prefix]), *(arrays for _, arrays in self._suffixes)]
+
+    def slot_of(self, start: int) -> int:
+        """The slot of the window that starts at this pane."""
+        return (start - self._base) // self._step
+
+    def start_of(self, slot: int) -> int:
+        return self._base + slot * self._step
+
+    # -- merging ---------------------------------------------------------------------------------------------
+
+    def windows(self, first: int, last: int) -> Iterator[pa.Table]:
+        """The groups of the windows ``[first, last)``, some windows at a time; never one twice."""
+        while first < last:
+            until = min(last, first + max(1, CELLS // max(1, self._index.size)))
+            with np.errstate(invalid="ignore", over="ignore"):
+                yield self._pick(first, self._suffix_rows(first, until), self._prefix_rows(first, until))
+            first = until
+
+    def _suffix(self, slot: int) -> list[Array]:
+        """The panes of slots ``slot`` and above, merged."""
+        while self._suffixes[-1][0] < slot:
+            self._suffixes.pop()
+        while (above := self._suffixes[-1][0]) > slot:
+            middle = slot + (above - slot) // 2
+            arrays = [array.copy() for array in self._suffixes[-1][1]]
+            self._fold(arrays, self._left, middle, above, -1)
+            self._suffixes.append((middle, arrays))
+        return self._suffixes[-1][1]
+
+    def _fold(self, arrays: list[Array], rows: Rows | None, first: int, last: int, order: int) -> None:
+        """Merge slots ``[first, last)`` into ``arrays``, ascending (1) or descending (-1)."""
+        if rows is None:
+            return
+        which, _, ids = rows.between(first, last)
+        for lane, array, values in zip(self._lanes, arrays, rows.values, strict=True):
+            lane.merge.at(array, ids[::order], values[which][::order])
+
+    def _suffix_rows(self, first: int, last: int) -> list[Array]:
+        """A row a window, a column a key of the block; one array a lane."""
+        found = self._spread(self._left, first, last, self._left_size)
+        for lane, array, before in zip(self._lanes, found, self._suffix(last), strict=True):
+            for row in array[::-1]:
+                before = lane.merge(before, row, out=row)
+        return found
+
+    def _prefix_rows(self, first: int, last: int) -> list[Array]:
+        """A row a window, a column a key."""
+        self._fold(self._prefix, self._right, self._prefix_slots, first, 1)
+        found = self._spread(self._right, first, last, self._index.size)
+        for lane, array, before in zip(self._lanes, found, self._prefix, strict=True):
+            for row in array:
+                before = lane.merge(before, row, out=row)
+        self._prefix, self._prefix_slots = [array[-1].copy() for array in found], last
+        return found
+
+    def _spread(self, rows: Rows | None, first: int, last: int, keys: int) -> list[Array]:
+        found = [lane.none((last - first, keys)) for lane in self._lanes]
+        if rows is not None:
+            which, slots, ids = rows.between(first, last)
+            for array, values in zip(found, rows.values, strict=True):
+                array[slots, ids] = values[which]
+        return found
+
+    def _pick(self, first: int, suffix: list[Array], prefix: list[Array]) -> pa.Table:
+        """The rows of windows from ``first`` on, but for those that cannot be among a LIMIT's."""
+        for lane, whole, part in zip(self._lanes, prefix, suffix, strict=True):
+            lane.merge(whole[:, : self._left_size], part, out=whole[:, : self._left_size])
+        wanted = self._wanted(prefix)
+        places = np.flatnonzero(wanted)
+        slots, ids = np.divmod(places, self._index.size)
+        values = [array.ravel()[places] for array in prefix]
+        starts = (self._base + (first + slots) * self._step) * self._plan.fragment.pane_us
+        return self._table(starts, ids, values[1:])
+
+    def _wanted(self, lanes: list[Array]) -> Mask:
+        present: Mask = lanes[0] != 0
+        top = self._plan.top
+        at = 1
+        for coder in self._coders:
+            if top is not None and coder.state.name == top.state and self._index.size > top.rows:
+                arrays = lanes[at : at + len(coder.lanes)]
+                rank = coder.rank(arrays)
+                valid = present if coder.state.identity_zero else present & (arrays[0] != 0)
+                return present if rank is None else self._highest(top, rank, present, valid)
+            at += len(coder.lanes)
+        return present
+
+    def _highest(self, top: Top, rank: Array, present: Mask, valid: Mask) -> Mask:
+        """At least the ``top.rows`` first rows of each window, and all that tie with the last of them.
+
+        The lowest of any k values is at most the k-th highest of all: those of the keys that were highest in
+        the window before are a good bound.
+        """
+        rank = np.where(valid, rank if top.descending else ~rank, _LOWEST)
+        if self._best is None:
+            self._best = np.argpartition(rank[0], -top.rows)[-top.rows :]
+        bound = rank[:, self._best].min(axis=1)
+        wanted: Mask = (rank >= bound[:, None]) & valid
+        few = bound == _LOWEST
+        if top.nulls_first or few.any():
+            wanted |= present & ~valid & (few | top.nulls_first)[:, None]
+        found = np.flatnonzero(wanted[-1])
+        best = found[np.argsort(rank[-1][found])[-top.rows :]]
+        self._best = best if len(best) == top.rows else None
+        return wanted
+
+    def _table(self, starts: Int64s, ids: Int64s, values: list[Array]) -> pa.Table:
+        size_us = self._size * self._plan.fragment.pane_us
+        columns = [pa.array(starts, pa.timestamp("us")), pa.array(starts + size_us, pa.timestamp("us"))]
+        names = ["window_start", "window_end"]
+        if self._index.keys is not None:
+            columns += self._index.keys.take(pa.array(ids)).columns
+            names += self._index.keys.column_names
+        at = 0
+        for coder in self._coders:
+            columns.append(coder.decode(values[at : at + len(coder.lanes)]))
+            names.append(coder.state.name)
+            at += len(coder.lanes)
+        return pa.table(columns, names=names)
