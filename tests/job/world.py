@@ -150,6 +150,7 @@ class SimAgent:
     def start(self, contacts: Sequence[str]) -> None:
         world = self.world
         self.up, self.life = True, self.life + 1
+        self.kept: dict[str, commits.Kept] = {}
         incarnation = self.store.begin_incarnation()
         me = Identity(self.agent_id, f"a{self.index}", incarnation, self.address)
         peer = ring.Peer(self.address, incarnation)
@@ -255,7 +256,8 @@ class SimAgent:
             self.node.check()
 
     def _windows(self, effect: do.CommitWindows) -> None:
-        done = commits.commit_windows(effect, self.store, PyFinisher(), self.address)
+        kept = self.kept.setdefault(effect.spec.uid, commits.Kept())
+        done = commits.commit_windows(effect, self.store, PyFinisher(), self.address, kept)
         self.world.crash_point(self)
         if self.up:
             self.handle(done)

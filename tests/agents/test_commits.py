@@ -1,0 +1,131 @@
+"""Windows of a store's pane commits: what is kept in memory of the windows before never changes them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents import commits
+from agents.store import PaneCommit, Store
+from elf.aggregates import State
+from elf.batch import decode, encode
+from elf.job.effects import CommitWindows, Coverage
+from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec
+from elf.job.tally import tally
+from elf.ql.plan import Fragment, Plan, Window
+
+US = 1_000
+STATES = (State("n", "sum", identity_zero=True), State("real", "sum"), State("high", "max"))
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", None]),
+        st.integers(0, 9),
+        st.none() | st.floats(-1e9, 1e9),
+        st.none() | st.text(max_size=2),
+    ),
+    max_size=4,
+    unique_by=lambda row: row[0],
+)
+COMMIT = st.tuples(st.integers(1, 3), ROWS)
+"""How many panes there are in a commit, and what the first of them has."""
+SHAPES = st.sampled_from([(3, 1), (4, 2), (5, 2), (7, 5), (2, 3), (1, 1)])
+
+
+class Everything:
+    """A final fragment that keeps all groups."""
+
+    def run(self, groups: pa.Table) -> pa.Table:
+        return groups
+
+    def close(self) -> None: ...
+
+
+def spec(size: int, step: int) -> JobSpec:
+    fragment = Fragment("s", (), "", ("k",), STATES, US, None)
+    plan = Plan("", fragment, Window(size * US, step * US), "", (), "")
+    return JobSpec("job", "me", 1, plan, (Flow("flow", fragment, bytes(16), ""),))
+
+
+def commit(start: int, panes: int, revision: int, rows: list[tuple[object, ...]]) -> PaneCommit:
+    names = ("k", "n", "real", "high")
+    types = (pa.string(), pa.int64(), pa.float64(), pa.string())
+    columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(types)]
+    table = pa.table([pa.array([start] * len(rows), pa.int64()), *columns], names=("_pane", *names))
+    counts = tally(np.array([start], np.int64), rows_in=len(rows) + revision)
+    return PaneCommit("flow", start, start + panes, revision, b"\1", 1, 0, 0, encode(counts), encode(table))
+
+
+def effect(job: JobSpec, first: int, last: int, made: list[PaneCommit]) -> CommitWindows:
+    latest: dict[int, int] = {}
+    for row in made:
+        latest.update(dict.fromkeys(range(row.start, row.end), row.revision))
+    coverage = tuple(Coverage(pane, pane + 1, revision, 1, 1) for pane, revision in sorted(latest.items()))
+    return CommitWindows(job, first * US, last * US, coverage, ((0, "a"),))
+
+
+def results(done: commits.WindowsCommitted) -> list[list[str]]:
+    if done.result is None:
+        return []
+    return [sorted(map(repr, decode(data).to_pylist())) for data in (done.result.status, done.result.payload)]
+
+
+@given(st.lists(COMMIT, min_size=3, max_size=12), SHAPES, st.data())
+@settings(max_examples=60, deadline=None)
+def test_warm_is_cold(
+    panes: list[tuple[int, list[tuple[object, ...]]]], shape: tuple[int, int], data: st.DataObject
+) -> None:
+    job, kept, made = spec(*shape), commits.Kept(), []
+    size, step = shape
+    warm, cold = Store(":memory:"), Store(":memory:")
+    at, end = -6, -12
+    for count, rows in panes:
+        new = [commit(end, count, 0, rows)]
+        end += count
+        if data.draw(st.booleans(), label="revise"):
+            old = data.draw(st.sampled_from(made + new), label="which")
+            if all(row.revision <= old.revision for row in made if row.start == old.start):
+                new.append(commit(old.start, old.end - old.start, old.revision + 1, rows))
+        for row in new:
+            made.append(row)
+            warm.commit_panes(row)
+            cold.commit_panes(row)
+        last = (end - size) // step * step + step
+        first = data.draw(st.sampled_from([at, at, at, at - step]), label="first")
+        if last <= first:
+            continue
+        wanted = effect(job, first, last, made)
+        mine = commits.commit_windows(wanted, warm, Everything(), "me", kept)
+        assert results(mine) == results(commits.commit_windows(wanted, cold, Everything(), "me"))
+        at = last
+    warm.close()
+    cold.close()
+
+
+def test_a_finite_input_is_one_range() -> None:
+    """All of time at once, as ``elf run`` asks for it."""
+    job, store = spec(3, 1), Store(":memory:")
+    store.commit_panes(
+        PaneCommit(
+            "flow",
+            START_OF_TIME,
+            END_OF_TIME,
+            0,
+            b"\1",
+            1,
+            0,
+            0,
+            b"",
+            commit(5, 1, 0, [("a", 2, 0.5, "x")]).payload,
+        )
+    )
+    coverage = (Coverage(START_OF_TIME, END_OF_TIME, 0, 1, 1),)
+    done = commits.commit_windows(
+        CommitWindows(job, START_OF_TIME, END_OF_TIME, coverage, ((0, "a"),), True), store, Everything(), "me"
+    )
+    assert done.result is not None
+    rows = decode(done.result.payload)
+    assert rows["window_start"].cast(pa.int64()).to_pylist() == [3 * US, 4 * US, 5 * US]
+    assert rows["n"].to_pylist() == [2, 2, 2]
+    store.close()
