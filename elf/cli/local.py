@@ -194,6 +194,21 @@ def cbt(
     return bench_cbt(works, sides_of(only), repeat, as_json=json, plot=plot)
 
 
+@_bench.command()
+def sliding(
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Events in the hour.")] = 2_000_000,
+    products: Annotated[int, typer.Option("--products", min=1, help="Distinct keys, Zipf 1.2.")] = 200_000,
+    size: Annotated[int, typer.Option("--size", min=1, help="Seconds of a window.")] = 300,
+    slide: Annotated[int, typer.Option("--slide", min=1, help="Seconds between windows.")] = 5,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each; the median counts.")] = 3,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+) -> int:
+    """Windows that slide, against tumbling ones of the same events, and against DuckDB; one thread."""
+    from elf.bench.sliding import Shape, bench_sliding
+
+    return bench_sliding(Shape(rows, products, size, slide), repeat, as_json=json)
+
+
 @_sim.command()
 def overlay(
     nodes: Annotated[int, typer.Option("--nodes", min=1, help="How many nodes join.")] = 200,
