@@ -223,6 +223,8 @@ class Driver:
                 case do.SaveJob():
                     record = msgspec.msgpack.encode((effect.spec, effect.first_pane))
                     self.store.save_job(effect.spec.uid, record, effect.state)
+                    if effect.state == "dropped":
+                        self._kept.pop(effect.spec.uid, None)
                 case do.SaveFact():
                     self.store.put(effect.key, effect.value)
                 case do.Stop():

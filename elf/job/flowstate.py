@@ -3,6 +3,14 @@
 Owned by the ``StreamWorker`` of its stream. A row is late when its pane is sealed, or when its pane's end
 plus lateness is not above the highest event time that its own source had before it: the same rows are late
 whatever the chunk sizes.
+
+One tree holds all open panes, the pane being the first key. A tree a pane was measured beside it (seconds to
+insert and seal, one core, in turns): panes of 300 s, live, 0.22 to 0.38 against 0.22 to 0.27; panes of 5 s,
+live, up to 2 s late, 0.10 against 0.08; an hour of 5 s panes sealed at its end, 0.31 against 0.19, but 17 MB
+against 23, since nothing of so many small trees is ever compressed. Only where rows may be later than
+several panes are long does sealing one of many open panes tell: 5 s panes and rows 30 s late, 0.41 against
+0.08 s a minute at 50,000 rows/s, half a percent of a core. For that, one tree has one limit on memory, one
+spill and one image in a cut, however many panes are open.
 """
 
 from __future__ import annotations
