@@ -1,8 +1,8 @@
 """The final fragment: from merged groups to result rows, in DuckDB at the master, or in Spark.
 
-LIMIT counts in each window. Every row gets its rank in its window by the query's order, then by the group
-keys, ascending, NULLs last; that makes the order total, the LIMIT unambiguous and the result the same
-everywhere.
+LIMIT counts in each window. Rows are ordered in their window by the query's order, then by the group keys,
+ascending, NULLs last; that makes the order total, the LIMIT unambiguous and the result the same everywhere.
+Only a LIMIT needs each row's rank.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ def render_final(draft: Draft, states: States, engine: Engine, groups: str = "gr
         f"{render(states.resolve(output.value), engine)} AS c{index}"
         for index, output in enumerate(draft.outputs)
     ]
-    inner.append(f"{_rank(draft, states, engine)} AS r")
+    if draft.limit is None:
+        place = [f"t.o{index} {_direction(order)}" for index, order in enumerate(draft.order)]
+        inner += [
+            f"{render(states.resolve(order.value), engine)} AS o{index}"
+            for index, order in enumerate(draft.order)
+        ]
+    else:
+        place = ["t.r"]
+        inner.append(f"{_rank(draft, states, engine)} AS r")
+    places = [*(["t.window_start"] if draft.window else []), *place]
     having = [] if draft.having is None else [f"  WHERE {render(states.resolve(draft.having), engine)}"]
     limit = [] if draft.limit is None else [f"WHERE t.r <= {draft.limit}"]
     return "\n".join(
@@ -35,7 +44,7 @@ def render_final(draft: Draft, states: States, engine: Engine, groups: str = "gr
             *having,
             ") AS t",
             *limit,
-            f"ORDER BY {', '.join([*(['t.window_start'] if draft.window else []), 't.r'])}",
+            *([f"ORDER BY {', '.join(places)}"] if places else []),
         ]
     )
 
@@ -50,6 +59,8 @@ def _rank(draft: Draft, states: States, engine: Engine) -> str:
 
 
 def _item(order: Order, states: States, engine: Engine) -> str:
-    direction = "DESC" if order.descending else "ASC"
-    nulls = "FIRST" if order.nulls_first else "LAST"
-    return f"{render(states.resolve(order.value), engine)} {direction} NULLS {nulls}"
+    return f"{render(states.resolve(order.value), engine)} {_direction(order)}"
+
+
+def _direction(order: Order) -> str:
+    return f"{'DESC' if order.descending else 'ASC'} NULLS {'FIRST' if order.nulls_first else 'LAST'}"
