@@ -41,19 +41,14 @@ def test_windows_that_are_complete_and_those_that_are_touched(at: int, size: int
     assert windows.first_window(at, slide) == min(start for start in starts if start >= at)
 
 
-@given(st.lists(st.integers(-30, 30), max_size=15), st.integers(1, 6), st.integers(1, 6), st.integers(1, 4))
-def test_expand_names_every_window_that_holds_a_pane(
-    panes: list[int], size: int, slide: int, pane_us: int
-) -> None:
-    pane = int(np.gcd(size, slide)) * pane_us
-    size, slide = size * pane_us, slide * pane_us
-    index, starts = windows.expand(np.array(panes, dtype=np.int64), pane, size, slide)
-    found = sorted(zip(index.tolist(), starts.tolist(), strict=True))
-    every = range(-60 * pane_us * 6 // slide * slide, 60 * pane_us * 6, slide)
-    wanted = [
-        (row, start)
-        for row, number in enumerate(panes)
-        for start in every
-        if start <= number * pane and (number + 1) * pane <= start + size
-    ]
-    assert found == sorted(wanted)
+@given(st.lists(st.integers(-30, 30), max_size=15), st.integers(1, 6), st.integers(1, 6))
+def test_windows_with_a_pane_and_their_sums(panes: list[int], panes_each: int, step: int) -> None:
+    numbers = np.array(panes, dtype=np.int64)
+    starts = windows.windows_with(numbers, panes_each, step)
+    every = range(-60 * step, 60 * step, step)
+    assert starts.tolist() == [s for s in every if any(s <= pane < s + panes_each for pane in panes)]
+    values = np.stack([np.arange(len(panes), dtype=np.int64), np.ones(len(panes), np.int64)], axis=1)
+    sums = windows.sums_by_window(numbers, values, starts, panes_each)
+    for start, (total, count) in zip(starts.tolist(), sums.tolist(), strict=True):
+        inside = [row for row, pane in enumerate(panes) if start <= pane < start + panes_each]
+        assert (total, count) == (sum(inside), len(inside))

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from agents import commits
-from agents.driver import CHUNK_BYTES
+from agents.driver import CHUNK_BYTES_MAX
 from agents.engine import Finisher
 from agents.formats import get_format
 from agents.inputs import Whole, split_inputs
@@ -102,7 +102,7 @@ def spec_of(job: Job) -> tuple[JobSpec, Lane, Whole]:
 def sealed_of(lane: Lane, source: Whole) -> Sealed:
     """Read everything."""
     while not source.exhausted:
-        chunk = source.read(CHUNK_BYTES, 0)
+        chunk = source.read(CHUNK_BYTES_MAX, 0)
         if chunk is not None:
             lane.feed(chunk, source.positions(), 0)
     (sealed,) = lane.perform(Finish(), 0).sealed
