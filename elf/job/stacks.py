@@ -13,8 +13,9 @@ is the same, to the last bit of a sum of doubles, whether its panes were kept fr
 read again.
 
 It works for whatever merges. The paper's other way (section 2.2), subtracting the pane that leaves, needs
-aggregates that invert, drifts with doubles, and is no faster here: what a window costs is looking at all of
-its keys, not merging two panes into it.
+aggregates that invert, and its error with doubles has no bound (a large value that came and went leaves its
+rounding behind). For an hour of 5 s panes and 200,000 keys it took 0.32 to 0.49 s without making tables, two
+stacks 0.40 to 0.44 s with them; with 1,000 keys 0.02 to 0.04 s against 0.04 s. That is no reason for both.
 """
 
 from __future__ import annotations
