@@ -133,7 +133,8 @@ class FlowState:
             return {"shed": share.fresh}
         if share.groups is not None:
             self._insert(share.groups)
-        untimed = int((~view.timed & ~view.future).sum()) if self.flow.fragment.pane_us else 0
+        left_out = int((~view.timed & ~view.future).sum())
+        untimed = left_out - view.unrostered if self.flow.fragment.pane_us else 0
         counts = {
             "late": share.late,
             "rejected": view.rejected + untimed,

@@ -126,6 +126,15 @@ def test_rows_from_the_future_are_counted_and_move_nothing() -> None:
     assert worker.watermark_us(10_000) == 10 * SECOND
 
 
+def test_rows_before_the_agent_was_a_member_are_unrostered_and_nothing_else() -> None:
+    settings = WorkerSettings(future_us=None, lateness_us=0, since_us=6 * SECOND, cut_ms=10**9)
+    worker = StreamWorker("s", settings, PyEngine())
+    worker.handle(Install(FLOW))
+    outcome = worker.handle(Feed(chunk([(5 * SECOND, "a"), (7 * SECOND, "b")], 0), 0))
+    assert (outcome.counts["unrostered"], outcome.counts["rejected"]) == (1, 0)
+    assert panes_of(list(worker.handle(Finish()).sealed))[0] == {3: Counter(b=1)}
+
+
 def join(log: StreamLog, agent: str, incarnation: int, address: str = "a:1") -> tuple[object, ...]:
     return log.join(
         JoinStream(
