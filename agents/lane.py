@@ -29,6 +29,7 @@ from agents.store import SnapshotName, SnapshotRow, Store
 from agents.streams import StreamEngine
 from elf.job import messages as say
 from elf.job.cut import StreamCut
+from elf.job.ports import Spill
 from elf.job.worker import Command, Feed, Outcome, StreamWorker, WorkerSettings
 from elf.schema import ColumnType, declare
 
@@ -73,6 +74,7 @@ class Lane:
         rejects: RejectFile | None = None,
         samples: Sequence[str] = (),
         metrics: Metrics | None = None,
+        spill: Spill | None = None,
     ) -> None:
         _keep_heap()
         self.facts = facts
@@ -85,7 +87,9 @@ class Lane:
         self._durable = stored.archive if stored else 0
         self._engine = StreamEngine(facts.format, facts.timestamp, stored.event_time if stored else None)
         self._engine.look_at(pa.array(list(samples), pa.string()))
-        self.worker = StreamWorker(facts.stream, settings, self._engine, stored.worker if stored else None)
+        self.worker = StreamWorker(
+            facts.stream, settings, self._engine, stored.worker if stored else None, spill
+        )
         if archive is not None:
             archive.restore(stored.archive if stored else 0)
         if rejects is not None:

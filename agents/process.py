@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import fcntl
 import random
+import shutil
 import signal
 import sys
 import time
@@ -32,11 +33,13 @@ from agents.lane import Lane, LaneFacts, load_cut
 from agents.metrics import Metrics
 from agents.node import PEERS_FACT, Node, NodeSettings, Restored, overlay_config
 from agents.rejects import RejectFile
+from agents.spill import SpillFolder
 from agents.store import Store
 from agents.transport import ZeroMqTransport
 from elf.errors import UserError
 from elf.job.homes import StoredJob
 from elf.job.membership import FOUNDER_FACT, Identity, StreamSince
+from elf.job.ports import Spill
 from elf.job.root import RootSettings
 from elf.job.spec import JobSpec
 from elf.job.streamlog import decode_entry
@@ -46,6 +49,8 @@ from elf.schema import ColumnType
 
 STORE_FILE = "elf.sqlite"
 LOCK_FILE = "lock"
+TREE_BYTES_MIN = 48 << 20
+"""The least memory that a tree can work in."""
 
 
 def run_agent(config: Config) -> int:
@@ -188,7 +193,15 @@ def _stream(
         facts={"format": stream.format, "timestamp": stream.timestamp or "", "agent_name": me.name},
     )
     rejects = RejectFile(folder / "rejects" / f"{name}.jsonl")
-    lane = Lane(facts, settings, store, archive=archive, rejects=rejects, metrics=metrics)
+    lane = Lane(
+        facts,
+        settings,
+        store,
+        archive=archive,
+        rejects=rejects,
+        metrics=metrics,
+        spill=_spill(config, folder, name),
+    )
     cut = load_cut(store, name)
     tail = Tail(
         stream.include,
@@ -199,6 +212,13 @@ def _stream(
         positions=cut.positions if cut else (),
     )
     return lane, tail
+
+
+def _spill(config: Config, folder: Path, stream: str) -> Spill:
+    """Each tree may hold a quarter of the agent's memory; the rest goes to files that end with it."""
+    place = folder / "spill" / stream
+    shutil.rmtree(place, ignore_errors=True)
+    return Spill(max(TREE_BYTES_MIN, config.memory_max_bytes // 4), lambda flow: SpillFolder(place / flow))
 
 
 def restore(store: Store, lanes: list[Lane]) -> Restored:

@@ -28,7 +28,7 @@ from elf.aggregates import merge_tables
 from elf.batch import decode, encode
 from elf.cbt import BufferTree
 from elf.job.cut import FlowCut
-from elf.job.ports import ChunkLike, Int64s, MapperPort
+from elf.job.ports import ChunkLike, Int64s, MapperPort, Spill
 from elf.job.spec import START_OF_TIME, Flow
 from elf.job.tally import TALLY_STATES, tally
 
@@ -89,14 +89,26 @@ class Share:
 class FlowState:
     """One flow's tree, tally and positions."""
 
-    def __init__(self, flow: Flow, mapper: MapperPort, lateness_us: int | None, cut: FlowCut) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        mapper: MapperPort,
+        lateness_us: int | None,
+        cut: FlowCut,
+        spill: Spill | None = None,
+    ) -> None:
         self.flow = flow
         self.mapper = mapper
         self.lateness_us = lateness_us
         self.live_from = cut.live_from
         self.sealed = cut.sealed
         self.applied = dict(cut.applied)
-        self.tree = BufferTree.of_partials(("_pane", *flow.fragment.keys), flow.fragment.states)
+        self.tree = BufferTree.of_partials(
+            ("_pane", *flow.fragment.keys),
+            flow.fragment.states,
+            memory_max_bytes=None if spill is None else spill.tree_bytes_max,
+            store=None if spill is None else spill.store(flow.uid),
+        )
         if cut.tree:
             self.tree.load(cut.tree)
         self.tallies: list[pa.Table] = [decode(cut.tally)] if cut.tally else []

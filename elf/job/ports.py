@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from elf.cbt import SpillStore
 from elf.ql.plan import Fragment
 from elf.schema import Column
 
@@ -71,6 +73,14 @@ class FinisherPort(Protocol):
 
     def run(self, groups: pa.Table) -> pa.Table: ...
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Spill:
+    """What a tree may hold in memory, and where it puts what is beyond: a store for each flow, by its uid."""
+
+    tree_bytes_max: int
+    store: Callable[[str], SpillStore]
 
 
 class Engine(Protocol):

@@ -27,7 +27,7 @@ from elf import windows
 from elf.job.cut import FlowCut, SourceCut, StreamCut
 from elf.job.flowstate import FlowState, Sealed, View
 from elf.job.messages import FlowProgress
-from elf.job.ports import ChunkLike, Engine, ExtractedLike, ExtractorPort, Int64s, MapperPort
+from elf.job.ports import ChunkLike, Engine, ExtractedLike, ExtractorPort, Int64s, MapperPort, Spill
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.ql.plan import Fragment
 from elf.schema import Column
@@ -145,11 +145,17 @@ class StreamWorker:
     """See the module's docstring. ``cut`` is what the last incarnation wrote down, if there was one."""
 
     def __init__(
-        self, stream: str, settings: WorkerSettings, engine: Engine, cut: StreamCut | None = None
+        self,
+        stream: str,
+        settings: WorkerSettings,
+        engine: Engine,
+        cut: StreamCut | None = None,
+        spill: Spill | None = None,
     ) -> None:
         self.stream = stream
         self._settings = settings
         self._engine = engine
+        self._spill = spill
         self._flows: dict[str, FlowState] = {}
         self._sources: dict[str, _Source] = {}
         self._extractor: ExtractorPort = engine.extractor(())
@@ -170,7 +176,7 @@ class StreamWorker:
     def _add(self, cut: FlowCut) -> None:
         fragment = cut.flow.fragment
         lateness = self._settings.lateness_us if fragment.lateness_us is None else fragment.lateness_us
-        self._flows[cut.flow.uid] = FlowState(cut.flow, self._mapper(fragment), lateness, cut)
+        self._flows[cut.flow.uid] = FlowState(cut.flow, self._mapper(fragment), lateness, cut, self._spill)
         self._renew_extractor()
 
     def _mapper(self, fragment: Fragment) -> MapperPort:
@@ -348,6 +354,7 @@ class StreamWorker:
         state = self._flows.pop(uid, None)
         if state is None:
             return self._outcome((), must_cut=False)
+        state.tree.empty()
         if all(other.mapper is not state.mapper for other in self._flows.values()):
             state.mapper.close()
         self._renew_extractor()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -13,11 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.spill import SpillFolder
 from elf.batch import decode
 from elf.errors import UserError
 from elf.job.cut import StreamCut
 from elf.job.flowstate import Sealed
 from elf.job.messages import JoinStream
+from elf.job.ports import Spill
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.streamlog import StreamLog
 from elf.job.worker import LONG_AGO, Feed, Finish, Idle, Install, StreamWorker, WorkerSettings
@@ -124,6 +127,25 @@ def test_rows_from_the_future_are_counted_and_move_nothing() -> None:
     outcome = worker.handle(Feed(chunk([(10 * SECOND, "a"), (900 * SECOND, "b")], 0), 10_000))
     assert outcome.counts["future"] == 1
     assert worker.watermark_us(10_000) == 10 * SECOND
+
+
+def test_what_does_not_fit_into_memory_is_spilled_and_counts_all_the_same(tmp_path: Path) -> None:
+    spill = Spill(48 << 20, lambda flow: SpillFolder(tmp_path / flow))
+    settings = WorkerSettings(finite=True, future_us=None, lateness_us=None, cut_ms=10**9)
+    worker = StreamWorker("s", settings, PyEngine(), spill=spill)
+    worker.handle(Install(FLOW))
+    rng = random.Random(1)
+    rows, spilled = 6, 0
+    for number in range(rows):
+        wide = [(SECOND, rng.randbytes(400).hex()) for _ in range(20_000)]
+        worker.handle(Feed(chunk(wide, number * 20_000), 0))
+        spilled = max(spilled, len(list(tmp_path.rglob("*.run"))))
+    assert spilled > 0
+    (sealed,) = worker.handle(Finish()).sealed
+    counted = decode(sealed.payload)
+    assert counted.num_rows == rows * 20_000
+    assert set(counted["s0"].to_pylist()) == {1}
+    assert not list(tmp_path.rglob("*.run"))
 
 
 def test_rows_before_the_agent_was_a_member_are_unrostered_and_nothing_else() -> None:
