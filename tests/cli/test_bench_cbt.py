@@ -47,7 +47,6 @@ def test_a_limit_makes_it_spill() -> None:
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_a_picture(tmp_path: Path, suffix: str) -> None:
-    pytest.importorskip("matplotlib")
     from elf.bench.cbt_plot import draw
 
     row = {"side": "elf", "keys": "zipf", "key_length": 12, "keys_per_s": 9e6, "peak_bytes_per_key": 20}
