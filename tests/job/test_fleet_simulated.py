@@ -7,7 +7,20 @@ from __future__ import annotations
 import pytest
 
 from elf.job.root import RootSettings
+from elf.job.spec import JobSpec
+from elf.ql.plan import Plan
 from tests.job.world import SECOND, World, plan
+
+
+def begun(
+    world: World, writing_ms: int, *, through: int = 1, query: Plan | None = None, rate_ms: int = 200
+) -> tuple[JobSpec, int]:
+    """All agents up and writing, a job created through one of them; (the job, when the writing ends)."""
+    world.start_all()
+    until = world.now + writing_ms
+    for agent in world.agents:
+        world.write(agent, until, rate_ms=rate_ms)
+    return world.create(through, query or plan(2)), until
 
 
 def settled(world: World, spec, until_ms: int) -> dict:
@@ -33,11 +46,7 @@ def check_all(world: World, spec, until_ms: int, least: int) -> None:
 @pytest.mark.parametrize(("size", "slide"), [(2, 2), (4, 1), (3, 2)])
 def test_in_peace_every_window_is_exact_and_final_at_once(size: int, slide: int) -> None:
     world = World(1, 5)
-    world.start_all()
-    until = world.now + 15_000
-    for agent in world.agents:
-        world.write(agent, until)
-    spec = world.create(3, plan(size, slide))
+    spec, until = begun(world, 15_000, through=3, query=plan(size, slide))
     world.run(25_000)
     check_all(world, spec, until, least=4)
     assert all(revision == 0 for revision, _, _ in world.committed(spec).values())
@@ -46,11 +55,7 @@ def test_in_peace_every_window_is_exact_and_final_at_once(size: int, slide: int)
 
 def test_an_agent_that_is_no_root_dies_and_comes_back_with_its_rows_as_revisions() -> None:
     world = World(2, 5)
-    world.start_all()
-    until = world.now + 40_000
-    for agent in world.agents:
-        world.write(agent, until)
-    spec = world.create(1, plan(2))
+    spec, until = begun(world, 40_000)
     world.run(8_000)
     victim = next(a for a in world.agents if a.address not in (spec.flows[0].home, world.agents[0].address))
     died = world.now
@@ -71,11 +76,7 @@ def test_an_agent_that_is_no_root_dies_and_comes_back_with_its_rows_as_revisions
 
 def test_the_root_dies_and_comes_back_and_nothing_is_lost_or_twice() -> None:
     world = World(3, 5)
-    world.start_all()
-    until = world.now + 30_000
-    for agent in world.agents:
-        world.write(agent, until)
-    spec = world.create(2, plan(2))
+    spec, until = begun(world, 30_000, through=2)
     world.run(7_000)
     root = world.home(spec)
     before = len(world.committed(spec))
@@ -89,11 +90,7 @@ def test_the_root_dies_and_comes_back_and_nothing_is_lost_or_twice() -> None:
 
 def test_an_agent_leaves_and_is_expected_no_more() -> None:
     world = World(4, 4)
-    world.start_all()
-    until = world.now + 30_000
-    for agent in world.agents:
-        world.write(agent, until)
-    spec = world.create(1, plan(2))
+    spec, until = begun(world, 30_000)
     world.run(6_000)
     goes = next(a for a in world.agents if a.address not in (spec.flows[0].home, world.agents[0].address))
     goes.perform(goes.node.leave(world.now))
@@ -110,11 +107,7 @@ def test_an_agent_leaves_and_is_expected_no_more() -> None:
 def test_an_agent_that_joins_later_is_counted_from_then_on() -> None:
     world = World(5, 4)
     late = world.agents.pop()
-    world.start_all()
-    until = world.now + 30_000
-    for agent in world.agents:
-        world.write(agent, until)
-    spec = world.create(1, plan(2))
+    spec, until = begun(world, 30_000)
     world.run(6_000)
     world.agents.append(late)
     world.write(late, until)
@@ -128,11 +121,7 @@ def test_an_agent_that_joins_later_is_counted_from_then_on() -> None:
 def test_while_the_founder_is_away_jobs_run_on_and_joins_wait() -> None:
     world = World(8, 5)
     late = world.agents.pop()
-    world.start_all()
-    until = world.now + 40_000
-    for agent in world.agents:
-        world.write(agent, until)
-    spec = world.create(1, plan(2))
+    spec, until = begun(world, 40_000)
     founder = world.agents[0]
     assert world.home(spec) is not founder
     world.run(6_000)
@@ -151,11 +140,7 @@ def test_while_the_founder_is_away_jobs_run_on_and_joins_wait() -> None:
 
 def test_everybody_dies_at_once_and_comes_back() -> None:
     world = World(9, 4)
-    world.start_all()
-    until = world.now + 30_000
-    for agent in world.agents:
-        world.write(agent, until)
-    spec = world.create(1, plan(2))
+    spec, until = begun(world, 30_000)
     world.run(6_000)
     for agent in world.agents:
         agent.crash()
@@ -170,11 +155,7 @@ def test_everybody_dies_at_once_and_comes_back() -> None:
 def test_what_nobody_can_want_any_more_is_forgotten() -> None:
     world = World(7, 3, checking=False)
     world.root_settings = RootSettings(revise_ms=20_000)
-    world.start_all()
-    until = world.now + 240_000
-    for agent in world.agents:
-        world.write(agent, until, rate_ms=1_000)
-    spec = world.create(1, plan(2))
+    spec, until = begun(world, 240_000, through=1, rate_ms=1_000)
     world.run(230_000)
     home = world.home(spec)
     kept = home.store.committed(spec.flows[0].uid)
@@ -189,11 +170,7 @@ def test_what_nobody_can_want_any_more_is_forgotten() -> None:
 def test_a_flow_whose_root_is_away_for_long_sheds_rows_and_says_so() -> None:
     world = World(6, 4)
     world.retained_bytes_max = 12_000
-    world.start_all()
-    until = world.now + 60_000
-    for agent in world.agents:
-        world.write(agent, until)
-    spec = world.create(1, plan(2))
+    spec, until = begun(world, 60_000)
     world.run(6_000)
     root = world.home(spec)
     root.crash()
@@ -217,11 +194,7 @@ def test_a_flow_whose_root_is_away_for_long_sheds_rows_and_says_so() -> None:
 def test_crashes_loss_and_doubles_never_make_a_window_wrong(seed: int) -> None:
     """The oracle: at the end, when all are back, every committed window equals a count over all logs."""
     world = World(100 + seed, 5, loss=0.03, doubles=0.03)
-    world.start_all()
-    until = world.now + 30_000
-    for agent in world.agents:
-        world.write(agent, until, rate_ms=300)
-    spec = world.create(seed % 5, plan(2))
+    spec, until = begun(world, 30_000, through=seed % 5, rate_ms=300)
     world.crash_share = 0.004
     world.run(28_000)
     world.crash_share, world.loss, world.doubles = 0.0, 0.0, 0.0
