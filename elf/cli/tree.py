@@ -41,7 +41,8 @@ class Shape:
     fanout: int
 
     def __str__(self) -> str:
-        return f"{self.members} members, depth {self.depth}, fan-out {self.fanout}"
+        members = "1 member" if self.members == 1 else f"{self.members} members"
+        return f"{members}, depth {self.depth}, fan-out {self.fanout}"
 
 
 def read_tree(answer: dict[str, object]) -> TreeFacts:
