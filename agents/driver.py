@@ -14,7 +14,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 import msgspec
@@ -27,7 +27,7 @@ from agents.archive import ArchiveError
 from agents.engine import Finisher
 from agents.inputs import Input
 from agents.lane import Lane, snapshot_names
-from agents.metrics import Metrics
+from agents.metrics import Loss, Metrics
 from agents.node import Node, NodeEffect, NodeEvent
 from agents.store import Store
 from agents.transport import Closed, Transport
@@ -67,6 +67,7 @@ class _Stream:
     slots: asyncio.Semaphore
     installed: asyncio.Event
     shipping: bool = False
+    told: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -248,6 +249,27 @@ class Driver:
     def close_client(self, address: str) -> None:
         self._clients.pop(address, None)
 
+    def losses(self) -> dict[Loss, int]:
+        """What was lost since the start, by kind: nothing is lost unseen."""
+        inputs = [stream.input.counters for stream in self._streams.values()]
+        return {
+            "input_bytes": sum(counted.lost_bytes for counted in inputs),
+            "files_truncated": sum(counted.truncated for counted in inputs),
+            "files_vanished": sum(counted.vanished for counted in inputs),
+            "reads_failed": sum(counted.failed for counted in inputs),
+            "rejects_not_kept": sum(lane.rejects_not_kept for lane in self.lanes()),
+            "snapshots_left_out": self.node.uplink.left_out,
+            "slices_of_unknown_flows": self.node.unknown_flow,
+        }
+
+    def _tell_problems(self, stream: _Stream) -> None:
+        """Name files that cannot be read, once each."""
+        for path, why in stream.input.counters.problems.items():
+            if stream.told.get(path) != why:
+                stream.told[path] = why
+                name = stream.lane.facts.stream
+                self._log.warning("a file cannot be read", stream=name, path=path, reason=why)
+
     def lanes(self) -> tuple[Lane, ...]:
         return tuple(stream.lane for stream in self._streams.values())
 
@@ -306,6 +328,7 @@ class Driver:
                 self._when_done(future, lambda outcome: self._fed(stream, outcome))
                 continue
             stream.slots.release()
+            self._tell_problems(stream)
             if stream.input.exhausted:
                 self._work(stream.lane.facts.stream, Finish())
                 return

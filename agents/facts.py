@@ -31,6 +31,8 @@ class Facts:
         metrics.snapshots_retained(node.uplink.retained())
         metrics.members_live(len(node.overlay.peers()) + 1)
         metrics.jobs(len(node.log.jobs()))
+        for kind, count in self._driver.losses().items():
+            metrics.lost(kind, count)
         return metrics.render()
 
     def jobs(self) -> Sequence[Fact]:

@@ -169,6 +169,11 @@ class Lane:
         self._durable = archive
 
     @property
+    def rejects_not_kept(self) -> int:
+        """Rejects beyond the quota of the reject file."""
+        return 0 if self._rejects is None else self._rejects.not_kept
+
+    @property
     def unshipped(self) -> int:
         """Closed rolls that are not in the archive yet."""
         return 0 if self._archive is None else self._archive.unshipped

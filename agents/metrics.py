@@ -25,6 +25,17 @@ LABEL_VALUES_MAX: Final = 64
 OTHER: Final = "other"
 CUT_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
+Loss = Literal[
+    "input_bytes",
+    "files_truncated",
+    "files_vanished",
+    "reads_failed",
+    "rejects_not_kept",
+    "snapshots_left_out",
+    "slices_of_unknown_flows",
+]
+"""Ways in which data or words are lost, each counted where it happens."""
+
 LeftOut = Literal["late", "future", "unrostered", "shed"]
 """Why a row that was parsed is in no result."""
 
@@ -67,7 +78,7 @@ class Metrics:
         self._panes = self._counter("panes_committed", "Panes that this node committed as a root.")
         self._map_seconds = self._counter("map_seconds", "Time spent in parsing and mapping.", "stream")
         self._retained = self._gauge("snapshots_retained", "Snapshots that wait for their commit.")
-        self._lane = self._gauge("lane_queue_depth", "Commands that wait for the stream's lane.", "stream")
+        self._losses = self._gauge("losses", "What could not be read, used or kept since the start.", "kind")
         self._members = self._gauge(
             "members_live", "Live nodes of the ring that this node knows, and itself."
         )
@@ -98,8 +109,9 @@ class Metrics:
         """A chunk took so long to parse and map."""
         self._map_seconds.labels(self._stream(stream)).inc(secs)
 
-    def lane_depth(self, stream: str, commands: int) -> None:
-        self._lane.labels(self._stream(stream)).set(commands)
+    def lost(self, kind: Loss, count: int) -> None:
+        """So much was lost in this way since the start."""
+        self._losses.labels(kind).set(count)
 
     def cut(self, secs: float) -> None:
         """A cut took so long to become durable."""

@@ -130,7 +130,6 @@ class Node:
         self._leave_clients: list[tuple[str, int]] = []
         self._saved_peers: frozenset[str] = frozenset()
         self._begun: set[str] = set()
-        self.failures: dict[str, str] = {}
         self.unknown_flow = 0
 
     # -- beginning and end -----------------------------------------------------------------------------------
@@ -204,7 +203,6 @@ class Node:
                 answer = say.Answer(id=event.request.id, error=event.error, body=event.body)
                 return [Send(event.request.origin, answer)]
             case Failure():
-                self.failures[event.uid] = event.text
                 return list(self.homes.failed(event.uid, event.text))
 
     def _worked(self, event: Worked, now_ms: int) -> list[Step]:

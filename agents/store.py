@@ -336,10 +336,6 @@ def _marks(count: int) -> str:
     return ", ".join("?" * count)
 
 
-def _pragma(con: sqlite3.Connection, name: str) -> int:
-    return int(con.execute(f"PRAGMA {name}").fetchone()[0])
-
-
 def _blob(con: sqlite3.Connection, sql: str, key: str) -> bytes | None:
     row = con.execute(sql, (key,)).fetchone()
     return None if row is None else bytes(row[0])

@@ -28,7 +28,6 @@ from elf.job.messages import (
     JobFailed,
     Offer,
     Progress,
-    Request,
     SendAgain,
     Slice,
     SubscribeJob,
@@ -392,10 +391,6 @@ class Homes:
 
     def jobs(self) -> tuple[Master, ...]:
         return tuple(home.master for home in self._homes.values())
-
-    def owner_of(self, request: Request) -> bool:
-        """True when the request's job lives here."""
-        return getattr(request, "uid", "") in self._homes
 
     def check(self) -> None:
         for home in self._homes.values():

@@ -283,7 +283,7 @@ def test_every_measurement_shows() -> None:
     metrics.left_out("clicks", "late", 3)
     metrics.uncast("clicks", 4)
     metrics.mapped("clicks", 0.5)
-    metrics.lane_depth("clicks", 6)
+    metrics.lost("input_bytes", 6)
     metrics.cut(0.03)
     metrics.windows_committed()
     metrics.panes_committed(7)
@@ -299,7 +299,7 @@ def test_every_measurement_shows() -> None:
         "elf_rows_left_out_total,late,clicks": 3,
         "elf_values_uncast_total,clicks": 4,
         "elf_map_seconds_total,clicks": 0.5,
-        "elf_lane_queue_depth,clicks": 6,
+        "elf_losses,input_bytes": 6,
         "elf_cut_seconds_count": 1,
         "elf_cut_seconds_sum": 0.03,
         "elf_windows_committed_total": 1,
