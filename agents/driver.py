@@ -42,7 +42,7 @@ from elf.job.worker import Command, Finish, Idle, Outcome
 T = TypeVar("T")
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
-CHUNKS_AHEAD: Final = 2
+CHUNKS_AHEAD: Final = 4
 """Chunks of one stream that may wait for its lane: reading is held back beyond that."""
 CHUNK_BYTES_MIN: Final = 1 << 20
 CHUNK_BYTES_MAX: Final = 8 << 20
@@ -322,8 +322,10 @@ class Driver:
                 full = 2 * (chunk.end - chunk.start) >= asked
                 asked = min(2 * asked, CHUNK_BYTES_MAX) if full else CHUNK_BYTES_MIN
                 pause_s = POLL_S
+                lane = stream.lane
+                ahead = lane.ahead.parse(chunk, lane.worker.wanted)
                 future = stream.thread.submit(
-                    stream.lane.feed, chunk, stream.input.positions(), self.now_ms()
+                    lane.feed, chunk, stream.input.positions(), self.now_ms(), ahead
                 )
                 self._when_done(future, lambda outcome: self._fed(stream, outcome))
                 continue

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,6 +20,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from agents.ahead import Ahead, Parsed
 from agents.archive import Archive
 from agents.formats import Format
 from agents.inputs import Chunk, Position, Reject
@@ -75,6 +77,7 @@ class Lane:
         samples: Sequence[str] = (),
         metrics: Metrics | None = None,
         spill: Spill | None = None,
+        cores: int | None = None,
     ) -> None:
         _keep_heap()
         self.facts = facts
@@ -90,6 +93,7 @@ class Lane:
         self.worker = StreamWorker(
             facts.stream, settings, self._engine, stored.worker if stored else None, spill
         )
+        self.ahead = Ahead(facts.stream, self._engine, cores)
         if archive is not None:
             archive.restore(stored.archive if stored else 0)
         if rejects is not None:
@@ -100,14 +104,18 @@ class Lane:
         self.rows_rejected = 0
         self.bytes_read = 0
 
-    def feed(self, chunk: Chunk, positions: tuple[Position, ...], now_ms: int) -> Outcome:
-        """A chunk that was read; ``positions`` are those of the input after it."""
+    def feed(
+        self, chunk: Chunk, positions: tuple[Position, ...], now_ms: int, ahead: Future[Parsed] | None = None
+    ) -> Outcome:
+        """A chunk that was read; ``positions`` are those of the input after it. ``ahead``: it is being parsed
+        by ``self.ahead``, and is waited for."""
         self._positions = positions
         self._learn(chunk.lines)
         self.rows_read += len(chunk.lines) + len(chunk.rejects)
         self.bytes_read += chunk.end - chunk.start
+        parsed = None if ahead is None else ahead.result()
         began = time.perf_counter()
-        outcome = self.perform(Feed(chunk, now_ms), now_ms, chunk)
+        outcome = self.perform(Feed(chunk, now_ms, parsed), now_ms, chunk)
         stream = self.facts.stream
         self.metrics.mapped(stream, time.perf_counter() - began)
         self.metrics.rows(stream, outcome.rows, chunk.end - chunk.start)
@@ -213,6 +221,7 @@ class Lane:
         """End of life; with ``cut`` everything read so far is written down first."""
         if cut:
             self._cut(Outcome(), self.worker.cut())
+        self.ahead.close()
         self.worker.close()
         if self._archive is not None:
             self._archive.close()

@@ -14,8 +14,8 @@ import pyarrow as pa
 from agents.engine import Extracted, Extractor, Mapper
 from agents.formats import FORMATS, Format
 from elf.errors import InputError
+from elf.job.ports import Wanted
 from elf.ql.plan import Fragment
-from elf.schema import Column, Schema
 
 LOOKED_AT = 200
 """Lines of a chunk that are looked at for an event time."""
@@ -35,7 +35,7 @@ def guess_format(samples: Sequence[str]) -> Format:
 
 
 def _taken(format_: Format, lines: pa.StringArray) -> int:
-    extractor = Extractor(format_, Schema((), format_.schema(lines, None).event_time), ())
+    extractor = Extractor(format_, format_.schema(lines, None).event_time, Wanted())
     try:
         return len(extractor.extract(lines).accepted)
     finally:
@@ -56,8 +56,8 @@ class StreamEngine:
         if self.event_time is None:
             self.event_time = self.format.schema(lines[:LOOKED_AT], None).event_time
 
-    def extractor(self, columns: Sequence[Column]) -> StreamExtractor:
-        return StreamExtractor(self, columns)
+    def extractor(self, wanted: Wanted) -> StreamExtractor:
+        return StreamExtractor(self, wanted)
 
     def mapper(self, fragment: Fragment) -> Mapper:
         return Mapper(fragment.map_sql, fragment.columns)
@@ -66,9 +66,9 @@ class StreamEngine:
 class StreamExtractor:
     """An extractor that follows its engine's event time."""
 
-    def __init__(self, engine: StreamEngine, columns: Sequence[Column]) -> None:
+    def __init__(self, engine: StreamEngine, wanted: Wanted) -> None:
         self._engine = engine
-        self._columns = tuple(columns)
+        self._wanted = wanted
         self._event_time: str | None = None
         self._extractor: Extractor | None = None
 
@@ -77,8 +77,7 @@ class StreamExtractor:
         if self._extractor is None or self._event_time != self._engine.event_time:
             self.close()
             self._event_time = self._engine.event_time
-            schema = Schema(self._columns, self._event_time)
-            self._extractor = Extractor(self._engine.format, schema, self._columns)
+            self._extractor = Extractor(self._engine.format, self._event_time, self._wanted)
         return self._extractor.extract(lines)
 
     def close(self) -> None:

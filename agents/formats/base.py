@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from agents.formats.dialect import DUCKDB, SPARK, Dialect, Selection
+from agents.formats.dialect import SPARK, Dialect, Selection
 from elf.schema import Column, Schema
 
 Int64s = npt.NDArray[np.int64]
@@ -31,10 +31,6 @@ class Format(ABC):
     @abstractmethod
     def select(self, dialect: Dialect, columns: Sequence[Column], event_time: str | None) -> Selection:
         """How to extract ``columns``, and ``event_time`` (None: no event time), in an engine's SQL."""
-
-    def duckdb_select(self, columns: Sequence[Column], event_time: str | None) -> Selection:
-        """``select`` for the agents."""
-        return self.select(DUCKDB, columns, event_time)
 
     def spark_select(self, columns: Sequence[Column], event_time: str | None) -> Selection:
         """``select`` for the offline engine: the same values for every line that an agent accepts."""

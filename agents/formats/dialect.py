@@ -43,10 +43,16 @@ class Dialect:
     """Makes SQL text for one engine. Arguments named ``text`` are SQL expressions of type text."""
 
     engine: Literal["duckdb", "spark"]
+    quick: bool = False
+    """A line that does not parse may fail the whole statement."""
 
     def either(self, duckdb: str, spark: str) -> str:
         """Where the engines differ."""
         return duckdb if self.engine == "duckdb" else spark
+
+    def attempt(self, expression: str) -> str:
+        """DuckDB's value of an expression that may fail: then NULL."""
+        return expression if self.quick else f"TRY({expression})"
 
     # -- words -------------------------------------------------------------------------------------
 
@@ -178,6 +184,7 @@ def _whole(number: str) -> str:
 
 
 DUCKDB: Final = Dialect("duckdb")
+DUCKDB_QUICK: Final = Dialect("duckdb", quick=True)
 SPARK: Final = Dialect("spark")
 
 

@@ -29,7 +29,7 @@ from elf.schema import Column, ColumnType, Schema, unify
 EVENT_TIMES: Final = ("ts", "timestamp", "@timestamp", "time", "created_at")
 """Where an event time is looked for when the config names none."""
 
-RESERVED: Final = frozenset({"_agent", "_source", LINE, "_ts", "_pane", "_ok", "_uncast"})
+RESERVED: Final = frozenset({"_agent", "_source", LINE, "_ts", "_pane", "_ok", "_uncast", "_wanted"})
 """Names that elf uses itself beside the columns of a record; a key of that name is not seen."""
 
 _COLUMNS_MAX: Final = 1000
@@ -144,7 +144,7 @@ def _texts(
     wanted = ", ".join(dialect.literal(_duckdb_path(path)) for path in numbers)
     items = {name: [dialect.item("_v", numbers[path]) for path in paths[name]] for name in paths}
     return [
-        (("_v", f"TRY(line ->> [{wanted}])"),),
+        (("_v", dialect.attempt(f"line ->> [{wanted}]")),),
         tuple((texts[name], _first(items[name])) for name in paths),
     ]
 

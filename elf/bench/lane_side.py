@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Semaphore
 from typing import Final
 
 import pyarrow as pa
 
+from agents.ahead import Parsed
 from agents.archive import Archive
-from agents.driver import CHUNK_BYTES_MAX
+from agents.driver import CHUNK_BYTES_MAX, CHUNKS_AHEAD
 from agents.formats import get_format
-from agents.inputs import Chunk, Whole, split_inputs
+from agents.inputs import Chunk, Position, Whole, split_inputs
 from agents.lane import Lane, LaneFacts
 from agents.samples import sample_lines
 from agents.store import Store
@@ -42,16 +44,13 @@ def prepare(task: Task) -> Callable[[], Done]:
     facts = LaneFacts(plan.fragment.stream, format_, None, "")
     folder = tempfile.TemporaryDirectory(prefix="elf-bench-")
     archive = _archive(facts.stream, Path(folder.name)) if task.archive else None
-    lane = Lane(facts, settings, Store(":memory:"), archive=archive, samples=samples)
+    lane = Lane(facts, settings, Store(":memory:"), archive=archive, samples=samples, cores=task.cores)
     for flow in flows(plan.fragment, task.jobs, task.distinct):
         lane.perform(Install(flow), 0)
     source = Whole(split_inputs(paths, 1)[0])
 
     def work() -> Done:
-        for chunk in _ahead(source) if task.cores > 1 else _one_by_one(source):
-            lane.feed(chunk, source.positions(), 0)
-            if lane.unshipped:
-                lane.ship()
+        (_on_threads if task.cores > 1 else _one_by_one)(source, lane)
         sealed = [one for one in lane.perform(Finish(), 0).sealed if one.payload]
         lane.ship()
         folder.cleanup()
@@ -74,20 +73,29 @@ def flows(fragment: Fragment, jobs: int, distinct: int) -> list[Flow]:
     return [Flow(flow_uid(each, f"bench {n}"), each, bytes(16), "") for n, each in enumerate(chosen)]
 
 
-def _one_by_one(source: Whole) -> Iterator[Chunk]:
-    while not source.exhausted:
-        chunk = source.read(CHUNK_BYTES_MAX, 0)
-        if chunk is not None:
-            yield chunk
+def _one_by_one(source: Whole, lane: Lane) -> None:
+    while (chunk := source.read(CHUNK_BYTES_MAX, 0)) is not None:
+        _feed(lane, chunk, source.positions(), None)
 
 
-def _ahead(source: Whole) -> Iterator[Chunk]:
-    """Read on a thread of its own, a chunk ahead, as an agent does."""
-    with ThreadPoolExecutor(1) as reader:
-        coming = reader.submit(source.read, CHUNK_BYTES_MAX, 0)
-        while (chunk := coming.result()) is not None:
-            coming = reader.submit(source.read, CHUNK_BYTES_MAX, 0)
-            yield chunk
+def _on_threads(source: Whole, lane: Lane) -> None:
+    """As an agent does it: this thread reads, others parse ahead, one more is the lane's."""
+    free = Semaphore(CHUNKS_AHEAD)
+    fed: list[Future[None]] = []
+    with ThreadPoolExecutor(1) as own:
+        while (chunk := source.read(CHUNK_BYTES_MAX, 0)) is not None:
+            free.acquire()
+            ahead = lane.ahead.parse(chunk, lane.worker.wanted)
+            fed.append(own.submit(_feed, lane, chunk, source.positions(), ahead))
+            fed[-1].add_done_callback(lambda _: free.release())
+    for each in fed:
+        each.result()
+
+
+def _feed(lane: Lane, chunk: Chunk, positions: tuple[Position, ...], ahead: Future[Parsed] | None) -> None:
+    lane.feed(chunk, positions, 0, ahead)
+    if lane.unshipped:
+        lane.ship()
 
 
 def _archive(stream: str, folder: Path) -> Archive:

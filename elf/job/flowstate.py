@@ -57,9 +57,11 @@ class Sealed:
 
 @dataclass
 class View:
-    """A chunk as every flow sees it: rows with masks beside them, one entry a row."""
+    """A chunk as every flow sees it: rows with masks beside them, one entry a row. Of rows that are not
+    ``wanted`` (None: all are) no flow's WHERE is true."""
 
     rows: pa.Table
+    wanted: Mask | None
     ts: Int64s
     timed: Mask
     future: Mask
@@ -177,14 +179,17 @@ class FlowState:
         if self.lateness_us is not None and fragment.pane_us:
             late |= fresh & ((panes + 1) * fragment.pane_us + self.lateness_us <= view.before)
         on_time = fresh & ~late
-        rows, found = view.rows, panes
-        if not on_time.all():
-            rows, found = rows.filter(pa.array(on_time)), panes[on_time]
-        groups = None
-        if len(found) and not self.suspended:
-            groups = self.mapper.run(rows.append_column("_pane", pa.array(found)))
-        numbers, counted = np.unique(found, return_counts=True)
+        groups = None if self.suspended else self._map(view, panes, on_time)
+        numbers, counted = np.unique(panes[on_time], return_counts=True)
         return Share(int(fresh.sum()), int(late.sum()), numbers, counted, groups)
+
+    def _map(self, view: View, panes: Int64s, on_time: Mask) -> pa.Table | None:
+        """The partial aggregates of the rows on time, None if there are none that are wanted."""
+        rows = view.rows
+        chosen = on_time if view.wanted is None else on_time & view.wanted
+        if not chosen.all():
+            rows, panes = rows.filter(pa.array(chosen)), panes[chosen]
+        return self.mapper.run(rows.append_column("_pane", pa.array(panes))) if len(panes) else None
 
     def _insert(self, groups: pa.Table) -> None:
         self.dirty = True

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,10 @@ from elf.ql.plan import Fragment
 from elf.schema import Column
 
 Int64s = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+WHERES_MAX: Final = 16
+"""With more conditions than that, to read all rows is cheaper than to choose."""
 
 
 class SourceLike(Protocol):
@@ -43,9 +47,30 @@ class ChunkLike(Protocol):
     def rejects(self) -> Sequence[object]: ...
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What the flows of a stream want of its lines: ``columns``, of the rows for which one at least of the
+    conditions ``where_sqls`` (over ``rows AS r``) is true; of all rows where there are none.
+    """
+
+    columns: tuple[Column, ...] = ()
+    where_sqls: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, fragments: Iterable[Fragment]) -> Wanted:
+        """By all of these."""
+        columns: dict[str, Column] = {}
+        wheres: dict[str, None] = {}
+        for fragment in fragments:
+            columns.update((column.name, column) for column in fragment.columns)
+            wheres[fragment.where_sql] = None
+        few = "" not in wheres and len(wheres) <= WHERES_MAX
+        return cls(tuple(columns.values()), tuple(wheres) if few else ())
+
+
 class ExtractedLike(Protocol):
-    """``table``: ``_ts`` (int64 µs, nullable), then the asked columns, a row for each accepted line, in
-    order.
+    """``table``: ``_ts`` (int64 µs, nullable), then the wanted columns, a row for each accepted line, in
+    order. ``wanted``: which rows any flow wants, None for all of them; the others' columns mean nothing.
     """
 
     @property
@@ -56,6 +81,8 @@ class ExtractedLike(Protocol):
     def rejected(self) -> Int64s: ...
     @property
     def uncast(self) -> int: ...
+    @property
+    def wanted(self) -> Mask | None: ...
 
 
 class ExtractorPort(Protocol):
@@ -86,5 +113,5 @@ class Spill:
 class Engine(Protocol):
     """Makes extractors and mappers for one stream."""
 
-    def extractor(self, columns: Sequence[Column]) -> ExtractorPort: ...
+    def extractor(self, wanted: Wanted) -> ExtractorPort: ...
     def mapper(self, fragment: Fragment) -> MapperPort: ...

@@ -27,10 +27,9 @@ from elf import windows
 from elf.job.cut import FlowCut, SourceCut, StreamCut
 from elf.job.flowstate import FlowState, Sealed, View
 from elf.job.messages import FlowProgress
-from elf.job.ports import ChunkLike, Engine, ExtractedLike, ExtractorPort, Int64s, MapperPort, Spill
+from elf.job.ports import ChunkLike, Engine, ExtractedLike, ExtractorPort, Int64s, MapperPort, Spill, Wanted
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.ql.plan import Fragment
-from elf.schema import Column
 
 LONG_AGO = -(1 << 62)
 """Event time before every event time: nothing was read yet."""
@@ -38,10 +37,12 @@ LONG_AGO = -(1 << 62)
 
 @dataclass(frozen=True)
 class Feed:
-    """A chunk was read."""
+    """A chunk was read. ``ahead``: what was extracted from it before its turn came, and what was wanted then;
+    it serves if the same is wanted now."""
 
     chunk: ChunkLike
     now_ms: int
+    ahead: tuple[Wanted, ExtractedLike] | None = None
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,8 @@ class StreamWorker:
         self._spill = spill
         self._flows: dict[str, FlowState] = {}
         self._sources: dict[str, _Source] = {}
-        self._extractor: ExtractorPort = engine.extractor(())
+        self.wanted = Wanted()
+        self._extractor: ExtractorPort = engine.extractor(self.wanted)
         self._highest = LONG_AGO
         self._cut_at_ms = 0
         self._started_ms: int | None = None
@@ -188,12 +190,10 @@ class StreamWorker:
         return self._engine.mapper(fragment)
 
     def _renew_extractor(self) -> None:
-        """One extraction serves all flows: the union of the columns that they need."""
-        columns: dict[str, Column] = {}
-        for state in self._flows.values():
-            columns.update((column.name, column) for column in state.flow.fragment.columns)
+        """One extraction serves all flows."""
+        self.wanted = Wanted.of(state.flow.fragment for state in self._flows.values())
         self._extractor.close()
-        self._extractor = self._engine.extractor(tuple(columns.values()))
+        self._extractor = self._engine.extractor(self.wanted)
 
     def handle(self, command: Command) -> Outcome:
         """Perform one command."""
@@ -223,7 +223,10 @@ class StreamWorker:
     def _feed(self, feed: Feed) -> Outcome:
         chunk = feed.chunk
         source = self._sources.setdefault(chunk.source.id, _Source())
-        extracted = self._extractor.extract(chunk.lines)
+        if feed.ahead is not None and feed.ahead[0] == self.wanted:
+            extracted = feed.ahead[1]
+        else:
+            extracted = self._extractor.extract(chunk.lines)
         view = self._view(chunk, extracted, source, feed.now_ms)
         counts: dict[str, int] = {"rejected": view.rejected, "uncast": view.uncast}
         for state in self._flows.values():
@@ -260,6 +263,7 @@ class StreamWorker:
             source.highest = max(source.highest, int(read.max()))
         return View(
             rows=extracted.table,
+            wanted=extracted.wanted,
             ts=ts,
             timed=rostered,
             future=future,

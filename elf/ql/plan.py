@@ -38,6 +38,8 @@ class Fragment:
     """Length of a pane; 0 without a window (everything is pane 0)."""
     lateness_us: int | None
     """None: the stream's default in a fleet, and never late on finite inputs."""
+    where_sql: str = ""
+    """The map's WHERE, over ``rows AS r``: rows for which it is not true add nothing. Empty: none."""
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,7 @@ def _plan(sql: str, tree: exp.Select, schema: Schema, stream: str, source: Sourc
         states=tuple(column.state for column in states.columns),
         pane_us=math.gcd(draft.window.size_us, draft.window.slide_us) if draft.window else 0,
         lateness_us=draft.lateness_us,
+        where_sql=render_map.render_where(draft.where, "duckdb"),
     )
     return Plan(
         sql=sql,

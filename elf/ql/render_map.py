@@ -9,10 +9,16 @@ from elf.ql.rules import Draft
 from elf.ql.states import States
 
 
+def render_where(conditions: tuple[Expr, ...], engine: Engine) -> str:
+    """The conditions as one; empty where there is none."""
+    needed = tuple(condition for condition in conditions if condition != TRUE)
+    return render(connect("and", needed), engine) if needed else ""
+
+
 def where_clause(conditions: tuple[Expr, ...], engine: Engine) -> list[str]:
     """``WHERE …`` as a line, or none."""
-    needed = tuple(condition for condition in conditions if condition != TRUE)
-    return [f"WHERE {render(connect('and', needed), engine)}"] if needed else []
+    where = render_where(conditions, engine)
+    return [f"WHERE {where}"] if where else []
 
 
 def render_map(draft: Draft, states: States) -> str:

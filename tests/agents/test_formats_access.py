@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from agents.engine import Extracted, Extractor
 from agents.formats import FORMATS, get_format
 from agents.formats.access import COLUMNS
+from agents.formats.dialect import DUCKDB
 from elf.errors import ConfigError, InputError
-from elf.schema import Column, Schema
+from elf.job.ports import Wanted
+from elf.schema import Column
 
 Value = str | int | dt.datetime | None
 
 
 @pytest.fixture(scope="module")
 def extractors() -> Iterable[dict[str, Extractor]]:
-    columns = [*COLUMNS, Column("_line", "text")]
-    made = {
-        name: Extractor(get_format(name), Schema(COLUMNS, "ts"), columns) for name in ("combined", "common")
-    }
+    wanted = Wanted((*COLUMNS, Column("_line", "text")))
+    made = {name: Extractor(get_format(name), "ts", wanted) for name in ("combined", "common")}
     yield made
     for extractor in made.values():
         extractor.close()
@@ -180,7 +180,7 @@ def test_every_column_alone_is_what_it_is_among_all(extractors: dict[str, Extrac
     lines = pa.array([GOOD, GOOD.replace("frank", "-").replace("Mozilla", r"\"Moz")])
     every = extractors["combined"].extract(lines).table
     for column in COLUMNS:
-        alone = Extractor(get_format("combined"), Schema(COLUMNS, "ts"), [column])
+        alone = Extractor(get_format("combined"), "ts", Wanted((column,)))
         assert alone.extract(lines).table.equals(every.select(["_ts", column.name]))
         alone.close()
 
@@ -244,7 +244,7 @@ def test_the_columns_are_fixed_and_others_are_an_error() -> None:
     assert schema.event_time == "ts"
     assert schema.columns == COLUMNS
     with pytest.raises(InputError, match='"nope"'):
-        get_format("combined").duckdb_select([Column("nope", "text")], "ts")
+        get_format("combined").select(DUCKDB, [Column("nope", "text")], "ts")
 
 
 def test_an_unknown_format_names_the_nearest() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agents.engine import Extracted, Extractor
 from agents.formats import get_format
 from elf.errors import InputError
+from elf.job.ports import Wanted
 from elf.schema import Column, Schema
 
 JSON = get_format("json")
@@ -28,8 +29,8 @@ def types(*lines: str) -> dict[str, str]:
 
 
 def extract(columns: dict[str, str], *lines: str, event_time: str | None = None) -> Extracted:
-    asked = [Column(name, kind) for name, kind in columns.items()]  # type: ignore[arg-type]
-    extractor = Extractor(JSON, Schema(tuple(asked), event_time), asked)
+    asked = tuple(Column(name, kind) for name, kind in columns.items())  # type: ignore[arg-type]
+    extractor = Extractor(JSON, event_time, Wanted(asked))
     try:
         return extractor.extract(pa.array(lines, pa.string()))
     finally:
@@ -261,7 +262,7 @@ def test_huge_chunks_are_checked_across_block_boundaries() -> None:
 
 def test_two_chunks_in_a_row_are_not_mixed_up() -> None:
     columns = [Column("a", "bigint")]
-    extractor = Extractor(JSON, Schema(tuple(columns)), columns)
+    extractor = Extractor(JSON, None, Wanted(tuple(columns)))
     for count in (1, 3, 0, 2):
         lines = [f'{{"a":{count * 10 + number}}}' for number in range(count)]
         found = extractor.extract(pa.array(lines, pa.string()))

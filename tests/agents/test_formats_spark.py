@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from agents.engine import Extractor
 from agents.formats import Format, get_format
 from agents.formats.dialect import SPARK
-from elf.schema import Column, Schema
+from elf.job.ports import Wanted
+from elf.schema import Column
 from spark_backend import session
 
 TIMES = [
@@ -168,7 +169,7 @@ def check(
     spark: SparkSession, fmt: Format, columns: list[Column], event_time: str | None, lines: list[str]
 ) -> pa.Table:
     """Both engines over the same lines; the rows are those of the lines that the agents accept."""
-    extractor = Extractor(fmt, Schema(tuple(columns), event_time), columns)
+    extractor = Extractor(fmt, event_time, Wanted(tuple(columns)))
     extracted = extractor.extract(pa.array(lines, pa.string()))
     extractor.close()
     accepted = [(number, lines[number]) for number in extracted.accepted.tolist()]

@@ -31,6 +31,7 @@ from elf.job.contributions import Piece
 from elf.job.cut import StreamCut
 from elf.job.homes import StoredJob
 from elf.job.membership import Identity, StreamSince
+from elf.job.ports import Wanted
 from elf.job.root import RootSettings
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, app_id
 from elf.job.streamlog import decode_entry, encode_entry
@@ -49,6 +50,7 @@ class Extracted:
     accepted: np.ndarray
     rejected: np.ndarray
     uncast: int = 0
+    wanted: np.ndarray | None = None
 
 
 class PyExtractor:
@@ -78,7 +80,7 @@ class PyMapper:
 
 
 class PyEngine:
-    def extractor(self, columns: Sequence[Column]) -> PyExtractor:
+    def extractor(self, wanted: Wanted) -> PyExtractor:
         return PyExtractor()
 
     def mapper(self, fragment: Fragment) -> PyMapper:
