@@ -95,6 +95,41 @@ def test_chunks_cuts_and_restarts_change_nothing(rows: Rows, chunk_rows: int, se
     assert panes_of(durable) == obvious(rows)
 
 
+@given(rows_of_a_log, st.integers(1, 8), st.lists(st.integers(0, 12), max_size=3), st.integers(0, 2**32))
+def test_flows_of_one_fragment_that_stand_at_different_places_share_nothing_wrong(
+    rows: Rows, chunk_rows: int, installed: list[int], seed: int
+) -> None:
+    """Each gives what it would give if it were alone, though a chunk is mapped once for all of them."""
+    flows = {Flow(f"f{n}", FLOW.fragment, bytes(16), ""): at for n, at in enumerate([0, 0, *installed])}
+
+    def run(chosen: dict[Flow, int]) -> dict[str, list[Sealed]]:
+        rng = random.Random(seed)
+        worker = StreamWorker("s", SETTINGS, PyEngine())
+        sealed: dict[str, list[Sealed]] = {flow.uid: [] for flow in chosen}
+        position, number = 0, 0
+        while position < len(rows):
+            for flow, at in chosen.items():
+                if at == number:
+                    worker.handle(Install(flow))
+            if rng.random() < 0.2:  # read again from earlier: each flow skips what it has
+                position = max(0, position - rng.randrange(4))
+            outcome = worker.handle(Feed(chunk(rows[position : position + chunk_rows], position), 0))
+            for one in outcome.sealed:
+                sealed[one.flow].append(one)
+            position += chunk_rows
+            number += 1
+        for one in worker.handle(Finish()).sealed:
+            sealed[one.flow].append(one)
+        return sealed
+
+    together = run(flows)
+    for flow, at in flows.items():
+        alone = run({flow: at})[flow.uid]
+        found = together[flow.uid]
+        assert [(one.start, one.end) for one in found] == [(one.start, one.end) for one in alone]
+        assert panes_of(found) == panes_of(alone)
+
+
 def test_a_flow_answers_from_the_first_pane_after_what_was_read() -> None:
     worker = StreamWorker("s", SETTINGS, PyEngine())
     worker.handle(Feed(chunk([(5 * SECOND, "a")], 0), 0))
