@@ -3,8 +3,9 @@
 A *roll* is a run of records of one stream, numbered through by *position* (records appended since the archive
 began). Its life, by the name of its file (DESIGN 5.2, PROTOCOL 3):
 
-    open-FROM.arrows      an Arrow IPC stream that is appended to; ``sync`` makes it durable up to a position,
-                          which goes into the cut
+    open-FROM.arrows      an Arrow IPC stream that is appended to, not compressed (so a roll is about as large
+                          as its lines, lives for a minute, and costs a copy to write and nothing to read);
+                          ``sync`` makes it durable up to a position, which goes into the cut
     roll-FROM-TO.arrows   closed by ``roll``: nothing is added any more
     …/LIFE-FROM.parquet   shipped by ``ship``, a file for each event hour in it; then the roll is deleted
 
@@ -50,7 +51,6 @@ _CLOSED: Final = re.compile(r"roll-(\d{20})-(\d{20})\.arrows")
 _SOURCE: Final = pa.dictionary(pa.int32(), pa.string())
 _TS: Final = pa.timestamp("us", tz="UTC")
 _FIELDS: Final = [("line", pa.string()), ("ts", _TS), ("source", _SOURCE), ("position", pa.int64())]
-_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ class _OpenRoll:
         self.nbytes = 0
         self.since_ms: int | None = None
         self._file = path.open("wb", buffering=1 << 20)
-        self._writer = pa.ipc.new_stream(self._file, schema, options=_OPTIONS)
+        self._writer = pa.ipc.new_stream(self._file, schema)
         self._named = False
 
     def write(self, batch: pa.RecordBatch, nbytes: int) -> None:

@@ -53,8 +53,9 @@ POLL_MAX_S: Final = 0.2
 """Between two looks at files that do not grow: a twentieth longer each time, up to that."""
 IDLE_EVERY_MS: Final = 250
 ROOM_POLL_S: Final = 0.2
-ROLLS_WAITING_MAX: Final = 100
-"""Rolls that may wait for an archive that cannot be reached before reading is held back."""
+ROLLS_WAITING_MAX: Final = 32
+"""Rolls that may wait for an archive that cannot be reached before reading is held back: about 2 GiB of a
+stream's lines (``archive.roll_bytes`` each), which the log files hold as well."""
 SHIP_AGAIN_S: Final = 1.0
 
 

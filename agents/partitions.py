@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 
 from elf.errors import UserError
+
+if TYPE_CHECKING:  # an agent without input needs neither file systems nor Parquet: 5 MB less
+    import pyarrow.fs as pafs
 
 HOUR_US: Final = 3_600_000_000
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -50,17 +52,31 @@ def hour_folder(hour: int | None) -> str:
     return f"date={at.date().isoformat()}/hour={at.hour:02d}"
 
 
-def by_hour(ts: pa.Array) -> Iterator[tuple[int | None, pa.Array | None]]:
-    """(hour since the epoch or None, row numbers in order); row numbers None means all rows.
+def by_hour(table: pa.Table) -> list[tuple[int | None, pa.Table]]:
+    """(hour since the epoch or None, its rows in their order) for each hour that ``table`` has rows of.
 
-    ``ts`` is a timestamp[us] array with nulls.
+    ``ts`` is a timestamp[us] with nulls. Batches within an hour, nearly all, are passed on as they are.
     """
-    known = ts.is_valid().to_numpy(zero_copy_only=False)
-    hours = np.floor_divide(ts.cast(pa.int64()).fill_null(0).to_numpy(), HOUR_US)
-    hours = np.where(known & (hours >= _FIRST_HOUR) & (hours < _END_HOUR), hours, _NO_HOUR)
-    for hour in np.unique(hours):
-        rows = np.flatnonzero(hours == hour)
-        yield None if hour == _NO_HOUR else int(hour), None if len(rows) == len(hours) else pa.array(rows)
+    parts: dict[int, list[pa.RecordBatch]] = {}
+    for batch in table.to_batches():
+        hours = _hours(batch.column("ts"))
+        if len(hours) and hours.min() == hours.max():
+            parts.setdefault(int(hours[0]), []).append(batch)
+            continue
+        for hour in np.unique(hours):
+            parts.setdefault(int(hour), []).append(batch.filter(pa.array(hours == hour)))
+    return [
+        (None if hour == _NO_HOUR else hour, pa.Table.from_batches(parts[hour], table.schema))
+        for hour in sorted(parts)
+    ]
+
+
+def _hours(ts: pa.Array) -> npt.NDArray[np.int64]:
+    """Hours since the epoch, floored; ``_NO_HOUR`` for NULL and for times that no folder is named for."""
+    us = ts.cast(pa.int64()).fill_null(_END_HOUR * HOUR_US).to_numpy()
+    hours: npt.NDArray[np.int64] = np.floor_divide(us, HOUR_US)
+    hours[(hours < _FIRST_HOUR) | (hours > _END_HOUR)] = _NO_HOUR
+    return hours
 
 
 class Target:
@@ -68,15 +84,25 @@ class Target:
 
     def __init__(self, uri: str) -> None:
         """``uri``: a local path, or a URI that ``pyarrow.fs`` knows. Raises ``ArchiveError``."""
+        self.uri = uri
+        self.local = True
+        if "://" not in uri and not uri.startswith("file:"):
+            self.root = str(Path(uri).absolute())
+            return
+        import pyarrow.fs as pafs
+
         try:
-            if "://" in uri or uri.startswith("file:"):
-                self.fs, self.root = pafs.FileSystem.from_uri(uri)
-            else:
-                self.fs, self.root = pafs.LocalFileSystem(), str(Path(uri).absolute())
+            self.fs, self.root = pafs.FileSystem.from_uri(uri)
         except (pa.ArrowInvalid, OSError) as error:
             raise ArchiveError(f"archive.path {uri!r} is no place that can be reached: {error}") from error
-        self.uri = uri
         self.local = isinstance(self.fs, pafs.LocalFileSystem)
+
+    @cached_property
+    def fs(self) -> pafs.FileSystem:
+        """The file system that ``root`` is a path of."""
+        import pyarrow.fs as pafs
+
+        return pafs.LocalFileSystem()
 
     def stream_folder(self, stream: str) -> str:
         return f"{self.root}/stream={quote(stream, safe='')}"
@@ -84,11 +110,11 @@ class Target:
     def write(self, table: pa.Table, *, stream: str, agent: str, name: str) -> list[str]:
         """Writes ``name`` into every partition that ``table`` (it has a ``ts``) has rows for; their paths."""
         paths = []
-        for hour, rows in by_hour(table["ts"].combine_chunks()):
+        for hour, rows in by_hour(table):
             folder = f"{self.stream_folder(stream)}/{hour_folder(hour)}/agent={quote(agent, safe='')}"
             path = f"{folder}/{name}.parquet"
             try:
-                self._replace(folder, path, table if rows is None else table.take(rows))
+                self._replace(folder, path, rows)
             except (OSError, pa.ArrowException) as error:
                 raise ArchiveError(f"cannot write {path} to the archive {self.uri}: {error}") from error
             paths.append(path)
@@ -112,6 +138,8 @@ class Target:
         return [folder] if self._folders(folder) else []
 
     def _folders(self, path: str) -> list[str]:
+        import pyarrow.fs as pafs
+
         try:
             infos = self.fs.get_file_info(pafs.FileSelector(path, allow_not_found=True))
         except OSError as error:
@@ -119,6 +147,8 @@ class Target:
         return [info.base_name for info in infos if info.type == pafs.FileType.Directory]
 
     def _replace(self, folder: str, path: str, table: pa.Table) -> None:
+        import pyarrow.parquet as pq
+
         self.fs.create_dir(folder, recursive=True)
         hidden = f"{folder}/.{path.rsplit('/', 1)[1]}.part"
         pq.write_table(
@@ -128,6 +158,9 @@ class Target:
             compression="zstd",
             compression_level=1,
             row_group_size=ROW_GROUP_ROWS_MAX,
+            use_dictionary=["source"],  # lines and times hardly repeat: to look for repeats costs a fifth
+            column_encoding=dict.fromkeys(("ts", "position"), "DELTA_BINARY_PACKED"),
+            write_statistics=["ts"],  # what readers skip row groups by
         )
         if self.local:
             sync_path(Path(hidden))

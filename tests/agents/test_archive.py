@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,6 +21,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import agents.archive
 import agents.partitions
@@ -377,6 +380,22 @@ def test_only_the_hours_that_a_range_needs_are_found(
 
 def test_hours_are_floored_below_the_epoch_too() -> None:
     ts = pa.array([-1, 0, HOUR_US, -HOUR_US, None, -(1 << 60)], pa.timestamp("us", tz="UTC"))
-    found = {hour: None if rows is None else rows.to_pylist() for hour, rows in by_hour(ts)}
+    table = pa.table({"ts": ts, "row": range(6)})
+    found = {hour: rows["row"].to_pylist() for hour, rows in by_hour(table)}
     assert found == {-1: [0, 3], 0: [1], 1: [2], None: [4, 5]}
+
+
+@given(st.lists(st.lists(st.none() | st.integers(-2, 2).map(lambda hour: hour * HOUR_US + 7), max_size=5)))
+def test_hours_hold_the_same_rows_however_they_came(batches: list[list[int | None]]) -> None:
+    schema = pa.schema([("ts", pa.timestamp("us", tz="UTC")), ("row", pa.int64())])
+    rows = [(ts, row) for row, ts in enumerate(ts for batch in batches for ts in batch)]
+    coming = iter(rows)
+    table = pa.Table.from_batches(
+        [pa.record_batch(list(zip(*islice(coming, len(b)), strict=True)), schema) for b in batches if b],
+        schema,
+    )
+    expected: dict[int | None, list[int]] = {}
+    for ts, row in rows:
+        expected.setdefault(None if ts is None else ts // HOUR_US, []).append(row)
+    assert {hour: part["row"].to_pylist() for hour, part in by_hour(table)} == expected
     assert hour_folder(-1) == "date=1969-12-31/hour=23"
