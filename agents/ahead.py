@@ -9,20 +9,22 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import psutil
 import pyarrow as pa
 
-from agents.engine import Extracted
 from agents.inputs import Chunk
 from agents.streams import StreamEngine, StreamExtractor
 from elf.job.ports import Wanted
 
+if TYPE_CHECKING:  # DuckDB, as in agents.streams
+    from agents.engine import Extracted
+
 CHUNK_BYTES_LEAST: Final = 256 << 10
 """Smaller chunks are parsed by the lane itself: a quiet agent needs no second parser."""
 
-Parsed = tuple[Wanted, Extracted]
+Parsed: TypeAlias = "tuple[Wanted, Extracted]"
 
 
 class Ahead:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 import psutil
@@ -24,7 +24,6 @@ import structlog
 import overlay as ring
 from agents import codec, commits
 from agents.archive import ArchiveError
-from agents.engine import Finisher
 from agents.inputs import Input
 from agents.lane import Lane, snapshot_names
 from agents.metrics import Loss, Metrics
@@ -38,6 +37,9 @@ from elf.job.contributions import Piece
 from elf.job.messages import Message
 from elf.job.streamlog import encode_entry
 from elf.job.worker import Command, Finish, Idle, Outcome
+
+if TYPE_CHECKING:  # DuckDB, as in agents.streams
+    from agents.engine import Finisher
 
 T = TypeVar("T")
 
@@ -316,7 +318,6 @@ class Driver:
         idle_ms, asked, pause_s = 0, CHUNK_BYTES_MIN, POLL_S
         while not self.node.leaving:
             await self.reading.wait()
-            await self._room(stream.lane)
             await stream.slots.acquire()
             chunk = await loop.run_in_executor(stream.reader, stream.input.read, asked, self.now_ms())
             if chunk is not None:
@@ -329,6 +330,7 @@ class Driver:
                     lane.feed, chunk, stream.input.positions(), self.now_ms(), ahead
                 )
                 self._when_done(future, lambda outcome: self._fed(stream, outcome))
+                await self._room(stream.lane)
                 continue
             stream.slots.release()
             self._tell_problems(stream)
@@ -383,6 +385,8 @@ class Driver:
                 raise TypeError(f"no such effect: {effect!r}")
 
     def _commit_windows(self, effect: do.CommitWindows) -> was.WindowsCommitted | was.Failure:
+        from agents.engine import Finisher
+
         uid = effect.spec.uid
         try:
             if uid not in self._finishers:

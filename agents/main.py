@@ -7,50 +7,57 @@ that is wrong with it. Exit status 0, 78 for a bad configuration, 1 for anything
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
 from pathlib import Path
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from agents.config import DEFAULT_PATH, load, validate
 from elf.errors import ConfigError, ElfError
 
 BAD_CONFIG: Final = 78
 
-app = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="One elf agent: follows logs, computes, answers.",
-)
 
-ConfigOption = Annotated[Path, typer.Option("--config", help="The YAML file.")]
-
-
-@app.callback(invoke_without_command=True)
-def agent(context: typer.Context, config: ConfigOption = DEFAULT_PATH) -> None:
-    """Run the agent (the default)."""
-    if context.invoked_subcommand is None:
+def run(arguments: argparse.Namespace) -> int:
+    """Do what was asked; the exit status."""
+    config = load(arguments.config)
+    if arguments.command is None:
+        _spare()
         from agents.process import run_agent
 
-        raise typer.Exit(run_agent(load(config)))
-
-
-@app.command("validate")
-def validate_config(config: ConfigOption = DEFAULT_PATH) -> None:
-    """Check a configuration, and this machine against it."""
-    problems = validate(load(config))
+        return run_agent(config)
+    problems = validate(config)
     for problem in problems:
         print(f"elf-agent: {problem}", file=sys.stderr)
     if problems:
-        raise typer.Exit(BAD_CONFIG)
-    print(f"{config}: ok")
+        return BAD_CONFIG
+    print(f"{arguments.config}: ok")
+    return 0
+
+
+def _spare() -> None:
+    """Keep what libraries do in passing, and no agent needs, out of a process that runs for months."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's: else a thread with buffers for each core
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # structlog's, for coloured tracebacks: 4 MB
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Of the standard library: an agent runs for months, and should not hold the tools of a command line."""
+    parser = argparse.ArgumentParser(
+        "elf-agent", description="One elf agent: follows logs, computes, answers."
+    )
+    parser.add_argument(
+        "command", nargs="?", choices=["validate"], help="check a configuration, and this machine against it"
+    )
+    parser.add_argument("--config", type=Path, default=DEFAULT_PATH, metavar="FILE", help="the YAML file")
+    return parser
 
 
 def main() -> None:
     """Entry point: one clear line for whatever goes wrong."""
     try:
-        app()
+        sys.exit(run(_parser().parse_args()))
     except ConfigError as error:
         for line in str(error).splitlines():
             print(f"elf-agent: {line}", file=sys.stderr)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterable, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
@@ -23,9 +24,11 @@ from elf.job.homes import ONE_SHOT_PREFIX, Homes
 from elf.job.membership import Identity
 from elf.job.spec import JobSpec, app_id
 from elf.job.streamlog import FOREVER_US, Member, StreamLog
-from elf.ql import planner, statements
 from elf.ql.plan import Plan
 from elf.schema import merge_schemas
+
+if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement, which most agents never see
+    from elf.ql import statements
 
 SAMPLE_MEMBERS = 5
 """Members that are asked which columns a stream has (DESIGN 4.5: three or more)."""
@@ -50,6 +53,8 @@ class Statements:
 
     def execute(self, asked: say.Execute) -> Procedure:
         """All statements of a text, one after the other; the last one's reply is the reply."""
+        from elf.ql import statements
+
         parsed = statements.parse(asked.sql)
         if not parsed:
             raise UserError("nothing to do: the statement is empty")
@@ -60,6 +65,8 @@ class Statements:
         return (yield from self._statement(asked, parsed[-1]))
 
     def _statement(self, asked: say.Execute, statement: statements.Statement) -> Procedure:
+        from elf.ql import statements
+
         match statement:
             case statements.CreateJob():
                 return (yield from self._create(asked, statement))
@@ -90,6 +97,8 @@ class Statements:
 
     def _planned(self, query: statements.Query) -> Generator[list[Ask], list[say.Answer], Plan]:
         """The plan of a query over a stream of this fleet; its columns are what members have seen."""
+        from elf.ql import planner
+
         stream = self._stream_of(query)
         members = self._members(stream)[:SAMPLE_MEMBERS]
         answers = yield [
@@ -114,6 +123,8 @@ class Statements:
         return plan
 
     def _stream_of(self, query: statements.Query) -> str:
+        from elf.ql import planner
+
         named = planner.streams_of(query)
         streams = self._log.streams()
         if self.finite:

@@ -8,14 +8,17 @@ way.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from agents.engine import Extracted, Extractor, Mapper
 from agents.formats import FORMATS, Format
 from elf.errors import InputError
 from elf.job.ports import Wanted
 from elf.ql.plan import Fragment
+
+if TYPE_CHECKING:  # DuckDB takes 16 MB, and 25 when it runs: it is imported at the first line or job
+    from agents.engine import Extracted, Extractor, Mapper
 
 LOOKED_AT = 200
 """Lines of a chunk that are looked at for an event time."""
@@ -35,6 +38,8 @@ def guess_format(samples: Sequence[str]) -> Format:
 
 
 def _taken(format_: Format, lines: pa.StringArray) -> int:
+    from agents.engine import Extractor
+
     extractor = Extractor(format_, format_.schema(lines, None).event_time, Wanted())
     try:
         return len(extractor.extract(lines).accepted)
@@ -60,6 +65,8 @@ class StreamEngine:
         return StreamExtractor(self, wanted)
 
     def mapper(self, fragment: Fragment) -> Mapper:
+        from agents.engine import Mapper
+
         return Mapper(fragment.map_sql, fragment.columns)
 
 
@@ -75,6 +82,8 @@ class StreamExtractor:
     def extract(self, lines: pa.StringArray) -> Extracted:
         self._engine.look_at(lines)
         if self._extractor is None or self._event_time != self._engine.event_time:
+            from agents.engine import Extractor
+
             self.close()
             self._event_time = self._engine.event_time
             self._extractor = Extractor(self._engine.format, self._event_time, self._wanted)

@@ -1,0 +1,69 @@
+"""An idle agent holds no library that only jobs, lines, statements or people need."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.fleet.fleet import Fleet
+
+AGENT = (
+    "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from agents.main import main; main()"
+)
+NOT_YET = {
+    "duckdb": "the first line or job",
+    "sqlglot": "the first statement",
+    "pyarrow.parquet": "the first shipped roll",
+    "pyarrow.fs": "the first shipped roll",
+    "pyarrow.dataset": "never",
+    "pyspark": "never",
+    "pandas": "never",
+    "typer": "never",
+    "elf.cli": "never",
+    "prompt_toolkit": "never",
+    "matplotlib": "never",
+}
+"""Modules, and what an agent may import them for."""
+
+
+def modules_of_an_agent(folder: Path, *, line: str) -> set[str]:
+    """What it has imported when it is stopped, a while after it became ready, with ``line`` in its log."""
+    (agent,) = Fleet(folder, 1).agents
+    config = agent.write_config()
+    agent.log.write_text(line)
+    with (folder / "stderr").open("w+") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-c", AGENT, "--config", str(config)],
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+        )
+        rolls = agent.folder / "data" / "rolls"
+        deadline = time.monotonic() + 60
+        while "agent is ready" not in (folder / "stderr").read_text() or (
+            line and not [*rolls.rglob("open-*")]
+        ):
+            assert time.monotonic() < deadline, (folder / "stderr").read_text()
+            assert process.poll() is None, (folder / "stderr").read_text()
+            time.sleep(0.05)
+        time.sleep(1)  # a few looks at the log, and what the clock brings
+        process.send_signal(signal.SIGTERM)
+        modules, _ = process.communicate(timeout=30)
+    assert process.returncode == 0, (folder / "stderr").read_text()
+    return set(modules.split())
+
+
+def test_an_idle_agent_is_small(tmp_path: Path) -> None:
+    modules = modules_of_an_agent(tmp_path, line="")
+    assert {"agents.lane", "pyarrow", "zmq", "uvicorn"} <= modules
+    assert {name: why for name, why in NOT_YET.items() if name in modules} == {}
+
+
+def test_an_agent_that_reads_lines_parses_no_statement(tmp_path: Path) -> None:
+    line = '{"created_at": "2026-01-01T00:00:00Z", "product": "Doom", "clicks_count": 1}\n'
+    modules = modules_of_an_agent(tmp_path, line=line)
+    assert "duckdb" in modules
+    assert "sqlglot" not in modules
