@@ -209,6 +209,17 @@ def sliding(
     return bench_sliding(Shape(rows, products, size, slide), repeat, as_json=json)
 
 
+@_bench.command()
+def idle(
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long each time.")] = 30,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+) -> int:
+    """CPU and memory of an agent that has nothing to do, without a job and with one."""
+    from elf.bench.idle import bench_idle
+
+    return bench_idle(seconds, as_json=json)
+
+
 @_sim.command()
 def overlay(
     nodes: Annotated[int, typer.Option("--nodes", min=1, help="How many nodes join.")] = 200,
