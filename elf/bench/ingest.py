@@ -26,6 +26,8 @@ import numpy as np
 import pyarrow as pa
 
 from elf.batch import decode
+from elf.bench.bars import draw
+from elf.bench.cbt_plot import check_plot
 from elf.errors import ElfError, InputError, UserError
 
 Side = Literal["lane_side", "duckdb_side"]
@@ -74,9 +76,11 @@ class Figures:
     seconds: float
 
 
-def bench_ingest(path: Path, task: Task, repeat: int, *, as_json: bool) -> int:
+def bench_ingest(path: Path, task: Task, repeat: int, *, as_json: bool, plot: Path | None = None) -> int:
     """Measure and print. ``task`` says what the lane does. Raises ``UserError``, and ``ElfError`` when the
     two answers differ."""
+    if plot is not None:
+        check_plot(plot)
     _warm(path)
     task = msgspec.structs.replace(task, path=str(path.resolve()))
     plain = Task(task.path, task.format, task.query)
@@ -93,6 +97,9 @@ def bench_ingest(path: Path, task: Task, repeat: int, *, as_json: bool) -> int:
     of = runs["elf"][0]
     measured = {name: figures(found, of) for name, found in runs.items()}
     _print(measured, of, repeat)
+    if plot is not None:
+        rates = {name: side.events_per_s for name, side in measured.items()}
+        draw(rates, "events/s", f"Ingest of {of.events:,} events, {path.name}", plot)
     if as_json:
         print(json.dumps(report(measured, of, repeat)))
     return 0

@@ -35,12 +35,16 @@ ZIPF: Final = 1.2
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What a side is to do. ``slide_s`` equals ``size_s`` for windows that tumble."""
+    """What a side is to do. ``slide_s`` equals ``size_s`` for windows that tumble.
+
+    ``store``: only its clicks.
+    """
 
     engine: Engine
     path: str
     size_s: int
     slide_s: int
+    store: str | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -95,10 +99,10 @@ def bench_sliding(shape: Shape, repeat: int, *, as_json: bool) -> int:
     return 0
 
 
-def generate(path: Path, rows: int, products: int) -> None:
-    """The clicks of an hour, JSON lines; the same bytes each time."""
+def generate(path: Path, rows: int, products: int, per_hour: int | None = None) -> None:
+    """Clicks as JSON lines, so many an hour (all of them if None); the same bytes each time."""
     chance = np.random.default_rng(1)
-    times = FIRST_MS + (np.arange(rows) * (HOUR_MS / max(1, rows))).astype(np.int64)
+    times = FIRST_MS + (np.arange(rows) * (HOUR_MS / max(1, per_hour or rows))).astype(np.int64)
     times -= chance.integers(0, DISORDER_MS + 1, rows)
     product = chance.zipf(ZIPF, rows) % products
     stores = ("video_games", "books", "music")

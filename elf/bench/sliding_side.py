@@ -83,9 +83,10 @@ class Master:
 
 def spec_of(job: Job) -> tuple[JobSpec, Lane, Whole]:
     """The job, a lane with its flow installed, and its input."""
+    where = f"WHERE store = '{job.store}'" if job.store else ""
     sql = (
-        f"SELECT product, SUM(clicks_count) AS clicks FROM input GROUP BY product ORDER BY clicks DESC "
-        f"LIMIT {TOP_ROWS} WINDOWING {job.size_s} SECONDS SLIDE {job.slide_s} SECONDS"
+        f"SELECT product, SUM(clicks_count) AS clicks FROM input {where} GROUP BY product "
+        f"ORDER BY clicks DESC LIMIT {TOP_ROWS} WINDOWING {job.size_s} SECONDS SLIDE {job.slide_s} SECONDS"
     )
     format_, samples = get_format("json"), sample_lines((job.path,))
     plan = plan_of(sql, format_.schema(pa.array(samples, pa.string()), None))
@@ -147,27 +148,32 @@ def _of_pane(table: pa.Table, pane: int) -> pa.Table:
 
 
 def run_duckdb(job: Job) -> Answer:
-    """One batch query over panes as long as the slide."""
+    """One batch query."""
     connection = duckdb.connect(config={"threads": THREADS})
-    slide_ms, windows = job.slide_s * 1_000, job.size_s // job.slide_s
+    sql = duckdb_sql(job.path, job.size_s * 1000, job.slide_s * 1000, job.store)
+    began = time.perf_counter()
+    rows = connection.execute(sql).fetchall()
+    return answered(time.perf_counter() - began, rows, {})
+
+
+def duckdb_sql(path: str, size_ms: int, slide_ms: int, store: str | None) -> str:
+    """The top rows of each window (its start in µs), by panes as long as the slide."""
+    also, where = (", store: 'VARCHAR'", f"WHERE store = '{store}'") if store else ("", "")
     source = (
-        f"read_json('{job.path}', format='newline_delimited', "
-        "columns={created_at: 'BIGINT', product: 'VARCHAR', clicks_count: 'BIGINT'})"
+        f"read_json('{path}', format='newline_delimited', "
+        f"columns={{created_at: 'BIGINT', product: 'VARCHAR', clicks_count: 'BIGINT'{also}}})"
     )
-    sql = f"""
+    return f"""
         WITH panes AS (
           SELECT created_at // {slide_ms} AS pane, product, SUM(clicks_count)::BIGINT AS clicks
-          FROM {source} GROUP BY ALL),
+          FROM {source} {where} GROUP BY ALL),
         sums AS (
           SELECT pane - back AS slot, product, SUM(clicks)::BIGINT AS clicks
-          FROM panes, range({windows}) AS g(back) GROUP BY ALL),
+          FROM panes, range({size_ms // slide_ms}) AS g(back) GROUP BY ALL),
         ranked AS (
           SELECT *, ROW_NUMBER() OVER (PARTITION BY slot ORDER BY clicks DESC, product) AS place FROM sums)
         SELECT slot * {slide_ms} * 1000, product, clicks FROM ranked WHERE place <= {TOP_ROWS}
         ORDER BY slot, place"""
-    began = time.perf_counter()
-    rows = connection.execute(sql).fetchall()
-    return answered(time.perf_counter() - began, rows, {})
 
 
 def answered(

@@ -27,3 +27,10 @@ class BenchKeys(StrEnum):
     ZIPF = "zipf"
     UNIFORM = "uniform"
     UNIQUE = "unique"
+
+
+class BenchQuery(StrEnum):
+    """``elf bench peers --query``"""
+
+    INGEST = "ingest"
+    SLIDING = "sliding"

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from elf.cli.choices import BenchFormat, BenchKeys, Output
-from elf.cli.options import OutputOption, SeveralValues, SqlFile, one_text
+from elf.cli.choices import BenchFormat, BenchKeys, BenchQuery, Output
+from elf.cli.options import OutputOption, SeveralEngines, SeveralValues, SqlFile, one_text
 
 
 def register(app: typer.Typer) -> None:
@@ -96,6 +96,8 @@ _Disorder = Annotated[
 ]
 _Bad = Annotated[float, typer.Option("--bad", min=0, max=1, help="Share of lines that don't parse.")]
 
+_Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw the figures: .png or .svg.")]
+
 _FIRST_TIME = "2026-01-01T00:00:00Z"
 
 
@@ -152,12 +154,13 @@ def ingest(
     ] = 1,
     archive: Annotated[bool, typer.Option("--archive", help="Archive every line, too.")] = False,
     json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    plot: _Plot = None,
 ) -> int:
     """Events a second of one agent's ingest path, one core, against DuckDB on the same file."""
     from elf.bench.ingest import Task, bench_ingest
 
     task = Task(str(input), format.value, query, "", jobs, distinct, cores, archive)
-    return bench_ingest(input, task, repeat, as_json=json)
+    return bench_ingest(input, task, repeat, as_json=json, plot=plot)
 
 
 @_bench.command()
@@ -181,9 +184,7 @@ def cbt(
     ] = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each; the median counts.")] = 3,
     json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the figures: .png or .svg.")
-    ] = None,
+    plot: _Plot = None,
 ) -> int:
     """Word count in the buffer tree, against a dict, pyarrow, DuckDB and Google's hash maps."""
     from elf.bench.cbt import bench_cbt, sides_of, works_of
@@ -218,6 +219,38 @@ def idle(
     from elf.bench.idle import bench_idle
 
     return bench_idle(seconds, as_json=json)
+
+
+@_bench.command(cls=SeveralEngines)
+def peers(
+    query: Annotated[BenchQuery, typer.Option("--query", help="The job.")] = BenchQuery.INGEST,
+    rows: Annotated[
+        int | None, typer.Option("--rows", min=1, help="Events (ingest: 1000000, sliding: 400000).")
+    ] = None,
+    engines: Annotated[
+        list[str] | None,
+        typer.Option("--engines", metavar="NAME...", help="These, not all that are installed."),
+    ] = None,
+    envs: Annotated[Path, typer.Option("--envs", metavar="DIR", help="Where their environments are.")] = (
+        Path("~/.cache/elf/peers")
+    ),
+    install: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--install", metavar="NAME...", help="Make environments for these, and measure nothing."
+        ),
+    ] = None,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each; the median counts.")] = 3,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    plot: _Plot = None,
+) -> int:
+    """Polars, Flink, Spark, Pathway and Bytewax on elf's job and one core; all answers must be the same."""
+    from elf.bench.peers import bench
+    from elf.bench.peers import engines as known
+
+    if install:
+        return known.install(install, envs.expanduser().absolute())
+    return bench.bench_peers(query.value, rows, repeat, engines or None, envs, as_json=json, plot=plot)
 
 
 @_sim.command()

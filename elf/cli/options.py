@@ -40,6 +40,12 @@ class SeveralValues(TyperCommand):
         return list(super().parse_args(ctx, spread(args, self.several)))
 
 
+class SeveralEngines(SeveralValues):
+    """The same for ``--engines`` and ``--install``."""
+
+    several: ClassVar[tuple[str, ...]] = ("--engines", "--install")
+
+
 def spread(args: list[str], several: tuple[str, ...]) -> list[str]:
     """Repeat these options before each of their values. Raises ``UserError`` for one without any."""
     found: list[str] = []

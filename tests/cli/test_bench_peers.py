@@ -1,0 +1,188 @@
+"""``elf bench peers``: engines in environments of their own, one job, one answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from elf.bench.bars import draw
+from elf.bench.ingest import Task, bench_ingest
+from elf.bench.peers.bench import bench_peers, differ, figures
+from elf.bench.peers.engines import ORACLE, PEERS, Engine, chosen, install, missing
+from elf.bench.peers.serve import Reply, ranked
+from elf.errors import ElfError, UserError
+
+ROW_BY_ROW = """
+import json, os
+
+class Engine:
+    version = "7"
+
+    def __init__(self, job, scratch):
+        self.job = job
+
+    def lay(self, path):
+        self.path, self.sums = path, {}
+
+    def run(self):
+        os.write(1, b"noise\\n")
+        job, sums = self.job, self.sums
+        for line in open(self.path):
+            row = json.loads(line)
+            if job.store in (None, row["store"]):
+                last = row["created_at"] // job.slide_ms * job.slide_ms
+                for start in range(last, last - job.size_ms, -job.slide_ms):
+                    key = start, row["product"]
+                    sums[key] = sums.get(key, 0) + row["clicks_count"]
+
+    def answer(self):
+        return [(start, product, clicks + EXTRA) for (start, product), clicks in self.sums.items()]
+"""
+
+
+def engine(folder: Path, name: str, text: str) -> Engine:
+    """An engine whose environment is there, with this side."""
+    side = folder / f"{name}.py"
+    side.write_text(text)
+    python = folder / name / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    return Engine(name, name.title(), side, ("nothing",))
+
+
+@pytest.mark.parametrize("query", ["ingest", "sliding"])
+def test_elf_and_duckdb_answer_like_an_engine_that_goes_row_by_row(
+    query: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peers = (engine(tmp_path, "slow", ROW_BY_ROW.replace("EXTRA", "0")), *PEERS)
+    assert bench_peers(query, 4000, 1, None, tmp_path, as_json=True, plot=None, peers=peers) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    said = json.loads(last)
+    assert [side["engine"] for side in said["sides"]] == ["elf", "duckdb", "slow"]
+    assert all(side["same_answer"] for side in said["sides"])
+    assert said["missing"] == ["polars", "flink", "spark", "pathway", "bytewax"]
+    (left_out,) = (line for line in lines if line.startswith("not installed"))
+    assert "Flink SQL" in left_out
+    assert left_out.endswith(f"elf bench peers --envs {tmp_path} --install {' '.join(said['missing'])}")
+
+
+def test_wrong_answers_and_failures_are_named_after_the_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peers = (
+        engine(tmp_path, "liar", ROW_BY_ROW.replace("EXTRA", "(start % 60_000 == 0)")),
+        engine(
+            tmp_path, "broken", "class Engine:\n    def __init__(self, *_):\n        raise OSError('no heap')"
+        ),
+    )
+    cores = os.sched_getaffinity(0)
+    with pytest.raises(ElfError) as caught:
+        bench_peers("ingest", 1000, 1, None, tmp_path, as_json=False, plot=None, peers=peers)
+    failed, wrong = str(caught.value).splitlines()
+    assert failed == "Broken failed: OSError: no heap"
+    assert "Liar: the answer is wrong in" in wrong
+    assert "it has no 2026-01-01 00:00:00 product-1 " in wrong or "it has 2026-01-01 00:00:00" in wrong
+    printed = capsys.readouterr().out
+    assert [line.split()[-1] for line in printed.splitlines() if line.startswith(("elf ", "Liar"))] == [
+        "yes",
+        "NO",
+    ]
+    assert os.sched_getaffinity(0) == cores
+
+
+def test_what_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(engines: list[str] | None, rows: int | None = None, plot: Path | None = None) -> None:
+        bench_peers("ingest", rows, 1, engines, tmp_path, as_json=False, plot=plot)
+
+    with pytest.raises(UserError, match="no engine storm: there are polars, flink"):
+        ask(["storm"])
+    with pytest.raises(
+        UserError, match=r"not installed: Pathway; install with: elf bench peers .* --install pathway"
+    ):
+        ask(["pathway"])
+    with pytest.raises(UserError, match="too few"):
+        ask([], rows=10)
+    with pytest.raises(UserError, match=r"\.png or \.svg"):
+        ask([], plot=tmp_path / "figure.pdf")
+    engine(tmp_path, "flink", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(UserError, match="no java for Flink SQL"):
+        ask(["flink"])
+
+
+def test_an_environment_is_made_and_what_is_half_done_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = tmp_path / "tiny-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("tiny.py", "")
+        file.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        file.writestr(
+            "tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        file.writestr("tiny-1.0.dist-info/RECORD", "")
+    tiny = Engine("tiny", "Tiny", tmp_path / "tiny.py", (str(wheel),))
+    assert missing([tiny], tmp_path) == [tiny]
+    assert install(["tiny"], tmp_path, (tiny,)) == 0
+    assert missing([tiny], tmp_path) == []
+    assert list((tmp_path / "tiny").glob("lib/*/site-packages/tiny.py"))
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(UserError, match="cannot install Tiny: status 1"):
+        install(["tiny"], tmp_path, (tiny,))
+    assert missing([tiny], tmp_path) == [tiny]
+
+
+def test_every_peer_is_pinned_and_has_a_side() -> None:
+    assert all("==" in requirement for peer in PEERS for requirement in peer.requirements)
+    assert all(peer.side.is_file() for peer in (*PEERS, ORACLE))
+    assert chosen(["spark", "spark"]) == [PEERS[2]]
+
+
+def test_ranked_takes_the_best_of_each_window_ties_by_name() -> None:
+    rows = [(5, "b", 1), (0, "c", 7), (0, "b", 9), (0, "a", 7), (5, "a", 1)]
+    assert ranked(rows, 2) == [(0, "b", 9), (0, "a", 7), (5, "a", 1), (5, "b", 1)]
+
+
+def test_differences_are_told() -> None:
+    rows = [(0, "a", 1), (30_000, "b", 2)]
+    assert differ(rows, list(rows)) is None
+    assert differ(rows[:1], rows) == (
+        "the answer is wrong in 1 rows; it has no 1970-01-01 00:00:30 b 2, DuckDB has"
+    )
+    assert "twice" in str(differ([*rows, rows[0]], rows))
+
+
+def test_the_rate_is_that_of_the_second_half() -> None:
+    class Said:
+        engine, version = ORACLE, "1"
+
+        def __init__(self, *seconds: tuple[float, float]) -> None:
+            self.rounds = [(Reply(a, a / 2, 1, []), Reply(b, b / 2, 9, [])) for a, b in seconds]
+
+    said = Said((1.0, 3.0), (1.0, 2.0), (9.0, 14.0))
+    found = figures(said, said, 1000)  # type: ignore[arg-type]
+    assert (found.events_per_s, found.events_per_core_s, found.peak_rss_bytes) == (500.0, 1000.0, 9)
+    assert figures(Said((2.0, 2.0)), said, 1000).events_per_s is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_a_picture_of_rates(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"figure{suffix}"
+    draw({"elf": 2e6, "DuckDB": 3e6}, "events/s", "a title", path)
+    assert path.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml")
+
+
+def test_ingest_draws_too(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(f'{{"product": "p{n % 3}", "n": {n}}}\n' for n in range(50)))
+    task = Task("", "json", "SELECT product, SUM(n) FROM x GROUP BY product")
+    assert bench_ingest(log, task, 1, as_json=False, plot=tmp_path / "figure.svg") == 0
+    assert "DuckDB" in (tmp_path / "figure.svg").read_text()
+    with pytest.raises(UserError, match=r"\.png or \.svg"):
+        bench_ingest(log, task, 1, as_json=False, plot=tmp_path / "figure.txt")
