@@ -75,7 +75,7 @@ class Side:
         assert self.process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps(what), file=self.process.stdin, flush=True)
-        if line := self.process.stdout.readline():
+        if (line := self.process.stdout.readline()).endswith("\n"):
             return line
         self.errors.seek(0)
         said = self.errors.read().strip().splitlines()
