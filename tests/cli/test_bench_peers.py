@@ -168,7 +168,8 @@ def test_the_rate_is_that_of_the_second_half() -> None:
     said = Said((1.0, 3.0), (1.0, 2.0), (9.0, 14.0))
     found = figures(said, said, 1000)  # type: ignore[arg-type]
     assert (found.events_per_s, found.events_per_core_s, found.peak_rss_bytes) == (500.0, 1000.0, 9)
-    assert figures(Said((2.0, 2.0)), said, 1000).events_per_s is None  # type: ignore[arg-type]
+    for still in (2.0, 2.0 + 1e-9, 1.0):
+        assert figures(Said((2.0, still)), said, 1000).events_per_s is None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
