@@ -279,7 +279,11 @@ def _finished(groups: Iterable[pa.Table], finisher: FinisherPort) -> pa.Table:
 def _no_rows(effect: CommitWindows, finisher: FinisherPort) -> pa.Table:
     """Over no rows at all a global aggregate without a window still has one row; everything else has none."""
     plan = effect.spec.plan
-    if plan.fragment.keys:
+    fragment = plan.fragment
+    if len(fragment.keys) > len(fragment.cells):
         return pa.table({})
-    schema = pa.schema([(s.name, pa.int64() if s.identity_zero else pa.null()) for s in plan.fragment.states])
-    return finisher.run(identity_row(schema, plan.fragment.states))
+    schema = pa.schema([(s.name, pa.int64() if s.identity_zero else pa.null()) for s in fragment.states])
+    row = identity_row(schema, fragment.states)
+    for cell in fragment.cells:
+        row = row.append_column(cell, pa.nulls(1))
+    return finisher.run(row)

@@ -1,7 +1,7 @@
 """Partial aggregation objects (PAOs): what an aggregate remembers, and how memories merge.
 
-A PAO is a row of key columns and state columns (paper, section 2.2). Every aggregate is described once, here:
-the DuckDB SQL of its partial states over raw rows, how each merges, and the DuckDB SQL of its final value.
+A PAO is a row of key columns and state columns (paper, section 2.2). Here is how such rows merge; what the
+states of each aggregate are is described once, in ``elf.paos`` (columns) and ``elf.ql.cells`` (more rows).
 
 Rules:
 
@@ -15,9 +15,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final, Literal
 
 import numpy as np
@@ -43,63 +42,6 @@ class State:
     identity_zero: bool = False
     """True for counts: over no rows at all it is 0; otherwise it is NULL."""
 
-
-@dataclass(frozen=True)
-class StateRule:
-    """One state of an aggregate. ``partial`` is DuckDB SQL over raw rows, a template with ``{x}``.
-
-    Partials of a query that render to the same text may share a state column (SUM(x) and AVG(x)).
-    """
-
-    suffix: str
-    merge: MergeOp
-    partial: str
-    identity_zero: bool = False
-
-    def state(self, prefix: str) -> State:
-        """The state column of this rule under a name of the caller's choice."""
-        return State(f"{prefix}_{self.suffix}", self.merge, self.identity_zero)
-
-
-@dataclass(frozen=True)
-class Aggregate:
-    """An SQL aggregate as a PAO.
-
-    ``final`` is DuckDB SQL over merged states: a template with ``{0}``, ``{1}`` … the state columns, and
-    ``{type}``, the DuckDB type of the aggregate over raw rows (HUGEINT for a SUM of BIGINT: Arrow brings it
-    back as DECIMAL(38,0), which the rest of an expression would treat differently).
-    """
-
-    name: str
-    states: tuple[StateRule, ...]
-    final: str
-
-    def partial_sql(self, argument: str) -> tuple[str, ...]:
-        """One expression a state, over raw rows."""
-        return tuple(rule.partial.format(x=argument) for rule in self.states)
-
-    def final_sql(self, columns: Sequence[str], duckdb_type: str) -> str:
-        """The aggregate's value; ``columns`` are quoted names of its merged state columns, in order."""
-        return self.final.format(*columns, type=duckdb_type)
-
-
-_COUNT = StateRule("count", "sum", "COUNT({x})", identity_zero=True)
-_SUM = StateRule("sum", "sum", "SUM({x})")
-
-AGGREGATES: Final[Mapping[str, Aggregate]] = MappingProxyType(
-    {
-        aggregate.name: aggregate
-        for aggregate in (
-            Aggregate("count_star", (StateRule("count", "sum", "COUNT(*)", identity_zero=True),), "{0}"),
-            Aggregate("count", (_COUNT,), "{0}"),
-            Aggregate("sum", (_SUM,), "CAST({0} AS {type})"),
-            Aggregate("min", (StateRule("min", "min", "MIN({x})"),), "CAST({0} AS {type})"),
-            Aggregate("max", (StateRule("max", "max", "MAX({x})"),), "CAST({0} AS {type})"),
-            Aggregate("avg", (_SUM, _COUNT), "CAST({0} AS DOUBLE) / NULLIF({1}, 0)"),
-        )
-    }
-)
-"""By name: count_star, count, sum, min, max, avg. COUNT(*) has no argument."""
 
 SUM_TYPE: Final = pa.decimal128(38, 0)
 """What integer sums are kept in (2**63 rows of 2**63 fit)."""

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elf.aggregates import AGGREGATES, SUM_TYPE, State, SumOverflow, identity_row, merge_tables
+from elf.aggregates import SUM_TYPE, State, SumOverflow, identity_row, merge_tables
+from elf.paos import AGGREGATES
 
 # Whole numbers and halves: sums of them are exact in any order.
 REALS = st.integers(-(2**20), 2**20).map(lambda n: n / 2) | st.sampled_from([math.nan, math.inf, 0.0, -0.0])
@@ -25,7 +26,8 @@ KINDS: dict[str, tuple[pa.DataType, st.SearchStrategy[object]]] = {
     "BOOLEAN": (pa.bool_(), st.booleans()),
     "TIMESTAMP": (pa.timestamp("us"), st.integers(-(2**50), 2**50)),
 }
-NAMES = {"BIGINT": sorted(AGGREGATES), "DOUBLE": sorted(AGGREGATES)}
+NUMERIC = ["avg", "count", "count_star", "max", "min", "sum"]
+NAMES = {"BIGINT": NUMERIC, "DOUBLE": NUMERIC}
 CASES = [(kind, name) for kind in KINDS for name in NAMES.get(kind, ["count", "min", "max"])]
 CASE_IDS = [f"{name}-{kind}" for kind, name in CASES]
 

@@ -6,12 +6,16 @@ What the states are comes from ``elf.aggregates``; here only, they are computed 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elf.aggregates import AGGREGATES, State
+from elf.aggregates import State
+from elf.paos import AGGREGATES
+
+_COLUMN_AGGREGATES: Final = ("count", "sum", "min", "max", "avg")
 
 
 class Finals:
@@ -23,7 +27,7 @@ class Finals:
         self._argument: dict[str, str | None] = {}
         states: dict[str, State] = {}
         for name, column in aggregates:
-            known = name == "count" if column is None else name in AGGREGATES and name != "count_star"
+            known = name == "count" if column is None else name in _COLUMN_AGGREGATES
             if not known:
                 raise ValueError(f"no aggregate {name!r} of {column!r}")
             for rule in AGGREGATES["count_star" if column is None else name].states:

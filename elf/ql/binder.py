@@ -13,12 +13,13 @@ from typing import Final
 
 from sqlglot import exp
 
+from elf.ql.bind_aggregates import FILTERS
 from elf.ql.bind_calls import CALLS
 from elf.ql.bind_names import NAMES
 from elf.ql.bind_operators import OPERATORS
 from elf.ql.expressions import Expr
 
 BINDERS: Final[Mapping[type[exp.Expr], Callable[..., Expr]]] = MappingProxyType(
-    {**NAMES, **OPERATORS, **CALLS}
+    {**NAMES, **OPERATORS, **CALLS, **FILTERS}
 )
 """Everything that an expression may consist of."""

@@ -18,8 +18,6 @@ Kind = ColumnType | Literal["hugeint", "null"]
 NULL.
 """
 
-AggregateName = Literal["count", "sum", "min", "max", "avg"]
-
 NUMERIC: tuple[Kind, ...] = ("bigint", "hugeint", "double")
 """Narrowest first: the common type of two is the later one."""
 
@@ -63,12 +61,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """An aggregate over the rows of a group; ``arg`` None is COUNT(*)."""
+    """An aggregate over the rows of a group: ``name`` is a key of ``elf.paos.AGGREGATES`` or of
+    ``elf.ql.cells.CELLED``. ``params`` are constants that its value, and nothing else, depends on.
+    """
 
-    name: AggregateName
-    arg: Expr | None
+    name: str
+    args: tuple[Expr, ...]
     kind: Kind
     at: int = field(default=0, compare=False)
+    params: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,7 @@ TRUE = Constant(True, "boolean")
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    if isinstance(expr, Call):
-        return expr.args
-    if isinstance(expr, Aggregate) and expr.arg is not None:
-        return (expr.arg,)
-    return ()
+    return expr.args if isinstance(expr, Call | Aggregate) else ()
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -106,10 +103,8 @@ def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     changed = change(expr)
     if changed is not None:
         return changed
-    if isinstance(expr, Call):
+    if isinstance(expr, Call | Aggregate):
         return replace(expr, args=tuple(rewrite(arg, change) for arg in expr.args))
-    if isinstance(expr, Aggregate) and expr.arg is not None:
-        return replace(expr, arg=rewrite(expr.arg, change))
     return expr
 
 

@@ -184,7 +184,39 @@ _TIMES: dict[str, Form] = {
     "date_trunc": _same("date_trunc({0}, {1})"),
 }
 
-FORMS: Final[Mapping[str, Form]] = MappingProxyType({**_OPERATORS, **_CASTS, **_TEXT, **_NUMBERS, **_TIMES})
+# 64 bits of md5 as 16 digits: three say which register, the rest give the rank, trailing zeros and one more.
+_WORD = "(CAST('0x' || substring(md5({0}), 4, 13) AS BIGINT) | 2251799813685248)"
+_SPARK_DIGITS = "CAST(conv(substring(md5(CAST({0} AS BINARY)), FROM), 16, 10) AS BIGINT)"
+_SPARK_WORD = f"({_SPARK_DIGITS.replace('FROM', '4, 13')} | 2251799813685248L)"
+_RANK = "CAST(bit_count((WORD & -WORD) - 1) + 1 AS BIGINT)"
+_MANTISSA = "power(2e0, floor(log2(abs({0}))) - 6)"
+_BITS = "CAST(CAST(CASE WHEN isnan({0}) THEN 'nan'::DOUBLE ELSE {0} + 0e0 END AS BIT) AS BIGINT)"
+_FLIP = "xor({x}, ({x} >> 63) & 9223372036854775807)"
+
+_CELLS: dict[str, Form] = {
+    "register": Form(
+        "CAST('0x' || substring(md5({0}), 1, 3) AS BIGINT)", _SPARK_DIGITS.replace("FROM", "1, 3")
+    ),
+    "register rank": Form(_RANK.replace("WORD", _WORD), _RANK.replace("WORD", _SPARK_WORD)),
+    "7 bits": _same(
+        "CASE WHEN abs({0}) BETWEEN 1e-290 AND 1e290 "
+        f"THEN floor({{0}} / {_MANTISSA} + 5e-1) * {_MANTISSA} ELSE {{0}} END"
+    ),
+}
+
+# Values as 64-bit integers in the same order, and back. Spark has no need of them.
+_PACKED: dict[str, Form] = {
+    "pack double": Form(_FLIP.replace("{x}", _BITS), "{0}"),
+    "unpack double": Form(f"CAST(CAST({_FLIP.replace('{x}', '{0}')} AS BIT) AS DOUBLE)", "{0}"),
+    "pack timestamp": Form("epoch_us({0})", "{0}"),
+    "unpack timestamp": Form("make_timestamp({0})", "{0}"),
+    "pack boolean": Form("CAST({0} AS BIGINT)", "{0}"),
+    "unpack boolean": Form("CAST({0} AS BOOLEAN)", "{0}"),
+}
+
+FORMS: Final[Mapping[str, Form]] = MappingProxyType(
+    {**_OPERATORS, **_CASTS, **_TEXT, **_NUMBERS, **_TIMES, **_CELLS, **_PACKED}
+)
 """By operation."""
 
 _CALLS = frozenset({"+", "-", "*"})

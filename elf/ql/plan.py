@@ -3,7 +3,8 @@
 One syntax tree, three renderings (DESIGN section 1). With ``rows`` the extracted, typed rows of a chunk:
 
 - *map*, DuckDB, in the agents: ``rows`` (the fragment's columns, and ``_pane`` BIGINT) to partial
-  aggregates: the columns ``_pane``, then ``keys``, then ``states``, one row for each distinct (pane, keys);
+  aggregates: the columns ``_pane``, then ``keys``, then ``states``, one row for each distinct (pane, keys).
+  Aggregates such as COUNT(DISTINCT x) make several rows of a group, with more keys (``elf.ql.cells``);
 - *final*, DuckDB, at the master: ``groups`` (``window_start`` and ``window_end`` TIMESTAMP, keys, merged
   states) to result rows;
 - *spark*: the whole query over a view ``rows`` (the columns, and ``_ts`` BIGINT, event time in µs).
@@ -40,6 +41,8 @@ class Fragment:
     """None: the stream's default in a fleet, and never late on finite inputs."""
     where_sql: str = ""
     """The map's WHERE, over ``rows AS r``: rows for which it is not true add nothing. Empty: none."""
+    cells: tuple[str, ...] = ()
+    """The last of ``keys``, which tell the rows of one group apart (``elf.ql.cells``)."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from sqlglot import exp
 
@@ -23,6 +24,9 @@ from elf.ql.source import Source
 from elf.ql.statements import Query, Select, parse
 from elf.ql.states import States, collect
 from elf.schema import Column, Schema
+
+_ORDERED_STATES: Final = ("count", "sum", "min", "max")
+"""Aggregates that are in the order of their one state."""
 
 
 def streams_of(query: Query) -> tuple[str, ...] | str:
@@ -59,11 +63,12 @@ def _plan(sql: str, tree: exp.Select, schema: Schema, stream: str, source: Sourc
         stream=stream,
         columns=_columns(draft, schema),
         map_sql=render_map.render_map(draft, states),
-        keys=tuple(f"k{index}" for index in range(len(draft.keys))),
-        states=tuple(column.state for column in states.columns),
+        keys=(*(f"k{index}" for index in range(len(draft.keys))), *states.cells),
+        states=(*(column.state for column in states.columns), *states.cell_states),
         pane_us=math.gcd(draft.window.size_us, draft.window.slide_us) if draft.window else 0,
         lateness_us=draft.lateness_us,
         where_sql=render_map.render_where(draft.where, "duckdb"),
+        cells=tuple(states.cells),
     )
     return Plan(
         sql=sql,
@@ -77,11 +82,13 @@ def _plan(sql: str, tree: exp.Select, schema: Schema, stream: str, source: Sourc
 
 
 def _top(draft: Draft, states: States) -> Top | None:
-    """What a LIMIT leaves, where the first item of the ORDER BY is an aggregate in the order of its state."""
-    if not draft.limit or draft.having is not None or not draft.order:
+    """What a LIMIT leaves, where the first item of the ORDER BY is an aggregate in the order of its state,
+    and a group is one row.
+    """
+    if not draft.limit or states.cells or draft.having is not None or not draft.order:
         return None
     first = draft.order[0]
-    if not isinstance(first.value, Aggregate) or first.value.name == "avg":
+    if not isinstance(first.value, Aggregate) or first.value.name not in _ORDERED_STATES:
         return None
     match states.resolve(first.value):
         case Call(args=(Slot(name=state),)):

@@ -6,8 +6,8 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Final
 
-from elf.aggregates import AGGREGATES
 from elf.errors import ElfBug
+from elf.paos import AGGREGATES
 from elf.ql.expressions import Aggregate, Call, Constant, Expr, Kind, Ref, Slot, Spelled
 from elf.ql.forms import FORMS, INFIX, Engine
 
@@ -86,7 +86,8 @@ def render(expr: Expr, engine: Engine) -> str:
 def _call(call: Call, engine: Engine) -> str:
     if call.op.startswith("final "):
         columns = [render(arg, engine) for arg in call.args]
-        return AGGREGATES[call.op.removeprefix("final ")].final_sql(columns, TYPES[engine][call.kind])
+        aggregate = AGGREGATES[call.op.removeprefix("final ")]
+        return aggregate.final_sql(columns, TYPES[engine][call.kind], spark=engine == "spark")
     args = [_operand(arg, call.op, engine) for arg in call.args]
     if call.op in ("and", "or"):
         return f" {call.op.upper()} ".join(args)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from elf.ql.forms import Engine
 from elf.ql.render import name, render
+from elf.ql.render_cells import one_row_a_group
 from elf.ql.rules import Draft, Order
 from elf.ql.states import States
 
@@ -40,7 +41,7 @@ def render_final(draft: Draft, states: States, engine: Engine, groups: str = "gr
             f"SELECT {', '.join(outer)}",
             "FROM (",
             f"  SELECT {', '.join(inner)}",
-            f"  FROM {groups} AS g",
+            f"  FROM {one_row_a_group(draft, states, engine, groups)} AS g",
             *having,
             ") AS t",
             *limit,

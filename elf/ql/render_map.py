@@ -5,6 +5,7 @@ from __future__ import annotations
 from elf.ql.expressions import TRUE, Expr, connect
 from elf.ql.forms import Engine
 from elf.ql.render import render
+from elf.ql.render_cells import partial_rows
 from elf.ql.rules import Draft
 from elf.ql.states import States
 
@@ -21,17 +22,11 @@ def where_clause(conditions: tuple[Expr, ...], engine: Engine) -> list[str]:
     return [f"WHERE {where}"] if where else []
 
 
+def scan(conditions: tuple[Expr, ...]) -> list[str]:
+    """The lines FROM and WHERE."""
+    return ["FROM rows AS r", *where_clause(conditions, "duckdb")]
+
+
 def render_map(draft: Draft, states: States) -> str:
-    """Columns ``_pane``, keys, states; one row for each distinct (pane, keys)."""
-    items = [
-        "r._pane AS _pane",
-        *(f"{render(key, 'duckdb')} AS k{index}" for index, key in enumerate(draft.keys)),
-        *(f"{column.duckdb} AS {column.state.name}" for column in states.columns),
-    ]
-    lines = [
-        f"SELECT {', '.join(items)}",
-        "FROM rows AS r",
-        *where_clause(draft.where, "duckdb"),
-        "GROUP BY ALL",
-    ]
-    return "\n".join(lines)
+    """Columns ``_pane``, keys, cells, states; one row for each distinct (pane, keys, cells)."""
+    return partial_rows(draft, states, "duckdb", ["r._pane AS _pane"], scan, "ALL")

@@ -8,8 +8,10 @@ UTC.
 
 from __future__ import annotations
 
+from elf.ql.expressions import Expr
 from elf.ql.plan import Window
 from elf.ql.render import render
+from elf.ql.render_cells import partial_rows
 from elf.ql.render_final import render_final
 from elf.ql.render_map import where_clause
 from elf.ql.rules import Draft
@@ -33,24 +35,20 @@ def _groups(draft: Draft, states: States) -> str:
             f"timestamp_micros({start} + {window.size_us}L) AS window_end",
         ]
     keys = [render(key, "spark") for key in draft.keys]
-    items = [
-        *bounds,
-        *(f"{key} AS k{index}" for index, key in enumerate(keys)),
-        *(f"{column.spark} AS {column.state.name}" for column in states.columns),
-    ]
-    lines = [f"SELECT {', '.join(items)}", "FROM rows AS r"]
-    if window is not None and window.slide_us < window.size_us:
-        lines.append(f"LATERAL VIEW explode({_starts(window)}) w AS start")
-    lines += _where(draft)
-    grouping = [*([start] if window is not None else []), *keys]
-    if grouping:
-        lines.append(f"GROUP BY {', '.join(grouping)}")
-    return "\n".join(lines)
+    grouping = ", ".join([*([start] if window is not None else []), *keys])
+
+    def scan(conditions: tuple[Expr, ...]) -> list[str]:
+        lines = ["FROM rows AS r"]
+        if window is not None and window.slide_us < window.size_us:
+            lines.append(f"LATERAL VIEW explode({_starts(window)}) w AS start")
+        return [*lines, *_where(window, conditions)]
+
+    return partial_rows(draft, states, "spark", bounds, scan, grouping)
 
 
-def _where(draft: Draft) -> list[str]:
-    conditions = where_clause(draft.where, "spark")
-    if draft.window is None:
+def _where(window: Window | None, wanted: tuple[Expr, ...]) -> list[str]:
+    conditions = where_clause(wanted, "spark")
+    if window is None:
         return conditions
     timed = "WHERE r._ts IS NOT NULL"
     if not conditions:

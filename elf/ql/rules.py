@@ -13,7 +13,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from elf.ql.bind_calls import AGGREGATES
+from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.binder import BINDERS
 from elf.ql.dialect import UNITS_US, Duration, Windowing
 from elf.ql.expressions import Aggregate, Expr, Ref, Slot, conjuncts, connect, is_constant, rewrite

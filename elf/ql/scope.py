@@ -15,7 +15,6 @@ from elf.schema import Schema
 
 _FEATURES: dict[type[exp.Expr], str] = {
     exp.Window: "a window function (OVER)",
-    exp.Filter: "FILTER on an aggregate",
     exp.Distinct: "DISTINCT in an aggregate",
     exp.Subquery: "a subquery",
     exp.Select: "a subquery",

@@ -1,7 +1,8 @@
-"""Aggregates of a query as state columns: which there are, what they are called, how a value is made of them.
+"""Aggregates of a query as state columns and cells: which there are, what they are called, how a value is
+made of them.
 
 States are numbered in the order of their own text, and equal ones are one (AVG(x) shares the states of
-SUM(x) and COUNT(x)), so that queries which aggregate the same have the same states.
+SUM(x) and COUNT(x)), so that queries which aggregate the same have the same states. Cells likewise.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from elf.aggregates import AGGREGATES, State, StateRule
+from elf.aggregates import State
+from elf.paos import AGGREGATES, StateRule
+from elf.ql.cells import CELLED, Cell
 from elf.ql.expressions import Aggregate, Call, Expr, Kind, Slot, rewrite, walk
 from elf.ql.kinds import become
 from elf.ql.render import render
@@ -26,10 +29,21 @@ class StateColumn:
 
 @dataclass(frozen=True)
 class States:
-    """All state columns of a query, and the values that they give."""
+    """All states of a query, and the values that they give.
+
+    ``columns`` are those of a group's ordinary row; ``cells`` by the name of their key column; ``celled`` the
+    aggregates over cells, by the name of their value, each with its cell's name.
+    """
 
     columns: tuple[StateColumn, ...]
     values: dict[Aggregate, Expr]
+    cells: dict[str, Cell]
+    celled: dict[str, tuple[Aggregate, str]]
+
+    @property
+    def cell_states(self) -> tuple[State, ...]:
+        """What is kept of cells."""
+        return tuple(dict.fromkeys(cell.state for cell in self.cells.values()))
 
     def resolve(self, expr: Expr) -> Expr:
         """``expr`` with every aggregate as its value over merged states."""
@@ -37,13 +51,13 @@ class States:
 
 
 def collect(expressions: Iterable[Expr]) -> States:
-    """The states of all aggregates in ``expressions``. A query without any counts its rows, so that no group
-    is empty.
+    """The states of all aggregates in ``expressions``. A query without any in columns counts its rows, so
+    that no group is empty.
     """
     found = {part: None for expr in expressions for part in walk(expr) if isinstance(part, Aggregate)}
-    aggregates = list(found) or [Aggregate("count", None, "bigint")]
+    plain = [aggregate for aggregate in found if aggregate.name in AGGREGATES]
     rules: dict[str, tuple[StateRule, str]] = {}
-    for aggregate in aggregates:
+    for aggregate in plain or [Aggregate("count_star", (), "bigint")]:
         for rule, text in _partials(aggregate):
             rules.setdefault(text, (rule, _spark(rule, aggregate)))
     names = {text: f"s{index}" for index, text in enumerate(sorted(rules))}
@@ -51,33 +65,47 @@ def collect(expressions: Iterable[Expr]) -> States:
         StateColumn(rules[text][0].state(names[text]), text, rules[text][1]) for text in sorted(rules)
     )
     by_text = {column.duckdb: column.state.name for column in columns}
-    values = {
+    values: dict[Aggregate, Expr] = {
         aggregate: _value(aggregate, [by_text[text] for _, text in _partials(aggregate)])
-        for aggregate in found
+        for aggregate in plain
     }
-    return States(columns, values)
+    over_cells = {aggregate: _cell(aggregate) for aggregate in found if aggregate.name in CELLED}
+    distinct = sorted(set(over_cells.values()), key=_text)
+    cells = {f"c{index}": cell for index, cell in enumerate(distinct)}
+    cell_names = {cell: name for name, cell in cells.items()}
+    celled = {
+        f"v{i}": (aggregate, cell_names[cell]) for i, (aggregate, cell) in enumerate(over_cells.items())
+    }
+    values |= {aggregate: Slot(name, aggregate.kind) for name, (aggregate, _) in celled.items()}
+    return States(columns, values, cells, celled)
 
 
-def _key(aggregate: Aggregate) -> str:
-    return "count_star" if aggregate.arg is None else aggregate.name
+def _text(cell: Cell) -> tuple[str, str]:
+    return render(cell.given, "duckdb"), render(cell.key, "duckdb")
+
+
+def _cell(aggregate: Aggregate) -> Cell:
+    return CELLED[aggregate.name].cell(aggregate.args[0])
 
 
 def _partials(aggregate: Aggregate) -> list[tuple[StateRule, str]]:
     """The rules of an aggregate with the DuckDB text of each."""
-    pao = AGGREGATES[_key(aggregate)]
-    argument = "" if aggregate.arg is None else render(aggregate.arg, "duckdb")
-    return list(zip(pao.states, pao.partial_sql(argument), strict=True))
+    texts = _arguments(*(render(arg, "duckdb") for arg in aggregate.args))
+    return [(rule, rule.partial.format(**texts)) for rule in AGGREGATES[aggregate.name].states]
 
 
 def _spark(rule: StateRule, aggregate: Aggregate) -> str:
-    arg = aggregate.arg
-    if arg is None:
-        return rule.partial
-    if rule.suffix == "sum" and arg.kind == "bigint":
-        arg = become(arg, "hugeint")
-    return rule.partial.format(x=render(arg, "spark"))
+    args = aggregate.args
+    if rule.suffix == "sum" and args[0].kind == "bigint":
+        args = (become(args[0], "hugeint"),)
+    template = rule.partial if rule.spark is None else rule.spark
+    return template.format(**_arguments(*(render(arg, "spark") for arg in args)))
+
+
+def _arguments(x: str = "", t: str = "") -> dict[str, str]:
+    return {"x": x, "t": t}
 
 
 def _value(aggregate: Aggregate, names: list[str]) -> Expr:
     kind: Kind = aggregate.kind
-    return Call(f"final {_key(aggregate)}", tuple(Slot(name, kind) for name in names), kind)
+    return Call(f"final {aggregate.name}", tuple(Slot(name, kind) for name in names), kind)

@@ -139,6 +139,81 @@ QUERIES: dict[str, tuple[str, str]] = {
         "make_timestamp(epoch_us(ts) - epoch_us(ts) % 1500000 + 1500000) AS window_end, COUNT(*) AS n FROM log "
         "WHERE cs_method = 'DELETE' GROUP BY 1, 2 ORDER BY 1",
     ),
+    "deviation": (
+        "SELECT cs_method, STDDEV(sc_bytes) AS s, VAR_POP(sc_bytes) AS v, VARIANCE(sc_status) AS w, STDDEV_POP(sc_bytes / 7) AS d "
+        "FROM log GROUP BY cs_method",
+        "SELECT cs_method, STDDEV(sc_bytes) AS s, VAR_POP(sc_bytes) AS v, VARIANCE(sc_status) AS w, STDDEV_POP(sc_bytes / 7) AS d "
+        "FROM log GROUP BY 1 ORDER BY 1 NULLS LAST",
+    ),
+    "first and last by event time": (
+        "SELECT cs_method, FIRST(cs_uri_stem) AS a, LAST(sc_bytes) AS b, LAST(cs_referer) AS c, FIRST(sc_bytes / 7) AS d, "
+        "LAST(sc_status = 200) AS e, FIRST(ts) AS f FROM log GROUP BY cs_method",
+        "SELECT cs_method, FIRST(cs_uri_stem ORDER BY ts, cs_uri_stem) FILTER (WHERE cs_uri_stem IS NOT NULL) AS a, "
+        "LAST(sc_bytes ORDER BY ts, sc_bytes) FILTER (WHERE sc_bytes IS NOT NULL) AS b, "
+        "LAST(cs_referer ORDER BY ts, cs_referer) FILTER (WHERE cs_referer IS NOT NULL) AS c, "
+        "FIRST(sc_bytes / 7 ORDER BY ts, sc_bytes) FILTER (WHERE sc_bytes IS NOT NULL) AS d, "
+        "LAST(sc_status = 200 ORDER BY ts, sc_status = 200) AS e, MIN(ts) AS f FROM log GROUP BY 1 ORDER BY 1 NULLS LAST",
+    ),
+    "last in sliding windows": (
+        "SELECT FIRST(c_ip) AS a, LAST(sc_bytes) AS b, BOOL_AND(sc_status < 500) AS c, BOOL_OR(sc_status = 404) AS d, "
+        "STDDEV(sc_bytes) AS e FROM log WINDOWING 120 SECONDS SLIDE 30 SECONDS",
+        "SELECT s AS window_start, s + INTERVAL 120 SECOND AS window_end, FIRST(c_ip ORDER BY ts, c_ip) AS a, "
+        "LAST(sc_bytes ORDER BY ts, sc_bytes) FILTER (WHERE sc_bytes IS NOT NULL) AS b, BOOL_AND(sc_status < 500) AS c, "
+        "BOOL_OR(sc_status = 404) AS d, STDDEV(sc_bytes) AS e "
+        "FROM (SELECT UNNEST(range(4)) AS i, * FROM log), LATERAL (SELECT W(30) - i * INTERVAL 30 SECOND AS s) "
+        "GROUP BY 1, 2 ORDER BY 1",
+    ),
+    "all and any": (
+        "SELECT cs_method, BOOL_AND(sc_bytes > 100) AS a, EVERY(sc_status < 500) AS b, BOOL_OR(cs_referer LIKE '%e%') AS c "
+        "FROM log GROUP BY cs_method",
+        "SELECT cs_method, BOOL_AND(sc_bytes > 100) AS a, BOOL_AND(sc_status < 500) AS b, BOOL_OR(cs_referer LIKE '%e%') AS c "
+        "FROM log GROUP BY 1 ORDER BY 1 NULLS LAST",
+    ),
+    "visitors": (
+        "SELECT cs_uri_stem, COUNT(DISTINCT c_ip) AS visitors, COUNT(*) AS hits, SUM(DISTINCT sc_bytes) AS b, "
+        "AVG(DISTINCT sc_status) AS s FROM log GROUP BY cs_uri_stem HAVING COUNT(DISTINCT c_ip) > 1 ORDER BY visitors DESC LIMIT 7",
+        "SELECT cs_uri_stem, COUNT(DISTINCT c_ip) AS visitors, COUNT(*) AS hits, SUM(DISTINCT sc_bytes) AS b, "
+        "AVG(DISTINCT sc_status) AS s FROM log GROUP BY 1 HAVING COUNT(DISTINCT c_ip) > 1 "
+        "ORDER BY visitors DESC, 1 NULLS LAST LIMIT 7",
+    ),
+    "visitors of nothing": (
+        "SELECT COUNT(DISTINCT c_ip) AS n, APPROX_COUNT_DISTINCT(c_ip) AS d, MEDIAN(sc_bytes) AS m, APPROX_TOP_K(c_ip, 2) AS t, "
+        "SUM(sc_bytes) AS b, COUNT(*) AS c FROM log WHERE sc_status = 999",
+        "SELECT 0 AS n, 0 AS d, NULL AS m, NULL AS t, NULL AS b, 0 AS c",
+    ),
+    "visitors of tumbling windows": (
+        "SELECT COUNT(DISTINCT c_ip) AS n, MEDIAN(sc_bytes) AS m, COUNT(*) FILTER (WHERE sc_status >= 400) AS wrong "
+        "FROM log WINDOWING 2 MINUTES",
+        "SELECT W(120) AS window_start, W(120) + INTERVAL 120 SECOND AS window_end, COUNT(DISTINCT c_ip) AS n, "
+        "MEDIAN(sc_bytes) AS m, COUNT(*) FILTER (WHERE sc_status >= 400) AS wrong FROM log GROUP BY 1, 2 ORDER BY 1",
+    ),
+    "visitors of sliding windows": (
+        "SELECT cs_method, COUNT(DISTINCT c_ip) AS n, PERCENTILE(sc_bytes, 0.9) AS p FROM log GROUP BY cs_method "
+        "ORDER BY n DESC LIMIT 2 WINDOWING 120 SECONDS SLIDE 30 SECONDS",
+        "SELECT s AS window_start, s + INTERVAL 120 SECOND AS window_end, cs_method, COUNT(DISTINCT c_ip) AS n, "
+        "QUANTILE_CONT(sc_bytes, 0.9) AS p "
+        "FROM (SELECT UNNEST(range(4)) AS i, * FROM log), LATERAL (SELECT W(30) - i * INTERVAL 30 SECOND AS s) "
+        "GROUP BY 1, 2, 3 QUALIFY ROW_NUMBER() OVER (PARTITION BY window_start ORDER BY n DESC, cs_method NULLS LAST) <= 2 "
+        "ORDER BY 1, n DESC, cs_method NULLS LAST",
+    ),
+    "percentiles": (
+        "SELECT sc_status, MEDIAN(sc_bytes) AS m, PERCENTILE(sc_bytes, 0.95) AS p, APPROX_PERCENTILE(sc_bytes % 100, 0.9) AS a "
+        "FROM log GROUP BY sc_status",
+        "SELECT sc_status, MEDIAN(sc_bytes) AS m, QUANTILE_CONT(sc_bytes, 0.95) AS p, QUANTILE_DISC(sc_bytes % 100, 0.9) AS a "
+        "FROM log GROUP BY 1 ORDER BY 1",
+    ),
+    "top methods of each status": (
+        "SELECT sc_status, APPROX_TOP_K(cs_method, 2) AS t FROM log GROUP BY sc_status",
+        "SELECT sc_status, '{' || STRING_AGG('\"' || cs_method || '\": ' || n, ', ' ORDER BY n DESC, cs_method) || '}' AS t "
+        "FROM (SELECT sc_status, cs_method, COUNT(*) AS n FROM log WHERE cs_method IS NOT NULL GROUP BY 1, 2 "
+        "QUALIFY ROW_NUMBER() OVER (PARTITION BY sc_status ORDER BY n DESC, cs_method) <= 2) GROUP BY 1 ORDER BY 1",
+    ),
+    "filters": (
+        "SELECT cs_method, COUNT(*) FILTER (WHERE sc_status >= 400) AS bad, SUM(sc_bytes) FILTER (WHERE sc_status < 400) AS b, "
+        "COUNT(DISTINCT c_ip) FILTER (WHERE sc_status = 200) AS v FROM log GROUP BY cs_method",
+        "SELECT cs_method, COUNT(*) FILTER (WHERE sc_status >= 400) AS bad, SUM(sc_bytes) FILTER (WHERE sc_status < 400) AS b, "
+        "COUNT(DISTINCT c_ip) FILTER (WHERE sc_status = 200) AS v FROM log GROUP BY 1 ORDER BY 1 NULLS LAST",
+    ),
 }
 
 

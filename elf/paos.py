@@ -1,0 +1,191 @@
+"""The aggregates whose memory is a few columns of a group's row: every one is sums, minima and maxima.
+
+An aggregate is described once: the SQL of its partial states over raw rows, how each merges, and the SQL of
+its value. DuckDB's, and Spark's where that differs. (Aggregates that need more rows: ``elf.ql.cells``.)
+
+- Variances of integers are exact to the last rounding: n, Σx and Σx², the latter as two sums (its low 62 bits
+  and what is above), so that no sum of 2**63 rows leaves 38 digits. With m = Σx div n and r = Σx mod n, Σ(x -
+  mean)² = (Σx² - n m² - 2 r m) - r²/n, all in integers of 128 bits; where that is too small, in doubles.
+- Variances of doubles are power sums: an error of some 2**-52 (1 + mean²/variance) relative to the value, in
+  either direction; a mean that is 10**6 deviations away leaves four digits. Where that matters, scale to
+  integers.
+- FIRST and LAST are the least and the greatest of (event time, value), packed into one number or one text:
+  ties go to the least value for FIRST and to the greatest for LAST, whatever the order in which rows come.
+  NULLs aside; event times beyond the year 75,000 count as that year.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from elf.aggregates import MergeOp, State
+
+
+@dataclass(frozen=True)
+class StateRule:
+    """One state of an aggregate. ``partial`` is DuckDB SQL over raw rows, a template with ``{x}``, and
+    ``{t}``, the event time; ``spark`` the same for Spark where it differs.
+
+    Partials of a query that render to the same text may share a state column (SUM(x) and AVG(x)).
+    """
+
+    suffix: str
+    merge: MergeOp
+    partial: str
+    identity_zero: bool = False
+    spark: str | None = None
+
+    def state(self, prefix: str) -> State:
+        """The state column of this rule under a name of the caller's choice."""
+        return State(f"{prefix}_{self.suffix}", self.merge, self.identity_zero)
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """An SQL aggregate as a PAO.
+
+    ``final`` is DuckDB SQL over merged states: a template with ``{0}``, ``{1}`` … the state columns, and
+    ``{type}``, the DuckDB type of the aggregate over raw rows (HUGEINT for a SUM of BIGINT: Arrow brings it
+    back as DECIMAL(38,0), which the rest of an expression would treat differently). ``spark``: Spark's, where
+    it differs.
+    """
+
+    name: str
+    states: tuple[StateRule, ...]
+    final: str
+    spark: str | None = None
+
+    def partial_sql(self, argument: str) -> tuple[str, ...]:
+        """One expression a state, over raw rows, in DuckDB; for aggregates that don't ask for the time."""
+        return tuple(rule.partial.format(x=argument) for rule in self.states)
+
+    def final_sql(self, columns: Sequence[str], type_name: str, *, spark: bool = False) -> str:
+        """The aggregate's value; ``columns`` are quoted names of its merged state columns, in order."""
+        template = self.spark if spark and self.spark is not None else self.final
+        return template.format(*columns, type=type_name)
+
+
+_COUNT = StateRule("count", "sum", "COUNT({x})", identity_zero=True)
+_SUM = StateRule("sum", "sum", "SUM({x})")
+
+# -- variances -----------------------------------------------------------------------------------------------
+
+_LOW = 1 << 62
+_SQUARE = "(CAST({x} AS HUGEINT) * CAST({x} AS HUGEINT))"
+_SPARK_SQUARE = "(CAST({x} AS DECIMAL(38, 0)) * CAST({x} AS DECIMAL(38, 0)))"
+
+
+def _spark_high(number: str) -> str:
+    """What is above the low 62 bits of a DECIMAL(38, 0) that is not negative."""
+    return f"CAST(({number} - {number} % {_LOW}) / {_LOW} AS DECIMAL(38, 0))"
+
+
+_INTEGERS = (
+    _COUNT,
+    _SUM,
+    StateRule("low", "sum", f"SUM({_SQUARE} & {_LOW - 1})", spark=f"SUM({_SPARK_SQUARE} % {_LOW})"),
+    StateRule("high", "sum", f"SUM({_SQUARE} >> 62)", spark=f"SUM({_spark_high(_SPARK_SQUARE)})"),
+)
+_DOUBLES = (_COUNT, _SUM, StateRule("squares", "sum", "SUM(({x}) * ({x}))"))
+
+
+def _in_doubles(high: str, low: str, rest: str, mean: str) -> str:
+    """Σ(x - mean)² where 128 bits are too few."""
+    high, low, rest, mean = (f"CAST({part} AS DOUBLE)" for part in (high, low, rest, mean))
+    return f"{high} * {_LOW}e0 + {low} - 2e0 * {rest} * {mean} - {rest} * {rest} / {{0}}"
+
+
+def _squares_of_integers() -> str:
+    """Σ(x - mean)² in DuckDB."""
+    n, total, lows, highs = (f"CAST({{{i}}} AS HUGEINT)" for i in range(4))
+    mean, rest = f"({total} // {n})", f"({total} % {n})"
+    high = f"({highs} - {n} * (({mean} * {mean}) >> 62))"
+    low = f"({lows} - {n} * (({mean} * {mean}) & {_LOW - 1}))"
+    exact = f"TRY(({high} * {_LOW} + {low} - 2 * {rest} * {mean}) * {n} - {rest} * {rest})"
+    return f"COALESCE(CAST({exact} AS DOUBLE) / {{0}}, {_in_doubles(high, low, rest, mean)})"
+
+
+def _squares_of_integers_in_spark() -> str:
+    n, total, lows, highs = (f"CAST({{{i}}} AS DECIMAL(38, 0))" for i in range(4))
+    mean, rest = f"CAST({total} div {n} AS DECIMAL(38, 0))", f"CAST({total} % {n} AS DECIMAL(38, 0))"
+    square = f"({mean} * {mean})"
+    high = f"({highs} - {n} * {_spark_high(square)})"
+    low = f"({lows} - {n} * ({square} % {_LOW}))"
+    around = f"try_subtract(try_add(try_multiply({high}, {_LOW}), {low}), 2 * {rest} * {mean})"
+    exact = f"try_subtract(try_multiply({around}, {n}), {rest} * {rest})"
+    return f"COALESCE(CAST({exact} AS DOUBLE) / {{0}}, {_in_doubles(high, low, rest, mean)})"
+
+
+_SQUARES = _squares_of_integers()
+_SPARK_SQUARES = _squares_of_integers_in_spark()
+_DOUBLE_SQUARES = "GREATEST({2} - {1} * {1} / {0}, 0e0)"
+_VARIANCES: Mapping[str, str] = {
+    "var_pop": "CASE WHEN {0} > 0 THEN SQUARES / {0} END",
+    "var_samp": "CASE WHEN {0} > 1 THEN SQUARES / ({0} - 1) END",
+    "stddev_pop": "CASE WHEN {0} > 0 THEN sqrt(SQUARES / {0}) END",
+    "stddev_samp": "CASE WHEN {0} > 1 THEN sqrt(SQUARES / ({0} - 1)) END",
+}
+
+
+def _variances() -> list[Aggregate]:
+    found = []
+    for name, value in _VARIANCES.items():
+        integers, spark, doubles = (
+            value.replace("SQUARES", f"({text})") for text in (_SQUARES, _SPARK_SQUARES, _DOUBLE_SQUARES)
+        )
+        found.append(Aggregate(name, _INTEGERS, integers, spark))
+        found.append(Aggregate(f"{name} of doubles", _DOUBLES, doubles))
+    return found
+
+
+# -- first and last ------------------------------------------------------------------------------------------
+
+_TIME_MAX = 1 << 61
+_TIME = (
+    f"CASE WHEN epoch_us({{t}}) > {_TIME_MAX} THEN {_TIME_MAX} "
+    f"WHEN epoch_us({{t}}) < -{_TIME_MAX} THEN -{_TIME_MAX} ELSE epoch_us({{t}}) END"
+)
+_SPARK_TIME = _TIME.replace("epoch_us", "unix_micros")
+_PACKED = f"CAST(({_TIME}) AS HUGEINT) * {1 << 64} + (CAST({{x}} AS HUGEINT) + {1 << 63})"
+_UNPACKED = f"CAST((CAST({{0}} AS HUGEINT) & {(1 << 64) - 1}) - {1 << 63} AS BIGINT)"
+# 2**62 more than a time has 19 digits.
+_STAMPED = f"CAST(({_TIME}) + {1 << 62} AS VARCHAR) || {{x}}"
+_PAIR = (
+    "CASE WHEN ({x}) IS NOT NULL AND {t} IS NOT NULL "
+    f"THEN named_struct('t', {_SPARK_TIME}, 'x', {{x}}) END"
+)
+
+
+def _ends() -> list[Aggregate]:
+    found = []
+    ends: tuple[tuple[str, MergeOp], ...] = (("first", "min"), ("last", "max"))
+    for name, merge in ends:
+        call = merge.upper()
+        spark = f"{call}({_PAIR})"
+        packed = StateRule(name, merge, f"{call}({_PACKED})", spark=spark)
+        found.append(Aggregate(name, (packed,), _UNPACKED, "{0}.x"))
+        stamped = StateRule(name, merge, f"{call}({_STAMPED})", spark=spark)
+        found.append(Aggregate(f"{name} of texts", (stamped,), "substring({0}, 20)", "{0}.x"))
+    return found
+
+
+AGGREGATES: Final[Mapping[str, Aggregate]] = MappingProxyType(
+    {
+        aggregate.name: aggregate
+        for aggregate in (
+            Aggregate("count_star", (StateRule("count", "sum", "COUNT(*)", identity_zero=True),), "{0}"),
+            Aggregate("count", (_COUNT,), "{0}"),
+            Aggregate("sum", (_SUM,), "CAST({0} AS {type})"),
+            Aggregate("min", (StateRule("min", "min", "MIN({x})"),), "CAST({0} AS {type})"),
+            Aggregate("max", (StateRule("max", "max", "MAX({x})"),), "CAST({0} AS {type})"),
+            Aggregate("avg", (_SUM, _COUNT), "CAST({0} AS DOUBLE) / NULLIF({1}, 0)"),
+            *_variances(),
+            *_ends(),
+        )
+    }
+)
+"""By name. The variances are of integers, or ``… of doubles``; ``first`` and ``last`` of what fits 64
+bits, or ``… of texts``. COUNT(*) has no argument."""

@@ -1,0 +1,234 @@
+"""Aggregates: their arguments, DISTINCT and FILTER, and which of ``elf.paos`` and ``elf.ql.cells`` they are.
+
+Every aggregate passes over NULLs, so ``a(x) FILTER (WHERE c)`` is ``a(CASE WHEN c THEN x END)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Final, Literal
+
+from sqlglot import exp
+
+from elf.ql.bind_operators import numeric
+from elf.ql.expressions import TRUE, Aggregate, Call, Constant, Expr, Kind, Ref
+from elf.ql.kinds import become, cast, common
+from elf.ql.scope import Scope
+from elf.ql.source import start_of
+
+TOP_MAX: Final = 1000
+"""The largest k of APPROX_TOP_K."""
+DECIMALS_MAX: Final = 9
+"""Of the p of a percentile."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A call of an aggregate: ``arg`` is the bound first argument, with FILTER in it."""
+
+    name: str
+    node: exp.Anonymous
+    nodes: tuple[exp.Expr, ...]
+    arg: Expr
+    distinct: bool
+    scope: Scope
+
+    @property
+    def upper(self) -> str:
+        return self.name.upper()
+
+    @property
+    def number(self) -> Expr:
+        """The argument, which must be a number."""
+        return numeric(self.nodes[0], self.arg, self.upper, self.scope)
+
+    def narrow(self, arg: Expr) -> Expr:
+        """``arg``, which must not be wider than 64 bits."""
+        if arg.kind == "hugeint":
+            self.scope.fail(self.nodes[0], f"{self.upper} of integers beyond 64 bits is not supported yet")
+        return arg
+
+    def aggregate(self, name: str, kind: Kind, *args: Expr, params: tuple[int, ...] = ()) -> Aggregate:
+        return Aggregate(name, args, kind, start_of(self.node) or 0, params)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``arguments``: how many. ``distinct``: whether DISTINCT may stand before the first."""
+
+    build: Callable[[Asked], Expr]
+    arguments: int = 1
+    distinct: bool = False
+
+
+def bind_aggregate(name: str, node: exp.Anonymous, scope: Scope, condition: exp.Expr | None = None) -> Expr:
+    """``name(…)``, and the condition of its FILTER."""
+    upper, rule = name.upper(), AGGREGATES[name]
+    if scope.within:
+        scope.fail(node, f"{upper} cannot be inside {scope.within}: both are aggregates")
+    if not scope.aggregates:
+        scope.fail(node, f"{upper} is an aggregate, which cannot be in {scope.clause}")
+    nodes = list(node.expressions)
+    distinct = bool(nodes) and isinstance(nodes[0], exp.Distinct)
+    if distinct:
+        if not rule.distinct:
+            scope.fail(node, f"{upper}(DISTINCT …) is not supported yet; there are {_DISTINCT}")
+        nodes = list(nodes[0].expressions)
+    if len(nodes) != rule.arguments:
+        wanted = "1 argument" if rule.arguments == 1 else f"{rule.arguments} arguments"
+        scope.fail(node, f"{upper} takes {wanted}, not {len(nodes)}")
+    inner = replace(scope, within=upper, aliases={})
+    if isinstance(nodes[0], exp.Star):
+        if name != "count" or distinct:
+            scope.fail(nodes[0], f"{upper} takes a column or an expression, not *")
+        arg: Expr = TRUE
+    else:
+        arg = inner.bind(nodes[0])
+    if condition is not None:
+        given = replace(inner, within="FILTER").condition(condition, "FILTER")
+        arg = Call("case", (given, arg, Constant(None, arg.kind)), arg.kind)
+    return rule.build(Asked(name, node, tuple(nodes), arg, distinct, scope))
+
+
+def _bind_filter(node: exp.Filter, scope: Scope) -> Expr:
+    call, clause = node.this, node.expression
+    if not isinstance(call, exp.Anonymous) or call.name.lower() not in AGGREGATES:
+        scope.fail(node, "FILTER stands after an aggregate")
+    return bind_aggregate(call.name.lower(), call, scope, clause.this)
+
+
+def _count(asked: Asked) -> Expr:
+    if asked.distinct:
+        return asked.aggregate("count distinct", "bigint", asked.arg)
+    if isinstance(asked.arg, Constant) and asked.arg.value is not None:
+        return asked.aggregate("count_star", "bigint")
+    return asked.aggregate("count", "bigint", asked.arg)
+
+
+def _over(asked: Asked, name: str, kind: Kind) -> Expr:
+    """An aggregate of numbers that has one form for integers and one for doubles."""
+    arg = asked.narrow(asked.number)
+    if arg.kind == "double":
+        return asked.aggregate(f"{name} of doubles", "double", arg)
+    return asked.aggregate(name, kind, arg)
+
+
+def _sum(asked: Asked) -> Expr:
+    if asked.distinct:
+        return _over(asked, "sum distinct", "hugeint")
+    arg = asked.number
+    return asked.aggregate("sum", "double" if arg.kind == "double" else "hugeint", arg)
+
+
+def _avg(asked: Asked) -> Expr:
+    if asked.distinct:
+        return _over(asked, "avg distinct", "double")
+    return asked.aggregate("avg", "double", asked.number)
+
+
+def _extreme(name: Literal["min", "max"]) -> Callable[[Asked], Expr]:
+    return lambda asked: asked.aggregate(name, asked.arg.kind, asked.arg)
+
+
+def _all_or_any(name: Literal["min", "max"]) -> Callable[[Asked], Expr]:
+    """False is less than true: all are true when the least is."""
+
+    def build(asked: Asked) -> Expr:
+        if common((asked.arg.kind, "boolean")) != "boolean":
+            asked.scope.fail(asked.nodes[0], f"{asked.upper} needs a condition, this is {asked.arg.kind}")
+        return asked.aggregate(name, "boolean", become(asked.arg, "boolean"))
+
+    return build
+
+
+def _variance(name: str) -> Callable[[Asked], Expr]:
+    return lambda asked: _over(asked, name, "double")
+
+
+def _end(asked: Asked) -> Expr:
+    """FIRST and LAST: what does not fit 64 bits is text."""
+    event_time = asked.scope.schema.event_time
+    if event_time is None:
+        asked.scope.fail(asked.node, f"{asked.upper} goes by event time, and this stream has none")
+    time, arg = Ref(event_time, "timestamp", start_of(asked.node) or 0), asked.narrow(asked.arg)
+    if arg.kind in ("text", "null"):
+        return asked.aggregate(f"{asked.name} of texts", "text", become(arg, "text"), time)
+    if arg.kind == "bigint":
+        return asked.aggregate(asked.name, "bigint", arg, time)
+    packed = Call(f"pack {arg.kind}", (arg,), "bigint")
+    return Call(f"unpack {arg.kind}", (asked.aggregate(asked.name, "bigint", packed, time),), arg.kind)
+
+
+def _approx_distinct(asked: Asked) -> Expr:
+    """Over text, which all engines write alike: but for doubles, which are counted exactly."""
+    text = cast(asked.arg, "text")
+    if text is None:
+        return asked.aggregate("count distinct", "bigint", asked.arg)
+    return asked.aggregate("approx_count_distinct", "bigint", text)
+
+
+def _percentile(asked: Asked) -> Expr:
+    """MEDIAN(x), PERCENTILE(x, p), APPROX_PERCENTILE(x, p): p is a fraction in lowest terms."""
+    name = "percentile" if asked.name == "median" else asked.name
+    fraction = Decimal("0.5") if len(asked.nodes) == 1 else _fraction(asked)
+    arg = asked.number
+    if name == "approx_percentile":
+        arg = become(arg, "double")
+    return asked.aggregate(name, "double", arg, params=fraction.as_integer_ratio())
+
+
+def _fraction(asked: Asked) -> Decimal:
+    match asked.scope.bind(asked.nodes[1]):
+        case Constant(value=int() | float() as value, kind="bigint" | "double") if 0 <= value <= 1:
+            found = Decimal(repr(float(value)))
+            if found == round(found, DECIMALS_MAX):
+                return found
+    wanted = f"a constant from 0 to 1, of at most {DECIMALS_MAX} decimals"
+    return asked.scope.fail(asked.nodes[1], f"{asked.upper} wants {wanted}, here")
+
+
+def _top(asked: Asked) -> Expr:
+    match asked.scope.bind(asked.nodes[1]):
+        case Constant(value=int() as most, kind="bigint") if 1 <= most <= TOP_MAX:
+            pass
+        case _:
+            asked.scope.fail(asked.nodes[1], f"{asked.upper} wants a whole constant from 1 to {TOP_MAX} here")
+    if cast(asked.arg, "text") is None:
+        asked.scope.fail(asked.nodes[0], f"{asked.upper} of {asked.arg.kind} is not supported yet")
+    arg = become(asked.arg, "text") if asked.arg.kind == "null" else asked.arg
+    return asked.aggregate("approx_top_k", "text", arg, params=(most,))
+
+
+AGGREGATES: Final[Mapping[str, Rule]] = {
+    "count": Rule(_count, distinct=True),
+    "sum": Rule(_sum, distinct=True),
+    "avg": Rule(_avg, distinct=True),
+    "min": Rule(_extreme("min"), distinct=True),
+    "max": Rule(_extreme("max"), distinct=True),
+    "bool_and": Rule(_all_or_any("min")),
+    "every": Rule(_all_or_any("min")),
+    "bool_or": Rule(_all_or_any("max")),
+    "stddev": Rule(_variance("stddev_samp")),
+    "stddev_samp": Rule(_variance("stddev_samp")),
+    "stddev_pop": Rule(_variance("stddev_pop")),
+    "variance": Rule(_variance("var_samp")),
+    "var_samp": Rule(_variance("var_samp")),
+    "var_pop": Rule(_variance("var_pop")),
+    "first": Rule(_end),
+    "last": Rule(_end),
+    "approx_count_distinct": Rule(_approx_distinct),
+    "median": Rule(_percentile),
+    "percentile": Rule(_percentile, arguments=2),
+    "approx_percentile": Rule(_percentile, arguments=2),
+    "approx_top_k": Rule(_top, arguments=2),
+}
+"""The aggregates, by name in lower case."""
+
+_DISTINCT: Final = ", ".join(
+    f"{name.upper()}(DISTINCT …)" for name, rule in AGGREGATES.items() if rule.distinct
+)
+
+FILTERS: Final[Mapping[type[exp.Expr], Callable[..., Expr]]] = {exp.Filter: _bind_filter}
+"""The node of FILTER."""

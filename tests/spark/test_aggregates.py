@@ -1,0 +1,80 @@
+"""Every aggregate over an archive: what Spark says is what agents, merging and sliding windows say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import SparkSession
+
+from agents.engine import Finisher, Mapper, arrow_schema
+from elf.aggregates import merge_tables
+from elf.job.assembly import Assembly
+from elf.ql.plan import Plan
+from elf.ql.planner import plan_text
+from spark_backend import offline
+from spark_backend.compare import LiveWindow, compare
+from tests.spark.test_offline import BASE_US, CLICKS, SECOND, Click, archived, clicks, store_clicks, windows
+
+AGGREGATES = (
+    "STDDEV(clicks) AS a, VAR_POP(price) AS b, FIRST(clicks) AS c, LAST(price) AS d, "
+    "FIRST(user.location) AS e, LAST(ts) AS f, BOOL_AND(clicks > 0) AS g, BOOL_OR(price = 2.5) AS h, "
+    "COUNT(DISTINCT product) AS i, SUM(DISTINCT clicks) AS j, AVG(DISTINCT price) AS k, "
+    "APPROX_COUNT_DISTINCT(ts) AS l, MEDIAN(price) AS m, PERCENTILE(clicks, 0.3) AS n, "
+    "APPROX_PERCENTILE(price, 0.9) AS o, APPROX_TOP_K(product, 2) AS p, "
+    "COUNT(*) FILTER (WHERE clicks > 2) AS q, APPROX_TOP_K(clicks, 5) AS r, "
+    "APPROX_COUNT_DISTINCT(product) AS s"
+)
+
+
+def live(plan: Plan, parts: list[list[Click]], first_us: int, last_us: int) -> list[LiveWindow]:
+    """The windows that start in ``[first_us, last_us)``, of agents that have a part of the rows each."""
+    assert plan.window is not None
+    fragment = plan.fragment
+    mapper, finisher = Mapper(fragment.map_sql, fragment.columns), Finisher(plan.final_sql)
+    partials = []
+    for part in parts:
+        rows = [
+            (row.ts_us, row.product, row.location, row.clicks, row.price)
+            for row in part
+            if row.ts_us is not None
+        ]
+        types = arrow_schema(CLICKS.columns).types
+        columns = [
+            pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), types, strict=True)
+        ]
+        table = pa.table(columns, names=CLICKS.names())
+        panes = pa.array([row[0] // fragment.pane_us for row in rows], pa.int64())
+        partials.append(mapper.run(table.append_column("_pane", panes)))
+    committed = merge_tables(partials, ("_pane", *fragment.keys), fragment.states)
+    found = []
+    for groups in Assembly(plan, plan.window).windows(first_us, last_us, committed):
+        result = finisher.run(groups)
+        starts = result["window_start"].cast(pa.int64())
+        for start in np.unique(starts.to_numpy()).tolist():
+            one = result.filter(pc.equal(starts, start))
+            found.append(LiveWindow(start, start + plan.window.size_us, 0, {}, one))
+    mapper.close()
+    finisher.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("by", "shape"), [("", "20 SECONDS SLIDE 5 SECONDS"), (" GROUP BY user.location", "10 SECONDS")]
+)
+def test_live_is_offline(spark: SparkSession, tmp_path: Path, by: str, shape: str) -> None:
+    rows = clicks(400, 7)
+    rows += [Click(row.ts_us, "tie", row.location, row.clicks + 1, row.price) for row in rows[:50]]
+    parts = [rows[n::3] for n in range(3)]
+    for n, part in enumerate(parts):
+        store_clicks(tmp_path / "t", part, agent=f"agent{n}")
+    plan = plan_text(f"SELECT {AGGREGATES} FROM clicks{by} WINDOWING {shape}", CLICKS, stream="clicks")
+    assert plan.window is not None
+    size, slide = (us // SECOND for us in (plan.window.size_us, plan.window.slide_us))
+    asked = windows(size, slide, (60 - size) // slide + 1)
+    mine = live(plan, parts, BASE_US, BASE_US + 60 * SECOND - size * SECOND + 1)
+    comparison = compare(mine, offline.run(spark, plan, [archived(tmp_path / "t")], asked))
+    assert comparison.equal_windows == len(asked) == len(comparison.windows), comparison.windows
