@@ -1,5 +1,6 @@
 """Event times from text, whole columns at once: what nearly every record has (RFC 3339 in UTC, like
-``2026-01-01T00:00:00.123Z``) is read eight bytes at a time, everything else as the format's SQL reads it.
+``2026-01-01T00:00:00.123Z``, or an integer of seconds, ms or µs) is read eight bytes at a time, everything
+else as the format's SQL reads it.
 
 A text of that shape is normalised to 27 bytes (six digits behind the point), which are four little-endian
 words. XOR with the shape leaves digits as 0 to 9 and separators as 0; one multiplication turns pairs of
@@ -8,6 +9,7 @@ digits into numbers. ``Dialect.time_us`` is the definition: what is not plainly 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Final
 
@@ -29,6 +31,20 @@ _SEPARATORS: Final[UInt64s] = np.frombuffer(
     bytes(0 if byte == ord("0") else 0xFF for byte in _SHAPE), dtype="<u8"
 ).astype(np.uint64)
 _END_SHIFT: Final = np.uint64(8 * ((_LONGEST - 1) % 8))
+_DIGITS_LEAST: Final = 9
+_DIGITS_MOST: Final = 16
+_UNITS: Final = ((11, 1_000_000), (14, 1_000), (_DIGITS_MOST, 1))
+"""Up to so many digits, in µs."""
+_ZEROS: Final = np.uint64(0x3030303030303030)
+_FOLDS: Final = tuple(
+    (np.uint64(bits), np.uint64(base), np.uint64(mask))
+    for bits, base, mask in (
+        (8, 10, 0x00FF00FF00FF00FF),
+        (16, 100, 0x0000FFFF0000FFFF),
+        (32, 10_000, 0x00000000FFFFFFFF),
+    )
+)
+"""Neighbours become one number: of two digits, of four, of eight."""
 _TO_TEN: Final = np.uint64(0x7676767676767676)
 _HIGH_BITS: Final = np.uint64(0x8080808080808080)
 _FIRST_YEAR: Final = 1000
@@ -50,32 +66,82 @@ def read_times(texts: pa.StringArray) -> tuple[Int64s, Mask]:
     if texts.null_count:
         lengths = np.where(texts.is_valid().to_numpy(zero_copy_only=False), lengths, 0)
     for length in np.flatnonzero(np.bincount(lengths)):
-        if length == _SHORTEST or _SHORTEST + 1 < length <= _LONGEST:
+        read = _reader(int(length))
+        if read is not None:
             found = lengths == length
             rows = None if found.all() else np.flatnonzero(found)
             for start in range(0, len(texts) if rows is None else len(rows), _BLOCK_ROWS):
                 block = slice(start, start + _BLOCK_ROWS)
                 at = block if rows is None else rows[block]
-                us[at], done[at] = _read(_normal(data, offsets[:-1][at], int(length)))
+                us[at], done[at] = read(_Texts(data, offsets[:-1][at], int(length)))
     return us, done
 
 
-def _normal(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int32], length: int) -> list[UInt64s]:
-    """The texts at these places in the shape of ``_SHAPE``: its four words, one of each text."""
-    first, last = int(starts[0]), int(starts[-1]) + length
-    texts = np.zeros(len(starts) * length + len(_SHAPE), dtype=np.uint8)
-    if last - first == len(starts) * length:
-        texts[: last - first] = data[first:last]
-    else:
-        places = starts[:, None] + np.arange(length, dtype=np.int32)
-        texts[: len(starts) * length] = data[places].ravel()
-    there, fill = _kept(length)
-    words = []
-    for number in range(len(_WORDS)):
-        raw = np.ndarray(len(starts), "<u8", texts, offset=8 * number, strides=(length,))
-        words.append((raw & there[number]) | fill[number])
+def _reader(length: int) -> Callable[[_Texts], tuple[Int64s, Mask]] | None:
+    """What reads the usual texts of a length."""
+    if _DIGITS_LEAST <= length <= _DIGITS_MOST:
+        return _read_number
+    if length == _SHORTEST or _SHORTEST + 1 < length <= _LONGEST:
+        return _read_date
+    return None
+
+
+class _Texts:
+    """Texts of one length, side by side."""
+
+    def __init__(self, data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int32], length: int) -> None:
+        self.length = length
+        self._count = len(starts)
+        self._bytes = np.zeros(self._count * length + len(_SHAPE), dtype=np.uint8)
+        first, last = int(starts[0]), int(starts[-1]) + length
+        if last - first == self._count * length:
+            self._bytes[: last - first] = data[first:last]
+        else:
+            places = starts[:, None] + np.arange(length, dtype=np.int32)
+            self._bytes[: self._count * length] = data[places].ravel()
+
+    def words(self, at: int) -> UInt64s:
+        """Eight bytes of each, the first one at this place (which may reach into the next text)."""
+        return np.ndarray(self._count, "<u8", self._bytes, offset=at, strides=(self.length,))
+
+    def bytes(self, at: int) -> UInt64s:
+        """One byte of each."""
+        return self._bytes[at : self._count * self.length : self.length].astype(np.uint64)
+
+
+# -- numbers -------------------------------------------------------------------------------------------------
+
+
+def _read_number(texts: _Texts) -> tuple[Int64s, Mask]:
+    """Digits only, the first one not 0: by their number it is seconds, ms or µs (``Dialect.time_us``)."""
+    length = texts.length
+    low, good = _eight_digits(texts.words(length - 8))
+    gap = np.uint64(8 * (_DIGITS_MOST - length))
+    zeros = _ZEROS & ((np.uint64(1) << gap) - np.uint64(1))
+    high, fine = _eight_digits((texts.words(0) << gap) | zeros)
+    good &= fine & (texts.bytes(0) != ord("0"))
+    unit = next(unit for longest, unit in _UNITS if length <= longest)
+    return (high * 100_000_000 + low) * unit, good
+
+
+def _eight_digits(words: UInt64s) -> tuple[Int64s, Mask]:
+    """(the numbers that eight digits make, whether they are digits)."""
+    column = words ^ _ZEROS
+    good = ((((column & ~_HIGH_BITS) + _TO_TEN) | column) & _HIGH_BITS) == 0
+    for bits, base, mask in _FOLDS:
+        column = (column * base + (column >> bits)) & mask
+    return column.view(np.int64), good
+
+
+# -- dates ---------------------------------------------------------------------------------------------------
+
+
+def _normal(texts: _Texts) -> list[UInt64s]:
+    """The texts in the shape of ``_SHAPE``: its four words, one of each text."""
+    there, fill = _kept(texts.length)
+    words = [(texts.words(8 * n) & there[n]) | fill[n] for n in range(len(_WORDS))]
     # The last byte belongs to the end of the shape, behind the digits that are not there.
-    words[-1] |= texts[length - 1 : len(starts) * length : length].astype(np.uint64) << _END_SHIFT
+    words[-1] |= texts.bytes(texts.length - 1) << _END_SHIFT
     return words
 
 
@@ -89,8 +155,9 @@ def _kept(length: int) -> tuple[UInt64s, UInt64s]:
     return there, fill.view("<u8").astype(np.uint64)
 
 
-def _read(words: list[UInt64s]) -> tuple[Int64s, Mask]:
+def _read_date(texts: _Texts) -> tuple[Int64s, Mask]:
     """Logs are nearly in order, so neighbours mostly share their minute: it is read once for all of them."""
+    words = _normal(texts)
     changed = words[0][1:] != words[0][:-1]
     changed |= words[1][1:] != words[1][:-1]
     heads = np.append(0, np.flatnonzero(changed) + 1)

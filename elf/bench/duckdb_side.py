@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import duckdb
+import msgspec
 import pyarrow as pa
 
 from agents.formats import get_format
@@ -27,7 +28,6 @@ _TYPES: Final[Mapping[ColumnType, str]] = {
     "double": "DOUBLE",
     "text": "VARCHAR",
     "boolean": "BOOLEAN",
-    "timestamp": "VARCHAR",
 }
 _FIELDS: Final = (
     "c_ip", "ident", "cs_username", "day", "zone", "cs_request", "sc_status", "sc_bytes", "cs_referer",
@@ -48,12 +48,13 @@ _PARTS: Final = {
 
 def prepare(task: Task) -> Callable[[], Done]:
     """A connection with a view ``rows`` of the file's columns, and the query over it."""
-    schema = get_format(task.format).schema(pa.array(sample_lines((task.path,)), pa.string()), None)
+    samples = sample_lines((task.path,))
+    schema = get_format(task.format).schema(pa.array(samples, pa.string()), None)
     plan = plan_of(task.query, schema)
+    unit_us = _unit_us(samples[0], schema.event_time) if task.format == "json" else None
+    of = plan.fragment
     connection = duckdb.connect(config={"threads": THREADS})
-    connection.execute(
-        f"CREATE VIEW rows AS {rows_sql(task, schema, plan.fragment.columns, plan.fragment.pane_us)}"
-    )
+    connection.execute(f"CREATE VIEW rows AS {rows_sql(task, schema, of.columns, of.pane_us, unit_us)}")
 
     def work() -> Done:
         return Done(0, connection.sql(plan.fragment.map_sql).to_arrow_table())
@@ -61,8 +62,19 @@ def prepare(task: Task) -> Callable[[], Done]:
     return work
 
 
-def rows_sql(task: Task, schema: Schema, columns: tuple[Column, ...], pane_us: int) -> str:
-    """The typed columns, and ``_pane``, as SQL over the file.
+def _unit_us(line: str, event_time: str | None) -> int | None:
+    """What the event times of a JSON log are numbers of, in µs, by the first line (as elf tells them apart);
+    None where they are texts."""
+    value = msgspec.json.decode(line).get(event_time)
+    if not isinstance(value, int):
+        return None
+    return 1_000_000 if value < 10**11 else 1_000 if value < 10**14 else 1
+
+
+def rows_sql(
+    task: Task, schema: Schema, columns: tuple[Column, ...], pane_us: int, unit_us: int | None = None
+) -> str:
+    """The typed columns, and ``_pane``, as SQL over the file. ``unit_us``: its event times are numbers of it.
 
     Lines that don't parse are rows of NULLs to DuckDB: where the file has an event time, rows without one are
     left out.
@@ -73,15 +85,20 @@ def rows_sql(task: Task, schema: Schema, columns: tuple[Column, ...], pane_us: i
     wanted = {column.name: column for column in columns}
     if time is not None:
         wanted[time] = Column(time, "timestamp")
-    source, values = (_json if task.format == "json" else _access)(task.path, [*wanted.values()])
+    if task.format == "json":
+        source, values = _json(task.path, [*wanted.values()], unit_us)
+    else:
+        source, values = _access(task.path, [*wanted.values()])
     pane = f"epoch_us({values[time]}) // {pane_us}" if pane_us and time else "0"
     selected = [f"{values[column.name]} AS {_name(column.name)}" for column in columns]
     where = f" WHERE {values[time]} IS NOT NULL" if time else ""
     return f"SELECT {', '.join([*selected, f'{pane} AS _pane'])} FROM {source}{where}"
 
 
-def _json(path: str, columns: list[Column]) -> tuple[str, dict[str, str]]:
+def _json(path: str, columns: list[Column], unit_us: int | None) -> tuple[str, dict[str, str]]:
     """(source, expression of each column). A dotted path is a field of a nested document."""
+    time_type = "VARCHAR" if unit_us is None else "BIGINT"
+    time = "TRY_CAST({} AS TIMESTAMP)" if unit_us is None else f"make_timestamp({{}} * {unit_us})"
     types: dict[str, object] = {}
     for column in columns:
         *parents, leaf = column.name.split(".")
@@ -91,7 +108,7 @@ def _json(path: str, columns: list[Column]) -> tuple[str, dict[str, str]]:
             if not isinstance(below, dict):
                 raise UserError(f"{column.name} is below a column that is used as a value")
             level = below
-        level[leaf] = _TYPES[column.type]
+        level[leaf] = time_type if column.type == "timestamp" else _TYPES[column.type]
     typed = ", ".join(f"{_text(name)}: {_text(_struct(kind))}" for name, kind in types.items())
     source = f"read_json({_text(path)}, format='newline_delimited', ignore_errors=true, columns={{{typed}}})"
     if not columns:
@@ -100,7 +117,7 @@ def _json(path: str, columns: list[Column]) -> tuple[str, dict[str, str]]:
     values = {}
     for column in columns:
         value = ".".join(_name(part) for part in column.name.split("."))
-        values[column.name] = f"TRY_CAST({value} AS TIMESTAMP)" if column.type == "timestamp" else value
+        values[column.name] = time.format(value) if column.type == "timestamp" else value
     return source, values
 
 

@@ -57,11 +57,23 @@ def test_every_day_and_fraction() -> None:
     assert check(pa.array(texts, pa.string())) == usual
 
 
+def test_numbers_of_every_length_and_a_wrong_letter_in_each_place() -> None:
+    numbers = [digit * length for length in range(1, 20) for digit in "0159"]
+    numbers += [str(n) for k in range(19) for n in (10**k - 1, 10**k, 10**k + 1, 123456789 * 10**k)]
+    found = [n[:i] + letter + n[i + 1 :] for n in numbers for i in range(len(n)) for letter in "09-.+e:/ é"]
+    assert check(pa.array([*numbers, *found], pa.string())) > 1_000
+
+
+def test_which_numbers_are_read_the_quick_way() -> None:
+    texts = ["1767225600", "1767225600123", "1767225600123456", "0767225600", "17672256001234567", "12345678"]
+    assert read_times(pa.array(texts))[1].tolist() == [True, True, True, False, False, False]
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(
         st.none()
-        | st.sampled_from([*SEEDS, "", "1767225600", "2026-01-01 00:00:00+01:00"])
+        | st.sampled_from([*SEEDS, "", "1767225600", "1767225600123", "2026-01-01 00:00:00+01:00"])
         | st.text("019-:TZ.")
     ),
     st.integers(0, 3),
