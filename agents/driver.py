@@ -33,10 +33,10 @@ from agents.transport import Closed, Transport
 from elf.errors import ElfError, PeerError
 from elf.job import effects as do
 from elf.job import events as was
+from elf.job.commands import Command, Finish, Idle, Outcome
 from elf.job.contributions import Piece
 from elf.job.messages import Message
 from elf.job.streamlog import encode_entry
-from elf.job.worker import Command, Finish, Idle, Outcome
 
 if TYPE_CHECKING:  # DuckDB, as in agents.streams
     from agents.engine import Finisher

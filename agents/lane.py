@@ -30,9 +30,10 @@ from agents.rejects import RejectFile
 from agents.store import SnapshotName, SnapshotRow, Store
 from agents.streams import StreamEngine
 from elf.job import messages as say
+from elf.job.commands import Command, Feed, Outcome
 from elf.job.cut import StreamCut
 from elf.job.ports import Spill
-from elf.job.worker import Command, Feed, Outcome, StreamWorker, WorkerSettings
+from elf.job.worker import StreamWorker, WorkerSettings
 from elf.schema import ColumnType, declare
 
 SAMPLE_LINES: Final = 1_000

@@ -19,6 +19,7 @@ from agents.codec import pack, unpack
 from agents.statements import Statements
 from elf.errors import PeerError
 from elf.job import messages as say
+from elf.job.commands import Install, SealOpen, Uninstall
 from elf.job.effects import Consult, Effect, Multicast, SaveFact, Send, Stop, Work
 from elf.job.events import (
     Arrived,
@@ -38,7 +39,6 @@ from elf.job.root import RootSettings
 from elf.job.spec import Flow, JobSpec
 from elf.job.streamlog import StreamLog
 from elf.job.uplink import Uplink, piece_of
-from elf.job.worker import Install, SealOpen, Uninstall
 
 LOG_TOPIC = hashlib.sha1(b"elf stream log").digest()[:16]
 """The tree down which the founder tells that the stream log grew."""

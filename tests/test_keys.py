@@ -58,6 +58,16 @@ def test_every_length_of_text_in_one_array() -> None:
     assert hash_keys([pa.array(values)]).tolist() == [hash_key_reference((value,)) for value in values]
 
 
+@pytest.mark.parametrize("size", [*range(1, 50), 63, 64, 65, 190, 191, 192, 193, 300])
+def test_texts_of_one_length(size: int) -> None:
+    values = [bytes((7 * row + 31 * at) % 256 for at in range(size)) for row in range(9)]
+    expected = [hash_key_reference((value,)) for value in values]
+    for kind in (pa.binary(), pa.large_binary(), pa.binary_view()):
+        column = pa.array(values, kind)
+        assert hash_keys([column]).tolist() == expected
+        assert hash_keys([column[3:7]]).tolist() == expected[3:7]
+
+
 def test_more_rows_than_a_slice() -> None:
     numbers = pa.array(range(20_001))
     texts = numbers.cast(pa.string())

@@ -24,8 +24,9 @@ from elf.batch import decode
 from elf.bench.ingest import Task
 from elf.bench.measure import Done, side
 from elf.bench.query import plan_of
+from elf.job.commands import Finish, Install
 from elf.job.spec import Flow, flow_uid
-from elf.job.worker import LONG_AGO, Finish, Install, WorkerSettings
+from elf.job.worker import LONG_AGO, WorkerSettings
 from elf.ql.plan import Fragment
 
 NO_CUTS: Final = 1 << 60

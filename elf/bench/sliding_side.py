@@ -25,11 +25,12 @@ from elf.batch import decode, encode
 from elf.bench.measure import THREADS, peak_rss_bytes
 from elf.bench.query import plan_of
 from elf.bench.sliding import TOP_ROWS, Answer, Job
+from elf.job.commands import Finish, Install
 from elf.job.contributions import Batch, Piece
 from elf.job.effects import CommitPanes, CommitWindows, Coverage
 from elf.job.flowstate import Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, flow_uid
-from elf.job.worker import LONG_AGO, Finish, Install, WorkerSettings
+from elf.job.worker import LONG_AGO, WorkerSettings
 
 NO_CUTS = 1 << 60
 Rows = list[tuple[int, str, int]]

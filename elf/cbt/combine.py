@@ -1,8 +1,8 @@
-"""Combining rows of equal keys that lie side by side: the merge step of the buffer tree, in numpy.
+"""Combining rows of equal keys: the merge step of the buffer tree, in numpy.
 
-Works on a table sorted by hash (column 0), with key columns and state columns after it. Rows of one key
-have one hash, so that they are neighbours, unless another key has the same hash; then, and only then, the
-slower exact grouping of ``elf.aggregates`` sorts out who is who. No Python loop over rows.
+Rows come with the order of their hashes. Rows of one key have one hash, so that they are neighbours in that
+order, unless another key has the same hash; then, and only then, the slower exact grouping of
+``elf.aggregates`` sorts out who is who. Only rows that are kept are copied. No Python loop over rows.
 """
 
 from __future__ import annotations
@@ -12,63 +12,47 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from elf.aggregates import State, merge_tables, ordered, restore
+from elf.cbt.gather import Bools, Indexes, take, take_column, take_firsts
+from elf.keys import UInt64s
 
-Indexes = npt.NDArray[np.int64]
+HASH = "h"
 
-_FEW = 4
-"""If no more than one row in so many is to be compared, those rows are copied, not all compared."""
-
-_REDUCE = {"sum": np.add, "min": np.minimum, "max": np.maximum}
+_REDUCE = {"min": np.minimum, "max": np.maximum}
 
 
-def combine_equal(table: pa.Table, keys: Sequence[str], states: Sequence[State]) -> pa.Table:
-    """One row a key, order kept. ``table`` has one chunk a column and is sorted by its first column, the
-    hash."""
-    hashes = table.column(0).to_numpy()
-    repeats = np.flatnonzero(hashes[1:] == hashes[:-1]) + 1
-    if not len(repeats):
-        return table
-    if not _all_same_key(table.select(keys), repeats):
-        return _combine_collided(table, keys, states, repeats)
+def combine_equal(
+    table: pa.Table, order: Indexes, hashes: UInt64s, keys: Sequence[str], states: Sequence[State]
+) -> pa.Table:
+    """One row a key, by hash, which becomes the first column.
+
+    ``table`` has one chunk a column, keys then states; ``hashes`` are those of its rows in their ``order``,
+    in which they ascend. Raises ``SumOverflow``.
+    """
     first = np.ones(len(hashes), dtype=np.bool_)
-    first[repeats] = False
+    np.not_equal(hashes[1:], hashes[:-1], out=first[1:])
+    if first.all():
+        return take(table, order).add_column(0, HASH, pa.array(hashes))
     starts = np.flatnonzero(first)
-    kept = table.select([table.column_names[0], *keys]).take(pa.array(starts))
-    for state in states:
-        kept = kept.append_column(state.name, _reduce(table[state.name], starts, state))
-    return kept
-
-
-def _all_same_key(keys: pa.Table, rows: Indexes) -> bool:
-    """Does each of ``rows`` have the key of the row before it?"""
-    if len(rows) * _FEW < keys.num_rows:
-        here, before = keys.take(pa.array(rows)), keys.take(pa.array(rows - 1))
-        return all(_equal(*pair).all() for pair in zip(here.columns, before.columns, strict=True))
-    return all(_equal(column.slice(1), column.slice(0, keys.num_rows - 1))[rows - 1].all() for column in keys)
-
-
-def _equal(mine: pa.ChunkedArray, other: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Value by value; NULL equals NULL and NaN equals NaN."""
-    if pa.types.is_null(mine.type):
-        return np.ones(len(mine), dtype=np.bool_)
-    if pa.types.is_floating(mine.type):
-        mine, other = ordered(mine, "min"), ordered(other, "min")
-    same = pc.equal(mine, other)
-    if mine.null_count or other.null_count:
-        same = pc.or_(pc.fill_null(same, False), pc.and_(mine.is_null(), other.is_null()))
-    return np.asarray(same.to_numpy())
+    columns = [pa.chunked_array([hashes.take(starts)])]
+    for key in keys:
+        kept = take_firsts(table[key], order, first)
+        if kept is None:
+            return _combine_collided(
+                take(table, order).add_column(0, HASH, pa.array(hashes)), keys, states, first
+            )
+        columns.append(kept)
+    columns += [_reduce(table[state.name], order, starts, state) for state in states]
+    return pa.table(columns, names=[HASH, *keys, *(state.name for state in states)])
 
 
 def _combine_collided(
-    table: pa.Table, keys: Sequence[str], states: Sequence[State], repeats: Indexes
+    table: pa.Table, keys: Sequence[str], states: Sequence[State], first: Bools
 ) -> pa.Table:
     """The same when different keys share a hash: rows of repeated hashes are grouped by hash and key."""
-    shared = np.zeros(table.num_rows, dtype=np.bool_)
-    shared[repeats] = True
-    shared[repeats - 1] = True
+    shared = ~first
+    shared[:-1] |= shared[1:]
     name = table.column_names[0]
     grouped = merge_tables([table.filter(pa.array(shared))], [name, *keys], states)
     whole = pa.concat_tables([table.filter(pa.array(~shared)), grouped]).combine_chunks()
@@ -76,15 +60,33 @@ def _combine_collided(
     return whole.take(pa.array(order))
 
 
-def _reduce(column: pa.ChunkedArray, starts: Indexes, state: State) -> pa.ChunkedArray:
-    """Merge each segment ``[starts[i], starts[i + 1])`` of a state column."""
+def _reduce(column: pa.ChunkedArray, order: Indexes, starts: Indexes, state: State) -> pa.ChunkedArray:
+    """Merge each segment ``[starts[i], starts[i + 1])`` of a state column in this order."""
     numbers = _numbers(column, state) if column.null_count == 0 else None
     if numbers is None:
-        return _reduce_by_grouping(column, starts, state)
-    merged = pa.chunked_array([pa.array(_REDUCE[state.merge].reduceat(numbers, starts))])
+        return _reduce_by_grouping(take_column(column, order), starts, state)
+    if state.merge != "sum":
+        reduced = _REDUCE[state.merge].reduceat(numbers.take(order), starts)
+    elif numbers.dtype != np.int64:
+        reduced = np.add.reduceat(numbers.take(order), starts)
+    else:
+        reduced = _sums(numbers.view(np.int64), order, starts)
+    merged = pa.chunked_array([pa.array(reduced)])
     if state.merge != "sum" and not pa.types.is_floating(column.type):
         return merged.cast(pa.int64()).view(column.type) if merged.type != column.type else merged
     return restore(merged, state, column.type)
+
+
+def _sums(numbers: npt.NDArray[np.int64], order: Indexes, starts: Indexes) -> npt.NDArray[np.int64]:
+    """Sums of segments. Where all rows have the same number, as raw rows to be counted do, that many times
+    their rows; else the differences of running sums."""
+    if numbers.min() == numbers.max():
+        sizes: npt.NDArray[np.int64] = np.diff(starts, append=len(order))
+        sizes *= numbers[0]
+        return sizes
+    running = np.cumsum(numbers.take(order))
+    sums: npt.NDArray[np.int64] = np.diff(running[np.append(starts[1:], len(order)) - 1], prepend=0)
+    return sums
 
 
 def _numbers(column: pa.ChunkedArray, state: State) -> npt.NDArray[np.generic] | None:

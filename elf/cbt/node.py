@@ -18,8 +18,9 @@ from itertools import pairwise
 
 import pyarrow as pa
 
+from elf.cbt.combine import HASH
 from elf.cbt.pack import pack, unpack
-from elf.cbt.run import HASH, Layout, split_at, split_evenly, weight
+from elf.cbt.run import Layout, split_at, split_evenly, weight
 from elf.cbt.spill import Piece, Shelf
 from elf.errors import ElfBug, ElfError
 
@@ -118,10 +119,10 @@ class Sinking:
 
     # -- buffers -------------------------------------------------------------------------------------------
 
-    def append(self, buffer: Buffer, run: pa.Table) -> None:
-        """Pack a run, with or without its hashes, into a buffer."""
+    def append(self, buffer: Buffer, run: pa.Table, *, passing: bool = False) -> None:
+        """Pack a run, with or without its hashes, into a buffer. ``passing``: it soon goes on from there."""
         rows = run.drop_columns([HASH]) if run.column_names[:1] == [HASH] else run
-        buffer.pieces.append(self.shelf.keep(pack(rows), rows.num_rows, rows.schema))
+        buffer.pieces.append(self.shelf.keep(pack(rows, passing=passing), rows.num_rows, rows.schema))
         buffer.rows += rows.num_rows
         buffer.weight += weight(rows)
 
@@ -204,21 +205,16 @@ class Sinking:
             self.clear(node.buffer)
             self._scatter(node, run)
 
-    def settled(self, leaf: Leaf) -> pa.Table:
-        """Leave one run in a leaf that has any; it is returned, without hashes."""
+    def merged(self, leaf: Leaf) -> pa.Table:
+        """What a leaf that has any holds, as one run without hashes. It stays as it is."""
         runs = self.read(leaf.buffer)
-        if len(runs) == 1:
-            return runs[0]
-        run = self._layout.sort(runs).drop_columns([HASH])
-        self.clear(leaf.buffer)
-        self.append(leaf.buffer, run)
-        return run
+        return runs[0] if len(runs) == 1 else self._layout.sort(runs).drop_columns([HASH])
 
     def _scatter(self, node: Inner, run: pa.Table) -> None:
         parts = split_at(run, [child.low for child in node.children[1:]])
         for child, part in zip(node.children, parts, strict=True):
             if part.num_rows:
-                self.append(child.buffer, part)
+                self.append(child.buffer, part, passing=isinstance(child, Inner))
                 if self._full(child):
                     node.owing = True
                     if isinstance(child, Inner):

@@ -17,18 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elf.aggregates import State, normalise
-from elf.cbt.combine import combine_equal
+from elf.cbt.combine import HASH, combine_equal
 from elf.errors import ElfBug
 from elf.keys import KeyHash, UInt64s
 
-HASH = "h"
-
 _ROW_BYTES = 16
 """Added to the weight of each row, so that a buffer fills up by rows too, however short they are."""
-
-
-_SHORT = 64
-"""Bytes of a text up to which copying texts one by one costs more than the bytes do."""
 
 
 def weight(table: pa.Table) -> int:
@@ -49,41 +43,11 @@ def order_of(values: UInt64s) -> tuple[npt.NDArray[np.int64], UInt64s]:
     words.sort()
     words &= low
     order = words.view(np.int64)
-    ordered = values[order]
+    ordered = values.take(order)
     if (ordered[1:] < ordered[:-1]).any():
         order = np.argsort(values)
-        ordered = values[order]
+        ordered = values.take(order)
     return order, ordered
-
-
-def take(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
-    """Some rows of a table of one chunk a column. Texts of one length are copied quickly, as numbers are."""
-    index = pa.array(rows)
-    columns = []
-    for column in table.columns:
-        fixed = _of_one_length(column)
-        columns.append(column.take(index) if fixed is None else _texts(fixed[rows], column.type))
-    return pa.Table.from_arrays(columns, schema=table.schema)
-
-
-def _of_one_length(column: pa.ChunkedArray) -> npt.NDArray[np.void] | None:
-    """The values of a text column without NULLs as one array, if all are equally long."""
-    kind = column.type
-    if column.null_count or not len(column) or not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
-        return None
-    array = column.chunk(0)
-    _, starts, heap = array.buffers()
-    edges = np.frombuffer(starts, np.int32, count=array.offset + len(array) + 1)[array.offset :]
-    size = int(edges[1]) - int(edges[0])
-    if not 0 < size <= _SHORT or not (np.diff(edges) == size).all():
-        return None
-    return np.frombuffer(heap, np.dtype((np.void, size)), count=len(array), offset=int(edges[0]))
-
-
-def _texts(values: npt.NDArray[np.void], kind: pa.DataType) -> pa.ChunkedArray:
-    edges = np.arange(0, values.nbytes + 1, values.dtype.itemsize, dtype=np.int32)
-    buffers = [None, pa.py_buffer(edges), pa.py_buffer(values)]
-    return pa.chunked_array([pa.Array.from_buffers(kind, len(values), buffers)])
 
 
 def hashes(run: pa.Table) -> UInt64s:
@@ -136,19 +100,27 @@ class Layout:
         return fitted
 
     def current(self, run: pa.Table) -> pa.Table:
-        """A stored run in today's types (its columns of NULLs only may have got one since)."""
-        return run if run.schema == self.schema else run.cast(self.schema)
+        """A run in today's types (its columns of NULLs only may have got one since), hashes or not."""
+        schema = self.schema
+        if run.column_names[:1] == [HASH]:
+            schema = pa.schema([pa.field(HASH, pa.uint64()), *schema])
+        return run if run.schema == schema else run.cast(schema)
 
     def outward(self, rows: pa.Table) -> pa.Table:
         """A run, or rows without hashes, under the names of outside."""
         return rows.select(self.schema.names).rename_columns(list(self.names))
 
     def sort(self, rows: Sequence[pa.Table]) -> pa.Table:
-        """One run, with its hashes, of rows in any order. Raises ``SumOverflow``."""
-        whole = pa.concat_tables(rows).combine_chunks()
-        order, values = order_of(self.hash_rows(whole))
-        run = take(whole, order).add_column(0, HASH, pa.array(values))
-        return combine_equal(run, self.inner_keys, self.inner_states)
+        """One run, with its hashes, of rows in any order, with theirs or without. Raises ``SumOverflow``."""
+        whole = pa.concat_tables([table.select(self.schema.names) for table in rows]).combine_chunks()
+        order, values = order_of(self._hashes_of(rows, whole))
+        return combine_equal(whole, order, values, self.inner_keys, self.inner_states)
+
+    def _hashes_of(self, rows: Sequence[pa.Table], whole: pa.Table) -> UInt64s:
+        """The hashes of some tables, which are one whole; those that are known are not made again."""
+        if not any(HASH in table.column_names for table in rows):
+            return self.hash_rows(whole)
+        return np.concatenate([hashes(t) if HASH in t.column_names else self.hash_rows(t) for t in rows])
 
     def hash_rows(self, rows: pa.Table) -> UInt64s:
         """The hash of each row's key; without key columns all rows have one key, of hash 0."""
@@ -167,8 +139,8 @@ class Layout:
             raise ElfBug("a run is not sorted by hash")
         if int(values[0]) < low or int(values[-1]) >= high:
             raise ElfBug("a run has hashes outside of its node's range")
-        hashed = run.add_column(0, HASH, pa.array(values))
-        if combine_equal(hashed, self.inner_keys, self.inner_states).num_rows != run.num_rows:
+        order = np.arange(run.num_rows, dtype=np.int64)
+        if combine_equal(run, order, values, self.inner_keys, self.inner_states).num_rows != run.num_rows:
             raise ElfBug("a run has a key twice")
 
 

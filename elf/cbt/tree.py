@@ -12,7 +12,8 @@ causes at most n (h + 1) rows of merging below the root, in the long run, and do
 owed never grows without bound. A node is merged whole or not at all, and what an insert could not spend is
 saved while something is owed; so the longest stall is the root's buffer and one node more than that.
 
-The tree is not safe to share among threads. `flush` is O(groups + n log n), n rows inserted since the last.
+The tree is not safe to share among threads. Reading out merges the runs of a leaf, and stores nothing:
+`flush` is O(n log n), n rows held.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elf.aggregates import State, SumOverflow
+from elf.aggregates import State
 from elf.cbt import image
 from elf.cbt.finals import Finals
 from elf.cbt.node import Fuel, Inner, Leaf, Node, Sinking, buffers, height, leaves
-from elf.cbt.run import HASH, Layout, weight
+from elf.cbt.rootbuffer import PART_ROWS, RootBuffer
+from elf.cbt.run import Layout, weight
+from elf.cbt.sever import closed_up, sever
 from elf.cbt.spill import Shelf, SpillStore
 from elf.errors import ElfBug, ElfError, PeerError
 from elf.keys import KeyHash, hash_keys
@@ -38,19 +41,12 @@ FANOUT = 64
 _ROOT_NODES = 2
 """The root's buffer is that many nodes large: emptied, it gives each child a run worth compressing."""
 
-_REPEATING = 0.5
-"""Combined to less than that, the root's buffer is kept and not emptied."""
-
-_WORTH_A_TRY = 0.8
-"""If combining the whole root's buffer makes it that small, the next insert is combined by itself first."""
-
-_PART_ROWS = 1 << 16
-_FEW_ROWS = 1 << 13
-"""Rows that are combined by themselves: so many fit a cache, and fewer are not worth the calls."""
-
 _WORKING_ROOTS = 6
 """Working space within a memory limit, in root buffers: itself, its copies while it is sorted, and what the
-allocators hold back. Of the rest, a quarter is for what they lose between pieces of different sizes."""
+allocators hold back."""
+
+_GAP_ROOTS = 4
+"""Up to so much more, but three quarters of the rest at most, is for the gaps that pieces leave that went."""
 
 
 class BufferTree:
@@ -125,15 +121,13 @@ class BufferTree:
         self._sinking.shelf = Shelf(store)
         self._resident_max: int | None = None
         if memory_max_bytes is not None:
-            self._resident_max = (memory_max_bytes - _WORKING_ROOTS * self._root_max) * 3 // 4
-            if self._resident_max < 0:
+            rest = memory_max_bytes - _WORKING_ROOTS * self._root_max
+            self._resident_max = rest - min(rest * 3 // 4, _GAP_ROOTS * self._root_max)
+            if rest < 0:
                 raise ValueError(f"memory_max_bytes is at least {_WORKING_ROOTS * self._root_max} here")
 
     def _clear(self) -> None:
-        self._pending: list[pa.Table] = []
-        self._pending_weight = 0
-        self._stuck = False
-        self._repeating = True
+        self._root = RootBuffer(self._layout, self._root_max)
         self._credit = 0
         self._top: Node | None = None
 
@@ -143,13 +137,13 @@ class BufferTree:
     def rows(self) -> int:
         """Rows stored: 0 if there are no groups, otherwise at least the number of groups."""
         below = sum(buffer.rows for buffer in buffers(self._top)) if self._top else 0
-        return below + sum(int(table.num_rows) for table in self._pending)
+        return below + self._root.rows
 
     @property
     def nbytes(self) -> int:
         """Bytes stored, in memory or spilled: compressed, but for the root's buffer."""
         shelf = self._sinking.shelf
-        return shelf.resident_bytes + shelf.spilled_bytes + sum(int(table.nbytes) for table in self._pending)
+        return shelf.resident_bytes + shelf.spilled_bytes + self._root.nbytes
 
     @property
     def spilled_bytes(self) -> int:
@@ -171,18 +165,17 @@ class BufferTree:
         """Add partial aggregates: key and state columns; rows of one key, here or from before, are merged."""
         rows = self._layout.inward(table)
         self._version += 1
-        pieces = max(-(-weight(rows) // self._root_max), rows.num_rows // _PART_ROWS)
+        pieces = max(-(-weight(rows) // self._root_max), rows.num_rows // PART_ROWS)
         step = max(1, -(-rows.num_rows // max(1, pieces)))
         for start in range(0, rows.num_rows, step):
             part = rows.slice(start, step)
-            self._append(self._combined(part))
+            self._root.combine(part)
             try:
-                if self._pending_weight > self._root_max:
-                    self._relieve_root()
+                self._relieve_root()
                 self.work(part.num_rows * (height(self._top) + 2))
             except ElfError:
-                self._stuck = True
-                self._append(rows.slice(start + step))
+                self._root.stuck = True
+                self._root.append(rows.slice(start + step))
                 raise
 
     def work(self, rows_max: int) -> int:
@@ -202,57 +195,26 @@ class BufferTree:
             raise fuel.error
         return fuel.spent
 
-    def _combined(self, part: pa.Table) -> pa.Table:
-        """The same with equal keys combined, where the last rows have shown that this makes it smaller."""
-        if not self._repeating or part.num_rows < _FEW_ROWS:
-            return part
-        try:
-            run = self._layout.sort([part]).drop_columns([HASH])
-        except SumOverflow:
-            return part
-        self._repeating = run.num_rows < part.num_rows * _REPEATING
-        return run
-
-    def _append(self, rows: pa.Table) -> None:
-        if rows.num_rows:
-            self._pending.append(rows)
-            self._pending_weight += weight(rows)
-
     def _relieve_root(self) -> None:
-        """Combine the root's buffer; keep it if that made it half empty, else let it sink."""
-        before = sum(table.num_rows for table in self._pending)
-        run = self._sort_pending()
-        self._repeating = run.num_rows < before * _WORTH_A_TRY
-        if run.num_rows < before * _REPEATING and weight(run) <= self._root_max // 2:
-            self._replace_pending(run)
-        else:
-            self._sink(run)
-
-    def _sort_pending(self) -> pa.Table:
-        """All that the root's buffer holds as one run. It stays there, whatever happens."""
-        return self._layout.sort([self._layout.fit(table) for table in self._pending])
-
-    def _replace_pending(self, run: pa.Table | None) -> None:
-        self._pending, self._pending_weight, self._stuck = [], 0, False
+        run = self._root.relieve() if self._root.full else None
         if run is not None:
-            self._append(run.drop_columns([HASH]))
+            self._sink(run)
 
     def _sink(self, run: pa.Table) -> None:
         """Put all that the root's buffer holds into the nodes below."""
         if self._top is None:
             self._top = Leaf(0)
         self._sinking.add(self._top, run)
-        self._replace_pending(None)
+        self._root.replace()
         self._bound_memory()
 
     def _bound_memory(self) -> None:
         """Keep to the memory limit; what merging took for its work goes back to the system."""
-        pa.default_memory_pool().release_unused()
         shelf = self._sinking.shelf
-        if self._resident_max is None or self._top is None or shelf.resident_bytes <= self._resident_max:
-            return
-        pieces = (piece for buffer in buffers(self._top) for piece in buffer.pieces)
-        shelf.spill(pieces, self._resident_max * 7 // 8)
+        if self._resident_max is not None and self._top and shelf.resident_bytes > self._resident_max:
+            pieces = (piece for buffer in buffers(self._top) for piece in buffer.pieces)
+            shelf.spill(pieces, self._resident_max * 7 // 8)
+        pa.default_memory_pool().release_unused()
 
     # -- reading out ---------------------------------------------------------------------------------------
 
@@ -285,80 +247,69 @@ class BufferTree:
     def _runs(self) -> Iterator[pa.Table]:
         """Everything as runs without hashes, in order of hash, each in turn only."""
         version = self._version
-        for leaf in self._settled_leaves():
+        for leaf in self._merged_leaves():
             yield leaf
             if self._version != version:
                 raise RuntimeError("the tree changed while it was read")
 
-    def _settled_leaves(self) -> Iterator[pa.Table]:
-        if self._top is None:
-            if self._pending:
-                self._replace_pending(self._sort_pending())
-                yield self._pending[0]
-            return
+    def _merged_leaves(self) -> Iterator[pa.Table]:
         self._drain()
+        if self._top is None:
+            yield from self._root.tables
+            return
+        read = 0
         for leaf in leaves(self._top):
             if leaf.buffer.pieces:
-                yield self._sinking.settled(leaf)
-                self._bound_memory()
+                yield self._sinking.merged(leaf)
+                read += leaf.buffer.weight
+                if read > self._root_max:
+                    read = 0
+                    self._bound_memory()
 
     def _drain(self) -> None:
-        """Empty all buffers but the leaves'."""
-        if self._pending:
-            self._sink(self._sort_pending())
-        if self._top is not None:
-            self._sinking.drain(self._top)
+        """Empty all buffers but the leaves'; without leaves, make one run of the root's."""
+        if self._top is None:
+            self._root.settle()
+            return
+        if self._root:
+            self._sink(self._root.sort())
+        self._sinking.drain(self._top)
+        self._bound_memory()
 
     # -- taking out ----------------------------------------------------------------------------------------
 
     def split_off(self, key: str, below: int) -> pa.Table:
         """Remove and return, merged, all groups whose integer key column ``key`` is below ``below``.
 
-        Ordered by key hash. Work in proportion to the tree. Groups with NULL there stay.
+        Ordered by key hash. All leaves are read; those that give some are written. Groups with NULL there
+        stay. If a merge fails, nothing is removed.
         """
         name = self._layout.inner_keys[self._layout.keys.index(key)]
-        taken = [self._layout.outward(self._none())]
-        for run in self._runs():
-            part = run.filter(pc.less(run[name], below))
-            if part.num_rows:
-                taken.append(self._layout.outward(part))
+
+        def chosen(run: pa.Table) -> pa.ChunkedArray:
+            return pc.fill_null(pc.less(run[name], below), False)
+
         self._version += 1
-        if len(taken) > 1:
-            self._keep(name, below)
-        return pa.concat_tables(taken)
+        self._drain()
+        if self._top is not None:
+            taken = sever(self._sinking, self._top, chosen, self._bound_memory)
+            self._close_up()
+        else:
+            taken = [run.filter(chosen(run)) for run in self._root.tables]
+            stay = [run.filter(pc.invert(chosen(run))).combine_chunks() for run in self._root.tables]
+            self._root.replace(*stay)
+        return pa.concat_tables([self._layout.outward(run) for run in (self._none(), *taken)])
 
-    def _keep(self, name: str, below: int) -> None:
-        """Build the tree anew from the rows of settled leaves that stay, in leaves of half a node or more."""
-        old, pending = self._top, self._pending
-        self._clear()
-        fresh: list[Node] = []
-        heap: list[pa.Table] = []
-        for run in self._taken_apart(old, pending):
-            stays = run.filter(pc.fill_null(pc.greater_equal(run[name], below), True))
-            if stays.num_rows:
-                heap.append(stays)
-            if sum(map(weight, heap)) > self._node_max // 2:
-                fresh.append(self._new_leaf(heap, first=not fresh))
-                heap = []
-        if fresh and heap:
-            fresh.append(self._new_leaf(heap, first=False))
-        elif heap:
-            self._append(pa.concat_tables(heap).combine_chunks())
-        if fresh:
-            self._top = self._sinking.grow(fresh)
+    def _close_up(self) -> None:
+        """Nodes as few as the rows that are left need; none for so few that the root's buffer holds them."""
+        assert self._top is not None
+        self._top = closed_up(self._sinking, self._top, self._node_max // 2)
+        if isinstance(self._top, Leaf) and self._top.buffer.weight <= self._node_max // 2:
+            run = self._sinking.merged(self._top)
+            self._sinking.discard(self._top)
+            self._top = None
+            self._root.append(run)
         self._bound_memory()
-
-    def _taken_apart(self, top: Node | None, pending: list[pa.Table]) -> Iterator[pa.Table]:
-        """The runs of a tree whose leaves are settled; each is forgotten when it has been read."""
-        yield from pending
-        for leaf in leaves(top) if top is not None else ():
-            runs = self._sinking.read(leaf.buffer)
-            self._sinking.clear(leaf.buffer)
-            yield from runs
-
-    def _new_leaf(self, runs: list[pa.Table], *, first: bool) -> Leaf:
-        low = 0 if first else int(self._layout.hash_rows(runs[0].slice(0, 1))[0])
-        return self._sinking.leaf_of(low, pa.concat_tables(runs).combine_chunks())
 
     # -- durability ----------------------------------------------------------------------------------------
 
@@ -367,9 +318,9 @@ class BufferTree:
 
         Nodes are copied as they are; the root's buffer is combined first, which many small inserts pay back.
         """
-        if len(self._pending) > 1:
-            self._replace_pending(self._sort_pending())
-        return image.write(self._layout, self._sinking, self._pending, self._top)
+        if len(self._root.tables) > 1:
+            self._root.settle()
+        return image.write(self._layout, self._sinking, self._root.plain(), self._top)
 
     def load(self, data: bytes) -> None:
         """Become the tree that was dumped. On any other bytes raises ``PeerError`` and stays as it was."""
@@ -381,7 +332,7 @@ class BufferTree:
         try:
             pending, self._top = image.read(self._layout, self._sinking, data)
             for table in pending:
-                self._append(table)
+                self._root.append(table)
             self._bound_memory()
             self.check()
         except (ElfError, ValueError) as error:
@@ -395,10 +346,7 @@ class BufferTree:
 
     def check(self) -> None:
         """Raise ``ElfBug`` if an invariant is broken. Reads the whole tree."""
-        if self._pending_weight != sum(weight(table) for table in self._pending):
-            raise ElfBug("the root's buffer miscounts its weight")
-        if self._pending_weight > self._root_max and len(self._pending) > 1 and not self._stuck:
-            raise ElfBug("the root's buffer is full")
+        self._root.check()
         if self._resident_max is not None and self._sinking.shelf.resident_bytes > self._resident_max:
             raise ElfBug("there is more in memory than may be")
         if self._top is None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from elf.job.commands import Command
 from elf.job.contributions import Batch
 from elf.job.messages import LogEntry, Message, Request
 from elf.job.spec import Flow, JobSpec
-from elf.job.worker import Command
 
 
 @dataclass(frozen=True)

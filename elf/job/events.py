@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from elf.job.commands import Outcome
 from elf.job.contributions import Piece
 from elf.job.effects import CommitPanes, CommitWindows
 from elf.job.messages import Message, Request, WindowResult
 from elf.job.spec import Flow
-from elf.job.worker import Outcome
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import msgspec
 from elf.job.contributions import from_bytes, to_bytes
 from elf.job.effects import Effect, Multicast, Prune, ReadWindows, SaveJob, Send
 from elf.job.events import PanesCommitted, WindowsCommitted, WindowsRead
+from elf.job.history import Segment
 from elf.job.master import JobState, Master
 from elf.job.messages import (
     AddJob,
@@ -35,7 +36,7 @@ from elf.job.messages import (
     Verdict,
     WindowResult,
 )
-from elf.job.root import Root, RootSettings, Segment
+from elf.job.root import Root, RootSettings
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, app_id, flow_uid
 from elf.job.streamlog import StreamLog
 from elf.job.uplink import piece_of

@@ -19,7 +19,8 @@ from elf import windows
 from elf.errors import ElfBug
 from elf.job.contributions import numbers
 from elf.job.effects import CommitPanes, CommitWindows, Effect, SaveJob
-from elf.job.root import Root, Segment
+from elf.job.history import Segment
+from elf.job.root import Root
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec
 from elf.job.streamlog import Member
 

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from elf.errors import ElfBug
 from elf.job.contributions import Batch, Piece, Pile, bitmap, numbers
 from elf.job.effects import CommitPanes, Coverage
+from elf.job.history import History, Segment
 from elf.job.messages import FlowProgress
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.streamlog import Member
@@ -39,17 +40,6 @@ class RootSettings:
     revise_ms: int = 600_000
 
 
-@dataclass(frozen=True)
-class Segment:
-    """Committed panes ``[start, end)``: revision and the members in it. ``at_ms``: when."""
-
-    start: int
-    end: int
-    revision: int
-    members: int
-    at_ms: int
-
-
 @dataclass
 class _Heard:
     """What a member last said of this flow."""
@@ -65,7 +55,7 @@ class Root:
     def __init__(self, flow: Flow, settings: RootSettings, segments: Sequence[Segment] = ()) -> None:
         self.flow = flow
         self._settings = settings
-        self._segments: list[Segment] = sorted(segments, key=lambda s: s.start)
+        self._history = History(segments)
         self._heard: dict[int, _Heard] = {}
         self._held = Pile()
         self._late = Pile()
@@ -116,7 +106,7 @@ class Root:
         if piece.start >= piece.end or not piece.members:
             return
         if piece.start < head:
-            done = [(s.start, s.end, s.members) for s in self._segments]
+            done = [(s.start, s.end, s.members) for s in self._history]
             done += [(p.batch.start, p.batch.end, 0) for p in self._proposed if p.revision == 0]
             for start, end, members in done:
                 part = piece.clip(start, end)
@@ -145,8 +135,8 @@ class Root:
         """Panes below this one are committed, or are being committed."""
         if self._first is None:
             return START_OF_TIME
-        ends = [s.end for s in self._segments[-1:]] + [p.batch.end for p in self._proposed if p.revision == 0]
-        return max([self._first, *ends])
+        ends = [p.batch.end for p in self._proposed if p.revision == 0]
+        return max([self._first, *ends, *([self._history.end] if self._history else [])])
 
     def propose(self, now_ms: int) -> list[CommitPanes]:
         """The commit to be made now, if there is one: new panes in order, then revisions of committed ones.
@@ -204,7 +194,7 @@ class Root:
     def _commit(self, pile: Pile, start: int, end: int, revision: int) -> list[CommitPanes]:
         base = 0
         if revision:
-            base = next(s.members for s in self._segments if s.start <= start < s.end)
+            base = self._history.within(start, start + 1)[0].members
         return [
             CommitPanes(
                 self.flow, batch, revision, base | batch.members, self._roster_version, self.flow.epoch
@@ -214,7 +204,7 @@ class Root:
 
     def _revisions(self) -> list[CommitPanes]:
         found: list[CommitPanes] = []
-        for segment in list(self._segments):
+        for segment in list(self._history):
             if not self._late:
                 break
             found.extend(self._commit(self._late, segment.start, segment.end, segment.revision + 1))
@@ -227,46 +217,11 @@ class Root:
         self._in_flight = False
         batch = done.batch
         segment = Segment(batch.start, batch.end, done.revision, done.members, now_ms)
-        if done.revision:
-            self._replace(segment)
-        else:
-            if self._segments and self._segments[-1].end != segment.start:
-                raise ElfBug(f"panes committed out of order: {segment.start} after {self._segments[-1].end}")
-            self._segments.append(segment)
+        self._history.add(segment)
         while len(self._passed) > 1 and self._passed[1][1] <= self.committed_to():
             self._passed.popleft()
-        self._compact(now_ms)
+        self._history.compact(self.expected, now_ms - self._settings.revise_ms)
         return segment
-
-    def _replace(self, new: Segment) -> None:
-        found: list[Segment] = []
-        for old in self._segments:
-            if old.end <= new.start or new.end <= old.start:
-                found.append(old)
-                continue
-            if old.members & ~new.members or new.revision != old.revision + 1:
-                raise ElfBug(
-                    f"revision {new.revision} of panes {new.start}.. leaves out some of {old.revision}"
-                )
-            if old.start < new.start:
-                found.append(replace(old, end=new.start))
-            if new.end < old.end:
-                found.append(replace(old, start=new.end))
-        found.append(new)
-        self._segments = sorted(found, key=lambda s: s.start)
-
-    def _compact(self, now_ms: int) -> None:
-        """Join neighbours that can no longer change and are alike, so that a long run stays small."""
-        found: list[Segment] = []
-        for segment in self._segments:
-            last = found[-1] if found else None
-            whole = not (self.expected(segment.start) & ~segment.members)
-            same = last and (last.revision, last.members) == (segment.revision, segment.members)
-            if last and same and (whole or now_ms - segment.at_ms > self._settings.revise_ms):
-                found[-1] = replace(last, end=segment.end, at_ms=segment.at_ms)
-            else:
-                found.append(segment)
-        self._segments = found
 
     # -- who is missing --------------------------------------------------------------------------------------
 
@@ -331,10 +286,10 @@ class Root:
         """
         if self._first is None:
             return "wait"
-        floor = self._segments[0].start if self._segments else self._first
+        floor = self._history.start if self._history else self._first
         if end <= max(floor, self._first):
             return "final"
-        inside = [s for s in self._segments if s.start < end and start < s.end]
+        inside = self._history.within(start, end)
         if inside and all(s.members >> member & 1 for s in inside) and inside[-1].end >= end:
             return "included"
         if (
@@ -358,14 +313,13 @@ class Root:
                 self.expected(s.start) | s.members,
                 s.members,
             )
-            for s in self._segments
-            if s.start < end and start < s.end
+            for s in self._history.within(start, end)
         )
 
     def durable_to(self) -> int:
         """Panes below this one are committed and durable."""
-        if self._segments:
-            return self._segments[-1].end
+        if self._history:
+            return self._history.end
         return START_OF_TIME if self._first is None else self._first
 
     def name_of(self, member: int) -> str:
@@ -383,7 +337,7 @@ class Root:
         return {member: heard.live_from for member, heard in self._heard.items()}
 
     def segments(self) -> tuple[Segment, ...]:
-        return tuple(self._segments)
+        return tuple(self._history)
 
     def deadline(self, now_ms: int) -> int | None:
         """When a tick may change something: a limit or a question comes due."""
@@ -395,10 +349,8 @@ class Root:
         """Raise ``ElfBug`` when an invariant is broken."""
         self._held.check()
         self._late.check()
-        for left, right in zip(self._segments, self._segments[1:], strict=False):
-            if left.end != right.start:
-                raise ElfBug(f"a hole or an overlap in the committed panes at {left.end}..{right.start}")
-        for segment in self._segments:
+        self._history.check()
+        for segment in self._history:
             for piece in self._late:
                 if (
                     piece.start < segment.end

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from elf.job.commands import Resume, Suspend
 from elf.job.contributions import Batch, Piece, from_bytes, to_bytes
 from elf.job.effects import Combine, Effect, Fetch, Forget, Send, Work
 from elf.job.flowstate import Sealed
 from elf.job.messages import Committed, FlowProgress, Offer, Progress, SendAgain, Slice, Verdict
 from elf.job.relay import SELF, Relay
 from elf.job.spec import Flow
-from elf.job.worker import Resume, Suspend
 
 Span = tuple[int, int]
 

@@ -18,12 +18,25 @@ Rules (PROTOCOL section 3):
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from elf import windows
+from elf.job.commands import (
+    Command,
+    Feed,
+    Finish,
+    Idle,
+    Install,
+    Outcome,
+    Resume,
+    SealOpen,
+    Suspend,
+    TakeCut,
+    Uninstall,
+)
 from elf.job.cut import FlowCut, SourceCut, StreamCut
 from elf.job.flowstate import FlowState, Sealed, View
 from elf.job.messages import FlowProgress
@@ -33,70 +46,6 @@ from elf.ql.plan import Fragment
 
 LONG_AGO = -(1 << 62)
 """Event time before every event time: nothing was read yet."""
-
-
-@dataclass(frozen=True)
-class Feed:
-    """A chunk was read. ``ahead``: what was extracted from it before its turn came, and what was wanted then;
-    it serves if the same is wanted now."""
-
-    chunk: ChunkLike
-    now_ms: int
-    ahead: tuple[Wanted, ExtractedLike] | None = None
-
-
-@dataclass(frozen=True)
-class Idle:
-    """A read at the end of every file returned nothing; ``gone`` are sources that will never say more."""
-
-    now_ms: int
-    gone: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Finish:
-    """The input is finite and was read to its end: seal everything, for ever."""
-
-
-@dataclass(frozen=True)
-class SealOpen:
-    """The agent leaves: seal the panes that have rows, early."""
-
-
-@dataclass(frozen=True)
-class Install:
-    """Start to compute a flow, at this chunk boundary."""
-
-    flow: Flow
-
-
-@dataclass(frozen=True)
-class Uninstall:
-    """Stop to compute a flow and forget it."""
-
-    uid: str
-
-
-@dataclass(frozen=True)
-class Suspend:
-    """The flow retains more than its quota: drop its open panes, count its rows as shed, until ``Resume``."""
-
-    uid: str
-
-
-@dataclass(frozen=True)
-class Resume:
-    """Compute a suspended flow again, from the first pane after everything read by now."""
-
-    uid: str
-
-
-@dataclass(frozen=True)
-class TakeCut:
-    """Write down where we are."""
-
-
-Command = Feed | Idle | Finish | SealOpen | Install | Uninstall | Suspend | Resume | TakeCut
 
 
 @dataclass(frozen=True)
@@ -113,24 +62,6 @@ class WorkerSettings:
     lateness_us: int | None = 2_000_000
     since_us: int = LONG_AGO
     cut_ms: int = 5_000
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """What a command came to. ``accepted`` and ``ts`` are the archive's; ``rejected`` are line numbers of the
-    chunk.
-    """
-
-    sealed: tuple[Sealed, ...] = ()
-    cut: StreamCut | None = None
-    progress: tuple[FlowProgress, ...] = ()
-    accepted: Int64s | None = None
-    ts: pa.Array | None = None
-    rejected: Int64s | None = None
-    rows: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
-    until_us: int = 0
-    """End of what this worker has answered for: every sealed pane ends by then."""
 
 
 @dataclass

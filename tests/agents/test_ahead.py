@@ -20,9 +20,10 @@ from agents.lane import Lane, LaneFacts
 from agents.store import Store
 from agents.streams import StreamEngine
 from elf.batch import decode
+from elf.job.commands import Finish, Install, Outcome, Uninstall
 from elf.job.ports import WHERES_MAX, Wanted
 from elf.job.spec import Flow, flow_uid
-from elf.job.worker import LONG_AGO, Finish, Install, Outcome, Uninstall, WorkerSettings
+from elf.job.worker import LONG_AGO, WorkerSettings
 from elf.ql.plan import Fragment
 from elf.ql.planner import plan_text
 from elf.schema import Column, Schema

@@ -139,6 +139,62 @@ def test_an_overflow_loses_no_rows() -> None:
     assert sum(tree.partials()["n"].to_pylist()) == 100 + 80 + 2**62
 
 
+def test_a_merge_that_fails_takes_nothing_out() -> None:
+    """The leaves before the one that fails have given their rows already; they get them back."""
+    tree = BufferTree.of_partials(
+        ["k"], [State("n", "sum", identity_zero=True)], node_bytes_max=4000, fanout=4
+    )
+    tree.insert_partials(pa.table({"k": range(1000), "n": [1] * 1000}))
+    last = tree.partials()["k"][-1].as_py()
+    with suppress(SumOverflow):
+        tree.insert_partials(pa.table({"k": [last, last], "n": [2**62, 2**62]}))
+    for below in (10, 2000):
+        with pytest.raises(SumOverflow):
+            tree.split_off("k", below)
+        tree.check()
+    tree.insert_partials(pa.table({"k": [last], "n": [-(2**62)]}))
+    taken = tree.split_off("k", 2000)
+    assert sorted(taken["k"].to_pylist()) == list(range(1000))
+    assert sum(taken["n"].to_pylist()) == 1000 + 2**62
+    assert tree.rows == 0
+
+
+def test_taking_out_keeps_to_the_limit_and_stores_what_stays_once() -> None:
+    store = Drawer()
+    tree = BufferTree.of_partials(
+        ["pane", "k"], [], node_bytes_max=NODE, fanout=4, memory_max_bytes=LIMIT, store=store
+    )
+    keys = [f"some longer key {number * 2654435761 % 2**32:x}" for number in range(20_000)]
+    for start in range(0, len(keys), 2_000):
+        part = keys[start : start + 2_000]
+        tree.insert_partials(pa.table({"pane": [len(key) % 3 for key in part], "k": part}))
+    assert tree.spilled_bytes
+    taken = tree.split_off("pane", 1)
+    tree.check()
+    left = tree.partials()
+    assert tree.nbytes < sum(map(len, keys))
+    assert sorted([*taken["k"].to_pylist(), *left["k"].to_pylist()]) == sorted(keys)
+    assert set(taken["pane"].to_pylist()) == {0}
+    assert 0 not in left["pane"].to_pylist()
+
+
+def test_reading_out_stores_nothing() -> None:
+    tree = tree_over(Drawer())
+    fill(tree, 8_000)
+    first = tree.flush()
+    held = (tree.rows, tree.nbytes, tree.spilled_bytes)
+    assert tree.flush().equals(first)
+    assert (tree.rows, tree.nbytes, tree.spilled_bytes) == held
+
+
+def test_keys_that_were_null_at_first_take_their_type_later() -> None:
+    tree = BufferTree(keys=["k"], aggregates=[("count", None)])
+    tree.insert(pa.table({"k": pa.nulls(10_000)}))
+    tree.insert(pa.table({"k": ["a", "b"] * 5_000}))
+    counts = {row["k"]: row["count"] for row in tree.flush().to_pylist()}
+    assert counts == {None: 10_000, "a": 5_000, "b": 5_000}
+
+
 def test_work_does_no_more_than_it_may() -> None:
     tree = BufferTree.of_partials(
         ["k"], [State("n", "sum", identity_zero=True)], node_bytes_max=2000, fanout=4

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 from agents.spill import SpillFolder
 from elf.batch import decode
 from elf.errors import UserError
+from elf.job.commands import Feed, Finish, Idle, Install
 from elf.job.cut import StreamCut
 from elf.job.flowstate import Sealed
 from elf.job.messages import JoinStream
 from elf.job.ports import Spill
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.streamlog import StreamLog
-from elf.job.worker import LONG_AGO, Feed, Finish, Idle, Install, StreamWorker, WorkerSettings
+from elf.job.worker import LONG_AGO, StreamWorker, WorkerSettings
 from tests.job.world import SECOND, Chunk, PyEngine, Source, plan
 
 FLOW = Flow("f", plan(2).fragment, bytes(16), "home")

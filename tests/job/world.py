@@ -27,6 +27,7 @@ from elf.batch import decode as table_of
 from elf.job import effects as do
 from elf.job import events as was
 from elf.job import messages as say
+from elf.job.commands import Command, Feed, Idle
 from elf.job.contributions import Piece
 from elf.job.cut import StreamCut
 from elf.job.homes import StoredJob
@@ -36,7 +37,7 @@ from elf.job.root import RootSettings
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, app_id
 from elf.job.streamlog import decode_entry, encode_entry
 from elf.job.uplink import SNAPSHOT_OVERHEAD
-from elf.job.worker import Command, Feed, Idle, StreamWorker, WorkerSettings
+from elf.job.worker import StreamWorker, WorkerSettings
 from elf.ql.plan import Fragment, Plan, Window
 from elf.schema import Column
 

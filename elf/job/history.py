@@ -1,0 +1,97 @@
+"""What the root of a flow has committed: panes from the first to the last, without holes, each with its
+revision and the members in it (PROTOCOL 4.4).
+
+A revision adds members to panes that are there and never takes one away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from elf.errors import ElfBug
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Committed panes ``[start, end)``: revision and the members in it. ``at_ms``: when."""
+
+    start: int
+    end: int
+    revision: int
+    members: int
+    at_ms: int
+
+
+class History:
+    """Segments side by side, in order of panes."""
+
+    def __init__(self, segments: Sequence[Segment] = ()) -> None:
+        self._segments = sorted(segments, key=lambda s: s.start)
+
+    def __bool__(self) -> bool:
+        return bool(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def start(self) -> int:
+        """The first pane; there must be one."""
+        return self._segments[0].start
+
+    @property
+    def end(self) -> int:
+        """After the last pane; there must be one."""
+        return self._segments[-1].end
+
+    def within(self, start: int, end: int) -> list[Segment]:
+        """Those that have panes of this range, whole."""
+        return [s for s in self._segments if s.start < end and start < s.end]
+
+    def add(self, new: Segment) -> None:
+        """Panes after the last, or a revision of panes that are here. Raises ``ElfBug`` if it is neither."""
+        if new.revision:
+            self._revise(new)
+            return
+        if self._segments and self.end != new.start:
+            raise ElfBug(f"panes committed out of order: {new.start} after {self.end}")
+        self._segments.append(new)
+
+    def _revise(self, new: Segment) -> None:
+        found: list[Segment] = []
+        for old in self._segments:
+            if old.end <= new.start or new.end <= old.start:
+                found.append(old)
+                continue
+            if old.members & ~new.members or new.revision != old.revision + 1:
+                raise ElfBug(
+                    f"revision {new.revision} of panes {new.start}.. leaves out some of {old.revision}"
+                )
+            if old.start < new.start:
+                found.append(replace(old, end=new.start))
+            if new.end < old.end:
+                found.append(replace(old, start=new.end))
+        found.append(new)
+        self._segments = sorted(found, key=lambda s: s.start)
+
+    def compact(self, expected: Callable[[int], int], final_ms: int) -> None:
+        """Join neighbours that can no longer change and are alike, so that a long run stays small: those with
+        all members that are ``expected`` of their first pane, and those committed before ``final_ms``."""
+        found: list[Segment] = []
+        for segment in self._segments:
+            last = found[-1] if found else None
+            whole = not (expected(segment.start) & ~segment.members)
+            same = last and (last.revision, last.members) == (segment.revision, segment.members)
+            if last and same and (whole or segment.at_ms < final_ms):
+                found[-1] = replace(last, end=segment.end, at_ms=segment.at_ms)
+            else:
+                found.append(segment)
+        self._segments = found
+
+    def check(self) -> None:
+        """Raise ``ElfBug`` if panes are missing or here twice."""
+        for left, right in pairwise(self._segments):
+            if left.end != right.start:
+                raise ElfBug(f"a hole or an overlap in the committed panes at {left.end}..{right.start}")
