@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from overlay.ids import clockwise, closeness, to_int
-from overlay.node import Overlay
+from overlay.ids import Peer, closeness, to_int
 from overlay.world import Simulator
 
 
@@ -18,12 +17,16 @@ def closest(world: Simulator, key: bytes) -> str:
 def wrong_leaf_sets(world: Simulator, size: int) -> list[str]:
     """The nodes whose leaf set is not the sorted truth."""
     ring = sorted(world.running(), key=lambda overlay: overlay.me.id)
-    return [o.me.address for o in ring if set(o.leaf_set()) != _true_leaves(o, ring, size)]
+    peers = [overlay.me for overlay in ring]
+    return [
+        overlay.me.address
+        for place, overlay in enumerate(ring)
+        if set(overlay.leaf_set()) != _true_leaves(peers[place + 1 :] + peers[:place], size)
+    ]
 
 
-def _true_leaves(overlay: Overlay, ring: Sequence[Overlay], size: int) -> set[object]:
-    others = [other.me for other in ring if other is not overlay]
-    others.sort(key=lambda peer: clockwise(overlay.me.id, peer.id))
+def _true_leaves(others: Sequence[Peer], size: int) -> set[Peer]:
+    """Of the others, clockwise from a node."""
     return set(others) if len(others) <= size else {*others[: size // 2], *others[-(size // 2) :]}
 
 
@@ -31,31 +34,32 @@ def tree_faults(world: Simulator, topic: bytes, subscribers: Sequence[str]) -> l
     """What is wrong with a topic's tree: not one root, bonds that only one end knows, circles, subscribers
     cut off."""
     members = {overlay.me.address: overlay for overlay in world.running() if topic in overlay.topics()}
+    children = {address: frozenset(overlay.children(topic)) for address, overlay in members.items()}
+    parents = {address: overlay.parent(topic) for address, overlay in members.items()}
     roots = [address for address, overlay in members.items() if overlay.is_root(topic)]
     faults = [] if len(roots) == 1 else [f"roots {sorted(roots)}"]
-    for address, overlay in members.items():
-        parent = overlay.parent(topic)
+    for address, parent in parents.items():
         if parent is None and address not in roots:
             faults.append(f"{address} is an orphan")
-        if parent is not None and (parent not in members or address not in members[parent].children(topic)):
+        if parent is not None and address not in children.get(parent, ()):
             faults.append(f"{parent} does not know its child {address}")
         faults.extend(
             f"{child} does not know its parent {address}"
-            for child in overlay.children(topic)
-            if child not in members or members[child].parent(topic) != address
+            for child in sorted(children[address])
+            if parents.get(child) != address
         )
-    reached = _below(members, topic, roots)
+    reached = _below(children, roots)
     faults.extend(f"{address} is cut off" for address in subscribers if address not in reached)
     faults.extend(f"{address} is not below a root" for address in members if address not in reached)
     return faults
 
 
-def _below(members: dict[str, Overlay], topic: bytes, roots: Sequence[str]) -> set[str]:
+def _below(children: Mapping[str, frozenset[str]], roots: Sequence[str]) -> set[str]:
     reached: set[str] = set()
     front = list(roots)
     while front:
         address = front.pop()
-        if address not in reached and address in members:
+        if address not in reached and address in children:
             reached.add(address)
-            front.extend(members[address].children(topic))
+            front.extend(children[address])
     return reached

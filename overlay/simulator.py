@@ -1,25 +1,30 @@
-"""Whole experiments in a simulated world: join, route, crash, route again (``elf sim overlay``)."""
+"""Whole experiments in a simulated world: join, route, place jobs, crash, route again
+(``elf sim overlay``)."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
 
 from overlay.config import OverlayConfig
 from overlay.effects import Rng
 from overlay.ids import to_key
+from overlay.jobs import Jobs, TreeShape, first_times, grow, job_keys, parents, place, shape, whole
 from overlay.oracles import closest, wrong_leaf_sets
-from overlay.world import Delivery, Latency, Simulator, constant, plane
+from overlay.world import Delivery, Latency, Simulator, Weigh, constant, plane
 
 __all__ = [
     "Delivery",
     "Hops",
+    "Jobs",
     "Latency",
     "Lookups",
     "Phase",
     "Report",
     "Simulator",
+    "TreeShape",
+    "Upkeep",
     "constant",
     "plane",
     "simulate",
@@ -31,6 +36,9 @@ _BURST_SHARE = 0.1
 _LIMIT_MS = 120_000
 _LOOKUP_GAP_MS = 5
 _LOOKUP_REST_MS = 15_000
+_JOB_GAP_MS = 10
+_TREES = 20
+"""Trees that are grown, with every node in them; of other jobs only the place is looked for."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +75,25 @@ class Phase:
 
 
 @dataclass(frozen=True)
+class Upkeep:
+    """What a node sends while nobody asks for anything; bytes as ``simulate`` was told to weigh messages."""
+
+    messages_per_s: float
+    bytes_per_s: float
+
+
+@dataclass(frozen=True)
 class Report:
-    """What ``simulate`` saw, in virtual seconds. ``upkeep_messages_per_s`` is a node's share while idle."""
+    """What ``simulate`` saw, in virtual seconds. ``lookups`` are those of all phases and of the jobs'
+    keys."""
 
     nodes: int
     joined: int
     crashed: int
     phases: tuple[Phase, ...]
-    upkeep_messages_per_s: float
+    lookups: Lookups
+    upkeep: Upkeep
+    jobs: Jobs
     virtual_seconds: float
     messages: int
     fingerprint: str
@@ -86,38 +105,48 @@ def simulate(
     crash_share: float,
     seed_rng: Rng,
     *,
+    jobs: int = 0,
+    weigh: Weigh | None = None,
     config: OverlayConfig | None = None,
     latency: Latency | None = None,
     loss: float = 0.0,
     rest_ms: int = 20_000,
     check: bool = False,
 ) -> Report:
-    """Let nodes join, one by one and in bursts; route random keys; crash a share at once; route again.
+    """Let nodes join, one by one and in bursts; route random keys; place jobs; crash a share; route again.
 
     ``rest_ms`` passes between the moment when all leaf sets are true and the lookups: the time for tables to
-    mend. ValueError for sizes that make no world.
+    mend. ``weigh`` tells the bytes of a message on the wire. ValueError for sizes that make no world.
     """
-    if nodes < 1 or keys < 0 or not 0 <= crash_share < 1 or rest_ms < 1:
-        raise ValueError("at least one node, no negative number of keys, a crash share in [0, 1), some rest")
+    if nodes < 1 or min(keys, jobs) < 0 or not 0 <= crash_share < 1 or rest_ms < 1:
+        raise ValueError(
+            "at least one node, no negative number of keys or jobs, a crash share in [0, 1), some rest"
+        )
     settings = config or OverlayConfig()
-    world = Simulator(seed_rng, settings, latency or plane(10), loss=loss, check=check)
+    world = Simulator(seed_rng, settings, latency or plane(10), loss=loss, weigh=weigh, check=check)
     _join(world, nodes)
-    phases = [_phase(world, "joined", settings, keys, rest_ms)]
+    (settled,) = first_times(world, [_settled(world, settings)], _LIMIT_MS)
+    phases = [_phase(world, "joined", settings, keys, rest_ms, settled)]
     joined = phases[0].ready
-    before = sum(world.messages.values())
-    world.run(rest_ms)
-    upkeep = (sum(world.messages.values()) - before) / nodes / (rest_ms / 1000)
+    upkeep = _idle(world, rest_ms)
+    topics, placed, job_lookups = _place(world, jobs)
     crashed = round(nodes * crash_share)
     if crashed:
         for address in _sample(seed_rng, sorted(world.nodes), crashed):
             world.crash(address)
-        phases.append(_phase(world, "repaired", settings, keys, rest_ms))
+        conditions = [_settled(world, settings), *(whole(world, topic) for topic in topics)]
+        settled, *healed = first_times(world, conditions, _LIMIT_MS)
+        times = tuple(ms / 1000 for ms in healed if ms is not None)
+        placed = replace(placed, recovery_seconds=times, unrepaired=healed.count(None))
+        phases.append(_phase(world, "repaired", settings, keys, rest_ms, settled))
     return Report(
         nodes=nodes,
         joined=joined,
         crashed=crashed,
         phases=tuple(phases),
-        upkeep_messages_per_s=round(upkeep, 2),
+        lookups=_total([*(phase.lookups for phase in phases), job_lookups]),
+        upkeep=upkeep,
+        jobs=placed,
         virtual_seconds=world.now / 1000,
         messages=sum(world.messages.values()),
         fingerprint=world.fingerprint,
@@ -141,37 +170,77 @@ def _join(world: Simulator, nodes: int) -> None:
     world.run_until(world.all_ready, _LIMIT_MS)
 
 
-def _phase(world: Simulator, name: str, config: OverlayConfig, keys: int, rest_ms: int) -> Phase:
-    start = world.now
-    size = config.leaf_set_size
-    world.run_until(lambda: not wrong_leaf_sets(world, size), _LIMIT_MS, every_ms=250)
-    settled = world.now - start
+def _settled(world: Simulator, config: OverlayConfig) -> Callable[[], bool]:
+    """A condition: all leaf sets are true."""
+    return lambda: not wrong_leaf_sets(world, config.leaf_set_size)
+
+
+def _phase(
+    world: Simulator, name: str, config: OverlayConfig, keys: int, rest_ms: int, settled: int | None
+) -> Phase:
+    """Rest, and make lookups. ``settled``: ms from the phase's begin until all leaf sets were true."""
     world.run(rest_ms)
-    hops, lookups = _look_up(world, keys)
+    hops, lookups, _ = _look_up(world, _random_keys(world.rng, keys), _LOOKUP_GAP_MS)
     return Phase(
         name=name,
         nodes=len(world.running()),
         ready=sum(overlay.ready for overlay in world.running()),
-        settled_seconds=settled / 1000,
-        wrong_leaf_sets=len(wrong_leaf_sets(world, size)),
+        settled_seconds=(_LIMIT_MS if settled is None else settled) / 1000,
+        wrong_leaf_sets=len(wrong_leaf_sets(world, config.leaf_set_size)),
         hops=hops,
         lookups=lookups,
     )
 
 
-def _look_up(world: Simulator, keys: int) -> tuple[Hops, Lookups]:
+def _idle(world: Simulator, rest_ms: int) -> Upkeep:
+    messages, weight = sum(world.messages.values()), world.bytes
+    world.run(rest_ms)
+    share = len(world.running()) * rest_ms / 1000
+    return Upkeep(
+        messages_per_s=round((sum(world.messages.values()) - messages) / share, 2),
+        bytes_per_s=round((world.bytes - weight) / share, 1),
+    )
+
+
+def _place(world: Simulator, count: int) -> tuple[list[bytes], Jobs, Lookups]:
+    """Route all candidate keys of the jobs, give each job its root, and grow some of the trees."""
+    keys = list(job_keys(count))
+    _, lookups, ends = _look_up(world, (key for choices in keys for key in choices), _JOB_GAP_MS)
+    placed = place(keys, ends)
+    topics = [topic for topic, _, _ in placed[:_TREES]]
+    grown = grow(world, topics, _LIMIT_MS)
+    trees = tuple(parents(world, topic) for topic in topics)
+    jobs = Jobs(
+        unplaced=count - len(placed),
+        roots=tuple(root for _, root, _ in placed),
+        first=tuple(first for _, _, first in placed),
+        ungrown=grown.count(None),
+        trees=trees,
+        shape=shape(trees),
+    )
+    return topics, jobs, lookups
+
+
+def _random_keys(rng: Rng, count: int) -> Iterator[bytes]:
+    for _ in range(count):
+        yield to_key(sum(rng.randrange(1 << 32) << shift for shift in (0, 32, 64, 96)))
+
+
+def _look_up(world: Simulator, keys: Iterable[bytes], gap_ms: int) -> tuple[Hops, Lookups, dict[bytes, str]]:
+    """Route each key from any node, one after the other; where they ended."""
     rng = world.rng
     first = len(world.deliveries)
     sources = world.running()
     expected: dict[bytes, str] = {}
-    for _ in range(keys):
-        key = to_key(sum(rng.randrange(1 << 32) << shift for shift in (0, 32, 64, 96)))
+    for key in keys:
         source = sources[rng.randrange(len(sources))]
         expected[key] = closest(world, key)
         world.perform(source.me.address, source.route(key, b"", world.now))
-        world.run(_LOOKUP_GAP_MS)
+        world.run(gap_ms)
     world.run_until(lambda: len(world.deliveries) - first >= len(expected), _LOOKUP_REST_MS)
-    return _judge(world.deliveries[first:], expected)
+    deliveries = world.deliveries[first:]
+    ends = {delivery.effect.key: delivery.at for delivery in deliveries}
+    return *_judge(deliveries, expected), ends
 
 
 def _judge(deliveries: Sequence[Delivery], expected: dict[bytes, str]) -> tuple[Hops, Lookups]:
@@ -191,6 +260,10 @@ def _judge(deliveries: Sequence[Delivery], expected: dict[bytes, str]) -> tuple[
         lost=sum(key not in times for key in expected),
         doubled=sum(number > 1 for number in times.values()),
     )
+
+
+def _total(all_lookups: Sequence[Lookups]) -> Lookups:
+    return Lookups(*(sum(counts) for counts in zip(*map(astuple, all_lookups), strict=True)))
 
 
 def _sample(rng: Rng, items: Sequence[str], size: int) -> list[str]:

@@ -26,6 +26,10 @@ Latency = Callable[[str, str, Rng], int]
 """Milliseconds that a message takes from one address to another."""
 
 
+Weigh = Callable[[Message], int]
+"""Bytes of a message on the wire."""
+
+
 def constant(ms: int) -> Latency:
     """The same everywhere."""
     return lambda _source, _target, _rng: ms
@@ -80,6 +84,7 @@ class Simulator:
         *,
         loss: float = 0.0,
         doubling: float = 0.0,
+        weigh: Weigh | None = None,
         check: bool = False,
     ) -> None:
         self.now = 0
@@ -88,11 +93,14 @@ class Simulator:
         self.doubling = doubling
         self.nodes: dict[str, Inhabitant] = {}
         self.messages: Counter[str] = Counter()
+        self.bytes = 0
+        """What all messages weighed; 0 without ``weigh``."""
         self.deliveries: list[Delivery] = []
         self.multicasts: Counter[tuple[str, bytes, bytes]] = Counter()
         """How often (address, topic, payload) has come out."""
         self._config = config or OverlayConfig()
         self._latency = latency or constant(1)
+        self._weigh = weigh
         self._check = check
         self._heap: list[tuple[int, int, Overlay, Message | None]] = []
         self._count = 0
@@ -188,6 +196,8 @@ class Simulator:
 
     def _send(self, source: str, effect: Send) -> None:
         self.messages[type(effect.message).__name__] += 1
+        if self._weigh is not None:
+            self.bytes += self._weigh(effect.message)
         if self._sides.get(source, 0) != self._sides.get(effect.to, 0):
             return
         if self.loss and self.rng.random() < self.loss:

@@ -256,12 +256,28 @@ def peers(
 @_sim.command()
 def overlay(
     nodes: Annotated[int, typer.Option("--nodes", min=1, help="How many nodes join.")] = 200,
-    keys: Annotated[int, typer.Option("--keys", min=1, help="Keys that are routed.")] = 1000,
-    crash: Annotated[float, typer.Option("--crash", min=0, max=0.9, help="Share that crashes.")] = 0.2,
+    keys: Annotated[
+        int | None, typer.Option("--keys", min=1, help="Keys that are routed (1000; with --model 200000).")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=0, help="Jobs that are placed (100; with --model 2000).")
+    ] = None,
+    crash: Annotated[
+        float | None, typer.Option("--crash", min=0, max=0.9, help="Share that crashes (0.2).")
+    ] = None,
+    leaf_set: Annotated[
+        int | None, typer.Option("--leaf-set", min=2, help="Members of a leaf set (as agents have it).")
+    ] = None,
+    model: Annotated[
+        bool, typer.Option("--model", help="A static model, without the protocol: up to a million nodes.")
+    ] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same run.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw ring, tree, balance: .png or .svg.")
+    ] = None,
 ) -> int:
-    """Join, route, crash and repair in one process; non-zero when a route ends at the wrong node."""
-    from elf.cli.sim import simulate_overlay
+    """Join, route, place jobs, crash and repair in one process; non-zero when a route or a tree is wrong."""
+    from elf.cli.sim import SimOptions, simulate_overlay
 
-    return simulate_overlay(nodes, keys, crash, seed, as_json=json)
+    return simulate_overlay(SimOptions(nodes, keys, jobs, crash, leaf_set, seed, model, plot, json))

@@ -1,32 +1,138 @@
-"""``elf sim overlay``: nodes join, keys are routed, nodes crash, keys are routed again; on virtual time."""
+"""``elf sim overlay``: a ring on virtual time, or as a static model; figures, pictures, and a verdict."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import math
 import random
 import time
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from overlay.simulator import Phase, Report, simulate
+from elf.errors import UserError
+from overlay.config import OverlayConfig
+from overlay.ids import ID_BITS, node_id
+from overlay.messages import Message
+from overlay.simulator import Hops, Phase, Report, simulate
+
+if TYPE_CHECKING:
+    from elf.cli.pictures.layout import Scene
+    from elf.sim.model import Model
 
 DIGIT_VALUES: Final = 16
 HOPS_BEYOND: Final = 1
 """A route may take one hop more than the tables' depth: the last one, to the numerically closest leaf."""
+CRASH_SHARE: Final = 0.2
+KEYS: Final = 1_000
+MODEL_KEYS: Final = 200_000
+JOBS: Final = 100
+MODEL_JOBS: Final = 2_000
 
 
-def simulate_overlay(nodes: int, keys: int, crash: float, seed: int, *, as_json: bool) -> int:
-    """Run and report; 1 when a route ended wrong, not at all, twice, or after too many hops."""
+@dataclass(frozen=True)
+class SimOptions:
+    """The command line; None where the protocol and the model have defaults of their own."""
+
+    nodes: int
+    keys: int | None
+    jobs: int | None
+    crash: float | None
+    leaf_set: int | None
+    seed: int
+    model: bool
+    plot: Path | None
+    as_json: bool
+
+
+def simulate_overlay(options: SimOptions) -> int:
+    """Run and report; 1 when a route or a tree is wrong. Raises ``UserError``."""
+    config = _config(options.leaf_set)
+    if options.plot is not None:
+        from elf.bench.cbt_plot import check_plot
+
+        check_plot(options.plot)
+        if options.jobs == 0:
+            raise UserError("--plot draws trees: give --jobs at least 1")
+    return _run_model(options, config) if options.model else _run_protocol(options, config)
+
+
+def _config(leaf_set: int | None) -> OverlayConfig:
+    config = OverlayConfig()
+    try:
+        return config if leaf_set is None else replace(config, leaf_set_size=leaf_set)
+    except ValueError as error:
+        raise UserError(f"--leaf-set {leaf_set}: {error}") from None
+
+
+# -- the protocol --------------------------------------------------------------------------------------------
+
+
+def _run_protocol(options: SimOptions, config: OverlayConfig) -> int:
     began = time.monotonic()
-    report = simulate(nodes, keys, crash, random.Random(seed))
-    limit = hops_limit(nodes)
-    right = all(fault(phase, limit) is None for phase in report.phases)
-    if as_json:
-        facts = {**dataclasses.asdict(report), "seed": seed, "hops_limit": limit, "ok": right}
-        print(json.dumps(facts))
+    keys = KEYS if options.keys is None else options.keys
+    jobs = JOBS if options.jobs is None else options.jobs
+    crash = CRASH_SHARE if options.crash is None else options.crash
+    rng = random.Random(options.seed)
+    report = simulate(options.nodes, keys, crash, rng, jobs=jobs, weigh=weigh, config=config)
+    limit = hops_limit(options.nodes)
+    right = all(fault(phase, limit) is None for phase in report.phases) and jobs_fault(report) is None
+    scene = scene_of(report) if report.jobs.trees else None
+    if options.as_json:
+        print(json.dumps({**facts(report), "seed": options.seed, "hops_limit": limit, "ok": right}))
     else:
-        _print(report, limit, seed, time.monotonic() - began)
+        _print(report, limit, options.seed, time.monotonic() - began)
+    title = f"{options.nodes:,} nodes on virtual time before any crash, seed {options.seed}"
+    _show(scene, title, options)
     return 0 if right else 1
+
+
+def weigh(message: Message) -> int:
+    """Bytes of a message as agents put it on the wire, all frames together."""
+    from agents.codec import encode
+
+    return sum(map(len, encode(message, cluster="elf", sender=message.sender.address)))
+
+
+def facts(report: Report) -> dict[str, object]:
+    """The figures as JSON; ``hops`` are those of the steady state, before any crash.
+
+    ``balance`` is by two choices (``overlay.placement``), ``balance_plain`` by one key a job.
+    """
+    from elf.sim.balance import shares
+
+    place = {address: number for number, address in enumerate(sorted(_nodes(report)))}
+    jobs = report.jobs
+    by_two, by_one = (
+        shares(report.nodes, [place[root] for root in roots]) for roots in (jobs.roots, jobs.first)
+    )
+    return {
+        "nodes": report.nodes,
+        "joined": report.joined,
+        "crashed": report.crashed,
+        "phases": [asdict(phase) for phase in report.phases],
+        "hops": _hops(report.phases[0].hops),
+        "balance": by_two,
+        "balance_plain": by_one,
+        "recovery_seconds": quantiles(jobs.recovery_seconds),
+        "upkeep": asdict(report.upkeep),
+        "lookups": asdict(report.lookups),
+        "tree": asdict(jobs.shape),
+        "jobs": {"placed": len(jobs.roots), "unplaced": jobs.unplaced, "ungrown": jobs.ungrown,
+                 "unrepaired": jobs.unrepaired},
+        "virtual_seconds": report.virtual_seconds,
+        "messages": report.messages,
+        "fingerprint": report.fingerprint,
+    }  # fmt: skip
+
+
+def quantiles(seconds: Sequence[float]) -> dict[str, float] | None:
+    """The median and the 99th percentile, by nearest rank; None of nothing."""
+    ordered = sorted(seconds)
+    if not ordered:
+        return None
+    return {f"p{q}": ordered[math.ceil(q * len(ordered) / 100) - 1] for q in (50, 99)}
 
 
 def hops_limit(nodes: int) -> int:
@@ -56,6 +162,48 @@ def fault(phase: Phase, limit: int) -> str | None:
     return ", ".join(found) or None
 
 
+def jobs_fault(report: Report) -> str | None:
+    """What is wrong with the jobs, in words; None when all is well."""
+    jobs, lookups = report.jobs, report.lookups
+    wrong = lookups.wrong + lookups.lost + lookups.doubled
+    for phase in report.phases:
+        wrong -= phase.lookups.wrong + phase.lookups.lost + phase.lookups.doubled
+    found = [
+        f"{count} {what}"
+        for count, what in (
+            (wrong, "keys of jobs ended wrong, nowhere or twice"),
+            (jobs.unplaced, "jobs found no place"),
+            (jobs.ungrown, "trees never came to rest"),
+            (jobs.unrepaired, "trees were not whole again"),
+        )
+        if count
+    ]
+    return ", ".join(found) or None
+
+
+def _nodes(report: Report) -> set[str]:
+    """All that have to do with jobs: who is in a tree, and who roots one."""
+    members = set(report.jobs.trees[0]) if report.jobs.trees else set()
+    return members | set(report.jobs.roots) | set(report.jobs.first)
+
+
+def scene_of(report: Report) -> Scene:
+    """What is drawn of a run: the ring and its first tree before any crash."""
+    import numpy as np
+
+    from elf.cli.pictures.layout import Scene
+
+    tree = report.jobs.trees[0]
+    addresses = sorted(_nodes(report), key=node_id)
+    place = {address: number for number, address in enumerate(addresses)}
+    return Scene(
+        places=np.array([node_id(address) / 2.0**ID_BITS for address in addresses]),
+        parents=np.array([place[tree.get(address, address)] for address in addresses], np.int64),
+        first=np.array([place[root] for root in report.jobs.first], np.int64),
+        roots=np.array([place[root] for root in report.jobs.roots], np.int64),
+    )
+
+
 def _print(report: Report, limit: int, seed: int, seconds: float) -> None:
     for phase in report.phases:
         hops = f"hops mean {phase.hops.mean:.2f} max {phase.hops.max} (limit {limit})"
@@ -63,7 +211,101 @@ def _print(report: Report, limit: int, seed: int, seconds: float) -> None:
             f"{phase.name}: {phase.nodes} nodes, {phase.lookups.total} routes, {hops}, "
             f"settled after {phase.settled_seconds:g} s: {fault(phase, limit) or 'all right'}"
         )
+    jobs = report.jobs
+    if jobs.roots or jobs.unplaced:
+        times = quantiles(jobs.recovery_seconds)
+        tree = f"depth mean {jobs.shape.depth_mean:.2f} max {jobs.shape.depth_max}"
+        whole = f", whole {times['p50']:g} s after the crash (p99 {times['p99']:g} s)" if times else ""
+        print(
+            f"jobs: {len(jobs.roots)} placed; {len(jobs.trees)} trees, {tree}, "
+            f"fan-out max {jobs.shape.fanout_max}{whole}: {jobs_fault(report) or 'all right'}"
+        )
     print(
-        f"{report.messages} messages in {report.virtual_seconds:g} virtual seconds, "
-        f"{report.upkeep_messages_per_s} a node and second while idle; seed {seed}, {seconds:.1f} s"
+        f"{report.messages} messages in {report.virtual_seconds:g} virtual seconds; an idle node sends "
+        f"{report.upkeep.messages_per_s} messages and {report.upkeep.bytes_per_s:g} bytes a second; "
+        f"seed {seed}, {seconds:.1f} s"
     )
+
+
+# -- the static model ----------------------------------------------------------------------------------------
+
+
+def _run_model(options: SimOptions, config: OverlayConfig) -> int:
+    from elf.cli.pictures.layout import Scene
+    from elf.sim.model import measure
+
+    if options.crash is not None:
+        raise UserError("--crash needs the protocol: the static model is a ring at rest; leave out --model")
+    began = time.monotonic()
+    keys = MODEL_KEYS if options.keys is None else options.keys
+    jobs = MODEL_JOBS if options.jobs is None else options.jobs
+    model = measure(options.nodes, keys, jobs, options.seed, config)
+    if options.as_json:
+        print(json.dumps({**model_facts(model), "leaf_set": config.leaf_set_size, "seed": options.seed}))
+    else:
+        _print_model(model, config, options.seed, time.monotonic() - began)
+    scene = Scene(model.ring.ids / 2.0**64, model.parents, model.first, model.roots)
+    title = f"{options.nodes:,} nodes, static model, seed {options.seed}"
+    _show(scene if jobs else None, title, options)
+    return 1 if model.lookups.wrong else 0
+
+
+def model_facts(model: Model) -> dict[str, object]:
+    """The figures as JSON.
+
+    ``balance`` is the mean of 20 rings: by two choices that know all loads; ``balance_stale`` by two that
+    know those of a heartbeat ago, with 100 jobs a second; ``balance_plain`` by one key.
+    """
+    return {
+        "nodes": len(model.ring),
+        "hops": _hops(model.hops),
+        "histogram": model.hops.histogram,
+        "lookups": {"total": model.lookups.total, "wrong": model.lookups.wrong},
+        "balance": model.balance.chosen,
+        "balance_stale": model.balance.stale,
+        "balance_plain": model.balance.plain,
+        "tree": asdict(model.tree),
+    }
+
+
+def _print_model(model: Model, config: OverlayConfig, seed: int, seconds: float) -> None:
+    hops, tree = model.hops, model.tree
+    print(
+        f"static model: {len(model.ring):,} nodes, leaf sets of {config.leaf_set_size}, perfect tables; "
+        f"seed {seed}, {seconds:.1f} s"
+    )
+    wrong = f"{model.lookups.wrong} routes ended at the wrong node" if model.lookups.wrong else "all right"
+    print(
+        f"{model.lookups.total:,} routes: hops mean {hops.mean:.2f}, 99.9 % within {hops.p999}, "
+        f"max {hops.max}: {wrong}"
+    )
+    print(
+        f"trees of all nodes: depth mean {tree.depth_mean:.2f}, max {tree.depth_max}, "
+        f"fan-out max {tree.fanout_max}"
+    )
+    for trees, share in model.balance.plain.items():
+        print(
+            f"{trees} trees, agents below the paper's bound, mean of 20 rings: {share:.2%} with one key, "
+            f"{model.balance.chosen[trees]:.2%} with two, {model.balance.stale[trees]:.2%} with old loads"
+        )
+
+
+# -- both ----------------------------------------------------------------------------------------------------
+
+
+def _hops(hops: Hops) -> dict[str, float]:
+    return {"mean": hops.mean, "p999": hops.p999, "max": hops.max}
+
+
+def _show(scene: Scene | None, title: str, options: SimOptions) -> None:
+    """The pictures: in the file that was asked for, else in the terminal."""
+    if scene is None:
+        return
+    if options.plot is not None:
+        from elf.cli.pictures.plots import draw_overlay
+
+        draw_overlay(scene, title, options.plot)
+    elif not options.as_json:
+        from elf.cli.pictures.text import overlay_lines
+
+        print("\n".join(["", *overlay_lines(scene)]))
