@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -87,12 +88,15 @@ def tree(
     job: JobName,
     connect: Connect = DEFAULT_ADDRESS,
     json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw it: .png or .svg.")
+    ] = None,
     cluster: Cluster = _CLUSTER,
 ) -> int:
     """The reduction tree of a job, from its master down."""
     from elf.cli.tree import show_tree
 
-    return show_tree(connect, cluster, job, as_json=json)
+    return show_tree(connect, cluster, job, as_json=json, plot=plot)
 
 
 def compare(

@@ -1,4 +1,4 @@
-"""``elf tree``: the reduction tree of a job, as its master last heard of it."""
+"""``elf tree``: the reduction tree of a job, as its master last heard of it; as text or as a picture."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,6 +15,9 @@ from elf.cli.ask import ask
 from elf.cli.printing import console
 from elf.client import Client, connect
 from elf.errors import ElfError
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -93,20 +98,27 @@ def shape(facts: TreeFacts) -> Shape:
     return Shape(len({edge.address for edge in facts.edges}), depth, fanout)
 
 
-def show_tree(address: str, cluster: str, job: str, *, as_json: bool) -> int:
-    """Print the tree of a job."""
+def show_tree(address: str, cluster: str, job: str, *, as_json: bool, plot: Path | None = None) -> int:
+    """Print the tree of a job, or draw it into a file."""
+    if plot is not None:
+        from elf.bench.cbt_plot import check_plot
+
+        check_plot(plot)
 
     async def question() -> tuple[dict[str, object], dict[str, str]]:
         async with connect(address, cluster=cluster) as client:
             return await client.tree(job), await _names(client)
 
     answer, names = ask(question())
+    facts = read_tree(answer) if plot is not None or not as_json else None
+    if facts is not None and plot is not None:
+        plot_tree(facts, names, plot)
     if as_json:
         print(json.dumps(answer, ensure_ascii=False))
-        return 0
-    facts = read_tree(answer)
-    _draw(facts, names)
-    print(shape(facts))
+    elif facts is not None:
+        if plot is None:
+            _print(facts, names)
+        print(shape(facts))
     return 0
 
 
@@ -116,26 +128,81 @@ async def _names(client: Client) -> dict[str, str]:
     return {} if members is None else {str(row["address"]): str(row["agent"]) for row in members.to_pylist()}
 
 
-def _draw(facts: TreeFacts, names: dict[str, str]) -> None:
+class _Labels:
+    """What is written at each node: its name and address, what it is besides a member, and how far it is
+    behind the member that has sealed most (event time)."""
+
+    def __init__(self, facts: TreeFacts, names: dict[str, str]) -> None:
+        self._master = facts.master
+        self._members = {edge.address: edge for edge in facts.edges}
+        self._names = names
+        sealed = [edge.sealed_us for edge in facts.edges if edge.sealed_us is not None]
+        self._newest = max(sealed, default=None)
+        self._loose = frozenset(children_of(facts).get("", ()))
+
+    def name(self, address: str) -> str:
+        edge = self._members.get(address)
+        name = edge.name if edge else self._names.get(address)
+        return f"{name} ({address})" if name else address
+
+    def note(self, address: str) -> str:
+        """Empty for a member that is as far as any other."""
+        notes = ["master"] if address == self._master else []
+        notes += ["has no parent yet"] if address in self._loose else []
+        edge = self._members.get(address)
+        if edge is None:
+            notes += [] if address == self._master else ["forwards"]
+        elif self._newest is not None and edge.sealed_us is None:
+            notes.append("nothing sealed yet")
+        elif self._newest is not None and edge.sealed_us is not None and edge.sealed_us < self._newest:
+            notes.append(f"{(self._newest - edge.sealed_us) / 1e6:g} s behind")
+        return ", ".join(notes)
+
+    def text(self, address: str) -> Text:
+        from rich.text import Text
+
+        forwards = address not in self._members and address != self._master
+        style = "bold" if address == self._master else "dim" if forwards else ""
+        note = self.note(address)
+        return Text.assemble((self.name(address), style), (f"  {note}" if note else "", "yellow"))
+
+
+def _print(facts: TreeFacts, names: dict[str, str]) -> None:
     from rich.text import Text
     from rich.tree import Tree
 
-    members = {edge.address: edge.name for edge in facts.edges}
-    children = children_of(facts)
-
-    def label(address: str, note: str = "") -> Text:
-        name = members.get(address) or names.get(address)
-        note = note or ("" if address in members else "  forwards")
-        return Text(f"{name} ({address}){note}" if name else f"{address}{note}")
+    labels, children = _Labels(facts, names), children_of(facts)
 
     def grow(branch: Tree, address: str) -> None:
         for child in children.get(address, []):
-            grow(branch.add(label(child)), child)
+            grow(branch.add(labels.text(child)), child)
 
-    root = Tree(label(facts.master, "  master"))
+    root = Tree(labels.text(facts.master), guide_style="dim")
     grow(root, facts.master)
     out = console(sys.stdout)
     out.print(Text(f"job {facts.job}"))
     out.print(root)
     for address in children.get("", []):
-        out.print(label(address, "  has no parent yet"))
+        out.print(labels.text(address))
+
+
+def plot_tree(facts: TreeFacts, names: dict[str, str], path: Path) -> None:
+    """Draw the tree into a file: PNG or SVG by its suffix."""
+    import numpy as np
+
+    from elf.cli.pictures.plots import draw_tree
+
+    labels, children = _Labels(facts, names), children_of(facts)
+    loose = children.get("", [])
+    above = {child: parent for parent, below in children.items() for child in below if child not in loose}
+    addresses = sorted({facts.master, *above, *loose})
+    place = {address: number for number, address in enumerate(addresses)}
+    members = {edge.address for edge in facts.edges}
+    draw_tree(
+        [" · ".join(filter(None, (labels.name(a), labels.note(a)))) for a in addresses],
+        np.array([place[above.get(address, address)] for address in addresses], np.int64),
+        [address in members for address in addresses],
+        place[facts.master],
+        f"job {facts.job}: {shape(facts)}" + (f", {len(loose)} without a parent" if loose else ""),
+        path,
+    )

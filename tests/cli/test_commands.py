@@ -110,6 +110,23 @@ UNREACHABLE = "cannot reach an agent at 127.0.0.1:1: connection refused (is elf-
             1,
             "--seconds needs --rate; without it say how many lines with --rows",
         ),
+        (["tree", "busy", "--plot", "/nope/x.png"], 1, "no folder /nope"),
+        (["sim", "overlay", "--plot", "x.jpg"], 1, "--plot writes .png or .svg, not .jpg"),
+        (
+            ["sim", "overlay", "--plot", "x.png", "--jobs", "0"],
+            1,
+            "--plot draws trees: give --jobs at least 1",
+        ),
+        (
+            ["sim", "overlay", "--leaf-set", "7"],
+            1,
+            "--leaf-set 7: leaf_set_size must be even: half of it stands on each side",
+        ),
+        (
+            ["sim", "overlay", "--model", "--crash", "0.1"],
+            1,
+            "--crash needs the protocol: the static model is a ring at rest; leave out --model",
+        ),
         (["frobnicate"], 2, "no such command 'frobnicate' (see --help)"),
     ],
 )
@@ -196,9 +213,18 @@ async def test_a_tree_is_drawn_and_counted() -> None:
         "job busy",
         "a (h:1)  master",
         "└── b (h:2)",
-        "    └── c (h:3)",
+        "    └── c (h:3)  nothing sealed yet",
         "2 members, depth 2, fan-out 1",
     ]
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+async def test_a_tree_is_drawn_into_a_file(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"tree.{suffix}"
+    async with fake_agent(answers) as agent:
+        done = await elf_beside("tree", "busy", "--connect", agent.address, "--plot", str(path), "--json")
+    assert (done.returncode, json.loads(done.stdout)["master"]) == (0, "h:1")
+    assert path.read_bytes()[:5] == (b"\x89PNG\r" if suffix == "png" else b"<?xml")
 
 
 def test_output_into_a_closed_pipe_ends_quietly() -> None:
@@ -231,3 +257,39 @@ def test_the_overlay_simulation_ends_with_one_json_object() -> None:
     facts = json.loads(done.stdout.splitlines()[-1])
     assert (done.returncode, facts["ok"], facts["nodes"], facts["crashed"]) == (0, True, 20, 4)
     assert facts["hops_limit"] == 3
+    assert facts["lookups"] == {"total": 30 + 2 * 100 + 30, "wrong": 0, "lost": 0, "doubled": 0}
+    assert facts["hops"].keys() == {"mean", "p999", "max"}
+    assert facts["balance"] == {}
+    assert 0 < facts["recovery_seconds"]["p50"] <= facts["recovery_seconds"]["p99"] < 10
+    assert facts["upkeep"]["messages_per_s"] * 30 < facts["upkeep"]["bytes_per_s"]
+    assert facts["tree"].keys() == {"depth_mean", "depth_max", "fanout_max"}
+    assert facts["jobs"] == {"placed": 100, "unplaced": 0, "ungrown": 0, "unrepaired": 0}
+    assert {"seed", "fingerprint"} <= facts.keys()
+
+
+def test_the_simulation_draws_in_the_terminal() -> None:
+    lines = elf("sim", "overlay", "--nodes", "12", "--keys", "20", "--jobs", "30", "--crash", "0").stdout
+    assert lines.splitlines()[0].endswith("all right")
+    for part in ("\nring\n", "12 nodes", "30 trees", "\ntree\n◆ root ", "\nbalance of 30 trees: "):
+        assert part in lines
+
+
+def test_the_static_model_ends_with_one_json_object(tmp_path: Path) -> None:
+    path = tmp_path / "ring.svg"
+    done = elf(
+        "sim", "overlay", "--model", "--nodes", "1280", "--keys", "5000", "--json", "--plot", str(path)
+    )
+    facts = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 0
+    assert facts["balance"].keys() == {"500", "1000", "2000"}
+    assert 2.4 < facts["hops"]["mean"] < 2.7
+    assert facts["tree"]["depth_max"] >= 3
+    assert (facts["seed"], facts["lookups"]) == (1, {"total": 5000, "wrong": 0})
+    assert "svg" in path.read_text()
+
+
+def test_the_static_model_without_jobs_has_figures_and_no_pictures() -> None:
+    done = elf(
+        "sim", "overlay", "--model", "--nodes", "50", "--keys", "100", "--jobs", "0", "--leaf-set", "8"
+    )
+    assert (done.returncode, "leaf sets of 8" in done.stdout, "ring\n" in done.stdout) == (0, True, False)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from elf.cli import compare
 from elf.cli.compare import check_spark, live_windows
-from elf.cli.tree import children_of, read_tree, shape
+from elf.cli.tree import children_of, plot_tree, read_tree, shape
 from elf.client import ArchiveFacts, CompareFacts
 from elf.errors import ElfError, UserError
 from elf.job.messages import JobFacts
@@ -82,6 +83,25 @@ def test_what_leads_nowhere_is_shown_as_such() -> None:
     facts = read_tree(tree(("h:1", ""), ("h:2", ""), ("h:3", "h:4"), ("h:4", "h:3")))
     assert children_of(facts)[""] == ["h:2", "h:3", "h:4"]
     assert shape(facts).depth == 0
+
+
+def test_a_picture_has_everybody_with_what_is_known(tmp_path: Path) -> None:
+    """Forwarders, members that are behind, and those that hang at nothing, in a circle even."""
+    answer = tree(("h:1", ""), ("h:2", "h:9"), ("h:3", "h:4"), ("h:4", "h:3"), ("h:5", "h:1"))
+    for edge, sealed in zip(answer["edges"], (9_000_000, 6_500_000, 9_000_000, 9_000_000, None), strict=True):
+        edge["sealed_us"] = sealed
+    plot_tree(read_tree(answer), {"h:9": "web-9"}, tmp_path / "tree.svg")
+    drawn = (tmp_path / "tree.svg").read_text()
+    for label in (
+        "h:1 (h:1) · master",
+        "web-9 (h:9) · forwards",
+        "h:2 (h:2) · 2.5 s behind",
+        "h:3 (h:3) · has no parent yet",
+        "h:4 (h:4) · has no parent yet",
+        "h:5 (h:5) · nothing sealed yet",
+        "job busy: 5 members, depth 2, fan-out 2, 2 without a parent",
+    ):
+        assert f"<!-- {label} -->" in drawn
 
 
 def test_another_answer_is_refused() -> None:
