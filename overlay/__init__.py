@@ -32,6 +32,9 @@ delivered at the closest live node.
 forwarder. The closest node is the root, or, when the topic has a *home* elsewhere, an inner node whose parent
 is the home. Multicasts go down and are numbered by their root.
 
+**Replica groups** (``replica``, a package of its own). Up to five nodes keep a small log for what a root or a
+master may never forget; it explains itself.
+
 **Using it** (``node``). Everything is a call of :class:`Overlay` with the time in ms, and returns effects::
 
     overlay = Overlay(Peer("10.0.0.7:7400", incarnation=3), OverlayConfig(), random.Random())

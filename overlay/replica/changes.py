@@ -1,0 +1,102 @@
+"""Which membership comes next: the leader's policy, one member at a time (Raft thesis, section 4).
+
+The order matters: who has lost its disk leaves first, then who wants to go; a learner that has caught up gets
+its vote; then the group shrinks to its size; then new ones enter as learners. A change waits until the one
+before is committed, and until the leader has committed a record of its own term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from overlay.ids import closeness, node_id, to_int
+from overlay.replica.place import Place
+from overlay.replica.values import Member, Membership
+
+
+class Changes:
+    """What a leader has heard that calls for another membership. Lost with the leadership; asked for
+    again."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._lost: set[int] = set()
+        self._leaving: set[int] = set()
+        self._coming: dict[str, Member] = {}
+        self.invited: dict[str, int] = {}
+        """Addresses that shall join, and until when they are asked."""
+
+    def lost(self, seat: int) -> None:
+        """The seat's disk is gone; the node may come again as somebody new."""
+        member = self._place.membership.seated(seat)
+        if member is not None:
+            self._lost.add(seat)
+            self.invite(member.address)
+
+    def leave(self, seat: int) -> None:
+        """The seat shall be released."""
+        self._leaving.add(seat)
+
+    def invite(self, address: str) -> None:
+        """The address shall join."""
+        self.invited[address] = self._place.desk.now + self._place.desk.config.learner_ms
+
+    def enter(self, member: Member) -> None:
+        """A node with a durable seat wants in; another seat at its address is lost."""
+        before = self._place.membership.at(member.address)
+        if before == member:
+            return
+        if before is not None:
+            self._lost.add(before.seat)
+        if len(self._coming) < self._place.desk.config.size:
+            self._coming[member.address] = member
+
+    def to_invite(self) -> Collection[str]:
+        """Addresses to be asked now."""
+        now, membership = self._place.desk.now, self._place.membership
+        for address, until in list(self.invited.items()):
+            member = membership.at(address)
+            if now >= until or (member is not None and member.seat not in self._lost):
+                del self.invited[address]
+        return tuple(address for address in self.invited if address not in self._coming)
+
+    def next(self, caught_up: Callable[[Member], bool], stale: Callable[[Member], bool]) -> Membership | None:
+        """The next membership, if it should be another. ``stale``: a learner not heard for long."""
+        membership, size = self._place.membership, self._place.desk.config.size
+        for going in (self._lost, self._leaving):
+            going.intersection_update(member.seat for member in membership.members)
+            for member in membership.members:
+                if member.seat in going and member.seat != self._place.hard.seat:
+                    smaller = membership.without(member)
+                    if self._works(smaller):
+                        return smaller
+        for learner in membership.learners:
+            if stale(learner):
+                return membership.without(learner)
+            if len(membership.voters) <= size and caught_up(learner):
+                return membership.promoted(learner)
+        if len(membership.voters) > size and self._works(smaller := membership.without(self._surplus())):
+            return smaller
+        return self._admission(membership, size)
+
+    def _works(self, membership: Membership) -> bool:
+        """Whether a majority of it lives, so that nobody is let go on whom the group depends."""
+        mine, alive = self._place.hard.seat, self._place.links.alive
+        sound = (v.seat == mine or (alive(v.address) and v.seat not in self._lost) for v in membership.voters)
+        return sum(sound) >= membership.quorum
+
+    def _admission(self, membership: Membership, size: int) -> Membership | None:
+        while self._coming and len(membership.learners) < size:
+            address = next(iter(self._coming))
+            member = self._coming.pop(address)
+            if membership.at(address) is None:
+                return membership.with_learner(member)
+        return None
+
+    def _surplus(self) -> Member:
+        """The voter that can be spared: a silent one, else the farthest from the key; never ourselves."""
+        key, alive = to_int(self._place.key), self._place.links.alive
+        others = [voter for voter in self._place.membership.voters if voter.seat != self._place.hard.seat]
+        return max(
+            others, key=lambda voter: (not alive(voter.address), closeness(key, node_id(voter.address)))
+        )

@@ -1,0 +1,210 @@
+"""What goes into replica groups (events) and what comes out (effects). Only the driver performs effects.
+
+**The order is the contract.** Effects are performed in order, and a :class:`Persist` is durable before any
+effect behind it is performed; a crash may keep any first part of it. A driver may put several lists together,
+first all their ``Persist`` as one transaction, then the rest: to be durable earlier is never wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from overlay.effects import Tick
+from overlay.replica.messages import Message
+from overlay.replica.values import Entry, Membership, Snapshot
+
+Reason = Literal["not leader", "stale term", "busy", "moving", "unsure"]
+"""Why a record or a read was refused. Only ``unsure`` records may be in the log, now or later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Event: a message has arrived."""
+
+    message: Message
+
+
+Event = Received | Tick
+
+# -- what a disk is told -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Seated:
+    """The group's hard state begins on this disk, with a seat: at the founder with the founding as snapshot,
+    elsewhere with nothing."""
+
+    group: bytes
+    birth: int
+    seat: int
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """No lower term will be obeyed, and nobody but ``vote`` (0: nobody yet) gets our vote in this one."""
+
+    group: bytes
+    term: int
+    vote: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """These entries follow what is before the first of them; whatever else was there from its index on
+    goes."""
+
+    group: bytes
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapped:
+    """The snapshot replaces the one before. Entries up to its index go; those behind it stay only if the
+    entry at its index is there and of its term."""
+
+    group: bytes
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """We are no member any more: all of the group's hard state goes."""
+
+    group: bytes
+
+
+Write = Seated | Promised | Recorded | Snapped | Forgotten
+
+# -- effects -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """Effect: make these writes durable, in order. See the module's contract."""
+
+    writes: tuple[Write, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Effect: put the message on the wire to an address. It may be lost; what must arrive is repeated."""
+
+    to: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """Effect: the caller's state of the group is now this (at a start, at a founding, or because we were far
+    behind)."""
+
+    group: bytes
+    index: int
+    state: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Effect: the entry is decided for ever. Comes at every member in the order of the indices, again after a
+    restart; blanks and memberships too."""
+
+    group: bytes
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Reconfigured:
+    """Effect: this membership is committed."""
+
+    group: bytes
+    membership: Membership
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """Effect: this node leads in ``term``. It may not know yet what is committed: wait for
+    :class:`Leading`."""
+
+    group: bytes
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leading:
+    """Effect: a record of our own term is committed, and all before it has come out: the root may act."""
+
+    group: bytes
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """Effect: this node does not lead in ``term``; ``leader`` is an address, "" while nobody is known."""
+
+    group: bytes
+    term: int
+    leader: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Effect: the record of that token is committed at (``index``, ``term``)."""
+
+    group: bytes
+    token: int
+    index: int
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Effect: the record or read of that token is refused; ``leader`` may know better ("": nobody known)."""
+
+    group: bytes
+    token: int
+    reason: Reason
+    leader: str
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """Effect: what was committed anywhere before the read was asked for is at most ``index``, which has come
+    out here."""
+
+    group: bytes
+    token: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactWanted:
+    """Effect: the log has grown long; call ``compact`` with the state at ``index`` or later."""
+
+    group: bytes
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """Effect: this node is no member any more and has forgotten the group."""
+
+    group: bytes
+
+
+Effect = (
+    Persist
+    | Send
+    | Installed
+    | Committed
+    | Reconfigured
+    | Elected
+    | Leading
+    | Following
+    | Accepted
+    | Rejected
+    | Readable
+    | CompactWanted
+    | Retired
+)

@@ -1,0 +1,379 @@
+"""Leading: what a node knows only as long as it leads one group (Raft sections 5.3, 5.4.2, 6.4 of the
+thesis)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from overlay.errors import OverlayBug
+from overlay.ids import Peer
+from overlay.replica.changes import Changes
+from overlay.replica.effects import Accepted, Leading, Readable, Reason, Rejected
+from overlay.replica.messages import (
+    AppendReply,
+    AppendRequest,
+    Forwarded,
+    Invite,
+    PieceReply,
+    SnapshotPiece,
+    Urge,
+)
+from overlay.replica.place import Place
+from overlay.replica.values import Entry, Member, Membership
+
+
+@dataclass
+class Progress:
+    """One other member. ``next``: the index to be sent next; ``match``: up to there it has our log, durably.
+
+    ``acked``: the highest round answered, in this term. ``commit``: what it knows to be committed.
+    """
+
+    member: Member
+    next: int
+    heard: int
+    match: int = 0
+    waiting: bool = False
+    sent: int = 0
+    round: int = 0
+    acked: int = 0
+    commit: int = 0
+    offset: int = 0
+    piece_of: int = 0
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Who waits for a record: a token of our own caller (``peer`` is None), or of another node's."""
+
+    peer: Peer | None
+    token: int
+
+
+@dataclass(frozen=True)
+class Read:
+    """A question for what is committed: answered when a majority has answered a round above ``after``."""
+
+    token: int
+    index: int
+    after: int
+
+
+class Leadership:
+    """From an election to the step down. ``place`` decides what is committed; this knows when it may."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._term = place.term
+        self._round = 0
+        self._changes = Changes(place)
+        self._progress: dict[int, Progress] = {}
+        self._pending: dict[int, Origin] = {}
+        self._reads: list[Read] = []
+        self._moving: tuple[Member, int] | None = None
+        self._ready = False
+        self._reseat()
+        self._append(b"", ())
+
+    # -- what the caller wants -------------------------------------------------------------------------------
+
+    def propose(self, origin: Origin, payload: bytes, term: int) -> Reason | None:
+        """Append a record; the reason if not."""
+        if term not in (0, self._term):
+            return "stale term"
+        if self._moving is not None:
+            return "moving"
+        if self._place.log.last_index - self._place.commit >= self._place.desk.config.uncommitted_max:
+            return "busy"
+        self._pending[self._place.log.last_index + 1] = origin
+        self._append(payload, ())
+        return None
+
+    def read(self, token: int) -> Reason | None:
+        """Answer with what is committed now, once it is sure that we lead still."""
+        if not self._ready:
+            return "busy"
+        self._reads.append(Read(token, self._place.commit, self._round))
+        self._answer_reads()
+        self._push_all()
+        return None
+
+    def transfer(self, address: str) -> bool:
+        """Hand over to the voter at that address, or without one to the best; False if there is none."""
+        voters = [p for p in self._progress.values() if self._place.membership.votes(p.member.seat)]
+        fit = [p for p in voters if self._place.links.alive(p.member.address)]
+        fit = [p for p in fit if not address or p.member.address == address]
+        if not fit or self._moving is not None:
+            return bool(fit)
+        best = max(fit, key=lambda progress: progress.match)
+        self._moving = (best.member, self._place.desk.now + self._place.desk.config.transfer_ms)
+        self._arm()
+        self._urge()
+        return True
+
+    def invite(self, address: str) -> None:
+        """Ask an address to join."""
+        self._changes.invite(address)
+        self.settle()
+
+    def enter(self, member: Member) -> None:
+        """A node with a seat wants in."""
+        self._changes.enter(member)
+        self.settle()
+
+    def leave(self, seat: int) -> None:
+        """A seat shall be released."""
+        self._changes.leave(seat)
+        self.settle()
+
+    def lost(self, seat: int) -> None:
+        """At that seat's address nobody knows of it."""
+        self._changes.lost(seat)
+        self.settle()
+
+    # -- what comes in ---------------------------------------------------------------------------------------
+
+    def reply(self, part: AppendReply) -> None:
+        """A member's answer to records or to a whole snapshot."""
+        progress = self._answered(part)
+        if progress is None:
+            return
+        if part.matched:
+            if part.match > self._place.log.last_index:
+                raise OverlayBug(f"{progress.member} has {part.match}, beyond our log's end")
+            progress.match = max(progress.match, part.match)
+            progress.commit = max(progress.commit, part.commit)
+            progress.next = max(progress.next if progress.waiting else 0, progress.match + 1)
+            self._commit()
+        elif part.round == progress.round:
+            progress.next = max(progress.match + 1, min(progress.next - 1, part.match + 1))
+        self._answer_reads()
+        self._push(progress)
+        self._urge()
+        self.settle()
+
+    def piece_reply(self, part: PieceReply) -> None:
+        """A member wants the next piece."""
+        progress = self._answered(part)
+        if progress is None:
+            return
+        if part.round == progress.round and part.index == progress.piece_of:
+            progress.offset = part.offset
+        self._answer_reads()
+        self._push(progress)
+
+    def returned(self, address: str) -> None:
+        """The peer is heard again, or has been restarted, or misses us: begin to talk anew."""
+        for progress in self._progress.values():
+            if progress.member.address == address:
+                progress.waiting = False
+                progress.next = min(progress.next, self._place.log.last_index + 1)
+                self._push(progress, force=True)
+
+    def due(self) -> None:
+        """Repeat what was not answered, tell what is committed, invite."""
+        desk = self._place.desk
+        if self._moving is not None and desk.now >= self._moving[1]:
+            self._moving = None
+        for progress in self._progress.values():
+            if progress.waiting and desk.now - progress.sent >= desk.config.push_ms:
+                progress.waiting = False
+                self._push(progress, force=True)
+            else:
+                self._push(progress, force=progress.commit < self._place.commit)
+        self._urge()
+        self.settle()
+        if self._unrest():
+            self._arm()
+
+    def supported(self) -> bool:
+        """Whether a majority of the voters was heard lately."""
+        place = self._place
+        heard = sum(
+            v.seat == place.hard.seat or place.links.alive(v.address) for v in place.membership.voters
+        )
+        return heard >= place.membership.quorum
+
+    def end(self) -> None:
+        """We lead no more: what is not committed may or may not come to be."""
+        self._place.desk.agenda.cancel(("push", self._place.key))
+        self._place.desk.agenda.cancel(("invite", self._place.key))
+        for index, origin in self._pending.items():
+            self._refuse(origin, index, "unsure")
+        for read in self._reads:
+            self._refuse(Origin(None, read.token), 0, "not leader")
+
+    def settle(self) -> None:
+        """Make the next change of membership, if there is one and it may be made; send invitations."""
+        place, desk = self._place, self._place.desk
+        if self._ready and self._moving is None and place.log.membership_index <= place.commit:
+            membership = self._changes.next(self._caught_up, self._stale)
+            if membership is not None:
+                self._append(b"", (membership,))
+        if self._changes.invited and ("invite", place.key) not in desk.agenda:
+            self.invite_due()
+
+    def invite_due(self) -> None:
+        """Ask those who shall join, and again later."""
+        place = self._place
+        addresses = self._changes.to_invite()
+        for address in addresses:
+            place.desk.send(address, Invite(place.desk.me, place.key, place.hard.birth))
+        if self._changes.invited:
+            place.desk.after(("invite", place.key), place.desk.config.ask_ms)
+
+    # -- the parts: records ----------------------------------------------------------------------------------
+
+    def _append(self, payload: bytes, membership: tuple[Membership, ...]) -> None:
+        place = self._place
+        place.hard.record((Entry(place.log.last_index + 1, self._term, payload, membership),))
+        if membership:
+            self._reseat()
+        self._commit()
+        self._push_all()
+
+    def _reseat(self) -> None:
+        """Members have changed: one record of progress each."""
+        place = self._place
+        place.tie()
+        fresh = place.log.last_index + 1
+        self._progress = {
+            member.seat: self._progress.get(member.seat) or Progress(member, fresh, place.desk.now)
+            for member in place.others()
+        }
+
+    def _commit(self) -> None:
+        """Only a record of our own term is committed by counting; it takes all before it along (5.4.2)."""
+        place = self._place
+        index = self._majority(lambda progress: progress.match, place.log.last_index)
+        if index <= place.commit or place.log.term_at(index) != self._term:
+            return
+        before = place.commit
+        place.advance(index)
+        if not self._ready:
+            self._ready = True
+            place.desk.emit(Leading(place.key, self._term))
+        for at in range(before + 1, index + 1):
+            origin = self._pending.pop(at, None)
+            if origin is not None:
+                self._settle_one(origin, at)
+        if place.released:
+            return
+        self._arm()
+        self.settle()
+
+    def _majority(self, value: Callable[[Progress], int], own: int) -> int:
+        """The highest value that a majority of the voters has reached; ours is ``own``."""
+        place = self._place
+        values = [
+            own if voter.seat == place.hard.seat else value(self._progress[voter.seat])
+            for voter in place.membership.voters
+        ]
+        return sorted(values, reverse=True)[place.membership.quorum - 1]
+
+    def _settle_one(self, origin: Origin, index: int) -> None:
+        place = self._place
+        if origin.peer is not None:
+            answer = Forwarded(place.desk.me, place.key, origin.token, "", index, self._term)
+            place.desk.send(origin.peer.address, answer)
+        else:
+            place.desk.emit(Accepted(place.key, origin.token, index, self._term))
+
+    def _refuse(self, origin: Origin, index: int, reason: Reason) -> None:
+        place = self._place
+        if origin.peer is not None:
+            answer = Forwarded(place.desk.me, place.key, origin.token, reason, index, self._term)
+            place.desk.send(origin.peer.address, answer)
+        else:
+            place.desk.emit(Rejected(place.key, origin.token, reason, place.leader_address()))
+
+    def _answer_reads(self) -> None:
+        acked = self._majority(lambda progress: progress.acked, self._round + 1)
+        while self._reads and self._reads[0].after < acked:
+            read = self._reads.pop(0)
+            self._place.desk.emit(Readable(self._place.key, read.token, read.index))
+
+    def _answered(self, part: AppendReply | PieceReply) -> Progress | None:
+        """The progress of who has answered; None if it is no member, or spoke to an earlier leader."""
+        progress = self._progress.get(part.header.from_seat)
+        if progress is None or part.header.term != self._term:
+            return None
+        progress.heard = self._place.desk.now
+        progress.acked = max(progress.acked, part.round)
+        if part.round == progress.round:
+            progress.waiting = False
+        return progress
+
+    # -- the parts: sending ----------------------------------------------------------------------------------
+
+    def _push_all(self) -> None:
+        for progress in self._progress.values():
+            self._push(progress)
+
+    def _wants(self, progress: Progress) -> bool:
+        """Whether there is something that must not wait."""
+        read = bool(self._reads) and progress.acked <= self._reads[-1].after
+        return progress.next <= self._place.log.last_index or progress.acked == 0 or read
+
+    def _push(self, progress: Progress, force: bool = False) -> None:
+        place = self._place
+        address = progress.member.address
+        if progress.waiting or not (force or self._wants(progress)) or not place.links.alive(address):
+            return
+        self._round += 1
+        progress.round, progress.waiting, progress.sent = self._round, True, place.desk.now
+        prev_term = place.log.term_at(progress.next - 1)
+        if prev_term is None:
+            self._send_piece(progress)
+        else:
+            config = place.desk.config
+            entries = place.log.batch(progress.next, config.batch_entries, config.batch_bytes)
+            header = place.header(progress.member.seat)
+            part = AppendRequest(header, self._round, progress.next - 1, prev_term, place.commit, entries)
+            place.desk.part(address, part)
+        self._arm()
+
+    def _send_piece(self, progress: Progress) -> None:
+        place, base = self._place, self._place.log.base
+        if progress.piece_of != base.index:
+            progress.piece_of, progress.offset = base.index, 0
+        piece = SnapshotPiece(
+            sender=place.desk.me,
+            header=place.header(progress.member.seat),
+            round=self._round,
+            index=base.index,
+            index_term=base.term,
+            membership=base.membership,
+            size=len(base.state),
+            offset=progress.offset,
+            data=base.state[progress.offset : progress.offset + place.desk.config.piece_bytes],
+        )
+        place.desk.send(progress.member.address, piece)
+
+    def _arm(self) -> None:
+        if ("push", self._place.key) not in self._place.desk.agenda:
+            self._place.desk.after(("push", self._place.key), self._place.desk.config.push_ms)
+
+    def _unrest(self) -> bool:
+        """Whether anything is left to be done for a member that lives."""
+        alive, commit = self._place.links.alive, self._place.commit
+        return self._moving is not None or any(
+            alive(p.member.address) and (p.waiting or p.commit < commit) for p in self._progress.values()
+        )
+
+    def _urge(self) -> None:
+        """Let the chosen one stand as soon as it has all."""
+        if self._moving is None:
+            return
+        member = self._moving[0]
+        progress = self._progress.get(member.seat)
+        if progress is not None and progress.match == self._place.log.last_index:
+            self._place.desk.send(member.address, Urge(self._place.desk.me, self._place.header(member.seat)))
+
+    def _caught_up(self, member: Member) -> bool:
+        return self._progress[member.seat].match >= self._place.commit
+
+    def _stale(self, member: Member) -> bool:
+        quiet = self._place.desk.now - self._progress[member.seat].heard
+        return quiet >= self._place.desk.config.learner_ms

@@ -1,0 +1,218 @@
+"""Peers that lead our groups or follow us: one beat between two nodes speaks for all groups that they share.
+
+A *tie* says what one group needs: a leader needs all members, a follower its leader. A node beats every peer
+that any tie names, and hears it; whether the peer lives is judged here, once for all groups. That it still
+leads what we think it leads is seen by the beat's mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+from hashlib import blake2b
+
+from overlay.ids import Peer
+from overlay.replica.desk import Desk
+from overlay.replica.messages import Beat
+
+
+class Sighting(Enum):
+    """What a message tells about its sender."""
+
+    STALE = "of an earlier incarnation: ignore it"
+    KNOWN = "was heard lately"
+    RETURNED = "was silent"
+    RESTARTED = "is in a higher incarnation: it leads nothing any more"
+
+
+@dataclass
+class Link:
+    """One peer. ``led``: groups that we lead and it is in. ``followed``: groups that it leads and we are
+    in."""
+
+    incarnation: int
+    heard: int
+    silent: bool = False
+    led: set[bytes] = field(default_factory=set)
+    followed: set[bytes] = field(default_factory=set)
+    mark_led: int = 0
+    mark_followed: int = 0
+
+    @property
+    def tied(self) -> bool:
+        return bool(self.led or self.followed)
+
+
+@dataclass(frozen=True)
+class Tie:
+    """What one group needs of its peers: in ``term`` we lead ``led``, or follow ``leader`` ("": nobody)."""
+
+    term: int = 0
+    led: frozenset[str] = frozenset()
+    leader: str = ""
+
+
+_LOOSE = Tie()
+
+
+class Links:
+    """Links by address."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._links: dict[str, Link] = {}
+        self._ties: dict[bytes, Tie] = {}
+
+    # -- ties ------------------------------------------------------------------------------------------------
+
+    def tie(self, group: bytes, tie: Tie) -> None:
+        """From now on the group needs this."""
+        before = self._ties.get(group, _LOOSE)
+        if tie == before:
+            return
+        self._pull(group, before)
+        if tie == _LOOSE:
+            self._ties.pop(group, None)
+            return
+        self._ties[group] = tie
+        bit = _mark(group, tie.term)
+        for address in tie.led:
+            link = self._link(address)
+            link.led.add(group)
+            link.mark_led ^= bit
+        if tie.leader:
+            link = self._link(tie.leader)
+            link.followed.add(group)
+            link.mark_followed ^= bit
+
+    def led(self, address: str) -> Collection[bytes]:
+        """The groups that we lead and the address is in."""
+        link = self._links.get(address)
+        return sorted(link.led) if link else ()
+
+    def followed(self, address: str) -> Collection[bytes]:
+        """The groups in which we follow the address."""
+        link = self._links.get(address)
+        return sorted(link.followed) if link else ()
+
+    def tied(self) -> int:
+        """Peers that we beat."""
+        return sum(link.tied for link in self._links.values())
+
+    # -- hearing ---------------------------------------------------------------------------------------------
+
+    def hear(self, peer: Peer, *, beat: bool) -> Sighting:
+        """A message from the peer itself has come. Only what leaders and followers say (``beat``) counts as a
+        sign of life: one that has ceased to lead us may go on asking for votes."""
+        link = self._links.get(peer.address)
+        if link is None:
+            self._links[peer.address] = Link(peer.incarnation, self._desk.now)
+            return Sighting.KNOWN
+        if peer.incarnation < link.incarnation:
+            return Sighting.STALE
+        restarted = 0 < link.incarnation < peer.incarnation
+        link.incarnation = peer.incarnation
+        returned = link.silent and beat
+        if beat:
+            link.heard, link.silent = self._desk.now, False
+        if returned and link.tied:
+            self._watch(peer.address, link)
+        if restarted:
+            return Sighting.RESTARTED
+        return Sighting.RETURNED if returned else Sighting.KNOWN
+
+    def alive(self, address: str) -> bool:
+        """Whether the peer was heard within ``silence_ms`` (or has been tied no longer than that)."""
+        link = self._links.get(address)
+        return link is not None and not link.silent and self._quiet(link) < self._desk.config.silence_ms
+
+    def agrees(self, beat: Beat) -> bool:
+        """Whether the sender leads just what we follow it in."""
+        link = self._links.get(beat.sender.address)
+        return link is not None and link.mark_followed == beat.mark
+
+    def hush(self, address: str) -> bool:
+        """Somebody else says that the peer is gone: it is silent from now on. False if it was."""
+        link = self._links.get(address)
+        if link is None or link.silent:
+            return False
+        link.silent = True
+        self._desk.agenda.cancel(("link", address))
+        return True
+
+    def due(self, address: str) -> bool:
+        """The deadline of a peer's word has come; True if it is silent indeed."""
+        link = self._links.get(address)
+        if link is None or not link.tied:
+            return False
+        if self._quiet(link) < self._desk.config.silence_ms:
+            self._watch(address, link)
+            return False
+        link.silent = True
+        return True
+
+    def slept(self) -> None:
+        """We ourselves were late: what peers said meanwhile may wait in our own queue. A beat's grace."""
+        config = self._desk.config
+        least = self._desk.now - config.silence_ms + config.beat_ms
+        for address, link in self._links.items():
+            if not link.silent and link.heard < least:
+                link.heard = least
+                if link.tied:
+                    self._watch(address, link)
+
+    # -- beating ---------------------------------------------------------------------------------------------
+
+    def beat(self) -> None:
+        """A word to every tied peer, living or not; forget those of no use."""
+        me, now = self._desk.me, self._desk.now
+        for address, link in list(self._links.items()):
+            if link.tied:
+                self._desk.send(address, Beat(me, link.mark_led))
+            elif now - link.heard >= self._desk.config.forget_ms:
+                del self._links[address]
+
+    # -- the parts -------------------------------------------------------------------------------------------
+
+    def _quiet(self, link: Link) -> int:
+        return self._desk.now - link.heard
+
+    def _link(self, address: str) -> Link:
+        link = self._links.get(address)
+        if link is None:
+            link = self._links[address] = Link(0, self._desk.now)
+        if not link.tied:
+            if not link.silent:
+                link.heard = max(link.heard, self._desk.now)
+            self._watch(address, link)
+        return link
+
+    def _watch(self, address: str, link: Link) -> None:
+        self._desk.agenda.set(("link", address), link.heard + self._desk.config.silence_ms)
+
+    def _pull(self, group: bytes, tie: Tie) -> None:
+        bit = _mark(group, tie.term)
+        for address in tie.led:
+            link = self._links[address]
+            link.led.discard(group)
+            link.mark_led ^= bit
+            self._loosen(address, link)
+        if tie.leader:
+            link = self._links[tie.leader]
+            link.followed.discard(group)
+            link.mark_followed ^= bit
+            self._loosen(tie.leader, link)
+
+    def _loosen(self, address: str, link: Link) -> None:
+        if not link.tied:
+            self._desk.agenda.cancel(("link", address))
+            link.silent = False
+
+
+@lru_cache(maxsize=1 << 16)
+def _mark(group: bytes, term: int) -> int:
+    """A number of 63 bits for a group in a term; a peer's mark is the exclusive or of them."""
+    digest = blake2b(group + term.to_bytes(8, "big"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1

@@ -1,0 +1,145 @@
+"""What one node is in one group at this moment, shared by election, following and leading; and the steps that
+change it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from overlay.errors import OverlayBug
+from overlay.ids import closeness, node_id, to_int
+from overlay.replica.desk import Desk
+from overlay.replica.effects import Committed, CompactWanted, Following, Reconfigured
+from overlay.replica.hard import Hard
+from overlay.replica.links import Links, Tie
+from overlay.replica.log import Log
+from overlay.replica.messages import Header
+from overlay.replica.values import Member, Membership
+
+
+class Role(Enum):
+    """What a member does."""
+
+    FOLLOWER = "obeys a leader, or waits for one"
+    ASKING = "asks whether it would be elected (pre-vote)"
+    CANDIDATE = "stands for a term"
+    LEADER = "leads"
+
+
+class Place:
+    """Hard state, and the soft state that a restart begins anew."""
+
+    def __init__(self, desk: Desk, links: Links, hard: Hard) -> None:
+        self.desk = desk
+        self.links = links
+        self.hard = hard
+        self.key = hard.group
+        self.role = Role.FOLLOWER
+        self.leader: Member | None = None
+        self.commit = hard.log.base.index
+        self.released = False
+        """Our seat is in no committed membership any more."""
+        self.attempts = 0
+        self._shown: tuple[int, str] | None = None
+
+    # -- questions -------------------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> Log:
+        return self.hard.log
+
+    @property
+    def term(self) -> int:
+        return self.hard.term
+
+    @property
+    def membership(self) -> Membership:
+        """The one in force: the latest in the log."""
+        return self.hard.log.membership
+
+    @property
+    def committed(self) -> Membership:
+        """The latest committed one."""
+        return self.hard.log.membership_at(self.commit)
+
+    @property
+    def voter(self) -> bool:
+        return self.membership.votes(self.hard.seat)
+
+    def others(self) -> tuple[Member, ...]:
+        """All members but us."""
+        return tuple(member for member in self.membership.members if member.seat != self.hard.seat)
+
+    def header(self, to: int) -> Header:
+        """The header of a part for the member in seat ``to``."""
+        return Header(self.key, self.hard.birth, to, self.hard.seat, self.hard.term)
+
+    def led(self) -> bool:
+        """Whether somebody leads who was heard lately (perhaps ourselves)."""
+        if self.role is Role.LEADER:
+            return True
+        return self.leader is not None and self.links.alive(self.leader.address)
+
+    def leader_address(self) -> str:
+        """Where the leader is, "" while nobody is known."""
+        if self.role is Role.LEADER:
+            return self.desk.me.address
+        return self.leader.address if self.leader else ""
+
+    # -- steps -----------------------------------------------------------------------------------------------
+
+    def obey(self, term: int, leader: Member | None) -> None:
+        """Follow ``leader``, or nobody yet, in a term that is not below ours."""
+        if term > self.hard.term:
+            self.hard.promise(term, 0)
+        elif self.role is Role.LEADER and leader is not None:
+            raise OverlayBug(f"{leader} leads in term {term}, and so do we")
+        self.role, self.leader = Role.FOLLOWER, leader
+        if leader is not None:
+            self.attempts = 0
+            self.desk.agenda.cancel(("elect", self.key))
+        elif ("elect", self.key) not in self.desk.agenda:
+            self.wait()
+        self.tie()
+        self.show()
+
+    def wait(self, extra_ms: int = 0) -> None:
+        """Stand in our slot, if nobody leads till then: the closest to the key first, later ones if it
+        fails."""
+        if not self.voter:
+            self.desk.agenda.cancel(("elect", self.key))
+            return
+        key = to_int(self.key)
+        mine = closeness(key, node_id(self.desk.me.address))
+        rank = sum(closeness(key, node_id(voter.address)) < mine for voter in self.membership.voters)
+        width = self.desk.config.slot_ms * (1 + min(self.attempts, 4) / 2)
+        self.desk.after(("elect", self.key), extra_ms + round((rank + self.desk.luck()) * width))
+
+    def tie(self) -> None:
+        """Let the links know whom we need."""
+        if self.role is Role.LEADER:
+            tie = Tie(self.term, frozenset(member.address for member in self.others()), "")
+        elif self.leader is not None:
+            tie = Tie(self.term, frozenset(), self.leader.address)
+        else:
+            tie = Tie()
+        self.links.tie(self.key, tie)
+
+    def show(self) -> None:
+        """Tell the caller whom we follow, if that is news."""
+        now = (self.term, self.leader_address())
+        if self.role is not Role.LEADER and now != self._shown:
+            self.desk.emit(Following(self.key, *now))
+        self._shown = now
+
+    def advance(self, index: int) -> None:
+        """All up to ``index`` is committed."""
+        for at in range(self.commit + 1, index + 1):
+            entry = self.log.entry(at)
+            self.commit = at
+            self.desk.emit(Committed(self.key, entry))
+            if entry.membership:
+                was = self.log.membership_at(at - 1).seated(self.hard.seat)
+                self.desk.emit(Reconfigured(self.key, entry.membership[0]))
+                self.released = was is not None and entry.membership[0].seated(self.hard.seat) is None
+            if (at - self.log.base.index) % self.desk.config.compact_entries == 0:
+                self.desk.emit(CompactWanted(self.key, at))

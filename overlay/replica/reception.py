@@ -1,0 +1,359 @@
+"""The one door of all groups of a node: brings every message and deadline to the group that it is for, and
+answers for those that are not here. Holds no logic of theirs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final, assert_never, cast
+
+from overlay.errors import OverlayBug
+from overlay.ids import Peer
+from overlay.replica.desk import Desk, Timer
+from overlay.replica.effects import Accepted, Reason, Rejected
+from overlay.replica.forms import well_formed
+from overlay.replica.group import Group, Headed
+from overlay.replica.hard import Hard
+from overlay.replica.links import Links, Sighting
+from overlay.replica.messages import (
+    AppendReplies,
+    AppendRequest,
+    AppendRequests,
+    Ask,
+    Beat,
+    Enter,
+    Exit,
+    Followed,
+    Follows,
+    Forward,
+    Forwarded,
+    Invite,
+    Message,
+    PieceReply,
+    SnapshotPiece,
+    Stranger,
+    Strangers,
+    Told,
+    Urge,
+    VoteReplies,
+    VoteRequest,
+    VoteRequests,
+)
+from overlay.replica.values import Stored
+
+_EVENTS_KEPT: Final = 32
+_SIGNS: Final = Beat | Follows | AppendRequests | AppendReplies | SnapshotPiece | PieceReply
+"""What leaders and followers say: signs of life."""
+_REASONS: Final[dict[str, Reason]] = {
+    "not leader": "not leader",
+    "stale term": "stale term",
+    "busy": "busy",
+    "moving": "moving",
+    "unsure": "unsure",
+}
+
+
+class Reception:
+    """The groups of a node by key, and what is under way for them."""
+
+    def __init__(self, desk: Desk, stored: Mapping[bytes, Stored]) -> None:
+        self._desk = desk
+        self.links = Links(desk)
+        self.groups = {
+            key: Group(desk, self.links, Hard(desk, key, held)) for key, held in sorted(stored.items())
+        }
+        self.dropped = 0
+        self.leaving = False
+        self._doors: dict[bytes, tuple[str, ...]] = {}
+        self._forwards: dict[int, bytes] = {}
+        self._taken: dict[tuple[Peer, int], None] = {}
+        self._events: deque[tuple[int, str, str]] = deque(maxlen=_EVENTS_KEPT)
+
+    # -- what the caller wants -------------------------------------------------------------------------------
+
+    def add(self, group: Group) -> Group:
+        """A new seat."""
+        key = group.place.key
+        self.groups[key] = group
+        self._doors.pop(key, None)
+        self._desk.agenda.cancel(("door", key))
+        return group
+
+    def seek(self, key: bytes, contacts: tuple[str, ...]) -> None:
+        """Ask these for a group that we shall join."""
+        self._doors[key] = contacts
+        self._door_due(key)
+
+    def forward(self, group: Group, token: int, payload: bytes, term: int) -> None:
+        """Let the leader have a record."""
+        target, key = group.target, group.place.key
+        if not target or target == self._desk.me.address:
+            self.reject(key, token, "not leader", "")
+        elif term not in (0, group.target_term):
+            self.reject(key, token, "stale term", target)
+        elif len(self._forwards) >= self._desk.config.forwards_max:
+            self.reject(key, token, "busy", target)
+        else:
+            self._forwards[token] = key
+            self._desk.after(("forward", str(token)), self._desk.config.forward_ms)
+            self._desk.send(target, Forward(self._desk.me, key, token, group.target_term, payload))
+
+    def reject(self, key: bytes, token: int, reason: Reason, leader: str) -> None:
+        """Tell the caller that there will be no such record."""
+        self._desk.emit(Rejected(key, token, reason, leader))
+
+    def settle(self, group: Group) -> None:
+        """After every call of a group."""
+        group.settle()
+        if group.ended:
+            self.groups.pop(group.place.key, None)
+
+    def check(self) -> None:
+        """Raise OverlayBug, with the last events, if an invariant is broken."""
+        for key, group in self.groups.items():
+            try:
+                group.check()
+            except OverlayBug as bug:
+                events = list(self._events)
+                raise OverlayBug(f"{self._desk.me}, group {key.hex()}: {bug}; last events: {events}") from bug
+
+    # -- the parts: receiving --------------------------------------------------------------------------------
+
+    def receive(self, message: Message) -> None:
+        """A message has come."""
+        sender = message.sender
+        self._events.append((self._desk.now, type(message).__name__, sender.address))
+        if not well_formed(message) or self._too_large(message):
+            self.dropped += 1
+            return
+        if sender.address == self._desk.me.address:
+            return
+        sighting = self.links.hear(sender, beat=isinstance(message, _SIGNS))
+        if sighting is Sighting.STALE:
+            return
+        if sighting is Sighting.RESTARTED:
+            for key in self.links.followed(sender.address):
+                self.groups[key].leader_lost()
+        if sighting in (Sighting.RESTARTED, Sighting.RETURNED):
+            self._resume(sender.address)
+        self._dispatch(message, sender.address)
+
+    def _too_large(self, message: Message) -> bool:
+        """Whether it would have us keep more than we are set to."""
+        config = self._desk.config
+        match message:
+            case SnapshotPiece():
+                return message.size > config.state_bytes_max
+            case Forward():
+                return not 0 < len(message.payload) <= config.record_bytes_max
+            case _:
+                return False
+
+    def _dispatch(self, message: Message, address: str) -> None:
+        match message:
+            case Beat():
+                if not self.links.agrees(message):
+                    self._desk.send(address, self._follows(address))
+            case Follows():
+                self._misled(message)
+            case VoteRequests() | VoteReplies() | AppendRequests() | AppendReplies():
+                for part in cast(Sequence[Headed], message.parts):
+                    self._headed(address, part)
+            case SnapshotPiece() | PieceReply() | Urge():
+                self._headed(address, message)
+            case Strangers():
+                for stranger in message.parts:
+                    self._stranger(address, stranger)
+            case Ask():
+                self._desk.send(address, self._told(message.group))
+            case Told():
+                self._hear_told(message)
+            case Invite():
+                self._invited(message)
+            case Enter() | Exit():
+                self._knock(message)
+            case Forward():
+                self._forward_request(message)
+            case Forwarded():
+                self._forwarded(message)
+            case _:
+                assert_never(message)
+
+    def _headed(self, address: str, part: Headed) -> None:
+        """A part for a seat: ours, or one that we know nothing of (any more)."""
+        header = part.header
+        group = self.groups.get(header.group)
+        if group is None or group.place.hard.seat != header.to_seat or group.place.hard.birth != header.birth:
+            if isinstance(part, VoteRequest | AppendRequest | SnapshotPiece | Urge):
+                self._desk.part(address, Stranger(header.group, header.birth, header.to_seat))
+            return
+        group.receive(address, part)
+        self.settle(group)
+
+    def _stranger(self, address: str, part: Stranger) -> None:
+        group = self.groups.get(part.group)
+        if group is None or group.leadership is None or group.place.hard.birth != part.birth:
+            return
+        member = group.place.membership.seated(part.seat)
+        if member is not None and member.address == address:
+            group.leadership.lost(part.seat)
+            self.settle(group)
+
+    def _follows(self, address: str) -> Follows:
+        groups = (self.groups[key].place for key in self.links.followed(address))
+        return Follows(
+            self._desk.me, tuple(Followed(place.key, place.hard.birth, place.term) for place in groups)
+        )
+
+    def _misled(self, message: Follows) -> None:
+        """The sender follows us in other groups than we think."""
+        address = message.sender.address
+        right: set[bytes] = set()
+        for item in message.groups:
+            group = self.groups.get(item.group)
+            place = group.place if group is not None and group.leadership is not None else None
+            if place is not None and (place.hard.birth, place.term) == (item.birth, item.term):
+                right.add(item.group)
+            else:
+                self._desk.send(address, self._told(item.group))
+        for key in self.links.led(address):
+            group = self.groups[key]
+            if key not in right and group.leadership is not None:
+                group.leadership.returned(address)
+
+    def _told(self, key: bytes) -> Told:
+        group = self.groups.get(key)
+        if group is None or group.place.commit == 0:
+            return Told(self._desk.me, key, 0, 0, 0, 0, "", ())
+        return group.told()
+
+    def _hear_told(self, told: Told) -> None:
+        group = self.groups.get(told.group)
+        if group is not None:
+            group.hear(told)
+            self.settle(group)
+        elif told.group in self._doors and told.birth:
+            contacts = self._doors[told.group]
+            group = self.add(Group.seat(self._desk, self.links, told.group, told.birth))
+            members = (member.address for member in told.members)
+            group.enter((*contacts, *members), told.leader, told.term)
+
+    def _invited(self, message: Invite) -> None:
+        group = self.groups.get(message.group)
+        if self.leaving:
+            return
+        if group is None:
+            group = self.add(Group.seat(self._desk, self.links, message.group, message.birth))
+        place = group.place
+        if place.hard.birth != message.birth:
+            self._desk.send(message.sender.address, self._told(message.group))
+        elif not group.member:
+            group.enter((message.sender.address,))
+
+    def _knock(self, message: Enter | Exit) -> None:
+        group = self.groups.get(message.group)
+        if group is None or group.place.hard.birth != message.birth:
+            self._desk.send(message.sender.address, self._told(message.group))
+            return
+        if isinstance(message, Enter):
+            group.enter_request(message)
+        else:
+            group.exit_request(message)
+        self.settle(group)
+
+    def _forward_request(self, message: Forward) -> None:
+        name = (message.sender, message.token)
+        if name in self._taken:
+            return  # a doubled message is one record, and has one answer
+        self._taken[name] = None
+        if len(self._taken) > self._desk.config.forwards_max:
+            del self._taken[next(iter(self._taken))]
+        group = self.groups.get(message.group)
+        reason: Reason | None = "unsure"
+        if group is not None:
+            reason = group.forwarded(message.sender, message.token, message.payload, message.term)
+            self.settle(group)
+        if reason is not None:
+            answer = Forwarded(self._desk.me, message.group, message.token, reason, 0, 0)
+            self._desk.send(message.sender.address, answer)
+
+    def _forwarded(self, message: Forwarded) -> None:
+        if self._forwards.get(message.token) != message.group:
+            return
+        del self._forwards[message.token]
+        self._desk.agenda.cancel(("forward", str(message.token)))
+        if not message.reason:
+            self._desk.emit(Accepted(message.group, message.token, message.index, message.term))
+            return
+        group = self.groups.get(message.group)
+        reason = _REASONS.get(message.reason, "unsure")
+        self.reject(message.group, message.token, reason, group.target if group else "")
+
+    # -- the parts: time -------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Run what is due."""
+        now, agenda = self._desk.now, self._desk.agenda
+        first = agenda.next()
+        if first is not None and now - first > self._desk.config.beat_ms:
+            self.links.slept()
+        while (due := agenda.pop_due(now)) is not None:
+            self._events.append((now, "due", due[0][0]))
+            self._run(due[0])
+
+    def _run(self, timer: Timer) -> None:
+        kind, of = timer
+        if isinstance(of, str):
+            self._run_shared(kind, of)
+            return
+        if kind == "door":
+            self._door_due(of)
+            return
+        group = self.groups[of]
+        match kind:
+            case "elect":
+                group.elect_due()
+            case "ask":
+                group.ask()
+            case "push" if group.leadership is not None:
+                group.leadership.due()
+            case "invite" if group.leadership is not None:
+                group.leadership.invite_due()
+            case _:
+                raise OverlayBug(f"nobody set the deadline {kind}")
+        self.settle(group)
+
+    def _run_shared(self, kind: str, of: str) -> None:
+        match kind:
+            case "beat":
+                self.links.beat()
+                self._desk.after(("beat", ""), self._desk.config.beat_ms)
+            case "link":
+                if self.links.due(of):
+                    self.silent(of)
+            case "forward":
+                key = self._forwards.pop(int(of))
+                self.reject(key, int(of), "unsure", "")
+            case _:
+                raise OverlayBug(f"nobody set the deadline {kind}")
+
+    def silent(self, address: str) -> None:
+        """A peer says nothing any more: those that it led stand, those that we lead are counted."""
+        for key in self.links.followed(address):
+            self.groups[key].leader_lost()
+        for key in self.links.led(address):
+            self.groups[key].check_support()
+            self.settle(self.groups[key])
+
+    def _resume(self, address: str) -> None:
+        for key in self.links.led(address):
+            leadership = self.groups[key].leadership
+            if leadership is not None:
+                leadership.returned(address)
+
+    def _door_due(self, key: bytes) -> None:
+        """Ask around for a group that we shall join."""
+        if key in self._doors:
+            for address in self._doors[key]:
+                self._desk.send(address, Ask(self._desk.me, key))
+            self._desk.after(("door", key), self._desk.config.ask_ms)

@@ -1,0 +1,128 @@
+"""What a group is made of: members, memberships, records, snapshots; plain values that travel and are
+stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from overlay.effects import Rng
+
+
+def draw(rng: Rng) -> int:
+    """A number of 62 bits that nobody else has: for seats and births. Never 0."""
+    return 1 + (rng.randrange(1 << 31) << 31 | rng.randrange(1 << 31))
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node in a group. ``seat`` was drawn by the node itself when it first made hard state for this group,
+    and lies with that state: a node that has lost its disk draws another, so it is never taken for who it
+    was."""
+
+    address: str
+    seat: int
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Who belongs to the group. ``epoch`` counts the changes; learners get records and have no vote."""
+
+    epoch: int
+    voters: tuple[Member, ...]
+    learners: tuple[Member, ...]
+
+    @property
+    def quorum(self) -> int:
+        """Voters that decide."""
+        return len(self.voters) // 2 + 1
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return self.voters + self.learners
+
+    def seated(self, seat: int) -> Member | None:
+        """The member with that seat."""
+        return next((member for member in self.members if member.seat == seat), None)
+
+    def at(self, address: str) -> Member | None:
+        """The member at that address."""
+        return next((member for member in self.members if member.address == address), None)
+
+    def votes(self, seat: int) -> bool:
+        """Whether that seat has a vote."""
+        return any(member.seat == seat for member in self.voters)
+
+    def with_learner(self, member: Member) -> Membership:
+        return replace(self, epoch=self.epoch + 1, learners=(*self.learners, member))
+
+    def promoted(self, member: Member) -> Membership:
+        """The same with a learner as voter."""
+        rest = tuple(other for other in self.learners if other != member)
+        return Membership(self.epoch + 1, (*self.voters, member), rest)
+
+    def without(self, member: Member) -> Membership:
+        return Membership(
+            self.epoch + 1,
+            tuple(other for other in self.voters if other != member),
+            tuple(other for other in self.learners if other != member),
+        )
+
+
+NOBODY: Final = Membership(0, (), ())
+"""What a node knows of a group that it has only been invited to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record of a log: the caller's ``payload``, or one new membership, or neither (the blank with which
+    a term begins)."""
+
+    index: int
+    term: int
+    payload: bytes
+    membership: tuple[Membership, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that records up to ``index`` have led to: the membership, and the caller's state. The records may
+    go.
+
+    The founding is the snapshot of index 1 and term 1; one of index 0 is no knowledge at all.
+    """
+
+    index: int
+    term: int
+    membership: Membership
+    state: bytes
+
+
+NOTHING: Final = Snapshot(0, 0, NOBODY, b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The hard state of one group on one disk. ``vote`` is the seat voted for in ``term``, 0 for none; the
+    entries follow the snapshot without a gap."""
+
+    birth: int
+    seat: int
+    term: int
+    vote: int
+    snapshot: Snapshot
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What JOINs and heartbeats say of a group (PROTOCOL 5): group epoch, term, committed up to; and who
+    leads, as far as known ("" if not)."""
+
+    birth: int
+    epoch: int
+    term: int
+    committed: int
+    leader: str
+    leads: bool
+    membership: Membership
