@@ -1,0 +1,87 @@
+"""Planted bugs: each of the classic ways to get a replicated log wrong, to see whether the judge sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from overlay.replica.desk import Desk
+from overlay.replica.effects import Effect, Persist, Promised
+from overlay.replica.election import Election
+from overlay.replica.group import Group, Headed
+from overlay.replica.hard import Hard
+from overlay.replica.leading import Leadership
+from overlay.replica.log import Log
+from overlay.replica.messages import VoteRequest
+from overlay.replica.place import Role
+from overlay.replica.reception import Reception
+from overlay.replica.values import NOTHING, Membership
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def votes_twice(patch: pytest.MonkeyPatch) -> None:
+    """A voter forgets whom it voted for in this term."""
+
+    def promise(hard: Hard, term: int, vote: int) -> None:
+        hard.term, hard.vote = term, vote
+        hard._desk.write(Promised(hard.group, term, vote))
+
+    request = Election.request
+
+    def forgetful(election: Election, address: str, part: VoteRequest) -> None:
+        place = election._place
+        if not part.pre and place.role is Role.FOLLOWER and part.ballot == place.term:
+            election._place.hard.vote = 0
+        request(election, address, part)
+
+    patch.setattr(Hard, "promise", promise)
+    patch.setattr(Election, "request", forgetful)
+
+
+def answers_before_it_persists(patch: pytest.MonkeyPatch) -> None:
+    """Messages leave before the disk has what they say."""
+    take = Desk.take
+
+    def hasty(desk: Desk) -> list[Effect]:
+        return sorted(take(desk), key=lambda effect: isinstance(effect, Persist))
+
+    patch.setattr(Desk, "take", hasty)
+
+
+def commits_an_old_term_by_counting(patch: pytest.MonkeyPatch) -> None:
+    """A majority has a record of an earlier term, so it is taken for committed (Figure 8 of the paper)."""
+    commit, term_at = Leadership._commit, Log.term_at
+
+    def counting(leadership: Leadership) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(
+                Log, "term_at", lambda log, index: leadership._term if term_at(log, index) else None
+            )
+            commit(leadership)
+
+    patch.setattr(Leadership, "_commit", counting)
+
+
+def votes_without_memory(patch: pytest.MonkeyPatch) -> None:
+    """A node whose disk was lost takes the seat that it is addressed by."""
+    headed = Reception._headed
+
+    def amnesiac(reception: Reception, address: str, part: Headed) -> None:
+        header = part.header
+        if header.group not in reception.groups:
+            hard = Hard.seated(reception._desk, header.group, header.birth, header.to_seat, NOTHING)
+            reception.groups[header.group] = Group(reception._desk, reception.links, hard)
+        headed(reception, address, part)
+
+    patch.setattr(Reception, "_headed", amnesiac)
+
+
+def decides_with_too_few(patch: pytest.MonkeyPatch) -> None:
+    """Half of the voters are taken for a majority."""
+    patch.setattr(Membership, "quorum", property(lambda self: max(1, len(self.voters) // 2)))
+
+
+IN_HISTORIES: list[Plant] = [votes_twice, votes_without_memory, decides_with_too_few]
+"""Those that random histories find soon; the others need the right moment, and have a script each."""
