@@ -33,8 +33,9 @@ from elf.job.events import (
     WindowsRead,
     Worked,
 )
-from elf.job.homes import Homes, StoredJob
+from elf.job.homes import Homes, StoredJob, refusal
 from elf.job.membership import FOUNDER_FACT, Identity, Membership, StreamSince
+from elf.job.placing import AtKey, Here, Taken
 from elf.job.root import RootSettings
 from elf.job.spec import Flow, JobSpec
 from elf.job.streamlog import StreamLog
@@ -465,7 +466,13 @@ class Node:
         found: list[Step] = []
         if known is not None and request.replace:
             found.extend(self.homes.drop(known.uid))
-        spec, effects = self.homes.create(request, now_ms)
+        match Here(known.flows[0].topic) if known is not None else self.homes.where(request, now_ms):
+            case Here(topic=topic):
+                spec, effects = self.homes.create(request, topic, now_ms)
+            case AtKey(key=key, request=onward):
+                return [ToKey(key, onward)]
+            case Taken():
+                return [refusal(request)]
         found.extend(effects)
         if spec is not None:
             found.extend(self.overlay.host(spec.flows[0].topic, now_ms))

@@ -36,6 +36,7 @@ from elf.job.messages import (
     Verdict,
     WindowResult,
 )
+from elf.job.placing import Here, Place, Placing
 from elf.job.root import Root, RootSettings
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, app_id, flow_uid
 from elf.job.streamlog import StreamLog
@@ -85,6 +86,7 @@ class Homes:
         self._homes: dict[str, _Home] = {}
         self._dropping: set[str] = set()
         self._next_ms = 0
+        self._placing = Placing()
         self.generations: dict[tuple[str, str], int] = {}
 
     def restore(self, jobs: tuple[StoredJob, ...], now_ms: int) -> list[Effect]:
@@ -122,8 +124,16 @@ class Homes:
 
     # -- life of a job ---------------------------------------------------------------------------------------
 
-    def create(self, request: CreateJob, now_ms: int) -> tuple[JobSpec | None, list[Effect]]:
-        """Found a job here; (the job, effects), or (None, the refusal)."""
+    def where(self, request: CreateJob, now_ms: int) -> Place:
+        """Where a job that the log does not know is to have its home."""
+        asked = request.spec
+        for home in self._homes.values():
+            if (home.master.spec.name, home.master.spec.creator) == (asked.name, asked.creator):
+                return Here(home.master.root.flow.topic)
+        return self._placing.where(request, len(self._homes), now_ms)
+
+    def create(self, request: CreateJob, topic: bytes, now_ms: int) -> tuple[JobSpec | None, list[Effect]]:
+        """Found a job here, with its tree at ``topic``; (the job, effects), or (None, the refusal)."""
         asked = request.spec
         for home in self._homes.values():
             other = home.master.spec
@@ -134,13 +144,12 @@ class Homes:
                     and home.creator.origin == request.origin
                 ):
                     return None, []
-                text = f"job {asked.name} exists already; DROP JOB {asked.name} first, or choose another name"
-                return None, [Send(request.origin, Answer(id=request.id, error=text))]
+                return None, [refusal(request)]
         named = (asked.name, asked.creator)
         generation = 1 + max(self.generations.get(named, 0), self._log.generation(*named) - 1)
         key = app_id(asked.name, asked.creator)
         uid = flow_uid(asked.plan.fragment, f"{key.hex()}.{generation}")
-        flow = Flow(uid, asked.plan.fragment, key, self._address)
+        flow = Flow(uid, asked.plan.fragment, topic, self._address)
         spec = replace(asked, generation=generation, flows=(flow,))
         self._count(spec)
         master = Master(spec, self._root(spec, []), now_ms)
@@ -150,6 +159,7 @@ class Homes:
 
     def logged(self, spec: JobSpec, now_ms: int) -> None:
         """The stream log has the job: PREPARE is under way."""
+        self._placing.placed(spec.name, spec.creator)
         home = self._homes.get(spec.uid)
         if home is not None:
             home.master.waiting_since_ms = now_ms
@@ -396,6 +406,13 @@ class Homes:
     def check(self) -> None:
         for home in self._homes.values():
             home.master.root.check()
+
+
+def refusal(request: CreateJob) -> Effect:
+    """The answer to whoever creates a job that exists."""
+    name = request.spec.name
+    error = f"job {name} exists already; DROP JOB {name} first, or choose another name"
+    return Send(request.origin, Answer(id=request.id, error=error))
 
 
 def _event_time(pane: int | None, pane_us: int) -> int | None:

@@ -11,6 +11,7 @@ import hashlib
 from dataclasses import dataclass
 
 from elf.ql.plan import Fragment, Plan
+from overlay.placement import CHOICES
 
 START_OF_TIME = -(1 << 62)
 """Pane number before every pane (``live_from`` of a worker that had read nothing)."""
@@ -22,6 +23,11 @@ END_OF_TIME = 1 << 62
 def app_id(name: str, creator: str, salt: int = 0) -> bytes:
     """The ring key of a job: first 128 bits of SHA-1(name, NUL, creator, salt). Paper, section 2.3."""
     return hashlib.sha1(f"{name}\0{creator}\0{salt}".encode()).digest()[:16]
+
+
+def topics_of(name: str, creator: str) -> tuple[bytes, ...]:
+    """The keys at which a job may have its home; the first is its app id (``overlay.placement``)."""
+    return tuple(app_id(name, creator, salt) for salt in range(CHOICES))
 
 
 def flow_uid(fragment: Fragment, generation: str) -> str:
@@ -37,7 +43,7 @@ class Flow:
     uid: str
     fragment: Fragment
     topic: bytes
-    """Key of its tree on the ring (16 bytes): the app id of the job that it was made for."""
+    """Key of its tree on the ring (16 bytes): one of ``topics_of`` the job that it was made for."""
     home: str
     """Address of the node that holds its log (its replica group of one)."""
     epoch: int = 0

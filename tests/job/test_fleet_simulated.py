@@ -74,6 +74,26 @@ def test_an_agent_that_is_no_root_dies_and_comes_back_with_its_rows_as_revisions
     assert any(revision > 0 for revision, _, _ in world.committed(spec).values())
 
 
+def test_snapshots_that_were_lost_for_long_come_as_revisions() -> None:
+    """The agent hears of the commits without it, and keeps what they left out."""
+    world = World(12, 5)
+    spec, until = begun(world, 40_000)
+    world.run(8_000)
+    victim = next(a for a in world.agents if a.address not in (spec.flows[0].home, world.agents[0].address))
+    began = world.now
+    world.unheard = {victim.address}
+    world.run(16_000)
+    world.unheard = set()
+    during = [
+        w for s, w in world.committed(spec).items() if began * 1000 + SECOND < s < (began + 3_000) * 1000
+    ]
+    assert any(status["missing"] == [f"a{victim.index}"] for _, _, status in during)
+    world.run(60_000)
+    check_all(world, spec, until, least=12)
+    for start, (_, _, status) in settled(world, spec, until).items():
+        assert status["missing"] == [] or start < began * 1000
+
+
 def test_the_root_dies_and_comes_back_and_nothing_is_lost_or_twice() -> None:
     world = World(3, 5)
     spec, until = begun(world, 30_000, through=2)

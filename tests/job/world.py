@@ -349,6 +349,8 @@ class World:
         self.by_address = {agent.address: agent for agent in self.agents}
         self.client_inbox: list[object] = []
         self.isolated: set[str] = set()
+        self.unheard: set[str] = set()
+        """Agents whose snapshots get lost on the way, though all else of them arrives."""
 
     def at(self, when: int, action: Callable[[], None]) -> None:
         self._n += 1
@@ -382,6 +384,8 @@ class World:
             self.client_inbox.append(decode(frames, cluster="sim", max_bytes=1 << 30).message)
             return
         if self.rng.random() < self.loss or {agent.address, to} & self.isolated:
+            return
+        if isinstance(message, say.Slice) and agent.address in self.unheard:
             return
         for _ in range(2 if self.rng.random() < self.doubles else 1):
             slow = self.rng.random() < self.loss

@@ -26,7 +26,7 @@ from elf.cli.printing import console, use_utf8
 from elf.cli.tree import read_tree, shape
 from elf.client import Client, Window, connect, user_name
 from elf.errors import ElfError, UserError
-from elf.job.spec import app_id
+from elf.job.spec import topics_of
 from overlay.ids import closeness, node_id, to_int
 
 JOB: Final = "micro_promotion"
@@ -180,10 +180,12 @@ async def _next(windows: AsyncGenerator[Window, None], limit_secs: float) -> Win
 
 
 def submit_place(places: Sequence[Place], creator: str) -> Place:
-    """A shop's agent that will not be the job's master: that is the one nearest to the job's app id."""
-    key = to_int(app_id(JOB, creator))
-    master = min(places, key=lambda place: closeness(key, node_id(place.address)))
-    return next(place for place in places if place.stream == CLICKS and place != master)
+    """A shop's agent that will not be the job's master: that is nearest to one of the job's two keys."""
+    masters = [
+        min(places, key=lambda place: closeness(to_int(key), node_id(place.address)))
+        for key in topics_of(JOB, creator)
+    ]
+    return next(place for place in places if place.stream == CLICKS and place not in masters)
 
 
 # -- offline -------------------------------------------------------------------------------------------------

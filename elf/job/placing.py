@@ -1,0 +1,70 @@
+"""Where a new job gets its home: at the less loaded of the nodes at its two keys (``overlay.placement``).
+
+CREATE is routed to the first key. The node there lets one request a name through at a time, and routes it on
+to the second key with its own number of jobs; the node there takes the job if it has fewer, or sends it back.
+So two people who create one name at once meet at one node, and the job costs one routed message more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from elf.job.messages import CreateJob
+from elf.job.spec import topics_of
+from overlay.placement import choose
+
+PLACING_MS: Final = 10_000
+"""A request that found no home for so long is forgotten, and the name free again."""
+
+
+@dataclass(frozen=True)
+class Here:
+    """This node is to be the home, with the job's tree at ``topic``."""
+
+    topic: bytes
+
+
+@dataclass(frozen=True)
+class AtKey:
+    """Route the request to the node at the other key."""
+
+    key: bytes
+    request: CreateJob
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Another request for the same name is under way."""
+
+
+Place = Here | AtKey | Taken
+
+
+class Placing:
+    """One node's part in it, for jobs that neither it nor the log knows."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[tuple[str, str], tuple[CreateJob, int]] = {}
+
+    def where(self, request: CreateJob, jobs: int, now_ms: int) -> Place:
+        """What to do with a request, with so many jobs at this node."""
+        first, second = topics_of(request.spec.name, request.spec.creator)
+        if request.settled:
+            return Here(first)
+        if request.rival_jobs is not None:
+            if choose([request.rival_jobs, jobs]) == 1:
+                return Here(second)
+            return AtKey(first, msgspec.structs.replace(request, settled=True))
+        self._under_way = {n: (r, until) for n, (r, until) in self._under_way.items() if until > now_ms}
+        named = (request.spec.name, request.spec.creator)
+        before, _ = self._under_way.setdefault(named, (request, now_ms + PLACING_MS))
+        if (before.id, before.origin) != (request.id, request.origin):
+            return Taken()
+        return AtKey(second, msgspec.structs.replace(request, rival_jobs=jobs))
+
+    def placed(self, name: str, creator: str) -> None:
+        """The log has a job of that name."""
+        self._under_way.pop((name, creator), None)
