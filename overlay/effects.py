@@ -53,10 +53,25 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Multicasted:
-    """Effect: a payload from the root of a topic that this node subscribes to."""
+    """Effect: a payload from the root of a topic that this node subscribes to: once each, in the root's
+    order."""
 
     topic: bytes
     payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Effect: the multicasts ``first`` to ``last`` of a root of a topic that this node subscribes to can't be
+    had.
+
+    They come no more. Whoever subscribes late is told so of what the tree keeps no longer.
+    """
+
+    topic: bytes
+    root: Peer
+    first: int
+    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,4 +114,4 @@ class TreeChanged:
     children: tuple[str, ...]
 
 
-Effect = Send | Delivered | Multicasted | Ready | JoinFailed | PeerUp | PeerDown | TreeChanged
+Effect = Send | Delivered | Multicasted | Missed | Ready | JoinFailed | PeerUp | PeerDown | TreeChanged
