@@ -40,8 +40,10 @@ from overlay.tree import PATH_MAX, Child, Tree
 
 _SILENT_FORGIVEN_TRIES = 4
 """After so many tries a next hop that was silent is asked again: it may have been slow only."""
-_PUSHES_MAX = 8
-"""How often one JOIN is sent on before it rests until its deadline."""
+_PUSHES_MAX = PATH_MAX
+"""How often one JOIN is sent on before it rests until its deadline; to be sent away from there counts for
+``_RETURN`` times."""
+_RETURN = 8
 
 Nearness = Callable[[Peer, Peer], int]
 """How far a child is from an asker, in any unit: the hook for measured round-trips and labels."""
@@ -242,7 +244,7 @@ class Bonds:
             tree.pushes += 1
             self._ask_at(tree, instead, direct=False, pushed=True)
         elif tree.pushes < _PUSHES_MAX and tree.pushed:
-            tree.pushes += 1
+            tree.pushes += _RETURN
             self._ask(tree)
         else:
             tree.silent.add(message.sender.id)

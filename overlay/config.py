@@ -99,6 +99,8 @@ class OverlayConfig:
             raise ValueError(f"base_bits must divide {ID_BITS}")
         if self.leaf_set_size % 2:
             raise ValueError("leaf_set_size must be even: half of it stands on each side")
+        if self.fanout_max < 2:
+            raise ValueError("fanout_max must be at least 2, or trees are chains")
         if self.suspect_ms <= self.heartbeat_ms or self.suspect_ms <= self.tree_refresh_ms:
             raise ValueError(
                 "suspect_ms must exceed heartbeat_ms and tree_refresh_ms, or peace looks like death"
