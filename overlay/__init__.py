@@ -47,6 +47,8 @@ A seeded world of many nodes on virtual time is in ``world``, its judges in ``or
 
 from overlay.config import OverlayConfig
 from overlay.effects import (
+    Anycasted,
+    AnycastFailed,
     Delivered,
     Effect,
     Event,
@@ -67,6 +69,9 @@ from overlay.ids import Peer, key_of, node_id
 from overlay.joining import State
 from overlay.messages import (
     MESSAGES,
+    Anycast,
+    AnycastAck,
+    AnycastEnd,
     Handover,
     Head,
     Heard,
@@ -96,9 +101,15 @@ from overlay.messages import (
     Unsubscribe,
 )
 from overlay.node import Overlay
+from overlay.ranges import range_of, range_starts, range_topics, topic_of
 
 __all__ = [
     "MESSAGES",
+    "Anycast",
+    "AnycastAck",
+    "AnycastEnd",
+    "AnycastFailed",
+    "Anycasted",
     "Delivered",
     "Effect",
     "Event",
@@ -149,4 +160,8 @@ __all__ = [
     "Unsubscribe",
     "key_of",
     "node_id",
+    "range_of",
+    "range_starts",
+    "range_topics",
+    "topic_of",
 ]

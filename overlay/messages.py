@@ -16,6 +16,9 @@ from typing import Final
 
 from overlay.ids import KEY_BYTES, Peer
 from overlay.treemessages import (
+    Anycast,
+    AnycastAck,
+    AnycastEnd,
     Handover,
     Head,
     Heard,
@@ -34,6 +37,9 @@ from overlay.treemessages import (
 
 __all__ = [
     "MESSAGES",
+    "Anycast",
+    "AnycastAck",
+    "AnycastEnd",
     "Handover",
     "Head",
     "Heard",
@@ -226,6 +232,9 @@ Message = (
     | Repair
     | Lost
     | Heard
+    | Anycast
+    | AnycastAck
+    | AnycastEnd
 )
 
 MESSAGES: Final[tuple[type[Message], ...]] = (
@@ -252,6 +261,9 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Repair,
     Lost,
     Heard,
+    Anycast,
+    AnycastAck,
+    AnycastEnd,
 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from overlay.anycasts import Anycasts
 from overlay.bonds import Bonds
 from overlay.context import Context
 from overlay.errors import NotRoot
@@ -26,6 +27,7 @@ class Scribe:
         self._context = context
         self.multicasts = Multicasts(context)
         self.bonds = Bonds(context, pastry, self.multicasts)
+        self.anycasts = Anycasts(context, pastry, self.bonds)
         self.upkeep = Upkeep(context, self.bonds, self.multicasts)
 
     # -- asked by the application ----------------------------------------------------------------------------

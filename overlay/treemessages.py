@@ -191,15 +191,14 @@ class Anycast:
     """A payload for any one subscriber that takes it: towards the topic as far as the tree, then from node to
     node of the tree, deepest first.
 
-    ``origin`` and ``number`` name it; ``visited`` are the nodes in the tree that it has been at. Each hop is
-    acknowledged (``token``). Costs the payload, 100 bytes, and 20 for each node visited.
+    ``visited`` are the nodes that it need not go to: those where it was, its origin, and silent ones. Each
+    hop is acknowledged (``token``). Costs the payload, 100 bytes, and 20 for each node visited.
     """
 
     sender: Peer
     token: int
     topic: bytes
     origin: Peer
-    number: int
     hops: int
     visited: tuple[str, ...]
     payload: bytes
@@ -215,9 +214,9 @@ class AnycastAck:
 
 @dataclass(frozen=True, slots=True)
 class AnycastEnd:
-    """Whoever finds nobody left to ask, to the origin of an :class:`Anycast`: nobody takes it. Once, 55
-    bytes; if it is lost the origin hears nothing."""
+    """Whoever finds nobody left to ask, to the origin of an :class:`Anycast`: nobody takes it. Once, the
+    payload and 50 bytes; if it is lost the origin hears nothing."""
 
     sender: Peer
     topic: bytes
-    number: int
+    payload: bytes
