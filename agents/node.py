@@ -273,6 +273,10 @@ class Node:
                     todo.extend(self._routed(effect.payload, effect.origin, now_ms))
                 case ring.Multicasted():
                     todo.extend(self._routed(effect.payload, "", now_ms))
+                case ring.Missed() if effect.topic == LOG_TOPIC:
+                    todo.extend(self.membership.ask(now_ms, self._neighbours()))
+                case ring.Missed():
+                    todo.extend(self.uplink.unheard(effect.topic, now_ms))
                 case ring.PeerUp() | ring.PeerDown() | ring.TreeChanged():
                     pass
                 case ToAddress() | ToKey():

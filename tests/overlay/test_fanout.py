@@ -177,7 +177,7 @@ def test_a_home_is_not_crowded_either() -> None:
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 1 << 32), st.integers(2, 5), st.floats(0, 0.05))
 def test_after_churn_all_are_reached_and_nobody_has_too_many(seed: int, cap: int, loss: float) -> None:
-    """Every node checks its fan-out and place after each event; the oracle sees circles, and who is cut off."""
+    """Every node checks its fan-out and place after each event; the oracle sees circles, and the cut off."""
     rng = random.Random(seed)
     config = OverlayConfig(base_bits=2, leaf_set_size=8, fanout_max=cap)
     world = ring(20, seed=seed, config=config, latency=plane(10), loss=loss)
