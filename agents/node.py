@@ -274,7 +274,17 @@ class Node:
                     todo.extend(self._routed(effect.payload, effect.origin, now_ms))
                 case ring.Multicasted():
                     todo.extend(self._routed(effect.payload, "", now_ms))
-                case ring.PeerUp() | ring.PeerDown() | ring.TreeChanged():
+                case ring.Missed() if effect.topic == LOG_TOPIC:
+                    todo.extend(self.membership.ask(now_ms, self._neighbours()))
+                case ring.Missed():
+                    todo.extend(self.uplink.unheard(effect.topic, now_ms))
+                case (
+                    ring.PeerUp()
+                    | ring.PeerDown()
+                    | ring.TreeChanged()
+                    | ring.Anycasted()
+                    | ring.AnycastFailed()
+                ):
                     pass
                 case ToAddress() | ToKey():
                     todo.extend(self._ask(effect, now_ms))

@@ -28,9 +28,21 @@ same address has a higher *incarnation*, which replaces the lower one at once.
 leaf, which alone may deliver: it is asked again until it answers or is dead. So what is delivered is
 delivered at the closest live node.
 
-**Trees** (``scribe``, ``tree``). A JOIN goes hop by hop towards the topic and leaves a children table at each
-forwarder. The closest node is the root, or, when the topic has a *home* elsewhere, an inner node whose parent
-is the home. Multicasts go down and are numbered by their root.
+**Trees** (``scribe``: ``bonds``, ``upkeep``, ``multicasts``, ``anycasts``). A JOIN goes hop by hop towards
+the topic and leaves a children table at each forwarder. The closest node is the root, or, when the topic has
+a *home* elsewhere, an inner node whose parent is the home. Nobody has more than ``fanout_max`` children: a
+full node sends an asker on to one of them. A child refreshes its bonds every second; if its parent dies it
+joins anew, if its parent leaves it is handed to the parent above (a root's children to the node that will be
+root).
+
+**Multicasts** go down and are numbered by their root, from 1 in each incarnation. Each subscriber is given
+each number once and in that root's order (``Multicasted``), or is told that it can't be had (``Missed``):
+nothing is lost silently, and between two roots there is no order. A node keeps the last ``kept_max`` of a
+topic (``history``). Who misses one sees it from the next, or from the checksum that refreshes compare, and
+asks its parent; who knows more than its parent tells it, so that what a dying root told one child all hear. A
+newcomer gets what is kept, after a ``Missed`` for what was before. At most a window is under way to a child
+(``flight``); a slow one repairs the rest when it can, and costs its parent nothing. An **anycast** goes to
+one subscriber near the sender that does not decline it. A job with m key ranges has m topics (``ranges``).
 
 **Replica groups** (``replica``, a package of its own). Up to five nodes keep a small log for what a root or a
 master may never forget; it explains itself.
@@ -43,17 +55,20 @@ master may never forget; it explains itself.
     if overlay.deadline() <= now_ms: perform(overlay.handle(Tick(), now_ms))
 
 A seeded world of many nodes on virtual time is in ``world``, its judges in ``oracles``, whole experiments in
-``simulator``.
+``simulator``; ``recovery`` measures how fast trees are whole again after a crash.
 
 **Never here**: sockets, threads, clocks, chance of its own, or anything else of elf.
 """
 
 from overlay.config import OverlayConfig
 from overlay.effects import (
+    Anycasted,
+    AnycastFailed,
     Delivered,
     Effect,
     Event,
     JoinFailed,
+    Missed,
     Multicasted,
     PeerDown,
     PeerUp,
@@ -69,6 +84,12 @@ from overlay.ids import Peer, key_of, node_id
 from overlay.joining import State
 from overlay.messages import (
     MESSAGES,
+    Anycast,
+    AnycastAck,
+    AnycastEnd,
+    Handover,
+    Head,
+    Heard,
     Heartbeat,
     HopAck,
     JoinReply,
@@ -76,6 +97,7 @@ from overlay.messages import (
     LeafProbe,
     LeafReply,
     Leave,
+    Lost,
     Message,
     Multicast,
     Ping,
@@ -83,6 +105,7 @@ from overlay.messages import (
     Refresh,
     Refreshed,
     Refused,
+    Repair,
     Route,
     RowReply,
     RowRequest,
@@ -93,12 +116,21 @@ from overlay.messages import (
     Unsubscribe,
 )
 from overlay.node import Overlay
+from overlay.ranges import range_of, range_starts, range_topics, topic_of
 
 __all__ = [
     "MESSAGES",
+    "Anycast",
+    "AnycastAck",
+    "AnycastEnd",
+    "AnycastFailed",
+    "Anycasted",
     "Delivered",
     "Effect",
     "Event",
+    "Handover",
+    "Head",
+    "Heard",
     "Heartbeat",
     "HopAck",
     "JoinFailed",
@@ -107,7 +139,9 @@ __all__ = [
     "LeafProbe",
     "LeafReply",
     "Leave",
+    "Lost",
     "Message",
+    "Missed",
     "Multicast",
     "Multicasted",
     "NotRoot",
@@ -125,6 +159,7 @@ __all__ = [
     "Refresh",
     "Refreshed",
     "Refused",
+    "Repair",
     "Rng",
     "Route",
     "RowReply",
@@ -140,4 +175,8 @@ __all__ = [
     "Unsubscribe",
     "key_of",
     "node_id",
+    "range_of",
+    "range_starts",
+    "range_topics",
+    "topic_of",
 ]

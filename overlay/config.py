@@ -67,8 +67,22 @@ class OverlayConfig:
     """Silence after which a child is dropped from a topic."""
     home_retry_ms: int = 1_000
     """Period of asking a topic's home that is away."""
-    multicast_window: int = 1_024
-    """Numbers of multicasts remembered a root and topic, to drop doubles."""
+    fanout_max: int = 16
+    """Most children of a node in a topic; a further one is sent on to one of them."""
+    kept_max: int = 64
+    """Multicasts of a topic that a node keeps for those who missed them."""
+    kept_bytes: int = 64 << 10
+    """The same in bytes of payload; the newest is kept whatever its size."""
+    repair_batch: int = 16
+    """Multicasts that are asked for, or given, at once."""
+    lost_ms: int = 10_000
+    """Wait for a missing multicast after which it is lost."""
+    window_messages: int = 32
+    """Multicasts of a topic under way to one child, at most."""
+    window_bytes: int = 256 << 10
+    """The same in bytes of payload; one is sent whatever its size."""
+    anycast_hops_max: int = 256
+    """An anycast that has come so far has found nobody."""
 
     held_max: int = 1_024
     """Routed messages held while not yet ready; also the bound of messages waiting for a hop's
@@ -87,6 +101,8 @@ class OverlayConfig:
             raise ValueError(f"base_bits must divide {ID_BITS}")
         if self.leaf_set_size % 2:
             raise ValueError("leaf_set_size must be even: half of it stands on each side")
+        if self.fanout_max < 2:
+            raise ValueError("fanout_max must be at least 2, or trees are chains")
         if self.suspect_ms <= self.heartbeat_ms or self.suspect_ms <= self.tree_refresh_ms:
             raise ValueError(
                 "suspect_ms must exceed heartbeat_ms and tree_refresh_ms, or peace looks like death"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from overlay.ids import Peer
-from overlay.messages import Message
+from overlay.messages import Anycast, Message
 
 
 class Rng(Protocol):
@@ -53,7 +53,41 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Multicasted:
-    """Effect: a payload from the root of a topic that this node subscribes to."""
+    """Effect: a payload from the root of a topic that this node subscribes to: once each, in the root's
+    order."""
+
+    topic: bytes
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Effect: the multicasts ``first`` to ``last`` of a root of a topic that this node subscribes to can't be
+    had.
+
+    They come no more. Whoever subscribes late is told so of what the tree keeps no longer.
+    """
+
+    topic: bytes
+    root: Peer
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Anycasted:
+    """Effect: an anycast is offered to this node, which has taken it unless it calls ``Overlay.decline`` with
+    this effect. ``origin`` is an address."""
+
+    topic: bytes
+    payload: bytes
+    origin: str
+    offer: Anycast
+
+
+@dataclass(frozen=True, slots=True)
+class AnycastFailed:
+    """Effect: no subscriber takes this anycast of ours."""
 
     topic: bytes
     payload: bytes
@@ -99,4 +133,16 @@ class TreeChanged:
     children: tuple[str, ...]
 
 
-Effect = Send | Delivered | Multicasted | Ready | JoinFailed | PeerUp | PeerDown | TreeChanged
+Effect = (
+    Send
+    | Delivered
+    | Multicasted
+    | Missed
+    | Anycasted
+    | AnycastFailed
+    | Ready
+    | JoinFailed
+    | PeerUp
+    | PeerDown
+    | TreeChanged
+)

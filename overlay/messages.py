@@ -6,7 +6,7 @@ bytes. ``sender`` is always the node that put the message on the wire, not the o
 hearing it proves that the sender lives.
 
 Costs are for b = 4, a leaf set of 16 and addresses of about 20 bytes: a peer is about 25 bytes, a leaf set
-400, a row 400.
+400, a row 400. What is said in trees is in ``treemessages``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,60 @@ from dataclasses import dataclass
 from typing import Final
 
 from overlay.ids import KEY_BYTES, Peer
+from overlay.treemessages import (
+    Anycast,
+    AnycastAck,
+    AnycastEnd,
+    Handover,
+    Head,
+    Heard,
+    Lost,
+    Multicast,
+    Refresh,
+    Refreshed,
+    Refused,
+    Repair,
+    Subscribe,
+    Subscribed,
+    TopicMark,
+    TopicPath,
+    Unsubscribe,
+)
+
+__all__ = [
+    "MESSAGES",
+    "Anycast",
+    "AnycastAck",
+    "AnycastEnd",
+    "Handover",
+    "Head",
+    "Heard",
+    "Heartbeat",
+    "HopAck",
+    "JoinReply",
+    "JoinRequest",
+    "LeafProbe",
+    "LeafReply",
+    "Leave",
+    "Lost",
+    "Message",
+    "Multicast",
+    "Ping",
+    "Pong",
+    "Refresh",
+    "Refreshed",
+    "Refused",
+    "Repair",
+    "Route",
+    "RowReply",
+    "RowRequest",
+    "Subscribe",
+    "Subscribed",
+    "TopicMark",
+    "TopicPath",
+    "Unsubscribe",
+    "well_formed",
+]
 
 # -- joining and the ring ------------------------------------------------------------------------------------
 
@@ -154,111 +208,6 @@ class HopAck:
     token: int
 
 
-# -- trees ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Subscribe:
-    """A node without a parent, to its next hop towards the topic, or (``direct``) a rendezvous to the topic's
-    home: JOIN.
-
-    ``path`` names the nodes below the sender on whose behalf it asks, so that loops are refused; ``home`` is
-    empty when the topic has none that the sender knows. Sent on subscribing and after the loss of a parent,
-    repeated until answered. About 100 bytes.
-    """
-
-    sender: Peer
-    topic: bytes
-    home: str
-    direct: bool
-    path: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Subscribed:
-    """Answer to a :class:`Subscribe`: you are my child; above me is ``path``, up to the root. About 100
-    bytes."""
-
-    sender: Peer
-    topic: bytes
-    home: str
-    path: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Answer to a :class:`Subscribe`: not under me (``reason``: it would close a loop, or I am not the home).
-    60 bytes."""
-
-    sender: Peer
-    topic: bytes
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unsubscribe:
-    """Child to (former) parent: nothing below me needs these topics from you any more. 20 bytes a topic,
-    once."""
-
-    sender: Peer
-    topics: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicMark:
-    """A topic that the child still wants, and a checksum of the path that it believes to lie above it."""
-
-    topic: bytes
-    mark: int
-
-
-@dataclass(frozen=True, slots=True)
-class Refresh:
-    """Child to each of its parents every ``tree_refresh_ms``, for all topics together. 30 bytes and 22 a
-    topic."""
-
-    sender: Peer
-    topics: tuple[TopicMark, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicPath:
-    """The path above a child in a topic, as its parent knows it now, and the topic's home (empty: none)."""
-
-    topic: bytes
-    home: str
-    path: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Refreshed:
-    """Answer to a :class:`Refresh`: paths that have changed, and topics in which the child is no child of
-    mine.
-
-    30 bytes in peace. It doubles as the parent's heartbeat.
-    """
-
-    sender: Peer
-    paths: tuple[TopicPath, ...]
-    unknown: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Multicast:
-    """Root to its children, and every node to its own: a payload for all subscribers of a topic.
-
-    ``number`` counts the root's multicasts in the topic from 1; with the root's incarnation it names the
-    message, so that doubles are dropped and gaps can be seen. Costs the payload and about 80 bytes for each
-    child.
-    """
-
-    sender: Peer
-    topic: bytes
-    root: Peer
-    number: int
-    payload: bytes
-
-
 Message = (
     JoinRequest
     | JoinReply
@@ -278,7 +227,14 @@ Message = (
     | Unsubscribe
     | Refresh
     | Refreshed
+    | Handover
     | Multicast
+    | Repair
+    | Lost
+    | Heard
+    | Anycast
+    | AnycastAck
+    | AnycastEnd
 )
 
 MESSAGES: Final[tuple[type[Message], ...]] = (
@@ -300,7 +256,14 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Unsubscribe,
     Refresh,
     Refreshed,
+    Handover,
     Multicast,
+    Repair,
+    Lost,
+    Heard,
+    Anycast,
+    AnycastAck,
+    AnycastEnd,
 )
 
 
@@ -309,7 +272,7 @@ def well_formed(message: Message) -> bool:
     match message:
         case Route():
             return len(message.key) == KEY_BYTES
-        case Subscribe() | Subscribed() | Refused() | Multicast():
+        case Subscribe() | Subscribed() | Refused() | Handover() | Multicast() | Repair() | Lost() | Heard():
             return len(message.topic) == KEY_BYTES
         case Unsubscribe():
             return all(len(topic) == KEY_BYTES for topic in message.topics)

@@ -9,12 +9,17 @@ from typing import assert_never
 
 from overlay.config import OverlayConfig
 from overlay.context import Context, Timer
-from overlay.effects import Effect, Event, Received, Rng
+from overlay.effects import Anycasted, Effect, Event, Received, Rng
 from overlay.errors import OverlayBug
 from overlay.forwarding import Forwarding
 from overlay.ids import Peer, to_int
 from overlay.joining import Joining, State, Step
 from overlay.messages import (
+    Anycast,
+    AnycastAck,
+    AnycastEnd,
+    Handover,
+    Heard,
     Heartbeat,
     HopAck,
     JoinReply,
@@ -22,6 +27,7 @@ from overlay.messages import (
     LeafProbe,
     LeafReply,
     Leave,
+    Lost,
     Message,
     Multicast,
     Ping,
@@ -29,6 +35,7 @@ from overlay.messages import (
     Refresh,
     Refreshed,
     Refused,
+    Repair,
     Route,
     RowReply,
     RowRequest,
@@ -75,7 +82,7 @@ class Overlay:
             self._pastry.liveness.abandon()
         self._joining.start(contacts)
         self._pastry.schedule()
-        self._scribe.schedule()
+        self._scribe.upkeep.schedule()
         if self.ready:
             self._open()
         return self._take()
@@ -104,6 +111,7 @@ class Overlay:
         if self._joining.state is State.LEFT:
             return []
         if self._joining.state in _RUNNING:
+            self._scribe.bonds.leave()
             self._pastry.leave(self._scribe.neighbours())
         farewell = self._take()
         self._joining.step(Step.LEAVE)
@@ -150,6 +158,19 @@ class Overlay:
         ``is_root(topic)``."""
         self._at(now_ms)
         self._scribe.multicast(topic, payload)
+        return self._take()
+
+    def anycast(self, topic: bytes, payload: bytes, now_ms: int) -> list[Effect]:
+        """Send a payload to any one subscriber that takes it, near us and not ourselves; AnycastFailed if
+        none does."""
+        self._at(now_ms)
+        self._scribe.anycasts.send(topic, payload)
+        return self._take()
+
+    def decline(self, offered: Anycasted, now_ms: int) -> list[Effect]:
+        """Don't take an anycast that was offered: another subscriber is asked."""
+        self._at(now_ms)
+        self._scribe.anycasts.decline(offered.offer)
         return self._take()
 
     # -- questions -------------------------------------------------------------------------------------------
@@ -227,7 +248,7 @@ class Overlay:
         self._context.now = max(self._context.now, now_ms)
 
     def _take(self) -> list[Effect]:
-        self._scribe.show()
+        self._scribe.bonds.show()
         effects = self._context.take()
         return [] if self._joining.state is State.LEFT else effects
 
@@ -254,7 +275,7 @@ class Overlay:
             return
         if known != sender:
             self._spread_gone()
-            self._scribe.returned(sender.address)
+            self._scribe.bonds.returned(sender.address)
         self._dispatch(message)
 
     def _dispatch(self, message: Message) -> None:
@@ -281,19 +302,33 @@ class Overlay:
             case HopAck():
                 self._forwarding.acknowledged(message)
             case Subscribe():
-                self._scribe.subscribe_message(message)
+                self._scribe.bonds.subscribe_message(message)
             case Subscribed():
-                self._scribe.subscribed_message(message)
+                self._scribe.bonds.subscribed_message(message)
             case Refused():
-                self._scribe.refused_message(message)
+                self._scribe.bonds.refused_message(message)
             case Unsubscribe():
-                self._scribe.unsubscribe_message(message)
+                self._scribe.bonds.unsubscribe_message(message.topics, message.sender)
             case Refresh():
-                self._scribe.refresh_message(message)
+                self._scribe.upkeep.refresh_message(message)
             case Refreshed():
-                self._scribe.refreshed_message(message)
+                self._scribe.upkeep.refreshed_message(message)
+            case Handover():
+                self._scribe.bonds.handover_message(message)
             case Multicast():
                 self._scribe.multicast_message(message)
+            case Repair():
+                self._scribe.repair_message(message)
+            case Lost():
+                self._scribe.lost_message(message)
+            case Heard():
+                self._scribe.heard_message(message)
+            case Anycast():
+                self._scribe.anycasts.anycast_message(message)
+            case AnycastAck():
+                self._scribe.anycasts.ack_message(message)
+            case AnycastEnd():
+                self._scribe.anycasts.end_message(message)
             case Leave():
                 raise OverlayBug("a farewell is handled before its sender is heard")
             case _:
@@ -310,7 +345,7 @@ class Overlay:
     def _run(self, timer: Timer, late: bool) -> None:
         kind, of = timer
         if isinstance(of, bytes):
-            self._scribe.ask_due(of)
+            self._scribe.due(kind, of)
             return
         match kind:
             case "beat":
@@ -319,8 +354,10 @@ class Overlay:
                 self._pastry.probe_due(of, late)
             case "hop":
                 self._forwarding.hop_due(of)
+            case "anycast":
+                self._scribe.anycasts.hop_due(of)
             case "refresh":
-                self._scribe.refresh_due(late)
+                self._scribe.upkeep.due(late)
             case "leaf":
                 self._pastry.leaf_due(self._joining.contacts)
             case "row":
@@ -341,7 +378,7 @@ class Overlay:
         while self._pastry.gone:
             peer = self._pastry.gone.pop(0)
             self._forwarding.gone(peer)
-            self._scribe.gone(peer)
+            self._scribe.bonds.gone(peer)
 
     def _spread(self) -> None:
         """What one event leads to elsewhere in the node."""

@@ -2,45 +2,25 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
 from overlay.errors import OverlayBug
-from overlay.ids import Peer, key_of
+from overlay.flight import Flight
+from overlay.history import Histories
+from overlay.ids import Peer
 
 PATH_MAX: Final = 32
 """A path that is longer can only go in circles."""
 
-_ROOTS_MAX: Final = 4
-"""Roots of one topic whose numbers are remembered: there is one, and there was one before."""
-
-
-class Numbers:
-    """Which numbers of a counter were seen: the last ``window`` exactly, all older ones taken for seen."""
-
-    def __init__(self, window: int) -> None:
-        self._window = window
-        self._floor = 0
-        self._seen: set[int] = set()
-
-    def accept(self, number: int) -> bool:
-        """Note a number down; False if it was seen before."""
-        if number <= self._floor or number in self._seen:
-            return False
-        self._seen.add(number)
-        if len(self._seen) > self._window:
-            self._floor = min(self._seen)
-            self._seen.remove(self._floor)
-        return True
-
 
 @dataclass
 class Child:
-    """A node that takes a topic from us, and when it last said so."""
+    """A node that takes a topic from us, when it last said so, and what is under way to it."""
 
     peer: Peer
     heard: int
+    flight: Flight = field(default_factory=Flight)
 
 
 @dataclass
@@ -48,10 +28,14 @@ class Tree:
     """A node's place in the tree of a topic.
 
     Attached: ``parent`` is set, ``path`` leads from it up to the root. Otherwise the node is the root, or
-    looks for a parent: then ``asked`` is the address that it asked last.
+    looks for a parent: then ``asked`` is the address that it asked last, ``pushed`` whether it was sent there
+    (``pushes`` times in a row) instead of routed. ``repairing``: the root whose multicasts the parent was
+    asked
+    for, and up to which number.
     """
 
     topic: bytes
+    histories: Histories
     subscribed: bool = False
     hosting: bool = False
     home: str = ""
@@ -59,11 +43,16 @@ class Tree:
     path: tuple[str, ...] = ()
     children: dict[int, Child] = field(default_factory=dict)
     asked: str = ""
+    pushed: bool = False
+    pushes: int = 0
     tries: int = 0
     silent: set[int] = field(default_factory=set)
     behalf: tuple[str, ...] = ()
     shown: tuple[str | None, tuple[str, ...]] = (None, ())
-    _numbers: OrderedDict[Peer, Numbers] = field(default_factory=OrderedDict)
+    repairing: tuple[Peer, int] | None = None
+    repair_tries: int = 0
+    come_messages: int = 0
+    come_bytes: int = 0
 
     @property
     def idle(self) -> bool:
@@ -77,26 +66,26 @@ class Tree:
 
     def attach(self, parent: Peer, path: tuple[str, ...]) -> None:
         """Hang below a parent, above which is ``path``."""
+        self._begin()
         self.parent = parent
         self.path = (parent.address, *path)
-        self.asked = ""
-        self.tries = 0
-        self.silent.clear()
 
     def detach(self) -> None:
         """Be without a parent."""
+        self._begin()
         self.parent = None
         self.path = ()
+
+    def _begin(self) -> None:
         self.asked = ""
+        self.pushed = False
+        self.pushes = 0
         self.tries = 0
         self.silent.clear()
-
-    def accept(self, root: Peer, number: int, window: int) -> bool:
-        """Note a multicast down; False if it was seen before."""
-        numbers = self._numbers.setdefault(root, Numbers(window))
-        while len(self._numbers) > _ROOTS_MAX:
-            self._numbers.popitem(last=False)
-        return numbers.accept(number)
+        self.repairing = None
+        self.repair_tries = 0
+        self.come_messages = 0
+        self.come_bytes = 0
 
     def check(self, me: str) -> None:
         """Raise OverlayBug unless the place is a possible one."""
@@ -112,8 +101,3 @@ class Tree:
             raise OverlayBug(f"{me} is above itself")
         if self.idle:
             raise OverlayBug("a tree that nobody needs is kept")
-
-
-def path_mark(path: tuple[str, ...]) -> int:
-    """A checksum of a path, 32 bits."""
-    return int.from_bytes(key_of("\n".join(path).encode())[:4], "big")

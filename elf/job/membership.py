@@ -4,7 +4,8 @@ giving them out.
     unknown --Welcome--> following          a node with a bootstrap asks a neighbour who founded the log
     founder                                 a node started without a bootstrap, or that was the founder before
 
-A follower asks every ``follow_ms``; the founder's multicasts make it prompt, the asking makes it sure.
+A follower asks every ``follow_ms``; the founder's multicasts make it prompt: the tree repairs those that are
+missed, and when it can't it says so and the follower asks at once. The asking makes it sure.
 ``JoinStream`` is repeated until its entry is seen, so nothing here needs an answer.
 """
 

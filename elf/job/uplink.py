@@ -149,6 +149,10 @@ class Uplink:
             return []
         return self._settle(line, word.start, word.end)
 
+    def unheard(self, topic: bytes, now_ms: int) -> list[Effect]:
+        """Words of a flow's root can't be had any more: offer at once what it may have committed already."""
+        return self._offers(now_ms, topic)
+
     def verdict(self, word: Verdict, now_ms: int) -> list[Effect]:
         line = self._lines.get(word.flow)
         if line is None:
@@ -228,9 +232,12 @@ class Uplink:
             for (home, number), flows in together.items()
         ]
 
-    def _offers(self, now_ms: int) -> list[Effect]:
+    def _offers(self, now_ms: int, topic: bytes | None = None) -> list[Effect]:
+        """Old snapshots to the homes of their flows: of one topic, or of all."""
         found: list[Effect] = []
         for line in self._lines.values():
+            if topic is not None and line.flow.topic != topic:
+                continue
             number = self._number_of(line.flow.fragment.stream)
             old = [
                 s

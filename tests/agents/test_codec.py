@@ -157,7 +157,7 @@ def test_a_message_rides_in_an_overlay_message() -> None:
 def test_names_that_both_families_use_stay_apart() -> None:
     for refused in (
         job.Refused(text="no"),
-        ring.Refused(sender=Peer("a:1", 1), topic=b"t" * KEY_BYTES, reason="no"),
+        ring.Refused(sender=Peer("a:1", 1), topic=b"t" * KEY_BYTES, reason="no", instead=""),
     ):
         assert read(sent(refused)) == refused
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from agents.node import LOG_TOPIC
 from elf.job.root import RootSettings
 from elf.job.spec import JobSpec
 from elf.ql.plan import Plan
@@ -223,3 +224,24 @@ def test_crashes_loss_and_doubles_never_make_a_window_wrong(seed: int) -> None:
         world.restart(agent)
     world.run(45_000)
     check_all(world, spec, until, least=10)
+
+
+def test_a_member_that_missed_the_word_of_a_job_has_it_from_the_tree() -> None:
+    """Its asking of the founder is put off for good, so only the repaired multicast can tell it."""
+    world = World(5, 6)
+    world.start_all()
+    world.run(3_000)
+    founder = world.agents[0]
+    deaf = next(
+        agent for agent in reversed(world.agents) if founder.address in agent.node.overlay.path(LOG_TOPIC)
+    )
+    deaf.node.membership._next_ms = 1 << 60
+    world.isolated = {deaf.address}
+    through = next(agent.index for agent in world.agents if agent is not deaf and agent is not founder)
+    spec = world.create(through, plan(2))
+    world.run(200)
+    assert deaf.node.log.job(spec.uid) is None
+    world.isolated = set()
+    world.run(1_500)
+    assert deaf.node.log.job(spec.uid) is not None
+    assert deaf.node.membership.deadline() == 1 << 60

@@ -12,6 +12,7 @@ import pytest
 
 from overlay import (
     MESSAGES,
+    Head,
     Message,
     Multicast,
     Overlay,
@@ -66,7 +67,9 @@ def test_a_message_is_frozen_plain_and_explained(kind: type[Message]) -> None:
     assert "byte" in kind.__doc__ or "KB" in kind.__doc__ or "payload" in kind.__doc__
 
 
-@pytest.mark.parametrize("kind", [*MESSAGES, Peer, TopicMark, TopicPath], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", [*MESSAGES, Peer, Head, TopicMark, TopicPath], ids=lambda kind: kind.__name__
+)
 def test_a_generic_codec_carries_it(kind: type[Message]) -> None:
     message = example(kind)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=kind) == message
@@ -79,10 +82,10 @@ STRANGER = Peer("stranger", 1)
     "message",
     [
         Route(STRANGER, 1, b"short", STRANGER, 1, 0, b""),
-        Subscribe(STRANGER, b"", "", False, ()),
+        Subscribe(STRANGER, b"", "", False, False, ()),
         Multicast(STRANGER, bytes(17), STRANGER, 1, b""),
         Unsubscribe(STRANGER, (bytes(16), b"x")),
-        Refresh(STRANGER, (TopicMark(b"x", 1),)),
+        Refresh(STRANGER, 1, (TopicMark(b"x", 1),)),
     ],
     ids=lambda message: type(message).__name__,
 )

@@ -22,7 +22,6 @@ from overlay import (
     key_of,
 )
 from overlay.oracles import closest, tree_faults
-from overlay.tree import Numbers
 from overlay.world import Simulator, plane
 from tests.overlay.worlds import host, names, ring, root, shout, subscribe, tree_rests
 
@@ -195,11 +194,11 @@ def test_the_rendezvous_of_a_home_dies() -> None:
 def test_a_node_that_is_not_the_home_says_so() -> None:
     overlay = Overlay(Peer("me", 1), OverlayConfig(), random.Random(1))
     overlay.start([], 0)
-    effects = overlay.handle(Received(Subscribe(Peer("z", 1), TOPIC, "me", True, ())), 1)
-    assert Send("z", Refused(Peer("me", 1), TOPIC, "not the home")) in effects
+    effects = overlay.handle(Received(Subscribe(Peer("z", 1), TOPIC, "me", True, False, ())), 1)
+    assert Send("z", Refused(Peer("me", 1), TOPIC, "not the home", "")) in effects
     assert overlay.topics() == ()
     overlay.host(TOPIC, 2)
-    overlay.handle(Received(Subscribe(Peer("z", 1), TOPIC, "me", True, ())), 3)
+    overlay.handle(Received(Subscribe(Peer("z", 1), TOPIC, "me", True, False, ())), 3)
     assert overlay.children(TOPIC) == ("z",)
 
 
@@ -351,7 +350,7 @@ def test_a_multicast_from_a_former_parent_is_taken_once_and_answered() -> None:
     child = away_from(world)
     overlay = world.nodes[child].overlay
     stranger = Peer("stranger", 1)
-    message = Multicast(stranger, TOPIC, Peer("old-root", 3), 5, b"late")
+    message = Multicast(stranger, TOPIC, Peer("old-root", 3), 1, b"late")
     first = overlay.handle(Received(message), world.now)
     assert Multicasted(TOPIC, b"late") in first
     assert any(isinstance(e, Send) and e.to == "stranger" and "Unsubscribe" in repr(e.message) for e in first)
@@ -361,8 +360,8 @@ def test_a_multicast_from_a_former_parent_is_taken_once_and_answered() -> None:
 def test_a_join_that_would_close_a_loop_is_refused() -> None:
     overlay = Overlay(Peer("me", 1), OverlayConfig(), random.Random(1))
     overlay.start([], 0)
-    effects = overlay.handle(Received(Subscribe(Peer("z", 1), TOPIC, "", False, ("y", "me"))), 1)
-    assert Send("z", Refused(Peer("me", 1), TOPIC, "loop")) in effects
+    effects = overlay.handle(Received(Subscribe(Peer("z", 1), TOPIC, "", False, False, ("y", "me"))), 1)
+    assert Send("z", Refused(Peer("me", 1), TOPIC, "loop", "")) in effects
     assert overlay.children(TOPIC) == ()
 
 
@@ -383,10 +382,3 @@ def test_one_message_a_parent_refreshes_all_topics() -> None:
     before = world.messages["Refresh"]
     world.run(10_000)
     assert world.messages["Refresh"] - before <= 2 * 12
-
-
-def test_numbers_remember_a_window_and_take_all_older_for_seen() -> None:
-    numbers = Numbers(window=3)
-    assert [numbers.accept(n) for n in (1, 2, 2, 5, 4, 4)] == [True, True, False, True, True, False]
-    assert [numbers.accept(n) for n in (1, 3, 6)] == [False, True, True]
-    assert not numbers.accept(2)

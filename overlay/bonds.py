@@ -1,0 +1,406 @@
+"""Who hangs below whom: JOINs, the loss of parents and children, and a node's farewell.
+
+A JOIN goes one hop towards the topic; that node takes the asker as a child, answers at once, and if it is not
+in the tree itself asks its own next hop. The rendezvous, closest to the topic, is the root; or, if the topic
+has a *home* elsewhere, an inner node whose parent is the home. While the home is away the tree keeps its
+shape and the rendezvous asks again.
+
+Rules:
+
+- Only the child keeps the bond (``upkeep``); a dead parent is replaced.
+- Nobody has more than ``fanout_max`` children in a topic. A full node sends a further asker to the child that
+  is nearest to it: so it goes down until there is room, and the depth stays about the logarithm of the
+  members.
+- No circle lasts: a JOIN names those on whose behalf it is made, every node knows the path above it; a node
+  asked by one of its ancestors leaves its parent (it is nearer to the topic) or refuses. Routing has no
+  circles, so stale bonds alone can. Who is sent on goes only below a node that is attached, and not its own
+  descendant.
+- Who leaves gives its children to its parent; a rendezvous without one to the node that will be closest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from overlay.context import Context
+from overlay.effects import TreeChanged
+from overlay.errors import OverlayBug
+from overlay.history import Histories
+from overlay.ids import Peer, closeness, key_of, node_id, to_int
+from overlay.messages import (
+    Handover,
+    Refused,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
+from overlay.multicasts import Multicasts
+from overlay.pastry import Pastry
+from overlay.tree import PATH_MAX, Child, Tree
+
+_SILENT_FORGIVEN_TRIES = 4
+"""After so many tries a next hop that was silent is asked again: it may have been slow only."""
+_PUSHES_MAX = PATH_MAX
+"""How often one JOIN is sent on before it rests until its deadline; to be sent away from there counts for
+``_RETURN`` times."""
+_RETURN = 8
+
+Nearness = Callable[[Peer, Peer], int]
+"""How far a child is from an asker, in any unit: the hook for measured round-trips and labels."""
+
+
+def scattered(asker: Peer, child: Peer) -> int:
+    """Nearness where nothing is measured: by a hash of both. All children get equal shares, which makes the
+    least deep tree (500 nodes: 4 levels; 6 by closeness of ids, since shares of the ring differ)."""
+    return to_int(key_of(f"{asker.address} below {child.address}".encode()))
+
+
+class Bonds:
+    """The trees of one node, by topic."""
+
+    def __init__(
+        self, context: Context, pastry: Pastry, multicasts: Multicasts, nearness: Nearness = scattered
+    ) -> None:
+        self._context = context
+        self._pastry = pastry
+        self._multicasts = multicasts
+        self._nearness = nearness
+        self._trees: dict[bytes, Tree] = {}
+        self._changed: dict[bytes, None] = {}
+        self._vanished: dict[bytes, tuple[str | None, tuple[str, ...]]] = {}
+        self.ready = False
+
+    # -- asked about -----------------------------------------------------------------------------------------
+
+    def get(self, topic: bytes) -> Tree | None:
+        """Our place in a topic's tree, if we have one."""
+        return self._trees.get(topic)
+
+    def take_part(self, topic: bytes) -> Tree:
+        """Our place, made if we had none."""
+        to_int(topic)
+        tree = self._trees.get(topic)
+        if tree is None:
+            config = self._context.config
+            shown = self._vanished.pop(topic, (None, ()))
+            histories = Histories(config.kept_max, config.kept_bytes)
+            tree = self._trees[topic] = Tree(topic, histories, shown=shown)
+        return tree
+
+    def __iter__(self) -> Iterator[Tree]:
+        return iter(self._trees.values())
+
+    def is_root(self, tree: Tree) -> bool:
+        """Whether a multicast starts here: we host the topic, or it has no home and we are closest."""
+        if tree.hosting:
+            return True
+        if tree.parent is not None or not self.ready or tree.home not in ("", self._context.me.address):
+            return False
+        return self._pastry.next_hop(to_int(tree.topic)).id == self._context.id
+
+    def child_of(self, topic: bytes, node: int) -> tuple[Tree, Child] | None:
+        """A topic's tree and our child in it."""
+        tree = self._trees.get(topic)
+        child = tree.children.get(node) if tree is not None else None
+        return None if tree is None or child is None else (tree, child)
+
+    def below(self, topic: bytes, node: int) -> Tree | None:
+        """A topic's tree, if that node is our parent in it."""
+        tree = self._trees.get(topic)
+        return tree if tree is not None and tree.parent is not None and tree.parent.id == node else None
+
+    # -- what changes ----------------------------------------------------------------------------------------
+
+    def settle(self, tree: Tree) -> None:
+        """Look for a parent if one is needed and none is being asked."""
+        if not tree.asked and tree.parent is None:
+            self._ask(tree)
+
+    def release(self, tree: Tree) -> None:
+        """Be the root: no parent, and no asking for one."""
+        self._leave_parent(tree)
+        self._stop_asking(tree)
+
+    def prune(self, tree: Tree) -> None:
+        """Leave the tree if nobody needs us in it."""
+        if not tree.idle:
+            return
+        self.release(tree)
+        self._multicasts.forget(tree)
+        del self._trees[tree.topic]
+        self._vanished[tree.topic] = tree.shown
+
+    def orphan(self, tree: Tree) -> None:
+        """Our parent is no more: look for another."""
+        tree.detach()
+        tree.behalf = ()
+        self._changed[tree.topic] = None
+        self._ask(tree)
+
+    def new_path(self, tree: Tree, home: str, path: tuple[str, ...]) -> None:
+        """Our parent has moved; if we are above it now, this bond must go."""
+        if tree.parent is None:
+            raise OverlayBug("a path without a parent")
+        if self._circular(path):
+            self._leave_parent(tree)
+            self._ask(tree)
+            return
+        tree.path = (tree.parent.address, *path)
+        self._learn_home(tree, home)
+
+    def drop_child(self, tree: Tree, node: int) -> None:
+        """A child is no more."""
+        del tree.children[node]
+        self._changed[tree.topic] = None
+        self.prune(tree)
+
+    def gone(self, peer: Peer) -> None:
+        """A peer died, left, or lives in a new incarnation and knows nothing of this."""
+        for tree in tuple(self._trees.values()):
+            child = tree.children.get(peer.id)
+            if child is not None and child.peer.incarnation <= peer.incarnation:
+                self.drop_child(tree, peer.id)
+            parent = tree.parent
+            if parent is not None and parent.id == peer.id and parent.incarnation <= peer.incarnation:
+                self.orphan(tree)
+            elif tree.asked == peer.address and tree.topic in self._trees:
+                self._ask(tree)
+
+    def returned(self, address: str) -> None:
+        """A peer is up: if it is a home that we wait for, ask it now."""
+        for tree in self._trees.values():
+            if tree.home == address and tree.asked == address:
+                tree.tries = 0
+                self._ask(tree)
+
+    def leave(self) -> None:
+        """This node goes: its children belong to its parent now, or to the node that will be root."""
+        me = self._context.me
+        for tree in self._trees.values():
+            if tree.hosting or not tree.children:
+                continue
+            heir = tree.parent or self._next_closest(tree)
+            if heir is None:
+                continue
+            children = tuple(c.peer for c in tree.children.values() if c.peer.id != heir.id)
+            for peer in (heir, *children):
+                self._context.send(peer, Handover(me, tree.topic, heir, children))
+
+    # -- heard -----------------------------------------------------------------------------------------------
+
+    def subscribe_message(self, message: Subscribe) -> None:
+        """Somebody wants to be our child."""
+        asker = message.sender
+        known = self._trees.get(message.topic)
+        reason = self._objection(message, known)
+        if reason:
+            self._context.send(asker, Refused(self._context.me, message.topic, reason, ""))
+            return
+        tree = known or self.take_part(message.topic)
+        if message.home and not tree.home:
+            tree.home = message.home
+        if asker.address in tree.path:
+            self._leave_parent(tree)
+        if tree.asked == asker.address:
+            self._stop_asking(tree)
+        if asker.id not in tree.children and self._full(tree):
+            instead = self._instead(tree, message)
+            self._context.send(asker, Refused(self._context.me, tree.topic, "full", instead))
+        else:
+            tree.children[asker.id] = Child(asker, self._context.now)
+            self._changed[tree.topic] = None
+            tree.behalf = (*message.path, asker.address)
+            heads = tree.histories.heads()
+            self._context.send(asker, Subscribed(self._context.me, tree.topic, tree.home, tree.path, heads))
+        self.settle(tree)
+
+    def subscribed_message(self, message: Subscribed) -> None:
+        """Somebody takes us as its child."""
+        sender = message.sender
+        tree = self._trees.get(message.topic)
+        if tree is not None and self.below(message.topic, sender.id) is not None:
+            self.new_path(tree, message.home, message.path)
+            return
+        if tree is None or tree.hosting or tree.parent is not None or tree.asked != sender.address:
+            self._context.send(sender, Unsubscribe(self._context.me, (message.topic,)))
+            return
+        if sender.id in tree.children or self._circular(message.path):
+            self._context.send(sender, Unsubscribe(self._context.me, (message.topic,)))
+            return  # the deadline asks again
+        self._stop_asking(tree)
+        tree.attach(sender, message.path)
+        self._learn_home(tree, message.home)
+        self._changed[tree.topic] = None
+        self._multicasts.compare(tree, message.heads, up=False)
+
+    def refused_message(self, message: Refused) -> None:
+        """Not there: go where we are sent; from there back to routing; else, when the deadline comes, ask
+        elsewhere if there is an elsewhere."""
+        tree = self._trees.get(message.topic)
+        if tree is None or tree.asked != message.sender.address:
+            return
+        instead = message.instead
+        known = instead == self._context.me.address or node_id(instead) in tree.children
+        if tree.pushes < _PUSHES_MAX and instead and not known:
+            tree.pushes += 1
+            self._ask_at(tree, instead, direct=False, pushed=True)
+        elif tree.pushes < _PUSHES_MAX and tree.pushed:
+            tree.pushes += _RETURN
+            self._ask(tree)
+        else:
+            tree.silent.add(message.sender.id)
+
+    def unsubscribe_message(self, topics: Iterable[bytes], sender: Peer) -> None:
+        """A child goes."""
+        for topic in topics:
+            bond = self.child_of(topic, sender.id)
+            if bond is not None:
+                self.drop_child(bond[0], sender.id)
+
+    def handover_message(self, message: Handover) -> None:
+        """A neighbour leaves: its children are ours now, or we are another's."""
+        if message.parent.id == self._context.id:
+            self._inherit(message)
+            return
+        tree = self.below(message.topic, message.sender.id)
+        if tree is None:
+            return
+        tree.detach()
+        self._changed[tree.topic] = None
+        if message.parent.id in tree.children:
+            self._ask(tree)
+        else:
+            self._ask_at(tree, message.parent.address, direct=False, pushed=True)
+
+    # -- timers ----------------------------------------------------------------------------------------------
+
+    def ask_due(self, topic: bytes) -> None:
+        """No answer to our JOIN, or a refusal."""
+        tree = self._trees[topic]
+        target = self._pastry.liveness.live.get(node_id(tree.asked))
+        if target is not None:
+            self._pastry.suspect(target)
+            tree.silent.add(target.id)
+        tree.tries += 1
+        tree.pushes = 0
+        if tree.tries % _SILENT_FORGIVEN_TRIES == 0:
+            tree.silent.clear()
+        self._ask(tree)
+
+    def show(self) -> None:
+        """Report the places that have changed since the last call."""
+        for topic in self._changed:
+            tree = self._trees.get(topic)
+            before = self._vanished.get(topic, (None, ())) if tree is None else tree.shown
+            place = (None, ()) if tree is None else tree.place()
+            if place != before:
+                self._context.emit(TreeChanged(topic, *place))
+            if tree is not None:
+                tree.shown = place
+        self._changed.clear()
+        self._vanished.clear()
+
+    def check(self) -> None:
+        """Raise OverlayBug unless every place is a possible one."""
+        for topic, tree in self._trees.items():
+            tree.check(self._context.me.address)
+            if bool(tree.asked) != (("tree", topic) in self._context.agenda):
+                raise OverlayBug("a JOIN has no deadline, or a deadline no JOIN")
+            if tree.asked and tree.parent is not None:
+                raise OverlayBug("a node with a parent asks for another")
+            if len(tree.children) > self._context.config.fanout_max:
+                raise OverlayBug(f"{len(tree.children)} children in one topic")
+
+    # -- the parts -------------------------------------------------------------------------------------------
+
+    def _ask(self, tree: Tree) -> None:
+        """Send a JOIN to whoever should be our parent now; nobody should if we are the root."""
+        self._stop_asking(tree)
+        if not self.ready or tree.hosting or tree.parent is not None:
+            return
+        hop = self._pastry.next_hop(to_int(tree.topic), tree.silent)
+        direct = hop.id == self._context.id
+        if direct and tree.home in ("", self._context.me.address):
+            tree.tries = 0
+            return
+        self._ask_at(tree, tree.home if direct else hop.address, direct=direct, pushed=False)
+
+    def _ask_at(self, tree: Tree, address: str, direct: bool, pushed: bool) -> None:
+        config, me = self._context.config, self._context.me
+        tree.asked, tree.pushed = address, pushed
+        wait_ms = min(config.hop_ms << min(tree.tries, 16), config.home_retry_ms)
+        self._context.agenda.set(("tree", tree.topic), self._context.now + wait_ms)
+        self._context.send_to(address, Subscribe(me, tree.topic, tree.home, direct, pushed, tree.behalf))
+
+    def _stop_asking(self, tree: Tree) -> None:
+        tree.asked, tree.pushed = "", False
+        self._context.agenda.cancel(("tree", tree.topic))
+
+    def _objection(self, message: Subscribe, tree: Tree | None) -> str:
+        """Why the asker can't be our child; empty if it can."""
+        asker = message.sender
+        if tree is not None and tree.hosting:
+            return ""
+        if message.direct:
+            return "not the home"
+        if self._context.me.address in message.path or len(message.path) >= PATH_MAX:
+            return "loop"
+        below_asker = tree is not None and (asker.address in tree.path or tree.asked == asker.address)
+        if message.pushed:
+            if below_asker:
+                return "loop"
+            attached = tree is not None and (tree.parent is not None or self.is_root(tree))
+            known = tree is not None and asker.id in tree.children
+            return "" if attached or known else "not in the tree"
+        if below_asker and self._pastry.next_hop(to_int(message.topic)).id == asker.id:
+            return "loop"
+        return ""
+
+    def _full(self, tree: Tree) -> bool:
+        return len(tree.children) >= self._context.config.fanout_max
+
+    def _instead(self, tree: Tree, message: Subscribe) -> str:
+        """The child to which a full node sends an asker: the nearest to it that lives; empty without one."""
+        suspect_ms, liveness = self._context.config.suspect_ms, self._pastry.liveness
+        fit = [
+            child.peer
+            for child in tree.children.values()
+            if liveness.silence(child.peer) < suspect_ms and child.peer.address not in message.path
+        ]
+        nearest = min(fit, key=lambda child: self._nearness(message.sender, child), default=None)
+        return nearest.address if nearest is not None else ""
+
+    def _inherit(self, message: Handover) -> None:
+        """The children of a node that leaves, as many as there is room for; the others will be sent on."""
+        sender = message.sender
+        tree = self.take_part(message.topic)
+        tree.children.pop(sender.id, None)
+        if tree.parent is not None and tree.parent.id == sender.id:
+            tree.detach()
+        above = {*tree.path, tree.asked, self._context.me.address}
+        for peer in message.children:
+            if peer.id not in tree.children and peer.address not in above and not self._full(tree):
+                tree.children[peer.id] = Child(peer, self._context.now)
+        tree.silent.add(sender.id)
+        self._changed[tree.topic] = None
+        self.prune(tree)
+        if not tree.idle:
+            self.settle(tree)
+
+    def _next_closest(self, tree: Tree) -> Peer | None:
+        """The node that will be closest to the topic when we are gone."""
+        key = to_int(tree.topic)
+        return min(self._pastry.leaves, key=lambda peer: closeness(key, peer.id), default=None)
+
+    def _leave_parent(self, tree: Tree) -> None:
+        if tree.parent is not None:
+            self._context.send(tree.parent, Unsubscribe(self._context.me, (tree.topic,)))
+            tree.detach()
+        self._changed[tree.topic] = None
+
+    def _circular(self, path: tuple[str, ...]) -> bool:
+        return self._context.me.address in path or len(path) >= PATH_MAX
+
+    def _learn_home(self, tree: Tree, home: str) -> None:
+        if home and not tree.home:
+            tree.home = home

@@ -1,0 +1,222 @@
+"""What overlay nodes say to each other in trees: plain values, as in ``messages``, which lists them all.
+
+Costs are for addresses of about 20 bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from overlay.ids import Peer
+
+# -- bonds ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Up to which number the multicasts of a root are settled with the sender: given out, or lost."""
+
+    root: Peer
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """A node without a parent, to its next hop towards the topic, or (``direct``) a rendezvous to the topic's
+    home, or (``pushed``) to whom a full or a leaving parent sent it: JOIN.
+
+    ``path`` names the nodes below the sender on whose behalf it asks, so that loops are refused; ``home`` is
+    empty when the topic has none that the sender knows. Sent on subscribing and after the loss of a parent,
+    repeated until answered. About 100 bytes.
+    """
+
+    sender: Peer
+    topic: bytes
+    home: str
+    direct: bool
+    pushed: bool
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """Answer to a :class:`Subscribe`: you are my child; above me is ``path``, up to the root, and so much is
+    settled here. About 100 bytes, and 30 a root."""
+
+    sender: Peer
+    topic: bytes
+    home: str
+    path: tuple[str, ...]
+    heads: tuple[Head, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Answer to a :class:`Subscribe`: not under me (``reason``: it would close a loop, I am not the home, or
+    I am full: then ask ``instead``, a child of mine, if that is not empty). 80 bytes."""
+
+    sender: Peer
+    topic: bytes
+    reason: str
+    instead: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Child to (former) parent: nothing below me needs these topics from you any more. 20 bytes a topic,
+    once."""
+
+    sender: Peer
+    topics: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMark:
+    """A topic that the child still wants, and a checksum of the path that it believes to lie above it and of
+    what it has heard."""
+
+    topic: bytes
+    mark: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """Child to each of its parents every ``tree_refresh_ms``, for all topics together. ``round`` is that of
+    the last answer: all that the parent sent before it has come or is lost. 30 bytes and 22 a topic."""
+
+    sender: Peer
+    round: int
+    topics: tuple[TopicMark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPath:
+    """The path above a child in a topic, as its parent knows it now, the topic's home (empty: none), and what
+    is settled there."""
+
+    topic: bytes
+    home: str
+    path: tuple[str, ...]
+    heads: tuple[Head, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """Answer to a :class:`Refresh`: topics in which our marks differ, and those in which the child is no
+    child of mine. ``round`` counts these answers.
+
+    30 bytes in peace. It doubles as the parent's heartbeat.
+    """
+
+    sender: Peer
+    round: int
+    paths: tuple[TopicPath, ...]
+    unknown: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """A node that leaves, to its children and its parent (a root: to the node that will be root):
+    ``children`` are ``parent``'s now.
+
+    Once, for each topic in which the leaving node has children; 50 bytes and 25 a child, to each of them. If
+    it is lost the child finds a parent by routing, as after a crash, only at once.
+    """
+
+    sender: Peer
+    topic: bytes
+    parent: Peer
+    children: tuple[Peer, ...]
+
+
+# -- multicast -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Multicast:
+    """Root to its children, and every node to its own: a payload for all subscribers of a topic. Also the
+    answer to a :class:`Repair`, and, from a child, what its parent lacks.
+
+    ``number`` counts the root's multicasts in the topic from 1; with the root's incarnation it names the
+    message, so that doubles are dropped and gaps can be seen. Costs the payload and about 80 bytes for each
+    child.
+    """
+
+    sender: Peer
+    topic: bytes
+    root: Peer
+    number: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Child to parent: send me these numbers again, at most ``repair_batch``. When the child sees that they
+    are missing, repeated until they come or are lost. 70 bytes."""
+
+    sender: Peer
+    topic: bytes
+    root: Peer
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Answer to a :class:`Repair`, beside the multicasts that can be had: these numbers can't. 70 bytes."""
+
+    sender: Peer
+    topic: bytes
+    root: Peer
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Child to parent, every quarter of a window: your multicasts up to this one have come, send on. 60 bytes
+    for every ``window_messages`` / 4 multicasts or ``window_bytes`` / 4 of payload."""
+
+    sender: Peer
+    topic: bytes
+    root: Peer
+    number: int
+
+
+# -- anycast -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Anycast:
+    """A payload for any one subscriber that takes it: towards the topic as far as the tree, then from node to
+    node of the tree, deepest first.
+
+    ``visited`` are the nodes that it need not go to: those where it was, its origin, and silent ones. Each
+    hop is acknowledged (``token``). Costs the payload, 100 bytes, and 20 for each node visited.
+    """
+
+    sender: Peer
+    token: int
+    topic: bytes
+    origin: Peer
+    hops: int
+    visited: tuple[str, ...]
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AnycastAck:
+    """Answer to one hop of an :class:`Anycast`: I have it. 35 bytes."""
+
+    sender: Peer
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnycastEnd:
+    """Whoever finds nobody left to ask, to the origin of an :class:`Anycast`: nobody takes it. Once, the
+    payload and 50 bytes; if it is lost the origin hears nothing."""
+
+    sender: Peer
+    topic: bytes
+    payload: bytes

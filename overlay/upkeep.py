@@ -1,0 +1,101 @@
+"""The bonds of a tree kept alive: a child tells each of its parents its topics every ``tree_refresh_ms``. A
+parent that does not know it says so and the child asks anew; a child that is silent for ``child_ttl_ms`` is
+dropped.
+
+Both ends compare a checksum of the path above the child and of the multicasts that it has heard. Only where
+they differ does the parent say how it is, so peace costs a message and 22 bytes a topic, whatever was
+multicast.
+"""
+
+from __future__ import annotations
+
+from overlay.bonds import Bonds
+from overlay.context import Context
+from overlay.history import mark
+from overlay.ids import Peer
+from overlay.messages import Refresh, Refreshed, TopicMark, TopicPath
+from overlay.multicasts import Multicasts
+from overlay.tree import Tree
+
+_TOPICS_A_MESSAGE = 256
+
+
+class Upkeep:
+    """The refreshes of one node, as a child and as a parent."""
+
+    def __init__(self, context: Context, bonds: Bonds, multicasts: Multicasts) -> None:
+        self._context = context
+        self._bonds = bonds
+        self._multicasts = multicasts
+        self._rounds: dict[Peer, int] = {}
+        """Of each parent, the round of its last answer."""
+
+    def schedule(self) -> None:
+        """Set the next refresh."""
+        self._context.agenda.set(("refresh", 0), self._context.every(self._context.config.tree_refresh_ms))
+
+    def due(self, late: bool) -> None:
+        """Speak to all parents, drop silent children (unless we slept), and see who should be root."""
+        self._speak()
+        for tree in tuple(self._bonds):
+            self._expire(tree, late)
+            if not tree.idle:
+                self._bonds.settle(tree)
+        self.schedule()
+
+    def refresh_message(self, message: Refresh) -> None:
+        """A child stays: tell it what has changed above it, what is settled here, and where it is no
+        child."""
+        paths: list[TopicPath] = []
+        unknown: list[bytes] = []
+        me = self._context.me
+        for theirs in message.topics:
+            bond = self._bonds.child_of(theirs.topic, message.sender.id)
+            if bond is None:
+                unknown.append(theirs.topic)
+                continue
+            tree, child = bond
+            child.heard = self._context.now
+            child.flight.round_over(message.round)
+            heads = tree.histories.heads()
+            if mark((me.address, *tree.path), heads) != theirs.mark:
+                paths.append(TopicPath(tree.topic, tree.home, tree.path, heads))
+        self._multicasts.round += 1
+        answer = Refreshed(me, self._multicasts.round, tuple(paths), tuple(unknown))
+        self._context.send(message.sender, answer)
+
+    def refreshed_message(self, message: Refreshed) -> None:
+        """What our parent says."""
+        for topic in message.unknown:
+            tree = self._bonds.below(topic, message.sender.id)
+            if tree is not None:
+                self._bonds.orphan(tree)
+        for item in message.paths:
+            tree = self._bonds.below(item.topic, message.sender.id)
+            if tree is not None:
+                self._bonds.new_path(tree, item.home, item.path)
+                if tree.parent is not None:
+                    self._multicasts.compare(tree, item.heads, up=True)
+        self._rounds[message.sender] = message.round
+
+    # -- the parts -------------------------------------------------------------------------------------------
+
+    def _speak(self) -> None:
+        by_parent: dict[Peer, list[TopicMark]] = {}
+        for tree in self._bonds:
+            if tree.parent is not None:
+                known = TopicMark(tree.topic, mark(tree.path, tree.histories.heads()))
+                by_parent.setdefault(tree.parent, []).append(known)
+        self._rounds = {parent: self._rounds.get(parent, 0) for parent in by_parent}
+        for parent, marks in by_parent.items():
+            for start in range(0, len(marks), _TOPICS_A_MESSAGE):
+                part = tuple(marks[start : start + _TOPICS_A_MESSAGE])
+                self._context.send(parent, Refresh(self._context.me, self._rounds[parent], part))
+
+    def _expire(self, tree: Tree, late: bool) -> None:
+        horizon = self._context.now - self._context.config.child_ttl_ms
+        for node, child in tuple(tree.children.items()):
+            if late:
+                child.heard = self._context.now
+            elif child.heard < horizon:
+                self._bonds.drop_child(tree, node)

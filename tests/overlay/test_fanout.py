@@ -1,0 +1,205 @@
+"""Farewells that hand children over, and trees in which nobody has too many."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overlay import (
+    Handover,
+    Overlay,
+    OverlayConfig,
+    Peer,
+    Received,
+    Refused,
+    Send,
+    Subscribe,
+    TreeChanged,
+    key_of,
+)
+from overlay.bonds import scattered
+from overlay.oracles import closest, tree_faults
+from overlay.world import Simulator, plane
+from tests.overlay.test_multicasts import Story
+from tests.overlay.worlds import host, names, ring, root, subscribe, tree_rests
+
+TOPIC = key_of(b"clicks")
+
+
+def fans(world: Simulator) -> list[int]:
+    return [len(overlay.children(TOPIC)) for overlay in world.running()]
+
+
+def depth(world: Simulator) -> int:
+    return max(len(overlay.path(TOPIC)) for overlay in world.running())
+
+
+# -- leaving -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_inner_nodes_leave_under_a_steady_stream_and_nobody_misses_one(seed: int) -> None:
+    world = ring(
+        40, seed=seed, config=OverlayConfig(base_bits=2, leaf_set_size=8, fanout_max=4), latency=plane(10)
+    )
+    subscribe(world, TOPIC, names(world))
+    assert tree_rests(world, TOPIC, names(world), 5_000)
+    story = Story(world)
+    rng = random.Random(seed)
+    for _ in range(8):
+        story.say(5, every_ms=20)
+        inner = [o.me.address for o in world.running() if o.parent(TOPIC) and o.children(TOPIC)]
+        world.leave(rng.choice(inner))
+    story.say(20, every_ms=20)
+    world.run(3_000)
+    for name in names(world):
+        story.verify(name)
+        assert story.missed(name) == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_rendezvous_that_leaves_hands_over_to_the_next(seed: int) -> None:
+    world = ring(16, seed=seed)
+    subscribe(world, TOPIC, names(world))
+    world.run(2_000)
+    story = Story(world)
+    for _ in range(4):
+        story.say(5, every_ms=20)
+        world.leave(closest(world, TOPIC))
+        assert tree_rests(world, TOPIC, names(world), 50, every_ms=1)
+        assert root(world, TOPIC) == closest(world, TOPIC)
+    story.say(5, every_ms=20)
+    world.run(3_000)
+    for name in names(world):
+        story.verify(name)
+        assert story.missed(name) == 0
+
+
+def test_no_child_of_a_leaving_node_is_without_a_parent_for_more_than_a_round_trip() -> None:
+    world = ring(60, config=OverlayConfig(base_bits=2, leaf_set_size=8))
+    subscribe(world, TOPIC, names(world))
+    world.run(3_000)
+    gone = max((o for o in world.running() if o.parent(TOPIC)), key=lambda o: len(o.children(TOPIC)))
+    heir, children = gone.parent(TOPIC), gone.children(TOPIC)
+    assert heir is not None
+    assert len(children) > 2
+    assert len(world.nodes[heir].overlay.children(TOPIC)) + len(children) <= OverlayConfig().fanout_max
+    world.leave(gone.me.address)
+    world.run(2 + 2 * 2)  # the word, and the round trip of a JOIN, 2 ms each way
+    assert {world.nodes[child].overlay.parent(TOPIC) for child in children} == {heir}
+    assert set(children) <= set(world.nodes[heir].overlay.children(TOPIC))
+
+
+def test_a_handover_that_is_lost_costs_a_join_and_no_detection() -> None:
+    world = ring(60, config=OverlayConfig(base_bits=2, leaf_set_size=8))
+    subscribe(world, TOPIC, names(world))
+    world.run(3_000)
+    gone = next(o for o in world.running() if o.parent(TOPIC) and o.children(TOPIC))
+    effects = gone.leave(world.now)
+    world.perform(
+        gone.me.address,
+        [e for e in effects if not (isinstance(e, Send) and isinstance(e.message, Handover))],
+    )
+    world.nodes[gone.me.address].alive = False
+    assert tree_rests(world, TOPIC, names(world), 300)
+
+
+def test_a_home_that_leaves_has_no_heir() -> None:
+    overlay = Overlay(Peer("me", 1), OverlayConfig(), random.Random(1))
+    overlay.start([], 0)
+    overlay.host(TOPIC, 0)
+    overlay.handle(Received(Subscribe(Peer("z", 1), TOPIC, "me", True, False, ())), 1)
+    assert not any(isinstance(e, Send) and isinstance(e.message, Handover) for e in overlay.leave(2))
+
+
+# -- fan-out -------------------------------------------------------------------------------------------------
+
+
+def test_a_tree_is_no_chain() -> None:
+    with pytest.raises(ValueError, match="fanout_max must be at least 2"):
+        OverlayConfig(fanout_max=1)
+
+
+def test_a_full_node_sends_an_asker_to_its_nearest_child() -> None:
+    overlay = Overlay(Peer("me", 1), OverlayConfig(fanout_max=2), random.Random(1))
+    overlay.start([], 0)
+    overlay.host(TOPIC, 0)
+    one, two, three = (Peer(name, 1) for name in ("one", "two", "three"))
+    for peer in (one, two, two, one):
+        overlay.handle(Received(Subscribe(peer, TOPIC, "me", True, False, ())), 1)
+    assert overlay.children(TOPIC) == ("one", "two")
+    nearest = min((one, two), key=lambda peer: scattered(three, peer)).address
+    effects = overlay.handle(Received(Subscribe(three, TOPIC, "me", True, False, ())), 2)
+    assert Send("three", Refused(overlay.me, TOPIC, "full", nearest)) in effects
+    assert not any(isinstance(e, TreeChanged) for e in effects)
+    silent = overlay.handle(Received(Subscribe(three, TOPIC, "me", True, False, ())), 5_000)
+    assert Send("three", Refused(overlay.me, TOPIC, "full", "")) in silent, "its children are silent: nobody"
+
+
+def test_who_is_sent_on_is_taken_by_an_attached_node_only() -> None:
+    overlay = Overlay(Peer("me", 1), OverlayConfig(), random.Random(1))
+    overlay.start([], 0)
+    effects = overlay.handle(Received(Subscribe(Peer("z", 1), TOPIC, "", False, True, ())), 1)
+    assert Send("z", Refused(overlay.me, TOPIC, "not in the tree", "")) in effects
+    assert overlay.topics() == ()
+
+
+@pytest.mark.parametrize(("count", "cap"), [(16, 2), (40, 4), (100, 4)])
+def test_however_many_subscribe_at_once_nobody_has_too_many_and_it_is_not_deep(count: int, cap: int) -> None:
+    world = ring(count, config=OverlayConfig(fanout_max=cap), latency=plane(10), settle_ms=3_000)
+    subscribe(world, TOPIC, names(world))
+    assert tree_rests(world, TOPIC, names(world), 5_000)
+    world.run(8_000)
+    assert max(fans(world)) <= cap
+    least = 1
+    while sum(cap**level for level in range(least + 1)) < count:
+        least += 1
+    assert depth(world) <= least + 3
+    story = Story(world)
+    story.say(3, every_ms=50)
+    world.run(2_000)
+    for name in names(world):
+        story.verify(name)
+
+
+def test_a_home_is_not_crowded_either() -> None:
+    world = ring(40, config=OverlayConfig(fanout_max=3))
+    home = next(name for name in names(world) if name != closest(world, TOPIC))
+    host(world, TOPIC, home)
+    subscribe(world, TOPIC, names(world), home)
+    assert tree_rests(world, TOPIC, names(world), 5_000)
+    assert max(fans(world)) <= 3
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 1 << 32), st.integers(2, 5), st.floats(0, 0.05))
+def test_after_churn_all_are_reached_and_nobody_has_too_many(seed: int, cap: int, loss: float) -> None:
+    """Every node checks its fan-out and place after each event; the oracle sees circles, and the cut off."""
+    rng = random.Random(seed)
+    config = OverlayConfig(base_bits=2, leaf_set_size=8, fanout_max=cap)
+    world = ring(20, seed=seed, config=config, latency=plane(10), loss=loss)
+    subscribe(world, TOPIC, names(world))
+    for _ in range(12):
+        up = names(world)
+        what = rng.random()
+        if what < 0.3 and len(up) > 8:
+            world.crash(rng.choice(up))
+        elif what < 0.6 and len(up) > 8:
+            world.leave(rng.choice(up))
+        elif what < 0.9:
+            down = sorted(set(world.nodes) - set(up))
+            if down:
+                back = rng.choice(down)
+                world.add(back, [rng.choice(up)])
+                subscribe(world, TOPIC, [back])
+        else:
+            world.stall(rng.choice(up), 2_000)
+        world.run(rng.choice([0, 100, 2_000]))
+    world.loss = 0.0
+    assert tree_rests(world, TOPIC, names(world), 20_000, every_ms=500), tree_faults(
+        world, TOPIC, names(world)
+    )
+    assert max(fans(world)) <= cap
