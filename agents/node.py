@@ -286,6 +286,8 @@ class Node:
                     | ring.AnycastFailed()
                 ):
                     pass
+                case ring.Anycasted() | ring.AnycastFailed():  # nothing of ours is sent so
+                    pass
                 case ToAddress() | ToKey():
                     todo.extend(self._ask(effect, now_ms))
                 case _:

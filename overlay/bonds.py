@@ -29,9 +29,11 @@ from overlay.history import Histories
 from overlay.ids import Peer, closeness, key_of, node_id, to_int
 from overlay.messages import (
     Handover,
+    Refreshed,
     Refused,
     Subscribe,
     Subscribed,
+    TopicPath,
     Unsubscribe,
 )
 from overlay.multicasts import Multicasts
@@ -145,8 +147,10 @@ class Bonds:
             self._leave_parent(tree)
             self._ask(tree)
             return
-        tree.path = (tree.parent.address, *path)
+        before, tree.path = tree.path, (tree.parent.address, *path)
         self._learn_home(tree, home)
+        if tree.path != before:
+            self._tell(tree)
 
     def drop_child(self, tree: Tree, node: int) -> None:
         """A child is no more."""
@@ -201,6 +205,7 @@ class Bonds:
             tree.home = message.home
         if asker.address in tree.path:
             self._leave_parent(tree)
+            self._tell(tree)
         if tree.asked == asker.address:
             self._stop_asking(tree)
         if asker.id not in tree.children and self._full(tree):
@@ -231,6 +236,7 @@ class Bonds:
         tree.attach(sender, message.path)
         self._learn_home(tree, message.home)
         self._changed[tree.topic] = None
+        self._tell(tree)
         self._multicasts.compare(tree, message.heads, up=False)
 
     def refused_message(self, message: Refused) -> None:
@@ -400,6 +406,15 @@ class Bonds:
 
     def _circular(self, path: tuple[str, ...]) -> bool:
         return self._context.me.address in path or len(path) >= PATH_MAX
+
+    def _tell(self, tree: Tree) -> None:
+        """The path above us is another: tell the children at once, so that they refuse no JOIN for an old one
+        and a circle is found as fast as messages go round it."""
+        item = TopicPath(tree.topic, tree.home, tree.path, tree.histories.heads())
+        for child in tree.children.values():
+            self._multicasts.round += 1
+            answer = Refreshed(self._context.me, self._multicasts.round, (item,), ())
+            self._context.send(child.peer, answer)
 
     def _learn_home(self, tree: Tree, home: str) -> None:
         if home and not tree.home:

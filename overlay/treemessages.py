@@ -102,8 +102,8 @@ class TopicPath:
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """Answer to a :class:`Refresh`: topics in which our marks differ, and those in which the child is no
-    child of mine. ``round`` counts these answers.
+    """Answer to a :class:`Refresh`, and to all children when the path above changes: topics in which our
+    marks differ, and those in which the child is no child of mine. ``round`` counts these answers.
 
     30 bytes in peace. It doubles as the parent's heartbeat.
     """

@@ -193,7 +193,8 @@ def test_after_churn_all_are_reached_and_nobody_has_too_many(seed: int, cap: int
             down = sorted(set(world.nodes) - set(up))
             if down:
                 back = rng.choice(down)
-                world.add(back, [rng.choice(up)])
+                ready = [overlay.me.address for overlay in world.running() if overlay.ready]
+                world.add(back, rng.sample(ready, 3))
                 subscribe(world, TOPIC, [back])
         else:
             world.stall(rng.choice(up), 2_000)
