@@ -14,9 +14,12 @@ from overlay import (
     OverlayConfig,
     Peer,
     Received,
+    Refreshed,
     Refused,
     Send,
     Subscribe,
+    Subscribed,
+    TopicPath,
     TreeChanged,
     key_of,
 )
@@ -163,6 +166,30 @@ def test_however_many_subscribe_at_once_nobody_has_too_many_and_it_is_not_deep(c
     world.run(2_000)
     for name in names(world):
         story.verify(name)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_five_per_cent_die_at_once_and_all_trees_are_whole_within_four_seconds(seed: int) -> None:
+    world = ring(100, seed=seed, config=OverlayConfig(fanout_max=8), latency=plane(2), settle_ms=3_000)
+    topics = [key_of(b"topic %d" % number) for number in range(4)]
+    for topic in topics:
+        subscribe(world, topic, names(world))
+    world.run(5_000)
+    for name in random.Random(seed).sample(names(world), 5):
+        world.crash(name)
+    left = names(world)
+    assert not world.run_until(lambda: not any(tree_faults(world, t, left) for t in topics), 2_000)
+    assert world.run_until(lambda: not any(tree_faults(world, t, left) for t in topics), 2_000)
+
+
+def test_children_hear_at_once_that_the_path_above_has_changed() -> None:
+    overlay = Overlay(Peer("me", 1), OverlayConfig(), random.Random(1))
+    overlay.start([], 0)
+    overlay.subscribe(TOPIC, 0, home="boss")
+    overlay.handle(Received(Subscribe(Peer("z", 1), TOPIC, "boss", False, False, ())), 1)
+    effects = overlay.handle(Received(Subscribed(Peer("boss", 1), TOPIC, "boss", ("top",), ())), 2)
+    told = [e.message for e in effects if isinstance(e, Send) and isinstance(e.message, Refreshed)]
+    assert told == [Refreshed(overlay.me, 1, (TopicPath(TOPIC, "boss", ("boss", "top"), ()),), ())]
 
 
 def test_a_home_is_not_crowded_either() -> None:
