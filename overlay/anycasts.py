@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
-from overlay.bonds import Bonds, scattered
+from overlay.admission import scattered
+from overlay.bonds import Bonds
 from overlay.context import Context
 from overlay.effects import Anycasted, AnycastFailed
 from overlay.ids import Peer, node_id, to_int

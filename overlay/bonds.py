@@ -20,13 +20,14 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
+from overlay.admission import Admission
 from overlay.context import Context
 from overlay.effects import TreeChanged
 from overlay.errors import OverlayBug
 from overlay.history import Histories
-from overlay.ids import Peer, closeness, key_of, node_id, to_int
+from overlay.ids import Peer, closeness, node_id, to_int
 from overlay.messages import (
     Handover,
     Refreshed,
@@ -47,26 +48,17 @@ _PUSHES_MAX = PATH_MAX
 ``_RETURN`` times."""
 _RETURN = 8
 
-Nearness = Callable[[Peer, Peer], int]
-"""How far a child is from an asker, in any unit: the hook for measured round-trips and labels."""
-
-
-def scattered(asker: Peer, child: Peer) -> int:
-    """Nearness where nothing is measured: by a hash of both. All children get equal shares, which makes the
-    least deep tree (500 nodes: 4 levels; 6 by closeness of ids, since shares of the ring differ)."""
-    return to_int(key_of(f"{asker.address} below {child.address}".encode()))
-
 
 class Bonds:
     """The trees of one node, by topic."""
 
     def __init__(
-        self, context: Context, pastry: Pastry, multicasts: Multicasts, nearness: Nearness = scattered
+        self, context: Context, pastry: Pastry, multicasts: Multicasts, admission: Admission
     ) -> None:
         self._context = context
         self._pastry = pastry
         self._multicasts = multicasts
-        self._nearness = nearness
+        self._admission = admission
         self._trees: dict[bytes, Tree] = {}
         self._changed: dict[bytes, None] = {}
         self._vanished: dict[bytes, tuple[str | None, tuple[str, ...]]] = {}
@@ -196,7 +188,8 @@ class Bonds:
         """Somebody wants to be our child."""
         asker = message.sender
         known = self._trees.get(message.topic)
-        reason = self._objection(message, known)
+        attached = known is not None and (known.parent is not None or self.is_root(known))
+        reason = self._admission.objection(message, known, attached)
         if reason:
             self._context.send(asker, Refused(self._context.me, message.topic, reason, ""))
             return
@@ -208,8 +201,8 @@ class Bonds:
             self._tell(tree)
         if tree.asked == asker.address:
             self._stop_asking(tree)
-        if asker.id not in tree.children and self._full(tree):
-            instead = self._instead(tree, message)
+        if asker.id not in tree.children and self._admission.full(tree):
+            instead = self._admission.instead(tree, message)
             self._context.send(asker, Refused(self._context.me, tree.topic, "full", instead))
         else:
             tree.children[asker.id] = Child(asker, self._context.now)
@@ -342,40 +335,6 @@ class Bonds:
         tree.asked, tree.pushed = "", False
         self._context.agenda.cancel(("tree", tree.topic))
 
-    def _objection(self, message: Subscribe, tree: Tree | None) -> str:
-        """Why the asker can't be our child; empty if it can."""
-        asker = message.sender
-        if tree is not None and tree.hosting:
-            return ""
-        if message.direct:
-            return "not the home"
-        if self._context.me.address in message.path or len(message.path) >= PATH_MAX:
-            return "loop"
-        below_asker = tree is not None and (asker.address in tree.path or tree.asked == asker.address)
-        if message.pushed:
-            if below_asker:
-                return "loop"
-            attached = tree is not None and (tree.parent is not None or self.is_root(tree))
-            known = tree is not None and asker.id in tree.children
-            return "" if attached or known else "not in the tree"
-        if below_asker and self._pastry.next_hop(to_int(message.topic)).id == asker.id:
-            return "loop"
-        return ""
-
-    def _full(self, tree: Tree) -> bool:
-        return len(tree.children) >= self._context.config.fanout_max
-
-    def _instead(self, tree: Tree, message: Subscribe) -> str:
-        """The child to which a full node sends an asker: the nearest to it that lives; empty without one."""
-        suspect_ms, liveness = self._context.config.suspect_ms, self._pastry.liveness
-        fit = [
-            child.peer
-            for child in tree.children.values()
-            if liveness.silence(child.peer) < suspect_ms and child.peer.address not in message.path
-        ]
-        nearest = min(fit, key=lambda child: self._nearness(message.sender, child), default=None)
-        return nearest.address if nearest is not None else ""
-
     def _inherit(self, message: Handover) -> None:
         """The children of a node that leaves, as many as there is room for; the others will be sent on."""
         sender = message.sender
@@ -385,7 +344,7 @@ class Bonds:
             tree.detach()
         above = {*tree.path, tree.asked, self._context.me.address}
         for peer in message.children:
-            if peer.id not in tree.children and peer.address not in above and not self._full(tree):
+            if peer.id not in tree.children and peer.address not in above and not self._admission.full(tree):
                 tree.children[peer.id] = Child(peer, self._context.now)
         tree.silent.add(sender.id)
         self._changed[tree.topic] = None

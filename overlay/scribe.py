@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from overlay.admission import Admission
 from overlay.anycasts import Anycasts
 from overlay.bonds import Bonds
 from overlay.context import Context
@@ -26,7 +27,7 @@ class Scribe:
     def __init__(self, context: Context, pastry: Pastry) -> None:
         self._context = context
         self.multicasts = Multicasts(context)
-        self.bonds = Bonds(context, pastry, self.multicasts)
+        self.bonds = Bonds(context, pastry, self.multicasts, Admission(context, pastry))
         self.anycasts = Anycasts(context, pastry, self.bonds)
         self.upkeep = Upkeep(context, self.bonds, self.multicasts)
 

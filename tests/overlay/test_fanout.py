@@ -23,7 +23,7 @@ from overlay import (
     TreeChanged,
     key_of,
 )
-from overlay.bonds import scattered
+from overlay.admission import scattered
 from overlay.oracles import closest, tree_faults
 from overlay.world import Simulator, plane
 from tests.overlay.test_multicasts import Story
