@@ -6,9 +6,9 @@ a leaf set shows its own; what is new in an answer is asked in turn. So parallel
 order among them.
 
 Who watches whom: each node its two ring neighbours (and its neighbours in trees). Who finds a death says so
-to its leaf set, whose members ask for themselves. Rows are compared with the entry that was silent longest;
-after a death, the whole table is swept. All of this is repeated periodically as well, since what is only
-reactive does not survive churn (Bamboo).
+to its leaf set, whose members ask for themselves. Rows are compared with the entry that was silent longest
+and with near nodes in turn; after a death, the whole table is swept. All of this is repeated periodically as
+well, since what is only reactive does not survive churn (Bamboo).
 """
 
 from __future__ import annotations
@@ -16,20 +16,27 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from overlay.context import Context
+from overlay.errands import Errands
 from overlay.errors import OverlayBug
 from overlay.ids import Peer, clockwise, closeness, shared_digits
 from overlay.leafset import LeafSet, gap
-from overlay.liveness import Liveness, Sighting
+from overlay.lease import Leases
+from overlay.liveness import Evidence, Liveness, Sighting
 from overlay.messages import (
+    NO_STAMP,
     Heartbeat,
     LeafProbe,
     LeafReply,
     Leave,
     Ping,
+    Pong,
+    ProbeRequest,
     RowReply,
     RowRequest,
 )
+from overlay.proximity import Proximity
 from overlay.routing import RoutingTable
+from overlay.tuning import Tuning
 
 _OBITUARY_DELAY_MS = 50
 """Deaths found together are told together."""
@@ -43,10 +50,17 @@ class Pastry:
         self._context = context
         self.leaves = LeafSet(context.id, context.config.leaf_set_size)
         self.table = RoutingTable(context.id, context.config.base_bits)
-        self.liveness = Liveness(context, self._ask_leaves)
+        self.liveness = Liveness(context, self._ask_leaves, self._ask_helpers)
+        self.errands = Errands(context, self.liveness, self._is_neighbour)
+        self.leases = Leases(context, self.leaves)
+        self.proximity = Proximity(context)
+        self._tuning = Tuning(context, self.table, self.proximity, self._ask_row)
+        self._stamps: dict[Peer, tuple[int, int]] = {}
+        self._turn = 0
+        self._row_turn = False
         self.gone: list[Peer] = []
         self._told_dead: set[int] = set()
-        self._row_asked: Peer | None = None
+        self._row_asked: tuple[Peer, int] | None = None
         self._sweep_since: int | None = None
 
     def schedule(self) -> None:
@@ -74,6 +88,10 @@ class Pastry:
         shared = self.table.row_of(node)
         return [peer for row in range(shared + 1) for peer in self.table.row(row)]
 
+    def neighbourhood(self) -> tuple[Peer, ...]:
+        """The neighbourhood set: the nearest of all live peers, nearest first."""
+        return self.proximity.nearest(self.liveness.live.values(), self._context.config.neighbourhood_size)
+
     def needed(self) -> set[int]:
         """Ids of all peers in the leaf set and the routing table."""
         return {peer.id for peer in self.leaves} | {peer.id for peer in self.table}
@@ -90,6 +108,7 @@ class Pastry:
         if sighting is Sighting.STALE:
             return False
         self._told_dead.discard(sender.id)
+        self.errands.heard(sender)
         if sighting is Sighting.RESTARTED and before is not None:
             self._detach(before)
         if not joining:
@@ -103,8 +122,9 @@ class Pastry:
             self.liveness.bury(known, "crashed")
             self._detach(known)
 
-    def learn(self, peers: Iterable[Peer], rows_only: bool = False) -> None:
-        """Hearsay: ask those that would be leaves, note down those whose cell is empty."""
+    def learn(self, peers: Iterable[Peer], rows_only: bool = False, near: bool = False) -> None:
+        """Hearsay: ask those that would be leaves, note down those whose cell is empty. ``near``: from a near
+        node."""
         for peer in peers:
             node = peer.id
             if self.leaves.get(node) == peer or not self.liveness.believes(peer):
@@ -113,26 +133,55 @@ class Pastry:
                 self.liveness.probe(peer, leaf=True)
             if self.table.rival(node) is None:
                 self.table.put(peer)
+            else:
+                self._tuning.consider(peer, near)
 
     def leaf_probe(self, message: LeafProbe) -> None:
         """A peer shows its leaf set and wants ours."""
-        self._meet(message.sender, message.leaves, message.failed)
-        self._context.send(message.sender, LeafReply(self._context.me, tuple(self.leaves), self._failed()))
+        sender = message.sender
+        self._meet(sender, message.leaves, message.failed)
+        leaves, neighbour = tuple(self.leaves), self._is_neighbour(sender)
+        reply = LeafReply(self._context.me, leaves, self._failed(), message.stamp, neighbour)
+        self._context.send(sender, reply)
 
     def leaf_reply(self, message: LeafReply) -> None:
         """The leaf set that we asked for."""
         self._meet(message.sender, message.leaves, message.failed)
+        self._echoed(message.sender, message.stamp, message.neighbour)
 
     def row_request(self, message: RowRequest) -> None:
         """A peer shows a row and wants ours."""
+        me, sender = self._context.me, message.sender
+        self.proximity.placed(sender.id, message.place)
+        self._tuning.consider(sender)
         self.learn(message.peers)
-        if 0 <= message.row <= self.table.row_of(message.sender.id):
-            reply = RowReply(self._context.me, message.row, self.table.row(message.row))
-            self._context.send(message.sender, reply)
+        if 0 <= message.row <= self.table.row_of(sender.id):
+            row = self.table.row(message.row)
+            self._context.send(sender, RowReply(me, message.row, row, message.stamp, self._context.place))
 
     def row_reply(self, message: RowReply) -> None:
         """The row that we asked for."""
-        self.learn(message.peers)
+        self.proximity.placed(message.sender.id, message.place)
+        self._echoed(message.sender, message.stamp, neighbour=False)
+        self.learn(message.peers, near=message.sender in self.neighbourhood())
+
+    def heartbeat(self, message: Heartbeat) -> None:
+        """A ring neighbour's word: its load, its stamp to be echoed, and ours back."""
+        sender = message.sender
+        self.liveness.loads[sender.id] = message.load
+        self._stamps[sender] = (message.stamp, self._context.now)
+        self._echoed(sender, message.echo, message.neighbour, message.held_ms)
+
+    def ping(self, message: Ping) -> None:
+        """A peer wants a sign of life, and a grant if it is our ring neighbour."""
+        sender, context = message.sender, self._context
+        answer = Pong(context.me, message.stamp, self._is_neighbour(sender), context.place)
+        context.send(sender, answer)
+
+    def pong(self, message: Pong) -> None:
+        """What we asked for."""
+        self.proximity.placed(message.sender.id, message.place)
+        self._echoed(message.sender, message.stamp, message.neighbour)
 
     def left(self, message: Leave) -> None:
         """A peer goes on purpose."""
@@ -145,26 +194,39 @@ class Pastry:
 
     def introduce(self) -> None:
         """We are ready: tell those who may want us in their tables, and see their rows."""
+        self.leases.open()
         for peer in self.table:
             if peer.id not in self.leaves:
                 self._ask_row(peer)
+        self._context.agenda.set(("tune", 0), self._context.now + self._context.config.sweep_ms)
 
-    def suspect(self, peer: Peer) -> None:
+    def suspect(self, peer: Peer, evidence: Evidence = Evidence.NONE) -> None:
         """The peer did not answer somebody: ask whether it lives."""
-        self.liveness.probe(peer)
+        self.liveness.probe(peer, evidence=evidence)
 
-    def beat(self, tree_neighbours: Iterable[Peer]) -> None:
-        """Speak to ring neighbours, and look after all whom we watch."""
+    def ticked(self, late_ms: int) -> None:
+        """A deadline is served so late. After a long sleep nobody's silence counts: it was we who did not
+        listen."""
+        self.liveness.health.ticked(late_ms)
+        if late_ms >= self._context.config.suspect_ms:
+            self.liveness.forgive()
+
+    def beat(self, tree_neighbours: Iterable[Peer], late: bool) -> None:
+        """Speak to one ring neighbour, the next time to the other; and look after all whom we watch.
+
+        In turn, so that at any time one of them has heard us in the last half period. ``late``: we slept, so
+        nobody's silence means anything yet.
+        """
         context = self._context
-        watched = {peer.id: peer for peer in tree_neighbours}
-        for peer in self.leaves.neighbours():
-            watched[peer.id] = peer
-            silent_for = context.now - context.spoken.get(peer.address, -context.config.heartbeat_ms)
-            if silent_for >= context.config.heartbeat_ms // 2:
-                context.send(peer, Heartbeat(context.me))
+        neighbours = self.leaves.neighbours()
+        if neighbours:
+            self._turn += 1
+            self._speak(neighbours[self._turn % len(neighbours)])
+        watched = {peer.id: peer for peer in (*tree_neighbours, *neighbours)}
+        suspect_ms = context.config.suspect_ms * self.liveness.health.stretch
         for peer in watched.values():
-            if self.liveness.silence(peer) >= context.config.suspect_ms:
-                self.suspect(peer)
+            if not late and self.liveness.silence(peer) >= suspect_ms:
+                self.suspect(peer, Evidence.OWED)
         self._again("beat")
 
     def leave(self, tree_neighbours: Iterable[Peer]) -> None:
@@ -173,6 +235,11 @@ class Pastry:
         everybody = {peer.id: peer for peer in (*self.leaves, *self.table, *tree_neighbours)}
         for peer in everybody.values():
             self._context.send(peer, farewell)
+
+    def abandon(self) -> None:
+        """The join has failed, and all deadlines are gone."""
+        self.liveness.abandon()
+        self.errands.abandon()
 
     # -- timers ----------------------------------------------------------------------------------------------
 
@@ -196,15 +263,17 @@ class Pastry:
             self.liveness.probe(nearest, leaf=True)
         else:
             for address in contacts:
-                context.send_to(address, Ping(context.me))
+                context.send_to(address, Ping(context.me, context.now))
         self._again("leaf")
 
     def row_due(self) -> None:
         """Look after the entry that was silent longest."""
         context = self._context
         asked, self._row_asked = self._row_asked, None
-        if asked is not None and asked.id in self.table and self._unheard_since_asked(asked):
-            self.suspect(asked)
+        if asked is not None and asked[0].id in self.table:
+            peer, asked_at = asked
+            if self.liveness.silence(peer) > context.now - asked_at:
+                self.suspect(peer)
         quiet = [peer for peer in self.table if not self.liveness.probing(peer.id)]
         oldest = max(quiet, key=self.liveness.silence, default=None)
         if oldest is not None and self._swept(oldest):
@@ -214,10 +283,18 @@ class Pastry:
             context.agenda.set(("row", 0), context.now + context.config.sweep_ms)
             return
         self._sweep_since = None
-        if oldest is not None:
-            self._row_asked = oldest
+        self._row_turn = not self._row_turn
+        near = self.neighbourhood() if self._row_turn else ()
+        if near:
+            self._ask_row(near[context.rng.randrange(len(near))])
+        elif oldest is not None:
+            self._row_asked = (oldest, context.now)
             self._ask_row(oldest)
         self._again("row")
+
+    def tune_due(self) -> None:
+        """Measure a rival for a table cell."""
+        self._context.agenda.set(("tune", 0), self._context.now + self._tuning.due())
 
     def dead_due(self, needed: Collection[int]) -> None:
         """Ask one of the dead, and forget what is old."""
@@ -225,7 +302,7 @@ class Pastry:
         self.liveness.ask_one_dead()
         self.liveness.forget(needed)
         horizon = context.now - context.config.forget_ms
-        context.spoken = {address: at for address, at in context.spoken.items() if at > horizon}
+        self._stamps = {peer: stamp for peer, stamp in self._stamps.items() if stamp[1] > horizon}
         self._again("dead")
 
     def obituary_due(self) -> None:
@@ -250,7 +327,8 @@ class Pastry:
     def _periods(self) -> dict[str, int]:
         config = self._context.config
         return {
-            "beat": config.heartbeat_ms,
+            "beat": config.heartbeat_ms // 2,
+            "tune": config.tune_ms,
             "leaf": config.leaf_exchange_ms,
             "row": config.row_exchange_ms,
             "dead": config.dead_probe_ms,
@@ -291,6 +369,23 @@ class Pastry:
         if holder is None or holder.id == node or holder.id not in self.liveness.live:
             self.table.put(peer)
 
+    def _is_neighbour(self, peer: Peer) -> bool:
+        """Whether it is one of our two ring neighbours: owes us heartbeats, and may get a lease from us."""
+        return peer in self.leaves.neighbours()
+
+    def _speak(self, neighbour: Peer) -> None:
+        context = self._context
+        echo, came_at = self._stamps.get(neighbour, (NO_STAMP, context.now))
+        held_ms = context.now - came_at
+        context.send(neighbour, Heartbeat(context.me, context.load, context.now, echo, held_ms, True))
+
+    def _echoed(self, sender: Peer, stamp: int, neighbour: bool, held_ms: int = 0) -> None:
+        """Our stamp is back: a round trip, and perhaps a grant."""
+        self.proximity.echoed(sender.id, stamp, held_ms)
+        self._tuning.measured(sender)
+        if neighbour:
+            self.leases.granted(sender, stamp)
+
     def _meet(self, sender: Peer, leaves: tuple[Peer, ...], failed: tuple[Peer, ...]) -> None:
         self.liveness.leaf_answered(sender.id)
         self.leaves.add(sender)
@@ -302,13 +397,13 @@ class Pastry:
         """Others buried these: look for ourselves, but not for long. If it is about us, object."""
         for peer in failed:
             if peer == self._context.me:
-                self._context.send(teller, Ping(self._context.me))
+                self._context.send(teller, Ping(self._context.me, self._context.now))
                 continue
             known = self.liveness.live.get(peer.id)
             if known != peer or self.liveness.silence(peer) < self._context.config.probe_ms:
                 continue
             self._told_dead.add(peer.id)
-            self.liveness.probe(peer, tries_done=1)
+            self.liveness.probe(peer, evidence=Evidence.TOLD)
 
     def _compare(self, sender: Peer, leaves: tuple[Peer, ...]) -> None:
         """A leaf of ours that should be one of the sender's too, but is not, may have gone without a word."""
@@ -326,11 +421,28 @@ class Pastry:
         return self.liveness.recent_dead(self._context.config.dead_retry_ms)
 
     def _ask_leaves(self, peer: Peer) -> None:
-        self._context.send(peer, LeafProbe(self._context.me, tuple(self.leaves), self._failed()))
+        context = self._context
+        context.send(peer, LeafProbe(context.me, tuple(self.leaves), self._failed(), context.now))
 
     def _ask_row(self, peer: Peer) -> None:
-        row = self.table.row_of(peer.id)
-        self._context.send(peer, RowRequest(self._context.me, row, self.table.row(row)))
+        context, row = self._context, self.table.row_of(peer.id)
+        context.send(peer, RowRequest(context.me, row, self.table.row(row), context.now, context.place))
+
+    def _ask_helpers(self, suspect: Peer) -> None:
+        """Let others probe a suspect: first those next to it on the ring, who know best, then anybody."""
+        leaves = tuple(self.leaves)
+        place = next((i for i, peer in enumerate(leaves) if peer.id == suspect.id), None)
+        beside = () if place is None else (leaves[place - 1], leaves[(place + 1) % len(leaves)])
+        others = [*leaves, *self.table]
+        start = self._context.rng.randrange(len(others)) if others else 0
+        helpers: dict[int, Peer] = {}
+        for peer in (*beside, *others[start:], *others[:start]):
+            if len(helpers) == self._context.config.probe_helpers:
+                break
+            if peer.id != suspect.id and not self.liveness.probing(peer.id):
+                helpers[peer.id] = peer
+        for peer in helpers.values():
+            self._context.send(peer, ProbeRequest(self._context.me, suspect))
 
     def _died(self, peer: Peer) -> None:
         """We found a peer dead. Whoever was not told so tells the others; ring neighbours always do."""
@@ -360,12 +472,10 @@ class Pastry:
                 self.liveness.probe(peer, leaf=True)
         if self.table.rival(node) is None:
             row = [peer for peer in self.table.row(self.table.row_of(node)) if peer.id in self.liveness.live]
-            if row:
-                self._ask_row(row[self._context.rng.randrange(len(row))])
+            near = self.proximity.nearest(row, 1) or tuple(row[:1])
+            for peer in near:
+                self._ask_row(peer)
 
     def _swept(self, oldest: Peer) -> bool:
         since = self._sweep_since
         return since is not None and self._context.now - self.liveness.silence(oldest) >= since
-
-    def _unheard_since_asked(self, asked: Peer) -> bool:
-        return self.liveness.silence(asked) >= self._context.config.probe_ms

@@ -19,8 +19,13 @@ from overlay import (
     Send,
     Tick,
 )
+from overlay.messages import NO_STAMP
 from overlay.world import Simulator, plane
 from tests.overlay.worlds import downs, names, ring, ring_rests, ups
+
+
+def beat(sender: Peer) -> Heartbeat:
+    return Heartbeat(sender, 0, 1, NO_STAMP, 0, True)
 
 
 @pytest.mark.parametrize("count", [2, 3, 8, 30])
@@ -80,10 +85,10 @@ def test_a_lower_incarnation_is_ignored() -> None:
     overlay = Overlay(Peer("me", 1), OverlayConfig(), random.Random(1))
     overlay.start([], 0)
     new, old = Peer("other", 5), Peer("other", 4)
-    assert PeerUp(new) in overlay.handle(Received(Heartbeat(new)), 1)
-    assert overlay.handle(Received(Ping(old)), 2) == []
-    assert Send("other", Pong(Peer("me", 1))) in overlay.handle(Received(Ping(new)), 3)
-    later = overlay.handle(Received(Heartbeat(Peer("other", 6))), 4)
+    assert PeerUp(new) in overlay.handle(Received(beat(new)), 1)
+    assert overlay.handle(Received(Ping(old, 1)), 2) == []
+    assert Send("other", Pong(Peer("me", 1), 7, False, "")) in overlay.handle(Received(Ping(new, 7)), 3)
+    later = overlay.handle(Received(beat(Peer("other", 6))), 4)
     assert [e for e in later if not isinstance(e, Send)] == [
         PeerDown(new, "crashed"),
         PeerUp(Peer("other", 6)),
