@@ -104,6 +104,11 @@ class OverlayConfig:
     acknowledgement."""
 
     @property
+    def beat_ms(self) -> int:
+        """Period of heartbeats to one neighbour or the other, and of looking after all who are watched."""
+        return self.heartbeat_ms // 2
+
+    @property
     def dead_ms(self) -> int:
         """Silence of a watched peer that is death: what suspicion and probes take together."""
         return self.suspect_ms + self.probe_tries * self.probe_ms
@@ -112,7 +117,7 @@ class OverlayConfig:
     def sure_ms(self) -> int:
         """The same when both ring neighbours have heard nothing: one of them had a word half a period later.
         Also the time that a peer which owes us no heartbeats has for an answer."""
-        return self.dead_ms - self.heartbeat_ms // 2
+        return self.dead_ms - self.beat_ms
 
     @property
     def lease_ms(self) -> int:

@@ -152,7 +152,7 @@ class Forwarding:
             leaves = (self._context.me, *self._pastry.leaves)
             self._context.send(message.joiner, JoinReply(self._context.me, leaves, message.peers))
             return
-        if not self._pastry.leases.held():
+        if not self._pastry.neighbours.leases.held():
             self.waiting.append(message)
             return
         name = (message.origin, message.number)

@@ -42,7 +42,8 @@ class Sighting(Enum):
 
     STALE = "of an earlier incarnation, or has left: ignore it"
     KNOWN = "was live"
-    NEW = "was unknown or dead, is live now"
+    NEW = "was unknown, is live now"
+    RETURNED = "was taken for dead, or was another incarnation, is live now"
     RESTARTED = "is live in a higher incarnation than before"
 
 
@@ -112,7 +113,7 @@ class Liveness:
             del self.dead[node]
         self._answered(node)
         self._enter(peer)
-        return Sighting.NEW
+        return Sighting.NEW if grave is None else Sighting.RETURNED
 
     def believes(self, peer: Peer) -> bool:
         """Whether hearsay about a peer may be used. News about a known one is followed up with a question,
@@ -247,6 +248,13 @@ class Liveness:
         crashed = [grave for grave in self.dead.values() if grave.reason == "crashed"]
         if crashed:
             self._ask_dead(min(crashed, key=lambda grave: grave.asked))
+
+    def ask_dead(self, wanted: Callable[[int], bool]) -> None:
+        """One has come back: ask all that are wanted whether they have too, each once in ``probe_ms``."""
+        horizon = self._context.now - self._context.config.probe_ms
+        for node, grave in self.dead.items():
+            if grave.reason == "crashed" and grave.asked <= horizon and wanted(node):
+                self._ask_dead(grave)
 
     def recent_dead(self, within_ms: int) -> tuple[Peer, ...]:
         """Peers that crashed lately."""

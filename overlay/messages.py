@@ -117,8 +117,9 @@ class LeafProbe:
     """To a (would-be) leaf-set member: here is my leaf set (clockwise from me), show me yours; these I
     buried lately.
 
-    Sent to every candidate at a join, to all members after a death, and to the member silent longest every
-    ``leaf_exchange_ms``. About 600 bytes. Unanswered it is repeated and in the end makes the peer dead.
+    Sent to every candidate at a join, to all members after a ring neighbour's death or return, and to the
+    member silent longest every ``leaf_exchange_ms``. About 600 bytes. Unanswered it is repeated and in the end
+    makes the peer dead.
     """
 
     sender: Peer

@@ -218,7 +218,7 @@ class Overlay:
         """Whether a key that came now would be delivered here: we are ready, closest, and hold the leases of
         both ring neighbours. Never true at two live nodes that can reach each other."""
         self._at(now_ms)
-        leased = self.ready and self._pastry.leases.held()
+        leased = self.ready and self._pastry.neighbours.leases.held()
         return leased and self.next_hop(key).id == self._context.id
 
     def peers(self) -> tuple[Peer, ...]:
@@ -310,13 +310,13 @@ class Overlay:
     def _dispatch(self, message: Message) -> None:
         match message:
             case Heartbeat():
-                self._pastry.heartbeat(message)
+                self._pastry.neighbours.heartbeat(message)
             case Ping():
-                self._pastry.ping(message)
+                self._pastry.neighbours.ping(message)
             case Pong():
-                self._pastry.pong(message)
+                self._pastry.neighbours.pong(message)
             case ProbeRequest():
-                self._pastry.errands.asked(message)
+                self._pastry.neighbours.errands.asked(message)
             case ProbeReport():
                 self._pastry.liveness.reported(message)
             case LeafProbe():
@@ -375,7 +375,7 @@ class Overlay:
             timer, at_ms = due
             self._events.append((now, "due", timer[0]))
             late_ms = now - at_ms
-            self._pastry.ticked(late_ms)
+            self._pastry.neighbours.ticked(late_ms)
             self._run(timer, late=late_ms > self._context.config.probe_ms)
             self._spread_gone()
 
@@ -386,13 +386,13 @@ class Overlay:
             return
         match kind:
             case "beat":
-                self._pastry.beat(self._scribe.neighbours(), late)
+                self._pastry.neighbours.beat(self._scribe.neighbours(), late)
             case "probe":
                 self._pastry.probe_due(of, late)
             case "errand":
-                self._pastry.errands.due(of, late)
+                self._pastry.neighbours.errands.due(of, late)
             case "lease":
-                self._pastry.leases.settle()
+                self._pastry.neighbours.leases.settle()
             case "tune":
                 self._pastry.tune_due()
             case "hop":
@@ -407,8 +407,8 @@ class Overlay:
                 self._pastry.row_due()
             case "dead":
                 self._pastry.dead_due(self._needed())
-            case "obituary":
-                self._pastry.obituary_due()
+            case "news":
+                self._pastry.news_due()
             case "join":
                 self._joining.retry_due(self._pastry)
             case "give-up":
@@ -430,8 +430,8 @@ class Overlay:
             self._open()
         if self._leaf_changes != self._pastry.leaves.changes:
             self._leaf_changes = self._pastry.leaves.changes
-            self._pastry.leases.settle()
+            self._pastry.neighbours.leases.settle()
             self._forwarding.reconsider()
             self._scribe.settle()
-        elif self._forwarding.waiting and self._pastry.leases.held():
+        elif self._forwarding.waiting and self._pastry.neighbours.leases.held():
             self._forwarding.reconsider()

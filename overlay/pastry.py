@@ -5,10 +5,10 @@ rather than the first Pastry paper: a peer enters the leaf set only when it has 
 a leaf set shows its own; what is new in an answer is asked in turn. So parallel joins converge without any
 order among them.
 
-Who watches whom: each node its two ring neighbours (and its neighbours in trees). Who finds a death says so
-to its leaf set, whose members ask for themselves. Rows are compared with the entry that was silent longest
-and with near nodes in turn; after a death, the whole table is swept. All of this is repeated periodically as
-well, since what is only reactive does not survive churn (Bamboo).
+Who watches whom: each node its two ring neighbours (``neighbours``) and its neighbours in trees. Who finds a
+death says so to its leaf set, whose members ask for themselves. Rows are compared with the entry that was
+silent longest and with near nodes in turn; after a death, the whole table is swept. All of this is repeated
+periodically as well, since what is only reactive does not survive churn (Bamboo).
 """
 
 from __future__ import annotations
@@ -16,30 +16,25 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from overlay.context import Context
-from overlay.errands import Errands
 from overlay.errors import OverlayBug
 from overlay.ids import Peer, clockwise, closeness, shared_digits
 from overlay.leafset import LeafSet, gap
-from overlay.lease import Leases
 from overlay.liveness import Evidence, Liveness, Sighting
 from overlay.messages import (
-    NO_STAMP,
-    Heartbeat,
     LeafProbe,
     LeafReply,
     Leave,
     Ping,
-    Pong,
-    ProbeRequest,
     RowReply,
     RowRequest,
 )
+from overlay.neighbours import Neighbours
 from overlay.proximity import Proximity
 from overlay.routing import RoutingTable
 from overlay.tuning import Tuning
 
-_OBITUARY_DELAY_MS = 50
-"""Deaths found together are told together."""
+_NEWS_DELAY_MS = 50
+"""Deaths and returns found together are told together."""
 
 
 class Pastry:
@@ -50,16 +45,16 @@ class Pastry:
         self._context = context
         self.leaves = LeafSet(context.id, context.config.leaf_set_size)
         self.table = RoutingTable(context.id, context.config.base_bits)
-        self.liveness = Liveness(context, self._ask_leaves, self._ask_helpers)
-        self.errands = Errands(context, self.liveness, self._is_neighbour)
-        self.leases = Leases(context, self.leaves)
+        self.liveness = Liveness(context, self._ask_leaves, lambda peer: self.neighbours.ask_helpers(peer))
         self.proximity = Proximity(context)
         self._tuning = Tuning(context, self.table, self.proximity, self._ask_row)
-        self._stamps: dict[Peer, tuple[int, int]] = {}
-        self._turn = 0
+        self.neighbours = Neighbours(
+            context, self.leaves, self.table, self.liveness, self.proximity, self._tuning
+        )
         self._row_turn = False
         self.gone: list[Peer] = []
         self._told_dead: set[int] = set()
+        self._returned: set[int] = set()
         self._row_asked: tuple[Peer, int] | None = None
         self._sweep_since: int | None = None
 
@@ -108,7 +103,10 @@ class Pastry:
         if sighting is Sighting.STALE:
             return False
         self._told_dead.discard(sender.id)
-        self.errands.heard(sender)
+        self.neighbours.errands.heard(sender)
+        if sighting is Sighting.RETURNED:
+            self._returned.add(sender.id)
+            self.liveness.ask_dead(self.leaves.wants)
         if sighting is Sighting.RESTARTED and before is not None:
             self._detach(before)
         if not joining:
@@ -140,14 +138,14 @@ class Pastry:
         """A peer shows its leaf set and wants ours."""
         sender = message.sender
         self._meet(sender, message.leaves, message.failed)
-        leaves, neighbour = tuple(self.leaves), self._is_neighbour(sender)
+        leaves, neighbour = tuple(self.leaves), self.neighbours.includes(sender)
         reply = LeafReply(self._context.me, leaves, self._failed(), message.stamp, neighbour)
         self._context.send(sender, reply)
 
     def leaf_reply(self, message: LeafReply) -> None:
         """The leaf set that we asked for."""
         self._meet(message.sender, message.leaves, message.failed)
-        self._echoed(message.sender, message.stamp, message.neighbour)
+        self.neighbours.echoed(message.sender, message.stamp, message.neighbour)
 
     def row_request(self, message: RowRequest) -> None:
         """A peer shows a row and wants ours."""
@@ -162,26 +160,8 @@ class Pastry:
     def row_reply(self, message: RowReply) -> None:
         """The row that we asked for."""
         self.proximity.placed(message.sender.id, message.place)
-        self._echoed(message.sender, message.stamp, neighbour=False)
+        self.neighbours.echoed(message.sender, message.stamp, neighbour=False)
         self.learn(message.peers, near=message.sender in self.neighbourhood())
-
-    def heartbeat(self, message: Heartbeat) -> None:
-        """A ring neighbour's word: its load, its stamp to be echoed, and ours back."""
-        sender = message.sender
-        self.liveness.loads[sender.id] = message.load
-        self._stamps[sender] = (message.stamp, self._context.now)
-        self._echoed(sender, message.echo, message.neighbour, message.held_ms)
-
-    def ping(self, message: Ping) -> None:
-        """A peer wants a sign of life, and a grant if it is our ring neighbour."""
-        sender, context = message.sender, self._context
-        answer = Pong(context.me, message.stamp, self._is_neighbour(sender), context.place)
-        context.send(sender, answer)
-
-    def pong(self, message: Pong) -> None:
-        """What we asked for."""
-        self.proximity.placed(message.sender.id, message.place)
-        self._echoed(message.sender, message.stamp, message.neighbour)
 
     def left(self, message: Leave) -> None:
         """A peer goes on purpose."""
@@ -194,7 +174,7 @@ class Pastry:
 
     def introduce(self) -> None:
         """We are ready: tell those who may want us in their tables, and see their rows."""
-        self.leases.open()
+        self.neighbours.leases.open()
         for peer in self.table:
             if peer.id not in self.leaves:
                 self._ask_row(peer)
@@ -203,31 +183,6 @@ class Pastry:
     def suspect(self, peer: Peer, evidence: Evidence = Evidence.NONE) -> None:
         """The peer did not answer somebody: ask whether it lives."""
         self.liveness.probe(peer, evidence=evidence)
-
-    def ticked(self, late_ms: int) -> None:
-        """A deadline is served so late. After a long sleep nobody's silence counts: it was we who did not
-        listen."""
-        self.liveness.health.ticked(late_ms)
-        if late_ms >= self._context.config.suspect_ms:
-            self.liveness.forgive()
-
-    def beat(self, tree_neighbours: Iterable[Peer], late: bool) -> None:
-        """Speak to one ring neighbour, the next time to the other; and look after all whom we watch.
-
-        In turn, so that at any time one of them has heard us in the last half period. ``late``: we slept, so
-        nobody's silence means anything yet.
-        """
-        context = self._context
-        neighbours = self.leaves.neighbours()
-        if neighbours:
-            self._turn += 1
-            self._speak(neighbours[self._turn % len(neighbours)])
-        watched = {peer.id: peer for peer in (*tree_neighbours, *neighbours)}
-        suspect_ms = context.config.suspect_ms * self.liveness.health.stretch
-        for peer in watched.values():
-            if not late and self.liveness.silence(peer) >= suspect_ms:
-                self.suspect(peer, Evidence.OWED)
-        self._again("beat")
 
     def leave(self, tree_neighbours: Iterable[Peer]) -> None:
         """Say good-bye to all who may hold us."""
@@ -239,7 +194,7 @@ class Pastry:
     def abandon(self) -> None:
         """The join has failed, and all deadlines are gone."""
         self.liveness.abandon()
-        self.errands.abandon()
+        self.neighbours.errands.abandon()
 
     # -- timers ----------------------------------------------------------------------------------------------
 
@@ -298,15 +253,13 @@ class Pastry:
 
     def dead_due(self, needed: Collection[int]) -> None:
         """Ask one of the dead, and forget what is old."""
-        context = self._context
         self.liveness.ask_one_dead()
         self.liveness.forget(needed)
-        horizon = context.now - context.config.forget_ms
-        self._stamps = {peer: stamp for peer, stamp in self._stamps.items() if stamp[1] > horizon}
+        self.neighbours.forget()
         self._again("dead")
 
-    def obituary_due(self) -> None:
-        """Tell all leaves who died; whoever does not answer is dead too."""
+    def news_due(self) -> None:
+        """Show all leaves our leaf set and who died; whoever does not answer is dead too."""
         for peer in tuple(self.leaves):
             self.liveness.probe(peer, leaf=True)
 
@@ -327,7 +280,7 @@ class Pastry:
     def _periods(self) -> dict[str, int]:
         config = self._context.config
         return {
-            "beat": config.heartbeat_ms // 2,
+            "beat": config.beat_ms,
             "tune": config.tune_ms,
             "leaf": config.leaf_exchange_ms,
             "row": config.row_exchange_ms,
@@ -369,26 +322,13 @@ class Pastry:
         if holder is None or holder.id == node or holder.id not in self.liveness.live:
             self.table.put(peer)
 
-    def _is_neighbour(self, peer: Peer) -> bool:
-        """Whether it is one of our two ring neighbours: owes us heartbeats, and may get a lease from us."""
-        return peer in self.leaves.neighbours()
-
-    def _speak(self, neighbour: Peer) -> None:
-        context = self._context
-        echo, came_at = self._stamps.get(neighbour, (NO_STAMP, context.now))
-        held_ms = context.now - came_at
-        context.send(neighbour, Heartbeat(context.me, context.load, context.now, echo, held_ms, True))
-
-    def _echoed(self, sender: Peer, stamp: int, neighbour: bool, held_ms: int = 0) -> None:
-        """Our stamp is back: a round trip, and perhaps a grant."""
-        self.proximity.echoed(sender.id, stamp, held_ms)
-        self._tuning.measured(sender)
-        if neighbour:
-            self.leases.granted(sender, stamp)
-
     def _meet(self, sender: Peer, leaves: tuple[Peer, ...], failed: tuple[Peer, ...]) -> None:
         self.liveness.leaf_answered(sender.id)
         self.leaves.add(sender)
+        if sender.id in self._returned:
+            self._returned.discard(sender.id)
+            if self.neighbours.includes(sender):
+                self._tell_leaves()
         self._confirm(sender, failed)
         self._compare(sender, leaves)
         self.learn(leaves)
@@ -428,22 +368,6 @@ class Pastry:
         context, row = self._context, self.table.row_of(peer.id)
         context.send(peer, RowRequest(context.me, row, self.table.row(row), context.now, context.place))
 
-    def _ask_helpers(self, suspect: Peer) -> None:
-        """Let others probe a suspect: first those next to it on the ring, who know best, then anybody."""
-        leaves = tuple(self.leaves)
-        place = next((i for i, peer in enumerate(leaves) if peer.id == suspect.id), None)
-        beside = () if place is None else (leaves[place - 1], leaves[(place + 1) % len(leaves)])
-        others = [*leaves, *self.table]
-        start = self._context.rng.randrange(len(others)) if others else 0
-        helpers: dict[int, Peer] = {}
-        for peer in (*beside, *others[start:], *others[:start]):
-            if len(helpers) == self._context.config.probe_helpers:
-                break
-            if peer.id != suspect.id and not self.liveness.probing(peer.id):
-                helpers[peer.id] = peer
-        for peer in helpers.values():
-            self._context.send(peer, ProbeRequest(self._context.me, suspect))
-
     def _died(self, peer: Peer) -> None:
         """We found a peer dead. Whoever was not told so tells the others; ring neighbours always do."""
         if not self.liveness.bury(peer, "crashed"):
@@ -454,13 +378,19 @@ class Pastry:
         self._detach(peer)
         self._refill(peer.id)
         if must_tell:
-            self._context.agenda.set(("obituary", 0), self._context.now + _OBITUARY_DELAY_MS)
+            self._tell_leaves()
         if self._sweep_since is None:
             self._context.agenda.set(("row", 0), self._context.now + self._context.config.sweep_ms)
         self._sweep_since = self._context.now
 
+    def _tell_leaves(self) -> None:
+        """A ring neighbour died or has returned: show all leaves, who then look for themselves. When halves
+        of a ring meet again, the news runs round it in this way."""
+        self._context.agenda.set(("news", 0), self._context.now + _NEWS_DELAY_MS)
+
     def _detach(self, peer: Peer) -> None:
         self._told_dead.discard(peer.id)
+        self._returned.discard(peer.id)
         self.leaves.remove(peer.id)
         self.table.remove(peer.id)
         self.gone.append(peer)

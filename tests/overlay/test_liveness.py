@@ -105,6 +105,22 @@ def test_halves_of_a_partition_become_one_ring_again() -> None:
     assert ring_rests(world, 10_000)
 
 
+def test_two_hundred_in_halves_for_a_minute_are_one_ring_in_seconds() -> None:
+    world = Simulator(random.Random(3), latency=plane(10))
+    world.add("n0")
+    for number in range(1, 200):
+        world.add(f"n{number}", [f"n{number // 2}"])
+        world.run(20)
+    assert ring_rests(world, 20_000)
+    everybody = names(world)
+    world.partition(everybody[:100], everybody[100:])
+    world.run(60_000)
+    known = [{peer.address for peer in overlay.peers()} for overlay in world.running()]
+    assert all(some <= set(everybody[:100]) or some <= set(everybody[100:]) for some in known)
+    world.heal()
+    assert ring_rests(world, 5_000)
+
+
 def test_a_founder_that_restarts_alone_finds_back() -> None:
     world = ring(8)
     world.crash("n0")
