@@ -118,7 +118,7 @@ class LeafProbe:
     buried lately.
 
     Sent to every candidate at a join, to all members after a ring neighbour's death or return, and to the
-    member silent longest every ``leaf_exchange_ms``. About 600 bytes. Unanswered it is repeated and in the end
+    member silent longest every ``leaf_exchange_ms``. About 600 bytes. Unanswered it is repeated and at last
     makes the peer dead.
     """
 
