@@ -69,7 +69,8 @@ master may never forget; it explains itself.
     if overlay.deadline() <= now_ms: perform(overlay.handle(Tick(), now_ms))
 
 A seeded world of many nodes on virtual time is in ``world``, its judges in ``oracles``, whole experiments in
-``simulator`` and, with nodes that live and die, in ``churn``; ``recovery`` measures how fast trees are whole again after a crash.
+``simulator`` and, with nodes that live and die, in ``churn``; ``recovery`` measures how fast trees are whole
+again after a crash.
 
 **Never here**: sockets, threads, clocks, chance of its own, or anything else of elf.
 """
