@@ -6,7 +6,7 @@ For somebody who has read the Pastry paper once:
 16 bytes that the application hashed. Ids are read in base 16. A key belongs to the live node numerically
 closest to it.
 
-**Ring.** Each node keeps a *leaf set* (``leafset``: the 8 nodes next to it on each side) and a *routing
+**Ring.** Each node keeps a *leaf set* (``leafset``: the 12 nodes next to it on each side) and a *routing
 table* (``routing``: for each digit position a node for each other digit). ``pastry`` keeps both true. A key
 inside the span of the leaf set goes straight to the closest leaf; any other to a node that shares one digit
 more with it; so a route takes about log16 N hops and ends at the closest node. A node enters a leaf set only
@@ -18,15 +18,29 @@ table rows on its way. That node shows its leaf set; the joiner asks every leaf 
 name as nearer, until nothing new comes. Then all its leaves know it, and it is ready. The order of joins does
 not matter.
 
-**Living and dying** (``liveness``). Neighbours on the ring and in trees watch each other; any message is a
-sign of life. 1.25 s of silence make a suspect, three unanswered probes a dead one: about 3 s. Its leaf set is
-told, and each member looks for itself. A peer that *left* is gone; one that *crashed* is remembered and asked
-now and then, so that a healed partition or a founder restarted alone finds back into one ring. A start at the
-same address has a higher *incarnation*, which replaces the lower one at once.
+**Living and dying** (``liveness``, ``neighbours``). A node speaks to one ring neighbour and the other in
+turn, to each once a second; parents and children in trees hear from each other as often; any message is a
+sign of life. 1.4 s of silence make a suspect. It is probed, the second time through three others as well
+(``errands``), among them its other ring neighbour: the way between two may be all that is broken. Any word
+of it, heard by anybody, refutes the suspicion. Otherwise it is dead 3.2 s after its last word, or 2.7 s if
+both ring neighbours heard nothing: within 3 s of the crash, while one that stalls for 2 s lives. A node that
+is slow or cut off itself waits longer (``health``). The leaf set of the dead is told, and each member looks
+for itself. A peer that *left* is gone; one that *crashed* is remembered and asked now and then, so that a
+healed partition or a founder restarted alone finds back into one ring. A start at the same address has a
+higher *incarnation*, which replaces the lower one at once.
+
+**One master a key** (``lease``). A node delivers only while both ring neighbours have lately taken it for
+their neighbour. The grants ride on heartbeats and run out before anybody may take over, by the clock of the
+one who holds them; so a sleeper that wakes does not act, and a newcomer waits for its grants, a round trip.
+
+**Nearness** (``proximity``, ``tuning``). Every answer is a measured round trip. Rivals for a table cell are
+measured, and the clearly nearer one holds it; where the clock sees no difference the labels of region and
+rack decide. The nearest of all peers, the neighbourhood set, are asked for their rows, since near nodes know
+near nodes.
 
 **Routing** (``forwarding``). Each hop is acknowledged. A silent one is gone round, except for the closest
 leaf, which alone may deliver: it is asked again until it answers or is dead. So what is delivered is
-delivered at the closest live node.
+delivered at the closest live node, when it holds its leases.
 
 **Trees** (``scribe``: ``bonds``, ``upkeep``, ``multicasts``, ``anycasts``). A JOIN goes hop by hop towards
 the topic and leaves a children table at each forwarder. The closest node is the root, or, when the topic has
@@ -49,13 +63,13 @@ master may never forget; it explains itself.
 
 **Using it** (``node``). Everything is a call of :class:`Overlay` with the time in ms, and returns effects::
 
-    overlay = Overlay(Peer("10.0.0.7:7400", incarnation=3), OverlayConfig(), random.Random())
+    overlay = Overlay(Peer("10.0.0.7:7400", incarnation=3), OverlayConfig(), random.Random(), "eu/r1")
     perform(overlay.start(["10.0.0.1:7400"], now_ms))
     perform(overlay.handle(Received(message), now_ms))
     if overlay.deadline() <= now_ms: perform(overlay.handle(Tick(), now_ms))
 
 A seeded world of many nodes on virtual time is in ``world``, its judges in ``oracles``, whole experiments in
-``simulator``.
+``simulator`` and, with nodes that live and die, in ``churn``.
 
 **Never here**: sockets, threads, clocks, chance of its own, or anything else of elf.
 """
@@ -102,6 +116,8 @@ from overlay.messages import (
     Multicast,
     Ping,
     Pong,
+    ProbeReport,
+    ProbeRequest,
     Refresh,
     Refreshed,
     Refused,
@@ -154,6 +170,8 @@ __all__ = [
     "PeerUp",
     "Ping",
     "Pong",
+    "ProbeReport",
+    "ProbeRequest",
     "Ready",
     "Received",
     "Refresh",

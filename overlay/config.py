@@ -13,23 +13,30 @@ class OverlayConfig:
     """How a node routes, watches and repairs. Every bound on memory and on retries is here.
 
     Detection: a watched peer that is silent for ``suspect_ms`` is probed ``probe_tries`` times, ``probe_ms``
-    apart, and is dead when all of that stays unanswered: about 3 s after its last word by default, so that a
-    node that stalls for 2 s lives.
+    apart, from the second time on through others too, and is dead when all of that stays unanswered for
+    ``dead_ms`` after its last word. By default that is 3.2 s, because a node that stalls for 2 s may have
+    been due to speak 1.1 s before. Both ring neighbours together hear a node twice as often, so when the
+    other one confirms the silence, ``sure_ms`` (2.7 s after the last word to either) are enough: a death is
+    found within 3 s. For a faster (and more easily mistaken) ring divide all four times by the same number.
     """
 
     base_bits: int = 4
     """Bits a digit (Pastry's b): tables have 2**b columns and routes about log of N to base 2**b hops."""
-    leaf_set_size: int = 16
+    leaf_set_size: int = 24
     """Members of the leaf set, half on each side."""
 
-    heartbeat_ms: int = 500
-    """Longest silence towards the two ring neighbours."""
-    suspect_ms: int = 1250
+    heartbeat_ms: int = 1_000
+    """Period of heartbeats to each of the two ring neighbours, half a period apart."""
+    suspect_ms: int = 1_400
     """Silence of a watched peer after which it is probed."""
-    probe_ms: int = 500
+    probe_ms: int = 450
     """Wait for the answer to one probe."""
-    probe_tries: int = 3
+    probe_tries: int = 4
     """Unanswered probes that make a peer dead."""
+    probe_helpers: int = 3
+    """Peers that are asked to probe a suspect too, before it is buried."""
+    stretch_max: int = 3
+    """How many times longer a node waits at most when it is slow or cut off itself."""
 
     join_retry_ms: int = 500
     """Wait for a join's answer before the next contact is asked."""
@@ -44,12 +51,20 @@ class OverlayConfig:
     hops_max: int = 32
     """A routed message that has come so far is dropped: it can only be going in circles."""
 
-    leaf_exchange_ms: int = 5_000
+    leaf_exchange_ms: int = 7_000
     """Period of comparing leaf sets with a random member."""
-    row_exchange_ms: int = 4_000
-    """Period of comparing a table row with the entry that was silent longest."""
+    row_exchange_ms: int = 6_000
+    """Period of comparing a table row, with the entry that was silent longest or with a near node in turn."""
     sweep_ms: int = 150
-    """The same while the table is swept after a death."""
+    """The same while the table is swept after a death; also between measurements just after a join."""
+    tune_ms: int = 4_000
+    """Period of measuring the round trip to a rival for a table cell."""
+    nearer_percent: int = 20
+    """How much nearer a rival must be to take a cell; 100: cells never change hands for nearness."""
+    neighbourhood_size: int = 8
+    """Members of the neighbourhood set, the nearest peers by round trip."""
+    reach_max: int = 1_024
+    """Peers whose round trip and place are remembered."""
     dead_probe_ms: int = 2_000
     """Period of asking one remembered dead peer whether it is back."""
     dead_retry_ms: int = 5_000
@@ -89,9 +104,25 @@ class OverlayConfig:
     acknowledgement."""
 
     @property
+    def beat_ms(self) -> int:
+        """Period of heartbeats to one neighbour or the other, and of looking after all who are watched."""
+        return self.heartbeat_ms // 2
+
+    @property
     def dead_ms(self) -> int:
-        """No shorter silence is death, whoever asked how often: what suspicion and probes take together."""
+        """Silence of a watched peer that is death: what suspicion and probes take together."""
         return self.suspect_ms + self.probe_tries * self.probe_ms
+
+    @property
+    def sure_ms(self) -> int:
+        """The same when both ring neighbours have heard nothing: one of them had a word half a period later.
+        Also the time that a peer which owes us no heartbeats has for an answer."""
+        return self.dead_ms - self.beat_ms
+
+    @property
+    def lease_ms(self) -> int:
+        """How long a neighbour's word lets a node act for its keys: less than any silence that is death."""
+        return self.sure_ms - self.heartbeat_ms // 5
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -107,3 +138,9 @@ class OverlayConfig:
             raise ValueError(
                 "suspect_ms must exceed heartbeat_ms and tree_refresh_ms, or peace looks like death"
             )
+        if self.lease_ms <= 2 * self.heartbeat_ms:
+            raise ValueError(
+                "suspect_ms and probe_tries * probe_ms must be 2.7 * heartbeat_ms together, or leases run out"
+            )
+        if self.nearer_percent > 100:
+            raise ValueError("nearer_percent must be at most 100")

@@ -16,15 +16,15 @@ Timer = tuple[str, int | bytes]
 class Context:
     """The desk at which ring and trees work together. It decides nothing."""
 
-    def __init__(self, me: Peer, config: OverlayConfig, rng: Rng) -> None:
+    def __init__(self, me: Peer, config: OverlayConfig, rng: Rng, place: str = "") -> None:
         self.me = me
+        self.place = place
+        self.load = 0
         self.id = me.id
         self.config = config
         self.rng = rng
         self.now = 0
         self.agenda: Agenda[Timer] = Agenda()
-        self.spoken: dict[str, int] = {}
-        """When each address was last sent anything: any message stands for a heartbeat."""
         self._effects: list[Effect] = []
 
     def send(self, to: Peer, message: Message) -> None:
@@ -33,7 +33,6 @@ class Context:
 
     def send_to(self, address: str, message: Message) -> None:
         """The same where only the address is known."""
-        self.spoken[address] = self.now
         self._effects.append(Send(address, message))
 
     def emit(self, effect: Effect) -> None:

@@ -3,7 +3,8 @@
 Rules: a node acknowledges what it takes on; without an acknowledgement the message goes to the next best
 node, unless the silent one is the closest leaf, which alone may deliver: that one is asked again until it
 answers or is dead. So a payload ends at the closest *live* node, and may only be lost with a node that had
-acknowledged it. One that arrives twice because an acknowledgement was lost is delivered once.
+acknowledged it. One that arrives twice because an acknowledgement was lost is delivered once. The closest
+node delivers while it holds its leases; what comes in between waits for them.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ _BACKOFF_MAX_MS = 1_000
 
 @dataclass
 class _Hop:
-    """A message, as it came to us, handed to ``to``, which has not acknowledged it yet."""
+    """A message, as it came to us, handed to ``to`` at ``sent``, which has not acknowledged it yet."""
 
     message: Routed
     to: Peer
+    sent: int
     tries: int = 1
     silent: set[int] = field(default_factory=set)
 
@@ -40,6 +42,8 @@ class Forwarding:
         self._pastry = pastry
         self._hops: dict[int, _Hop] = {}
         self._held: deque[Routed] = deque()
+        self.waiting: deque[Route] = deque()
+        """What is ours, as far as we know, but came while a lease was missing."""
         self._delivered: OrderedDict[tuple[Peer, int], None] = OrderedDict()
         self._routes = 0
         self._tokens = 0
@@ -60,13 +64,21 @@ class Forwarding:
 
     def acknowledged(self, message: HopAck) -> None:
         """The next hop has it (or one that we had given up)."""
-        self._forget(message.token)
+        hop = self._forget(message.token)
+        if hop is not None and hop.tries == 1:
+            self._pastry.proximity.echoed(hop.to.id, hop.sent)
 
     def open(self) -> None:
         """This node has become ready: go on with what was held."""
         self.ready = True
         held, self._held = self._held, deque()
         for message in held:
+            self._advance(message)
+
+    def reconsider(self) -> None:
+        """Leases or leaves have changed: deliver what waits, or send it on."""
+        waiting, self.waiting = self.waiting, deque()
+        for message in waiting:
             self._advance(message)
 
     def gone(self, peer: Peer) -> None:
@@ -97,7 +109,7 @@ class Forwarding:
     # -- the parts -------------------------------------------------------------------------------------------
 
     def _take(self, message: Routed) -> bool:
-        full = len(self._held) + len(self._hops) >= self._context.config.held_max
+        full = len(self._held) + len(self.waiting) + len(self._hops) >= self._context.config.held_max
         if full or message.hops >= self._context.config.hops_max:
             self.dropped += 1
             return not full
@@ -115,7 +127,7 @@ class Forwarding:
             self._arrive(message)
             return
         self._tokens += 1
-        self._hops[self._tokens] = _Hop(message, following)
+        self._hops[self._tokens] = _Hop(message, following, self._context.now)
         self._send(self._tokens, self._hops[self._tokens])
 
     def _next(self, message: Routed, silent: set[int] | tuple[()]) -> Peer | None:
@@ -139,6 +151,9 @@ class Forwarding:
         if isinstance(message, JoinRequest):
             leaves = (self._context.me, *self._pastry.leaves)
             self._context.send(message.joiner, JoinReply(self._context.me, leaves, message.peers))
+            return
+        if not self._pastry.neighbours.leases.held():
+            self.waiting.append(message)
             return
         name = (message.origin, message.number)
         if name in self._delivered:

@@ -4,6 +4,11 @@ Rules: only a message from a peer itself makes it live; a lower incarnation than
 that has *left* stays gone, one taken for *crashed* lives again as soon as it is heard. The dead are
 remembered and asked now and then, since after a partition heals nobody else would. What we are told about
 others is hearsay: worth a question, no more.
+
+A suspect is buried when it was probed ``probe_tries`` times and silent for ``dead_ms``; before that, others
+are asked to probe it (``errands``), since the way between us may be all that is broken. A word that it spoke
+to them counts as one to us. If its other ring neighbour has heard nothing either, ``sure_ms`` are enough.
+Nobody is buried to whom we may still have granted a lease.
 """
 
 from __future__ import annotations
@@ -11,13 +16,25 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from typing import Final, Literal
 
 from overlay.context import Context
 from overlay.effects import PeerDown, PeerUp
 from overlay.errors import OverlayBug
+from overlay.health import Health
 from overlay.ids import Peer
-from overlay.messages import Ping
+from overlay.messages import Ping, ProbeReport
+
+_TRIES_AT_LEAST: Final = 2
+"""Probes that must stay unanswered even when others testify: one may have been lost."""
+
+
+class Evidence(Enum):
+    """Why a peer is probed: it says since when it was silent."""
+
+    NONE = "it has not answered something; it owes us no word"
+    OWED = "a heartbeat or refresh is overdue: silent since its last word"
+    TOLD = "another has buried it: silent for long"
 
 
 class Sighting(Enum):
@@ -25,7 +42,8 @@ class Sighting(Enum):
 
     STALE = "of an earlier incarnation, or has left: ignore it"
     KNOWN = "was live"
-    NEW = "was unknown or dead, is live now"
+    NEW = "was unknown, is live now"
+    RETURNED = "was taken for dead, or was another incarnation, is live now"
     RESTARTED = "is live in a higher incarnation than before"
 
 
@@ -42,22 +60,30 @@ class Grave:
 @dataclass
 class Probe:
     """A question that waits for its answer. Only a leaf set answers a ``leaf`` probe, anything at all the
-    others."""
+    others. ``quiet_since``: the peer is taken for silent since then; ``sure``: others testify to it."""
 
     peer: Peer
     leaf: bool
     tries: int
-    since: int
+    quiet_since: int
+    sure: bool = False
+    helped: bool = False
 
 
 class Liveness:
-    """Records by node id."""
+    """Records by node id. ``ask_leaf`` asks a peer for its leaf set, ``ask_helpers`` others to probe it."""
 
-    def __init__(self, context: Context, ask_leaf: Callable[[Peer], None]) -> None:
+    def __init__(
+        self, context: Context, ask_leaf: Callable[[Peer], None], ask_helpers: Callable[[Peer], None]
+    ) -> None:
         self._context = context
         self._ask_leaf = ask_leaf
+        self._ask_helpers = ask_helpers
+        self.health = Health(context)
         self.live: dict[int, Peer] = {}
         self.dead: dict[int, Grave] = {}
+        self.loads: dict[int, int] = {}
+        """What peers last said of their load."""
         self._heard: dict[int, int] = {}
         self._probes: dict[int, Probe] = {}
 
@@ -87,7 +113,7 @@ class Liveness:
             del self.dead[node]
         self._answered(node)
         self._enter(peer)
-        return Sighting.NEW
+        return Sighting.NEW if grave is None else Sighting.RETURNED
 
     def believes(self, peer: Peer) -> bool:
         """Whether hearsay about a peer may be used. News about a known one is followed up with a question,
@@ -115,19 +141,45 @@ class Liveness:
 
     # -- probing ---------------------------------------------------------------------------------------------
 
-    def probe(self, peer: Peer, leaf: bool = False, tries_done: int = 0) -> None:
+    def probe(self, peer: Peer, leaf: bool = False, evidence: Evidence = Evidence.NONE) -> None:
         """Ask a peer for a sign of life, or for its leaf set. A question that is already open is not asked
-        twice."""
+        twice, but what is known of the peer's silence is added."""
         node = peer.id
-        open_probe = self._probes.get(node)
-        if open_probe is not None and (open_probe.leaf or not leaf):
+        quiet_since = self._quiet_since(node, evidence)
+        told = evidence is Evidence.TOLD
+        probe = self._probes.get(node)
+        if probe is not None:
+            probe.quiet_since = min(probe.quiet_since, quiet_since)
+            probe.sure = probe.sure or told
+            if probe.leaf or not leaf:
+                return
+            probe.leaf = True
+        else:
+            probe = self._probes[node] = Probe(peer, leaf, 0, quiet_since, sure=told, helped=told)
+        self._ask(probe)
+
+    def reported(self, message: ProbeReport) -> None:
+        """Another has probed a suspect for us."""
+        node = message.target.id
+        if self.live.get(node) != message.target or message.silent_ms < 0:
             return
-        since = self._context.now
-        if open_probe is not None:
-            tries_done, since = max(tries_done, open_probe.tries - 1), open_probe.since
-        tries = min(tries_done, self._context.config.probe_tries - 1) + 1
-        self._probes[node] = Probe(peer, leaf, tries, since)
-        self._ask(self._probes[node])
+        spoke_at = self._context.now - message.silent_ms
+        if message.alive:
+            self._heard[node] = max(self._heard[node], spoke_at)
+            self._answered(node)
+            return
+        probe = self._probes.get(node)
+        if message.watched and probe is not None:
+            probe.sure = True
+            probe.quiet_since = max(probe.quiet_since, spoke_at)
+            if probe.tries >= _TRIES_AT_LEAST:
+                due = max(self._dead_at(probe), self._context.now + 1)
+                self._context.agenda.set(("probe", node), due)
+
+    def forgive(self) -> None:
+        """We slept: what was silent meanwhile may have spoken."""
+        for node in self._heard:
+            self._heard[node] = self._context.now
 
     def probing(self, node: int) -> bool:
         return node in self._probes
@@ -157,12 +209,14 @@ class Liveness:
             raise OverlayBug("a probe's deadline outlived the probe")
         if late:
             probe.tries = 0
-        config = self._context.config
-        quiet_since = self._heard.get(node, probe.since)
-        if probe.tries >= config.probe_tries and self._context.now - quiet_since >= config.dead_ms:
+            probe.sure = False
+            probe.quiet_since = self._quiet_since(node, Evidence.NONE)
+        elif node in self._heard:
+            self.health.probed(node, answered=False)
+        needed = _TRIES_AT_LEAST if probe.sure else self._context.config.probe_tries
+        if probe.tries >= needed and self._context.now >= self._dead_at(probe):
             self._drop_probe(node)
             return probe.peer
-        probe.tries += 1
         self._ask(probe)
         return None
 
@@ -179,6 +233,7 @@ class Liveness:
             return False
         self._drop_probe(node)
         self._heard.pop(node, None)
+        self.loads.pop(node, None)
         if known is not None:
             del self.live[node]
             self._context.emit(PeerDown(known, reason))
@@ -194,6 +249,13 @@ class Liveness:
         if crashed:
             self._ask_dead(min(crashed, key=lambda grave: grave.asked))
 
+    def ask_dead(self, wanted: Callable[[int], bool]) -> None:
+        """One has come back: ask all that are wanted whether they have too, each once in ``probe_ms``."""
+        horizon = self._context.now - self._context.config.probe_ms
+        for node, grave in self.dead.items():
+            if grave.reason == "crashed" and grave.asked <= horizon and wanted(node):
+                self._ask_dead(grave)
+
     def recent_dead(self, within_ms: int) -> tuple[Peer, ...]:
         """Peers that crashed lately."""
         since = self._context.now - within_ms
@@ -205,6 +267,7 @@ class Liveness:
         for node in [node for node in self.live if node not in needed and node not in self._probes]:
             if now - self._heard[node] >= config.forget_ms:
                 del self.live[node], self._heard[node]
+                self.loads.pop(node, None)
         for node in [n for n, grave in self.dead.items() if now - grave.since >= config.dead_forget_ms]:
             del self.dead[node]
 
@@ -233,8 +296,10 @@ class Liveness:
         probe = self._probes.get(node)
         if probe is None:
             return
-        if probe.leaf:
-            probe.tries = 0  # it lives; its leaf set may just be lost or late
+        self.health.probed(node, answered=True)
+        if probe.leaf:  # it lives; its leaf set may just be lost or late
+            probe.tries, probe.sure, probe.helped = 0, False, False
+            probe.quiet_since = self._context.now
         else:
             self._drop_probe(node)
 
@@ -242,13 +307,40 @@ class Liveness:
         if self._probes.pop(node, None) is not None:
             self._context.agenda.cancel(("probe", node))
 
+    def _quiet_since(self, node: int, evidence: Evidence) -> int:
+        config, now = self._context.config, self._context.now
+        match evidence:
+            case Evidence.OWED:
+                return self._heard.get(node, now)
+            case Evidence.TOLD:
+                return now - config.dead_ms
+            case Evidence.NONE:
+                return now - (config.dead_ms - config.sure_ms)
+
+    def _dead_at(self, probe: Probe) -> int:
+        """When a silent peer may be buried: not while it may hold a lease of ours."""
+        config = self._context.config
+        silence_ms = round((config.sure_ms if probe.sure else config.dead_ms) * self.health.stretch)
+        heard = self._heard.get(probe.peer.id, -config.lease_ms)
+        return max(probe.quiet_since + silence_ms, heard + config.lease_ms)
+
     def _ask(self, probe: Probe) -> None:
+        """Probe it; the tries that are left share the time that is left."""
+        context, config = self._context, self._context.config
+        probe.tries += 1
         if probe.leaf:
             self._ask_leaf(probe.peer)
         else:
-            self._context.send(probe.peer, Ping(self._context.me))
-        self._context.agenda.set(("probe", probe.peer.id), self._context.now + self._context.config.probe_ms)
+            context.send(probe.peer, Ping(context.me, context.now))
+        if probe.tries >= _TRIES_AT_LEAST and not probe.helped and probe.peer.id in self._heard:
+            probe.helped = True
+            self._ask_helpers(probe.peer)
+        tries_left = max(config.probe_tries - probe.tries, 0) + 1
+        share_ms = (self._dead_at(probe) - context.now) // tries_left
+        longest_ms = round(config.probe_ms * self.health.stretch)
+        wait_ms = min(max(share_ms, config.probe_ms // 2), longest_ms)
+        context.agenda.set(("probe", probe.peer.id), context.now + wait_ms)
 
     def _ask_dead(self, grave: Grave) -> None:
         grave.asked = self._context.now
-        self._context.send(grave.peer, Ping(self._context.me))
+        self._context.send(grave.peer, Ping(self._context.me, self._context.now))

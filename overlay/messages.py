@@ -5,8 +5,12 @@ Every message is a frozen dataclass of plain values (integers of at most 64 bits
 bytes. ``sender`` is always the node that put the message on the wire, not the one that first thought of it;
 hearing it proves that the sender lives.
 
-Costs are for b = 4, a leaf set of 16 and addresses of about 20 bytes: a peer is about 25 bytes, a leaf set
-400, a row 400. What is said in trees is in ``treemessages``.
+``stamp`` is the asker's clock when it asked, and comes back in the answer: the asker learns the round trip,
+and, if the answer says ``neighbour``, that the answerer took it for its ring neighbour at some moment after
+the stamp (see ``lease``). ``NO_STAMP`` where there is none.
+
+Costs are for b = 4, a leaf set of 24 and addresses of about 15 bytes: a peer is about 20 bytes, a leaf set
+480, a row 300. An envelope on the wire adds about 80. What is said in trees is in ``treemessages``.
 """
 
 from __future__ import annotations
@@ -36,7 +40,9 @@ from overlay.treemessages import (
 )
 
 __all__ = [
+    "LOAD_MAX",
     "MESSAGES",
+    "NO_STAMP",
     "Anycast",
     "AnycastAck",
     "AnycastEnd",
@@ -55,6 +61,8 @@ __all__ = [
     "Multicast",
     "Ping",
     "Pong",
+    "ProbeReport",
+    "ProbeRequest",
     "Refresh",
     "Refreshed",
     "Refused",
@@ -69,6 +77,9 @@ __all__ = [
     "Unsubscribe",
     "well_formed",
 ]
+
+NO_STAMP: Final = -1
+LOAD_MAX: Final = 255
 
 # -- joining and the ring ------------------------------------------------------------------------------------
 
@@ -106,22 +117,26 @@ class LeafProbe:
     """To a (would-be) leaf-set member: here is my leaf set (clockwise from me), show me yours; these I
     buried lately.
 
-    Sent to every candidate at a join, to all members after a death, and to the member silent longest every
-    ``leaf_exchange_ms``. At most 500 bytes. Unanswered it is repeated and in the end makes the peer dead.
+    Sent to every candidate at a join, to all members after a ring neighbour's death or return, and to the
+    member silent longest every ``leaf_exchange_ms``. About 600 bytes. Unanswered it is repeated and at last
+    makes the peer dead.
     """
 
     sender: Peer
     leaves: tuple[Peer, ...]
     failed: tuple[Peer, ...]
+    stamp: int
 
 
 @dataclass(frozen=True, slots=True)
 class LeafReply:
-    """Answer to a :class:`LeafProbe`, of the same content. At most 500 bytes."""
+    """Answer to a :class:`LeafProbe`, of the same content, with its stamp. About 600 bytes."""
 
     sender: Peer
     leaves: tuple[Peer, ...]
     failed: tuple[Peer, ...]
+    stamp: int
+    neighbour: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,21 +144,26 @@ class RowRequest:
     """To a table entry: here is my row, show me yours.
 
     Sent by a new node to all that it knows when it is ready (that is how others learn of it), to a live entry
-    of a row that lost a member, and to the entry silent longest every ``row_exchange_ms``. At most 400 bytes.
+    of a row that lost a member, and every ``row_exchange_ms`` to the entry silent longest or to a near node.
+    ``place`` is the sender's locality label. At most 400 bytes.
     """
 
     sender: Peer
     row: int
     peers: tuple[Peer, ...]
+    stamp: int
+    place: str
 
 
 @dataclass(frozen=True, slots=True)
 class RowReply:
-    """Answer to a :class:`RowRequest`: the same row of the sender. At most 400 bytes."""
+    """Answer to a :class:`RowRequest`: the same row of the sender, and the stamp. At most 400 bytes."""
 
     sender: Peer
     row: int
     peers: tuple[Peer, ...]
+    stamp: int
+    place: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,23 +180,60 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """To the two ring neighbours, whenever nothing else was said to them for ``heartbeat_ms``. 30 bytes."""
+    """To the two ring neighbours in turn, to each every ``heartbeat_ms``. 45 bytes.
+
+    ``load`` (0 … 255) is what the application says of itself. ``echo`` is the last stamp of the receiver,
+    which came ``held_ms`` ago.
+    """
 
     sender: Peer
+    load: int
+    stamp: int
+    echo: int
+    held_ms: int
+    neighbour: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """To a suspect, or to a remembered dead peer: are you there? 30 bytes."""
+    """Are you there? To a suspect, a remembered dead peer, a new ring neighbour (for its grant), and a rival
+    for a table cell (for its round trip, every ``tune_ms``). 35 bytes."""
 
     sender: Peer
+    stamp: int
 
 
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """Answer to a :class:`Ping`. 30 bytes."""
+    """Answer to a :class:`Ping`, with its stamp and the sender's locality label. 45 bytes."""
 
     sender: Peer
+    stamp: int
+    neighbour: bool
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """To ``probe_helpers`` peers, among them the suspect's other ring neighbour: ask ``target`` for me, it
+    does not answer. 50 bytes, when a first probe stays unanswered."""
+
+    sender: Peer
+    target: Peer
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReport:
+    """Answer to a :class:`ProbeRequest`: the target spoke (``alive``), or did not in ``probe_ms``. 55 bytes.
+
+    ``watched``: the target owes me heartbeats, and the last one came ``silent_ms`` ago.
+    """
+
+    sender: Peer
+    target: Peer
+    alive: bool
+    watched: bool
+    silent_ms: int
 
 
 # -- routing -------------------------------------------------------------------------------------------------
@@ -219,6 +276,8 @@ Message = (
     | Heartbeat
     | Ping
     | Pong
+    | ProbeRequest
+    | ProbeReport
     | Route
     | HopAck
     | Subscribe
@@ -248,6 +307,8 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Heartbeat,
     Ping,
     Pong,
+    ProbeRequest,
+    ProbeReport,
     Route,
     HopAck,
     Subscribe,
@@ -268,8 +329,11 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
 
 
 def well_formed(message: Message) -> bool:
-    """Whether keys and topics have the length of a key; in what is decoded from a wire they may not."""
+    """Whether keys and topics have the length of a key, and a load is one; in what is decoded from a wire
+    they may not."""
     match message:
+        case Heartbeat():
+            return 0 <= message.load <= LOAD_MAX
         case Route():
             return len(message.key) == KEY_BYTES
         case Subscribe() | Subscribed() | Refused() | Handover() | Multicast() | Repair() | Lost() | Heard():

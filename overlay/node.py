@@ -12,9 +12,10 @@ from overlay.context import Context, Timer
 from overlay.effects import Anycasted, Effect, Event, Received, Rng
 from overlay.errors import OverlayBug
 from overlay.forwarding import Forwarding
-from overlay.ids import Peer, to_int
+from overlay.ids import Peer, node_id, to_int
 from overlay.joining import Joining, State, Step
 from overlay.messages import (
+    LOAD_MAX,
     Anycast,
     AnycastAck,
     AnycastEnd,
@@ -32,6 +33,8 @@ from overlay.messages import (
     Multicast,
     Ping,
     Pong,
+    ProbeReport,
+    ProbeRequest,
     Refresh,
     Refreshed,
     Refused,
@@ -59,8 +62,9 @@ class Overlay:
     happens before. Keys and topics are 16 bytes; ValueError for anything else.
     """
 
-    def __init__(self, me: Peer, config: OverlayConfig, rng: Rng) -> None:
-        self._context = Context(me, config, rng)
+    def __init__(self, me: Peer, config: OverlayConfig, rng: Rng, place: str = "") -> None:
+        """``place``: where the node stands, ``region/rack``; among peers equally far it prefers its own."""
+        self._context = Context(me, config, rng, place)
         self._joining = Joining(self._context)
         self._pastry = Pastry(self._context)
         self._forwarding = Forwarding(self._context, self._pastry)
@@ -79,7 +83,7 @@ class Overlay:
         """
         self._at(now_ms)
         if self._joining.state is State.FAILED:
-            self._pastry.liveness.abandon()
+            self._pastry.abandon()
         self._joining.start(contacts)
         self._pastry.schedule()
         self._scribe.upkeep.schedule()
@@ -173,6 +177,12 @@ class Overlay:
         self._scribe.anycasts.decline(offered.offer)
         return self._take()
 
+    def set_load(self, load: int) -> None:
+        """What this node's heartbeats say of its load from now on, 0 … 255. ValueError for anything else."""
+        if not 0 <= load <= LOAD_MAX:
+            raise ValueError(f"a load is 0 … {LOAD_MAX}, not {load}")
+        self._context.load = load
+
     # -- questions -------------------------------------------------------------------------------------------
 
     @property
@@ -191,6 +201,25 @@ class Overlay:
     def dropped(self) -> int:
         """Messages dropped for good: malformed ones, and routed ones beyond the bounds of the config."""
         return self._malformed + self._forwarding.dropped
+
+    def load_of(self, address: str) -> int | None:
+        """The load that a ring neighbour's last heartbeat told; None if it never told us any."""
+        return self._pastry.liveness.loads.get(node_id(address))
+
+    def rtt_ms(self, address: str) -> float | None:
+        """The smoothed round trip to an address; None if it was not measured lately."""
+        return self._pastry.proximity.rtt_ms(node_id(address))
+
+    def neighbourhood(self) -> tuple[Peer, ...]:
+        """The nearest live peers by round trip, nearest first."""
+        return self._pastry.neighbourhood()
+
+    def acts_for(self, key: bytes, now_ms: int) -> bool:
+        """Whether a key that came now would be delivered here: we are ready, closest, and hold the leases of
+        both ring neighbours. Never true at two live nodes that can reach each other."""
+        self._at(now_ms)
+        leased = self.ready and self._pastry.neighbours.leases.held()
+        return leased and self.next_hop(key).id == self._context.id
 
     def peers(self) -> tuple[Peer, ...]:
         """The live peers that we look after (leaf set, routing table, tree neighbours), by address.
@@ -280,10 +309,16 @@ class Overlay:
 
     def _dispatch(self, message: Message) -> None:
         match message:
-            case Heartbeat() | Pong():
-                pass
+            case Heartbeat():
+                self._pastry.neighbours.heartbeat(message)
             case Ping():
-                self._context.send(message.sender, Pong(self.me))
+                self._pastry.neighbours.ping(message)
+            case Pong():
+                self._pastry.neighbours.pong(message)
+            case ProbeRequest():
+                self._pastry.neighbours.errands.asked(message)
+            case ProbeReport():
+                self._pastry.liveness.reported(message)
             case LeafProbe():
                 self._pastry.leaf_probe(message)
             case LeafReply():
@@ -339,7 +374,9 @@ class Overlay:
         while (due := self._context.agenda.pop_due(now)) is not None:
             timer, at_ms = due
             self._events.append((now, "due", timer[0]))
-            self._run(timer, late=now - at_ms > self._context.config.probe_ms)
+            late_ms = now - at_ms
+            self._pastry.neighbours.ticked(late_ms)
+            self._run(timer, late=late_ms > self._context.config.probe_ms)
             self._spread_gone()
 
     def _run(self, timer: Timer, late: bool) -> None:
@@ -349,9 +386,15 @@ class Overlay:
             return
         match kind:
             case "beat":
-                self._pastry.beat(self._scribe.neighbours())
+                self._pastry.neighbours.beat(self._scribe.neighbours(), late)
             case "probe":
                 self._pastry.probe_due(of, late)
+            case "errand":
+                self._pastry.neighbours.errands.due(of, late)
+            case "lease":
+                self._pastry.neighbours.leases.settle()
+            case "tune":
+                self._pastry.tune_due()
             case "hop":
                 self._forwarding.hop_due(of)
             case "anycast":
@@ -364,8 +407,8 @@ class Overlay:
                 self._pastry.row_due()
             case "dead":
                 self._pastry.dead_due(self._needed())
-            case "obituary":
-                self._pastry.obituary_due()
+            case "news":
+                self._pastry.news_due()
             case "join":
                 self._joining.retry_due(self._pastry)
             case "give-up":
@@ -387,4 +430,8 @@ class Overlay:
             self._open()
         if self._leaf_changes != self._pastry.leaves.changes:
             self._leaf_changes = self._pastry.leaves.changes
+            self._pastry.neighbours.leases.settle()
+            self._forwarding.reconsider()
             self._scribe.settle()
+        elif self._forwarding.waiting and self._pastry.neighbours.leases.held():
+            self._forwarding.reconsider()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from overlay.ids import Peer, closeness, to_int
+from overlay.ids import RING, Peer, clockwise, closeness, to_int, to_key
+from overlay.node import Overlay
 from overlay.world import Simulator
 
 
@@ -12,6 +13,14 @@ def closest(world: Simulator, key: bytes) -> str:
     """Address of the running node numerically closest to a key."""
     number = to_int(key)
     return min(world.running(), key=lambda overlay: closeness(number, overlay.me.id)).me.address
+
+
+def closest_ready(world: Simulator, key: bytes) -> str | None:
+    """Address of the running node closest to a key among those that have become ready; None without any."""
+    number = to_int(key)
+    ready = (overlay for overlay in world.running() if overlay.ready)
+    best = min(ready, key=lambda overlay: closeness(number, overlay.me.id), default=None)
+    return best.me.address if best is not None else None
 
 
 def wrong_leaf_sets(world: Simulator, size: int) -> list[str]:
@@ -28,6 +37,33 @@ def wrong_leaf_sets(world: Simulator, size: int) -> list[str]:
 def _true_leaves(others: Sequence[Peer], size: int) -> set[Peer]:
     """Of the others, clockwise from a node."""
     return set(others) if len(others) <= size else {*others[: size // 2], *others[-(size // 2) :]}
+
+
+def overlapping_claims(world: Simulator) -> list[tuple[str, str]]:
+    """Pairs of live nodes, neighbours among those that act for keys now, that would act for the same one.
+
+    A node's claim reaches half the way to the neighbours that it knows. Only neighbouring claims are
+    compared: one that reaches over a whole other claim meets that one too. Cost: O(N log N).
+    """
+    acting = [o for o in world.running() if o.acts_for(to_key(o.me.id), world.now)]
+    acting.sort(key=lambda overlay: overlay.me.id)
+    if len(acting) < 2:
+        return []
+    following = [*acting[1:], acting[0]]
+    return [
+        (one.me.address, two.me.address)
+        for one, two in zip(acting, following, strict=True)
+        if _reach(one, forward=True) + _reach(two, forward=False) > clockwise(one.me.id, two.me.id) + 1
+    ]
+
+
+def _reach(overlay: Overlay, *, forward: bool) -> int:
+    """Ids that a node claims on one side of itself; half the ring if it knows nobody."""
+    leaves = overlay.leaf_set()
+    if not leaves:
+        return RING // 2
+    me = overlay.me.id
+    return (clockwise(me, leaves[0].id) if forward else clockwise(leaves[-1].id, me)) // 2
 
 
 def tree_faults(world: Simulator, topic: bytes, subscribers: Sequence[str]) -> list[str]:

@@ -5,10 +5,10 @@ rather than the first Pastry paper: a peer enters the leaf set only when it has 
 a leaf set shows its own; what is new in an answer is asked in turn. So parallel joins converge without any
 order among them.
 
-Who watches whom: each node its two ring neighbours (and its neighbours in trees). Who finds a death says so
-to its leaf set, whose members ask for themselves. Rows are compared with the entry that was silent longest;
-after a death, the whole table is swept. All of this is repeated periodically as well, since what is only
-reactive does not survive churn (Bamboo).
+Who watches whom: each node its two ring neighbours (``neighbours``) and its neighbours in trees. Who finds a
+death says so to its leaf set, whose members ask for themselves. Rows are compared with the entry that was
+silent longest and with near nodes in turn; after a death, the whole table is swept. All of this is repeated
+periodically as well, since what is only reactive does not survive churn (Bamboo).
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from overlay.context import Context
 from overlay.errors import OverlayBug
 from overlay.ids import Peer, clockwise, closeness, shared_digits
 from overlay.leafset import LeafSet, gap
-from overlay.liveness import Liveness, Sighting
+from overlay.liveness import Evidence, Liveness, Sighting
 from overlay.messages import (
-    Heartbeat,
     LeafProbe,
     LeafReply,
     Leave,
@@ -29,10 +28,13 @@ from overlay.messages import (
     RowReply,
     RowRequest,
 )
+from overlay.neighbours import Neighbours
+from overlay.proximity import Proximity
 from overlay.routing import RoutingTable
+from overlay.tuning import Tuning
 
-_OBITUARY_DELAY_MS = 50
-"""Deaths found together are told together."""
+_NEWS_DELAY_MS = 50
+"""Deaths and returns found together are told together."""
 
 
 class Pastry:
@@ -43,10 +45,17 @@ class Pastry:
         self._context = context
         self.leaves = LeafSet(context.id, context.config.leaf_set_size)
         self.table = RoutingTable(context.id, context.config.base_bits)
-        self.liveness = Liveness(context, self._ask_leaves)
+        self.liveness = Liveness(context, self._ask_leaves, lambda peer: self.neighbours.ask_helpers(peer))
+        self.proximity = Proximity(context)
+        self._tuning = Tuning(context, self.table, self.proximity, self._ask_row)
+        self.neighbours = Neighbours(
+            context, self.leaves, self.table, self.liveness, self.proximity, self._tuning
+        )
+        self._row_turn = False
         self.gone: list[Peer] = []
         self._told_dead: set[int] = set()
-        self._row_asked: Peer | None = None
+        self._returned: set[int] = set()
+        self._row_asked: tuple[Peer, int] | None = None
         self._sweep_since: int | None = None
 
     def schedule(self) -> None:
@@ -74,6 +83,10 @@ class Pastry:
         shared = self.table.row_of(node)
         return [peer for row in range(shared + 1) for peer in self.table.row(row)]
 
+    def neighbourhood(self) -> tuple[Peer, ...]:
+        """The neighbourhood set: the nearest of all live peers, nearest first."""
+        return self.proximity.nearest(self.liveness.live.values(), self._context.config.neighbourhood_size)
+
     def needed(self) -> set[int]:
         """Ids of all peers in the leaf set and the routing table."""
         return {peer.id for peer in self.leaves} | {peer.id for peer in self.table}
@@ -90,6 +103,10 @@ class Pastry:
         if sighting is Sighting.STALE:
             return False
         self._told_dead.discard(sender.id)
+        self.neighbours.errands.heard(sender)
+        if sighting is Sighting.RETURNED:
+            self._returned.add(sender.id)
+            self.liveness.ask_dead(self.leaves.wants)
         if sighting is Sighting.RESTARTED and before is not None:
             self._detach(before)
         if not joining:
@@ -103,8 +120,9 @@ class Pastry:
             self.liveness.bury(known, "crashed")
             self._detach(known)
 
-    def learn(self, peers: Iterable[Peer], rows_only: bool = False) -> None:
-        """Hearsay: ask those that would be leaves, note down those whose cell is empty."""
+    def learn(self, peers: Iterable[Peer], rows_only: bool = False, near: bool = False) -> None:
+        """Hearsay: ask those that would be leaves, note down those whose cell is empty. ``near``: from a near
+        node."""
         for peer in peers:
             node = peer.id
             if self.leaves.get(node) == peer or not self.liveness.believes(peer):
@@ -113,26 +131,37 @@ class Pastry:
                 self.liveness.probe(peer, leaf=True)
             if self.table.rival(node) is None:
                 self.table.put(peer)
+            else:
+                self._tuning.consider(peer, near)
 
     def leaf_probe(self, message: LeafProbe) -> None:
         """A peer shows its leaf set and wants ours."""
-        self._meet(message.sender, message.leaves, message.failed)
-        self._context.send(message.sender, LeafReply(self._context.me, tuple(self.leaves), self._failed()))
+        sender = message.sender
+        self._meet(sender, message.leaves, message.failed)
+        leaves, neighbour = tuple(self.leaves), self.neighbours.includes(sender)
+        reply = LeafReply(self._context.me, leaves, self._failed(), message.stamp, neighbour)
+        self._context.send(sender, reply)
 
     def leaf_reply(self, message: LeafReply) -> None:
         """The leaf set that we asked for."""
         self._meet(message.sender, message.leaves, message.failed)
+        self.neighbours.echoed(message.sender, message.stamp, message.neighbour)
 
     def row_request(self, message: RowRequest) -> None:
         """A peer shows a row and wants ours."""
+        me, sender = self._context.me, message.sender
+        self.proximity.placed(sender.id, message.place)
+        self._tuning.consider(sender)
         self.learn(message.peers)
-        if 0 <= message.row <= self.table.row_of(message.sender.id):
-            reply = RowReply(self._context.me, message.row, self.table.row(message.row))
-            self._context.send(message.sender, reply)
+        if 0 <= message.row <= self.table.row_of(sender.id):
+            row = self.table.row(message.row)
+            self._context.send(sender, RowReply(me, message.row, row, message.stamp, self._context.place))
 
     def row_reply(self, message: RowReply) -> None:
         """The row that we asked for."""
-        self.learn(message.peers)
+        self.proximity.placed(message.sender.id, message.place)
+        self.neighbours.echoed(message.sender, message.stamp, neighbour=False)
+        self.learn(message.peers, near=message.sender in self.neighbourhood())
 
     def left(self, message: Leave) -> None:
         """A peer goes on purpose."""
@@ -145,27 +174,15 @@ class Pastry:
 
     def introduce(self) -> None:
         """We are ready: tell those who may want us in their tables, and see their rows."""
+        self.neighbours.leases.open()
         for peer in self.table:
             if peer.id not in self.leaves:
                 self._ask_row(peer)
+        self._context.agenda.set(("tune", 0), self._context.now + self._context.config.sweep_ms)
 
-    def suspect(self, peer: Peer) -> None:
+    def suspect(self, peer: Peer, evidence: Evidence = Evidence.NONE) -> None:
         """The peer did not answer somebody: ask whether it lives."""
-        self.liveness.probe(peer)
-
-    def beat(self, tree_neighbours: Iterable[Peer]) -> None:
-        """Speak to ring neighbours, and look after all whom we watch."""
-        context = self._context
-        watched = {peer.id: peer for peer in tree_neighbours}
-        for peer in self.leaves.neighbours():
-            watched[peer.id] = peer
-            silent_for = context.now - context.spoken.get(peer.address, -context.config.heartbeat_ms)
-            if silent_for >= context.config.heartbeat_ms // 2:
-                context.send(peer, Heartbeat(context.me))
-        for peer in watched.values():
-            if self.liveness.silence(peer) >= context.config.suspect_ms:
-                self.suspect(peer)
-        self._again("beat")
+        self.liveness.probe(peer, evidence=evidence)
 
     def leave(self, tree_neighbours: Iterable[Peer]) -> None:
         """Say good-bye to all who may hold us."""
@@ -173,6 +190,11 @@ class Pastry:
         everybody = {peer.id: peer for peer in (*self.leaves, *self.table, *tree_neighbours)}
         for peer in everybody.values():
             self._context.send(peer, farewell)
+
+    def abandon(self) -> None:
+        """The join has failed, and all deadlines are gone."""
+        self.liveness.abandon()
+        self.neighbours.errands.abandon()
 
     # -- timers ----------------------------------------------------------------------------------------------
 
@@ -196,15 +218,17 @@ class Pastry:
             self.liveness.probe(nearest, leaf=True)
         else:
             for address in contacts:
-                context.send_to(address, Ping(context.me))
+                context.send_to(address, Ping(context.me, context.now))
         self._again("leaf")
 
     def row_due(self) -> None:
         """Look after the entry that was silent longest."""
         context = self._context
         asked, self._row_asked = self._row_asked, None
-        if asked is not None and asked.id in self.table and self._unheard_since_asked(asked):
-            self.suspect(asked)
+        if asked is not None and asked[0].id in self.table:
+            peer, asked_at = asked
+            if self.liveness.silence(peer) > context.now - asked_at:
+                self.suspect(peer)
         quiet = [peer for peer in self.table if not self.liveness.probing(peer.id)]
         oldest = max(quiet, key=self.liveness.silence, default=None)
         if oldest is not None and self._swept(oldest):
@@ -214,22 +238,28 @@ class Pastry:
             context.agenda.set(("row", 0), context.now + context.config.sweep_ms)
             return
         self._sweep_since = None
-        if oldest is not None:
-            self._row_asked = oldest
+        self._row_turn = not self._row_turn
+        near = self.neighbourhood() if self._row_turn else ()
+        if near:
+            self._ask_row(near[context.rng.randrange(len(near))])
+        elif oldest is not None:
+            self._row_asked = (oldest, context.now)
             self._ask_row(oldest)
         self._again("row")
 
+    def tune_due(self) -> None:
+        """Measure a rival for a table cell."""
+        self._context.agenda.set(("tune", 0), self._context.now + self._tuning.due())
+
     def dead_due(self, needed: Collection[int]) -> None:
         """Ask one of the dead, and forget what is old."""
-        context = self._context
         self.liveness.ask_one_dead()
         self.liveness.forget(needed)
-        horizon = context.now - context.config.forget_ms
-        context.spoken = {address: at for address, at in context.spoken.items() if at > horizon}
+        self.neighbours.forget()
         self._again("dead")
 
-    def obituary_due(self) -> None:
-        """Tell all leaves who died; whoever does not answer is dead too."""
+    def news_due(self) -> None:
+        """Show all leaves our leaf set and who died; whoever does not answer is dead too."""
         for peer in tuple(self.leaves):
             self.liveness.probe(peer, leaf=True)
 
@@ -250,7 +280,8 @@ class Pastry:
     def _periods(self) -> dict[str, int]:
         config = self._context.config
         return {
-            "beat": config.heartbeat_ms,
+            "beat": config.beat_ms,
+            "tune": config.tune_ms,
             "leaf": config.leaf_exchange_ms,
             "row": config.row_exchange_ms,
             "dead": config.dead_probe_ms,
@@ -294,6 +325,10 @@ class Pastry:
     def _meet(self, sender: Peer, leaves: tuple[Peer, ...], failed: tuple[Peer, ...]) -> None:
         self.liveness.leaf_answered(sender.id)
         self.leaves.add(sender)
+        if sender.id in self._returned:
+            self._returned.discard(sender.id)
+            if self.neighbours.includes(sender):
+                self._tell_leaves()
         self._confirm(sender, failed)
         self._compare(sender, leaves)
         self.learn(leaves)
@@ -302,13 +337,13 @@ class Pastry:
         """Others buried these: look for ourselves, but not for long. If it is about us, object."""
         for peer in failed:
             if peer == self._context.me:
-                self._context.send(teller, Ping(self._context.me))
+                self._context.send(teller, Ping(self._context.me, self._context.now))
                 continue
             known = self.liveness.live.get(peer.id)
             if known != peer or self.liveness.silence(peer) < self._context.config.probe_ms:
                 continue
             self._told_dead.add(peer.id)
-            self.liveness.probe(peer, tries_done=1)
+            self.liveness.probe(peer, evidence=Evidence.TOLD)
 
     def _compare(self, sender: Peer, leaves: tuple[Peer, ...]) -> None:
         """A leaf of ours that should be one of the sender's too, but is not, may have gone without a word."""
@@ -326,11 +361,12 @@ class Pastry:
         return self.liveness.recent_dead(self._context.config.dead_retry_ms)
 
     def _ask_leaves(self, peer: Peer) -> None:
-        self._context.send(peer, LeafProbe(self._context.me, tuple(self.leaves), self._failed()))
+        context = self._context
+        context.send(peer, LeafProbe(context.me, tuple(self.leaves), self._failed(), context.now))
 
     def _ask_row(self, peer: Peer) -> None:
-        row = self.table.row_of(peer.id)
-        self._context.send(peer, RowRequest(self._context.me, row, self.table.row(row)))
+        context, row = self._context, self.table.row_of(peer.id)
+        context.send(peer, RowRequest(context.me, row, self.table.row(row), context.now, context.place))
 
     def _died(self, peer: Peer) -> None:
         """We found a peer dead. Whoever was not told so tells the others; ring neighbours always do."""
@@ -342,13 +378,19 @@ class Pastry:
         self._detach(peer)
         self._refill(peer.id)
         if must_tell:
-            self._context.agenda.set(("obituary", 0), self._context.now + _OBITUARY_DELAY_MS)
+            self._tell_leaves()
         if self._sweep_since is None:
             self._context.agenda.set(("row", 0), self._context.now + self._context.config.sweep_ms)
         self._sweep_since = self._context.now
 
+    def _tell_leaves(self) -> None:
+        """A ring neighbour died or has returned: show all leaves, who then look for themselves. When halves
+        of a ring meet again, the news runs round it in this way."""
+        self._context.agenda.set(("news", 0), self._context.now + _NEWS_DELAY_MS)
+
     def _detach(self, peer: Peer) -> None:
         self._told_dead.discard(peer.id)
+        self._returned.discard(peer.id)
         self.leaves.remove(peer.id)
         self.table.remove(peer.id)
         self.gone.append(peer)
@@ -360,12 +402,10 @@ class Pastry:
                 self.liveness.probe(peer, leaf=True)
         if self.table.rival(node) is None:
             row = [peer for peer in self.table.row(self.table.row_of(node)) if peer.id in self.liveness.live]
-            if row:
-                self._ask_row(row[self._context.rng.randrange(len(row))])
+            near = self.proximity.nearest(row, 1) or tuple(row[:1])
+            for peer in near:
+                self._ask_row(peer)
 
     def _swept(self, oldest: Peer) -> bool:
         since = self._sweep_since
         return since is not None and self._context.now - self.liveness.silence(oldest) >= since
-
-    def _unheard_since_asked(self, asked: Peer) -> bool:
-        return self.liveness.silence(asked) >= self._context.config.probe_ms

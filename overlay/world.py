@@ -95,6 +95,9 @@ class Simulator:
         self.messages: Counter[str] = Counter()
         self.bytes = 0
         """What all messages weighed; 0 without ``weigh``."""
+        self._cut: set[tuple[str, str]] = set()
+        self.on_delivery: Callable[[str, Delivered], None] | None = None
+        """Called at each delivery, with the address where it is."""
         self.deliveries: list[Delivery] = []
         self.multicasts: Counter[tuple[str, bytes, bytes]] = Counter()
         """How often (address, topic, payload) has come out."""
@@ -137,9 +140,14 @@ class Simulator:
         """Messages between nodes of different sides are lost. Nodes on no side are on one of their own."""
         self._sides = {address: number for number, side in enumerate(sides, 1) for address in side}
 
+    def cut(self, source: str, target: str) -> None:
+        """Messages from one node to another are lost, those the other way are not."""
+        self._cut.add((source, target))
+
     def heal(self) -> None:
-        """The partition is over."""
+        """The partition is over, and no way is cut."""
         self._sides = {}
+        self._cut.clear()
 
     def perform(self, address: str, effects: list[Effect]) -> None:
         """Do what a node at that address asks for, in order."""
@@ -151,6 +159,8 @@ class Simulator:
             node.effects.append(effect)
             if isinstance(effect, Delivered):
                 self.deliveries.append(Delivery(address, self.now, effect))
+                if self.on_delivery is not None:
+                    self.on_delivery(address, effect)
             elif isinstance(effect, Multicasted):
                 self.multicasts[address, effect.topic, effect.payload] += 1
             elif isinstance(effect, Ready):
@@ -198,7 +208,7 @@ class Simulator:
         self.messages[type(effect.message).__name__] += 1
         if self._weigh is not None:
             self.bytes += self._weigh(effect.message)
-        if self._sides.get(source, 0) != self._sides.get(effect.to, 0):
+        if self._sides.get(source, 0) != self._sides.get(effect.to, 0) or (source, effect.to) in self._cut:
             return
         if self.loss and self.rng.random() < self.loss:
             return

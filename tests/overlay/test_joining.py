@@ -152,7 +152,7 @@ def test_one_that_has_left_is_silent() -> None:
 
 def test_before_start_messages_are_ignored() -> None:
     overlay = Overlay(Peer("a", 1), OverlayConfig(), random.Random(1))
-    assert overlay.handle(Received(Ping(Peer("b", 1))), 5) == []
+    assert overlay.handle(Received(Ping(Peer("b", 1), 1)), 5) == []
     assert overlay.deadline() is None
 
 

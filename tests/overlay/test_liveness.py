@@ -19,8 +19,13 @@ from overlay import (
     Send,
     Tick,
 )
+from overlay.messages import NO_STAMP
 from overlay.world import Simulator, plane
 from tests.overlay.worlds import downs, names, ring, ring_rests, ups
+
+
+def beat(sender: Peer) -> Heartbeat:
+    return Heartbeat(sender, 0, 1, NO_STAMP, 0, True)
 
 
 @pytest.mark.parametrize("count", [2, 3, 8, 30])
@@ -80,10 +85,10 @@ def test_a_lower_incarnation_is_ignored() -> None:
     overlay = Overlay(Peer("me", 1), OverlayConfig(), random.Random(1))
     overlay.start([], 0)
     new, old = Peer("other", 5), Peer("other", 4)
-    assert PeerUp(new) in overlay.handle(Received(Heartbeat(new)), 1)
-    assert overlay.handle(Received(Ping(old)), 2) == []
-    assert Send("other", Pong(Peer("me", 1))) in overlay.handle(Received(Ping(new)), 3)
-    later = overlay.handle(Received(Heartbeat(Peer("other", 6))), 4)
+    assert PeerUp(new) in overlay.handle(Received(beat(new)), 1)
+    assert overlay.handle(Received(Ping(old, 1)), 2) == []
+    assert Send("other", Pong(Peer("me", 1), 7, False, "")) in overlay.handle(Received(Ping(new, 7)), 3)
+    later = overlay.handle(Received(beat(Peer("other", 6))), 4)
     assert [e for e in later if not isinstance(e, Send)] == [
         PeerDown(new, "crashed"),
         PeerUp(Peer("other", 6)),
@@ -98,6 +103,22 @@ def test_halves_of_a_partition_become_one_ring_again() -> None:
     assert {peer.address for peer in world.nodes["n0"].overlay.peers()} == set(left) - {"n0"}
     world.heal()
     assert ring_rests(world, 10_000)
+
+
+def test_two_hundred_in_halves_for_a_minute_are_one_ring_in_seconds() -> None:
+    world = Simulator(random.Random(3), latency=plane(10))
+    world.add("n0")
+    for number in range(1, 200):
+        world.add(f"n{number}", [f"n{number // 2}"])
+        world.run(20)
+    assert ring_rests(world, 20_000)
+    everybody = names(world)
+    world.partition(everybody[:100], everybody[100:])
+    world.run(60_000)
+    known = [{peer.address for peer in overlay.peers()} for overlay in world.running()]
+    assert all(some <= set(everybody[:100]) or some <= set(everybody[100:]) for some in known)
+    world.heal()
+    assert ring_rests(world, 5_000)
 
 
 def test_a_founder_that_restarts_alone_finds_back() -> None:

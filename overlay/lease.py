@@ -1,0 +1,74 @@
+"""At most one node acts for a key: leases from both ring neighbours.
+
+A node delivers only while each of its two ring neighbours has lately said "you are my neighbour". The proof
+is an echo: our message carried a stamp of our clock, the neighbour's answer brings it back. From the stamp on
+the lease lasts ``lease_ms``; no clock but our own is read.
+
+Why it is enough: a neighbour that took over our range would first have to bury us, and buries nobody whom it
+heard in the last ``lease_ms`` (``liveness``); it heard us after the stamp. So when it takes over, the lease
+has run out, whether we noticed or slept. Nobody else can come between: a new node is ready only when we have
+answered it, or have been silent to it for ``sure_ms``; then one of our neighbours still knows us, and grants
+it nothing.
+
+Costs nothing in peace: heartbeats carry stamps and echoes. A node asks (Ping) when a neighbour is new, or
+when a lease nearly runs out since a heartbeat was lost.
+"""
+
+from __future__ import annotations
+
+from overlay.context import Context
+from overlay.ids import Peer
+from overlay.leafset import LeafSet
+from overlay.messages import NO_STAMP, Ping
+
+
+class Leases:
+    """Grants of ring neighbours, by the stamp of ours that they echoed; timer ``lease``."""
+
+    def __init__(self, context: Context, leaves: LeafSet) -> None:
+        self._context = context
+        self._leaves = leaves
+        self._granted: dict[Peer, int] = {}
+        self._asked: dict[Peer, int] = {}
+        self._open = False
+
+    def granted(self, neighbour: Peer, stamp: int) -> None:
+        """A peer took us for its neighbour after we wrote that stamp."""
+        if NO_STAMP < stamp <= self._context.now and stamp > self._granted.get(neighbour, NO_STAMP):
+            self._granted[neighbour] = stamp
+
+    def held(self) -> bool:
+        """Whether we may act for our keys now. Alone, always."""
+        return all(self._lasts(peer) > self._context.now for peer in self._leaves.neighbours())
+
+    def open(self) -> None:
+        """This node has become ready."""
+        self._open = True
+        self.settle()
+
+    def settle(self) -> None:
+        """Neighbours may be others: ask the new ones, and set the time for the next look."""
+        if not self._open:
+            return
+        context, config = self._context, self._context.config
+        neighbours = self._leaves.neighbours()
+        self._granted = {peer: at for peer, at in self._granted.items() if peer in neighbours}
+        self._asked = {peer: at for peer, at in self._asked.items() if peer in neighbours}
+        if not neighbours:
+            context.agenda.cancel(("lease", 0))
+            return
+        margin_ms = config.heartbeat_ms // 5
+        retry_ms = config.heartbeat_ms // 4
+        following = context.now + config.lease_ms
+        for peer in neighbours:
+            ask_at = max(self._lasts(peer) - margin_ms, self._asked.get(peer, -retry_ms) + retry_ms)
+            if ask_at <= context.now:
+                self._asked[peer] = context.now
+                context.send(peer, Ping(context.me, context.now))
+                ask_at = context.now + retry_ms
+            following = min(following, ask_at)
+        context.agenda.set(("lease", 0), following)
+
+    def _lasts(self, peer: Peer) -> int:
+        stamp = self._granted.get(peer)
+        return 0 if stamp is None else stamp + self._context.config.lease_ms

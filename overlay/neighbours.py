@@ -1,0 +1,126 @@
+"""The two ring neighbours: heartbeats in turn, what they carry, and whom we watch.
+
+Each heartbeat carries our load, a stamp of our clock, and the neighbour's last stamp: so every one of them is
+a sign of life, a measured round trip and a lease at once, and all answers that bring a stamp back are treated
+alike here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from overlay.context import Context
+from overlay.errands import Errands
+from overlay.ids import Peer
+from overlay.leafset import LeafSet
+from overlay.lease import Leases
+from overlay.liveness import Evidence, Liveness
+from overlay.messages import NO_STAMP, Heartbeat, Ping, Pong, ProbeRequest
+from overlay.proximity import Proximity
+from overlay.routing import RoutingTable
+from overlay.tuning import Tuning
+
+
+class Neighbours:
+    """What a node owes its ring neighbours and knows from them."""
+
+    def __init__(
+        self,
+        context: Context,
+        leaves: LeafSet,
+        table: RoutingTable,
+        liveness: Liveness,
+        proximity: Proximity,
+        tuning: Tuning,
+    ) -> None:
+        self._context = context
+        self._leaves = leaves
+        self._table = table
+        self._liveness = liveness
+        self._proximity = proximity
+        self._tuning = tuning
+        self.errands = Errands(context, liveness, self.includes)
+        self.leases = Leases(context, leaves)
+        self._stamps: dict[Peer, tuple[int, int]] = {}
+        self._turn = 0
+
+    def includes(self, peer: Peer) -> bool:
+        """Whether it is one of our two ring neighbours: owes us heartbeats, and may get a lease from us."""
+        return peer in self._leaves.neighbours()
+
+    def heartbeat(self, message: Heartbeat) -> None:
+        """A ring neighbour's word: its load, its stamp to be echoed, and ours back."""
+        sender = message.sender
+        self._liveness.loads[sender.id] = message.load
+        self._stamps[sender] = (message.stamp, self._context.now)
+        self.echoed(sender, message.echo, message.neighbour, message.held_ms)
+
+    def ping(self, message: Ping) -> None:
+        """A peer wants a sign of life, and a grant if it is our ring neighbour."""
+        sender, context = message.sender, self._context
+        answer = Pong(context.me, message.stamp, self.includes(sender), context.place)
+        context.send(sender, answer)
+
+    def pong(self, message: Pong) -> None:
+        """What we asked for."""
+        self._proximity.placed(message.sender.id, message.place)
+        self.echoed(message.sender, message.stamp, message.neighbour)
+
+    def echoed(self, sender: Peer, stamp: int, neighbour: bool, held_ms: int = 0) -> None:
+        """Our stamp is back: a round trip, and perhaps a grant."""
+        self._proximity.echoed(sender.id, stamp, held_ms)
+        self._tuning.measured(sender)
+        if neighbour:
+            self.leases.granted(sender, stamp)
+
+    def ticked(self, late_ms: int) -> None:
+        """A deadline is served so late. After a long sleep nobody's silence counts: it was we who did not
+        listen."""
+        self._liveness.health.ticked(late_ms)
+        if late_ms >= self._context.config.suspect_ms:
+            self._liveness.forgive()
+
+    def beat(self, tree_neighbours: Iterable[Peer], late: bool) -> None:
+        """Speak to one ring neighbour, the next time to the other; and look after all whom we watch.
+
+        In turn, so that at any time one of them has heard us in the last half period. ``late``: we slept, so
+        nobody's silence means anything yet.
+        """
+        context = self._context
+        neighbours = self._leaves.neighbours()
+        if neighbours:
+            self._turn += 1
+            self._speak(neighbours[self._turn % len(neighbours)])
+        watched = {peer.id: peer for peer in (*tree_neighbours, *neighbours)}
+        suspect_ms = context.config.suspect_ms * self._liveness.health.stretch
+        for peer in watched.values():
+            if not late and self._liveness.silence(peer) >= suspect_ms:
+                self._liveness.probe(peer, evidence=Evidence.OWED)
+        context.agenda.set(("beat", 0), context.every(context.config.beat_ms))
+
+    def ask_helpers(self, suspect: Peer) -> None:
+        """Let others probe a suspect: first those next to it on the ring, who know best, then anybody."""
+        leaves = tuple(self._leaves)
+        place = next((i for i, peer in enumerate(leaves) if peer.id == suspect.id), None)
+        beside = () if place is None else (leaves[place - 1], leaves[(place + 1) % len(leaves)])
+        others = [*leaves, *self._table]
+        start = self._context.rng.randrange(len(others)) if others else 0
+        helpers: dict[int, Peer] = {}
+        for peer in (*beside, *others[start:], *others[:start]):
+            if len(helpers) == self._context.config.probe_helpers:
+                break
+            if peer.id != suspect.id and not self._liveness.probing(peer.id):
+                helpers[peer.id] = peer
+        for peer in helpers.values():
+            self._context.send(peer, ProbeRequest(self._context.me, suspect))
+
+    def forget(self) -> None:
+        """Drop the stamps of those who have not spoken for long."""
+        horizon = self._context.now - self._context.config.forget_ms
+        self._stamps = {peer: stamp for peer, stamp in self._stamps.items() if stamp[1] > horizon}
+
+    def _speak(self, neighbour: Peer) -> None:
+        context = self._context
+        echo, came_at = self._stamps.get(neighbour, (NO_STAMP, context.now))
+        held_ms = context.now - came_at
+        context.send(neighbour, Heartbeat(context.me, context.load, context.now, echo, held_ms, True))

@@ -1,0 +1,96 @@
+"""How far peers are: round trips where measured, locality labels where those say nothing.
+
+Every answer that echoes a stamp is a measurement, so most cost no message. What is remembered is bounded;
+the least recently measured is forgotten first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from overlay.context import Context
+from overlay.ids import Peer
+from overlay.messages import NO_STAMP
+
+_SMOOTHING = 0.25
+_EQUAL_MS = 1.0
+"""The clock's grain: round trips that differ by less are equal, and labels decide."""
+
+
+@dataclass
+class Reach:
+    """Smoothed round trip in ms (None before the first), and locality label (empty: unknown)."""
+
+    rtt_ms: float | None = None
+    place: str = ""
+
+
+class Proximity:
+    """What is known of the distance to peers, by node id."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._reach: OrderedDict[int, Reach] = OrderedDict()
+
+    def echoed(self, node: int, stamp: int, held_ms: int = 0) -> None:
+        """A peer echoed a stamp of ours which it had held so long."""
+        rtt_ms = self._context.now - stamp - held_ms
+        if stamp == NO_STAMP or held_ms < 0 or rtt_ms < 0:
+            return
+        reach = self._of(node)
+        known = reach.rtt_ms
+        reach.rtt_ms = rtt_ms if known is None else known + _SMOOTHING * (rtt_ms - known)
+
+    def placed(self, node: int, place: str) -> None:
+        """A peer said where it stands."""
+        if place:
+            self._of(node).place = place
+
+    def rtt_ms(self, node: int) -> float | None:
+        """The smoothed round trip; None if it was never measured."""
+        reach = self._reach.get(node)
+        return reach.rtt_ms if reach else None
+
+    def nearer(self, node: int, holder: int) -> bool:
+        """Whether a measured peer is so much nearer than another that it should take its place."""
+        percent = self._context.config.nearer_percent
+        mine, its = self._reach.get(node), self._reach.get(holder)
+        if percent == 100 or mine is None or mine.rtt_ms is None or its is None or its.rtt_ms is None:
+            return False
+        if mine.rtt_ms * 100 < its.rtt_ms * (100 - percent) and its.rtt_ms - mine.rtt_ms > _EQUAL_MS:
+            return True
+        return abs(its.rtt_ms - mine.rtt_ms) <= _EQUAL_MS and self._steps(mine) < self._steps(its)
+
+    def promising(self, node: int, holder: int) -> bool:
+        """Whether labels say that an unmeasured peer stands nearer than another."""
+        mine, its = self._reach.get(node), self._reach.get(holder)
+        return mine is not None and self._steps(mine) < self._steps(its or Reach())
+
+    def nearest(self, peers: Iterable[Peer], count: int) -> tuple[Peer, ...]:
+        """The nearest measured ones among these, nearest first."""
+        known = [(reach.rtt_ms, self._steps(reach), peer.id, peer) for peer, reach in self._known(peers)]
+        return tuple(item[-1] for item in sorted(known, key=lambda item: item[:3])[:count])
+
+    def _known(self, peers: Iterable[Peer]) -> Iterable[tuple[Peer, Reach]]:
+        for peer in peers:
+            reach = self._reach.get(peer.id)
+            if reach is not None and reach.rtt_ms is not None:
+                yield peer, reach
+
+    def _steps(self, reach: Reach) -> int:
+        """How far a label is from ours: 0 the same, 1 the same region, 2 another or unknown."""
+        mine = self._context.place
+        if not mine or not reach.place:
+            return 2
+        if reach.place == mine:
+            return 0
+        return 1 if reach.place.split("/")[0] == mine.split("/")[0] else 2
+
+    def _of(self, node: int) -> Reach:
+        reach = self._reach.setdefault(node, Reach())
+        self._reach.move_to_end(node)
+        if len(self._reach) > self._context.config.reach_max:
+            self._reach.popitem(last=False)
+        return reach
