@@ -28,6 +28,9 @@ from overlay.messages import Anycast, AnycastAck, AnycastEnd
 from overlay.pastry import Pastry
 from overlay.tree import Tree
 
+_HOP_TRIES = 3
+"""How often one hop is made before its node is gone round."""
+
 
 @dataclass
 class _Hop:
@@ -92,7 +95,7 @@ class Anycasts:
     def hop_due(self, token: int) -> None:
         """A hop was not acknowledged in time: again, and in the end round the silent node."""
         hop = self._hops[token]
-        if hop.tries < self._context.config.probe_tries:
+        if hop.tries < _HOP_TRIES:
             hop.tries += 1
             self._make(token, hop)
             return

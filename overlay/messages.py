@@ -329,11 +329,8 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
 
 
 def well_formed(message: Message) -> bool:
-    """Whether keys and topics have the length of a key, and a load is one; in what is decoded from a wire
-    they may not."""
+    """Whether keys and topics have the length of a key; in what is decoded from a wire they may not."""
     match message:
-        case Heartbeat():
-            return 0 <= message.load <= LOAD_MAX
         case Route():
             return len(message.key) == KEY_BYTES
         case Subscribe() | Subscribed() | Refused() | Handover() | Multicast() | Repair() | Lost() | Heard():

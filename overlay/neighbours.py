@@ -15,7 +15,7 @@ from overlay.ids import Peer
 from overlay.leafset import LeafSet
 from overlay.lease import Leases
 from overlay.liveness import Evidence, Liveness
-from overlay.messages import NO_STAMP, Heartbeat, Ping, Pong, ProbeRequest
+from overlay.messages import LOAD_MAX, NO_STAMP, Heartbeat, Ping, Pong, ProbeRequest
 from overlay.proximity import Proximity
 from overlay.routing import RoutingTable
 from overlay.tuning import Tuning
@@ -51,7 +51,7 @@ class Neighbours:
     def heartbeat(self, message: Heartbeat) -> None:
         """A ring neighbour's word: its load, its stamp to be echoed, and ours back."""
         sender = message.sender
-        self._liveness.loads[sender.id] = message.load
+        self._liveness.loads[sender.id] = min(max(message.load, 0), LOAD_MAX)
         self._stamps[sender] = (message.stamp, self._context.now)
         self.echoed(sender, message.echo, message.neighbour, message.held_ms)
 
