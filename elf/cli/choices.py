@@ -34,3 +34,11 @@ class BenchQuery(StrEnum):
 
     INGEST = "ingest"
     SLIDING = "sliding"
+
+
+class Lifetimes(StrEnum):
+    """``elf sim overlay --lifetimes``"""
+
+    WEIBULL = "weibull"
+    PARETO = "pareto"
+    EXPONENTIAL = "exponential"

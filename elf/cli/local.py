@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from elf.cli.choices import BenchFormat, BenchKeys, BenchQuery, Output
+from elf.cli.choices import BenchFormat, BenchKeys, BenchQuery, Lifetimes, Output
 from elf.cli.options import OutputOption, SeveralEngines, SeveralValues, SqlFile, one_text
 
 
@@ -271,6 +271,18 @@ def overlay(
     model: Annotated[
         bool, typer.Option("--model", help="A static model, without the protocol: up to a million nodes.")
     ] = False,
+    churn: Annotated[
+        float | None,
+        typer.Option("--churn", min=1, metavar="SECONDS", help="Nodes live so long on average; others come."),
+    ] = None,
+    lifetimes: Annotated[
+        Lifetimes, typer.Option("--lifetimes", help="With --churn: how they are distributed.")
+    ] = Lifetimes.WEIBULL,
+    seconds: Annotated[int, typer.Option("--seconds", min=1, help="With --churn: virtual time.")] = 300,
+    lookups: Annotated[int, typer.Option("--lookups", min=1, help="With --churn: a second.")] = 100,
+    loss: Annotated[
+        float, typer.Option("--loss", min=0, max=0.5, help="With --churn: share of messages lost.")
+    ] = 0.01,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same run.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
     plot: Annotated[
@@ -278,6 +290,12 @@ def overlay(
     ] = None,
 ) -> int:
     """Join, route, place jobs, crash and repair in one process; non-zero when a route or a tree is wrong."""
+    if churn is not None:
+        from elf.cli.churn import ChurnOptions, simulate_churn
+
+        unwanted = {"--model": model, "--plot": plot, "--crash": crash, "--keys": keys, "--jobs": jobs}
+        options = ChurnOptions(nodes, leaf_set, churn, lifetimes, seconds, lookups, loss, seed, json)
+        return simulate_churn(options, unwanted)
     from elf.cli.sim import SimOptions, simulate_overlay
 
     return simulate_overlay(SimOptions(nodes, keys, jobs, crash, leaf_set, seed, model, plot, json))

@@ -48,7 +48,7 @@ class SimOptions:
 
 def simulate_overlay(options: SimOptions) -> int:
     """Run and report; 1 when a route or a tree is wrong. Raises ``UserError``."""
-    config = _config(options.leaf_set)
+    config = config_of(options.leaf_set)
     if options.plot is not None:
         from elf.bench.cbt_plot import check_plot
 
@@ -58,7 +58,8 @@ def simulate_overlay(options: SimOptions) -> int:
     return _run_model(options, config) if options.model else _run_protocol(options, config)
 
 
-def _config(leaf_set: int | None) -> OverlayConfig:
+def config_of(leaf_set: int | None) -> OverlayConfig:
+    """The agents' settings, with leaf sets of that size. Raises ``UserError``."""
     config = OverlayConfig()
     try:
         return config if leaf_set is None else replace(config, leaf_set_size=leaf_set)
