@@ -3,24 +3,28 @@
 Rules: a node acknowledges what it takes on; without an acknowledgement the message goes to the next best
 node, unless the silent one is the closest leaf, which alone may deliver: that one is asked again until it
 answers or is dead. So a payload ends at the closest *live* node, and may only be lost with a node that had
-acknowledged it. One that arrives twice because an acknowledgement was lost is delivered once. The closest
-node delivers while it holds its leases; what comes in between waits for them.
+acknowledged it. One that arrives twice because an acknowledgement was lost is delivered once, also when a
+node has come between in the meantime: its neighbours tell it what they delivered (``Pong``). The closest node
+delivers while it holds its leases; what comes in between waits for them.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from overlay.context import Context
 from overlay.effects import Delivered
-from overlay.ids import Peer, to_int
-from overlay.messages import HopAck, JoinReply, JoinRequest, Route
+from overlay.ids import Peer, closeness, to_int
+from overlay.messages import HopAck, JoinReply, JoinRequest, Route, RouteName
 from overlay.pastry import Pastry
 
 Routed = Route | JoinRequest
 
 _BACKOFF_MAX_MS = 1_000
+_UNDER_WAY_MS = 15_000
+"""A copy is repeated for no longer than that: ``hop_tries`` of at most ``_BACKOFF_MAX_MS``."""
 
 
 @dataclass
@@ -44,7 +48,9 @@ class Forwarding:
         self._held: deque[Routed] = deque()
         self.waiting: deque[Route] = deque()
         """What is ours, as far as we know, but came while a lease was missing."""
-        self._delivered: OrderedDict[tuple[Peer, int], None] = OrderedDict()
+        self._delivered: OrderedDict[RouteName, tuple[int, int]] = OrderedDict()
+        """When, and the key."""
+        pastry.neighbours.delivered_for = self._delivered_for
         self._routes = 0
         self._tokens = 0
         self.ready = False
@@ -61,6 +67,12 @@ class Forwarding:
         """A message to be passed on, or ours. It is acknowledged unless there is no room for it."""
         if self._take(message) and message.token:
             self._context.send(message.sender, HopAck(self._context.me, message.token))
+
+    def delivered_before(self, names: Iterable[RouteName]) -> None:
+        """Those who had our keys before us have delivered these."""
+        for name in names:
+            if name not in self._delivered:
+                self._note(name, self._context.id)
 
     def acknowledged(self, message: HopAck) -> None:
         """The next hop has it (or one that we had given up)."""
@@ -155,13 +167,25 @@ class Forwarding:
         if not self._pastry.neighbours.leases.held():
             self.waiting.append(message)
             return
-        name = (message.origin, message.number)
+        name = RouteName(message.origin, message.number)
         if name in self._delivered:
             return
-        self._delivered[name] = None
+        self._note(name, to_int(message.key))
+        self._context.emit(Delivered(message.key, message.payload, message.origin.address, message.hops))
+
+    def _note(self, name: RouteName, key: int) -> None:
+        self._delivered[name] = (self._context.now, key)
         if len(self._delivered) > self._context.config.held_max:
             self._delivered.popitem(last=False)
-        self._context.emit(Delivered(message.key, message.payload, message.origin.address, message.hops))
+
+    def _delivered_for(self, neighbour: Peer) -> tuple[RouteName, ...]:
+        """Of keys nearer to it than to us, as long as a copy may be under way."""
+        since, me = self._context.now - _UNDER_WAY_MS, self._context.id
+        return tuple(
+            name
+            for name, (at, key) in self._delivered.items()
+            if at >= since and closeness(key, neighbour.id) < closeness(key, me)
+        )
 
     def _with_rows(self, message: JoinRequest) -> JoinRequest:
         known = {peer.id: peer for peer in message.peers}

@@ -1,12 +1,14 @@
 """How far a node trusts its own senses: one that is slow or cut off waits longer before it calls others dead.
 
 After Lifeguard (Dadgar, Phillips, Currey 2018): a late tick of its own, or probes that mostly fail whomever
-they go to, say more about the prober than about the probed.
+they go to, say more about the prober than about the probed. Unless it still hears many others: then many have
+died at once.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from overlay.context import Context
 
@@ -14,13 +16,17 @@ _HALF_LIFE_MS = 5_000
 _OUTCOMES_KEPT = 8
 _OUTCOMES_TELLING = 4
 _FRESH_MS = 10_000
+_HEARD_A_FAILURE = 3
+"""Peers heard for each that is silent: with so many, the silent are dead and we are well."""
 
 
 class Health:
     """The factor by which a node stretches its timeouts, from 1 to ``stretch_max``."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, heard_lately: Callable[[], int]) -> None:
+        """``heard_lately``: how many peers have spoken in the last ``suspect_ms``."""
         self._context = context
+        self._heard_lately = heard_lately
         self._late_ms = 0.0
         self._late_at = 0
         self._outcomes: dict[int, tuple[int, bool]] = {}
@@ -56,4 +62,6 @@ class Health:
         since = self._context.now - _FRESH_MS
         fresh = [answered for at, answered in self._outcomes.values() if at >= since]
         failed = len(fresh) - sum(fresh)
-        return 1.0 if failed >= _OUTCOMES_TELLING and failed * 4 >= len(fresh) * 3 else 0.0
+        if failed < _OUTCOMES_TELLING or failed * 4 < len(fresh) * 3:
+            return 0.0
+        return 1.0 if self._heard_lately() < _HEARD_A_FAILURE * failed else 0.0

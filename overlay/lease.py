@@ -37,6 +37,10 @@ class Leases:
         if NO_STAMP < stamp <= self._context.now and stamp > self._granted.get(neighbour, NO_STAMP):
             self._granted[neighbour] = stamp
 
+    def known(self, neighbour: Peer) -> bool:
+        """Whether it has granted before: its first grant answers a Ping, and tells what it has delivered."""
+        return neighbour in self._granted
+
     def held(self) -> bool:
         """Whether we may act for our keys now. Alone, always."""
         return all(self._lasts(peer) > self._context.now for peer in self._leaves.neighbours())

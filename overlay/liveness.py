@@ -79,7 +79,7 @@ class Liveness:
         self._context = context
         self._ask_leaf = ask_leaf
         self._ask_helpers = ask_helpers
-        self.health = Health(context)
+        self.health = Health(context, self._heard_lately)
         self.live: dict[int, Peer] = {}
         self.dead: dict[int, Grave] = {}
         self.loads: dict[int, int] = {}
@@ -175,6 +175,10 @@ class Liveness:
             if probe.tries >= _TRIES_AT_LEAST:
                 due = max(self._dead_at(probe), self._context.now + 1)
                 self._context.agenda.set(("probe", node), due)
+
+    def _heard_lately(self) -> int:
+        since = self._context.now - self._context.config.suspect_ms
+        return sum(at >= since for at in self._heard.values())
 
     def forgive(self) -> None:
         """We slept: what was silent meanwhile may have spoken."""

@@ -204,13 +204,27 @@ class Ping:
 
 
 @dataclass(frozen=True, slots=True)
+class RouteName:
+    """What names a routed message for ever."""
+
+    origin: Peer
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Pong:
-    """Answer to a :class:`Ping`, with its stamp and the sender's locality label. 45 bytes."""
+    """Answer to a :class:`Ping`, with its stamp and the sender's locality label. 45 bytes.
+
+    To a ring neighbour it grants a lease, and tells what the sender has ``delivered`` lately of the keys that
+    are the neighbour's now (mostly nothing; 45 bytes each), so that a copy still under way is not delivered
+    again.
+    """
 
     sender: Peer
     stamp: int
     neighbour: bool
     place: str
+    delivered: tuple[RouteName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

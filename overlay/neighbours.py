@@ -7,7 +7,7 @@ alike here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from overlay.context import Context
 from overlay.errands import Errands
@@ -15,7 +15,7 @@ from overlay.ids import Peer
 from overlay.leafset import LeafSet
 from overlay.lease import Leases
 from overlay.liveness import Evidence, Liveness
-from overlay.messages import LOAD_MAX, NO_STAMP, Heartbeat, Ping, Pong, ProbeRequest
+from overlay.messages import LOAD_MAX, NO_STAMP, Heartbeat, Ping, Pong, ProbeRequest, RouteName
 from overlay.proximity import Proximity
 from overlay.routing import RoutingTable
 from overlay.tuning import Tuning
@@ -43,6 +43,8 @@ class Neighbours:
         self.leases = Leases(context, leaves)
         self._stamps: dict[Peer, tuple[int, int]] = {}
         self._turn = 0
+        self.delivered_for: Callable[[Peer], tuple[RouteName, ...]] = lambda _: ()
+        """What we delivered lately of the keys that are that peer's now."""
 
     def includes(self, peer: Peer) -> bool:
         """Whether it is one of our two ring neighbours: owes us heartbeats, and may get a lease from us."""
@@ -53,13 +55,14 @@ class Neighbours:
         sender = message.sender
         self._liveness.loads[sender.id] = min(max(message.load, 0), LOAD_MAX)
         self._stamps[sender] = (message.stamp, self._context.now)
-        self.echoed(sender, message.echo, message.neighbour, message.held_ms)
+        renews = message.neighbour and self.leases.known(sender)
+        self.echoed(sender, message.echo, renews, message.held_ms)
 
     def ping(self, message: Ping) -> None:
         """A peer wants a sign of life, and a grant if it is our ring neighbour."""
         sender, context = message.sender, self._context
-        answer = Pong(context.me, message.stamp, self.includes(sender), context.place)
-        context.send(sender, answer)
+        delivered = self.delivered_for(sender) if self.includes(sender) else ()
+        context.send(sender, Pong(context.me, message.stamp, self.includes(sender), context.place, delivered))
 
     def pong(self, message: Pong) -> None:
         """What we asked for."""

@@ -314,6 +314,7 @@ class Overlay:
             case Ping():
                 self._pastry.neighbours.ping(message)
             case Pong():
+                self._forwarding.delivered_before(message.delivered)
                 self._pastry.neighbours.pong(message)
             case ProbeRequest():
                 self._pastry.neighbours.errands.asked(message)

@@ -128,7 +128,7 @@ def test_load_travels_with_heartbeats() -> None:
 
 def test_who_is_late_itself_waits_longer_and_recovers() -> None:
     context = Context(Peer("me", 1), OverlayConfig(), random.Random(1))
-    health = Health(context)
+    health = Health(context, lambda: 0)
     assert health.stretch == 1
     health.ticked(OverlayConfig().suspect_ms)
     assert health.stretch == 2
@@ -142,7 +142,7 @@ def test_who_is_late_itself_waits_longer_and_recovers() -> None:
 
 def test_whose_probes_mostly_fail_waits_longer() -> None:
     context = Context(Peer("me", 1), OverlayConfig(), random.Random(1))
-    health = Health(context)
+    health = Health(context, lambda: 0)
     for peer in range(4):
         assert health.stretch == 1
         health.probed(peer, answered=False)
@@ -153,6 +153,17 @@ def test_whose_probes_mostly_fail_waits_longer() -> None:
     for _ in range(8):
         health.probed(9, answered=False)  # one silent peer says nothing about us
     assert health.stretch == 1
+
+
+def test_who_still_hears_many_others_believes_that_many_have_died() -> None:
+    context = Context(Peer("me", 1), OverlayConfig(), random.Random(1))
+    heard = 12
+    health = Health(context, lambda: heard)
+    for peer in range(4):
+        health.probed(peer, answered=False)
+    assert health.stretch == 1
+    heard = 11
+    assert health.stretch == 2
 
 
 def node() -> Overlay:

@@ -20,6 +20,7 @@ from overlay import (
 )
 from overlay.churn import Distribution, churn, lifetimes
 from overlay.ids import to_key
+from overlay.messages import Route, RouteName
 from overlay.oracles import overlapping_claims
 from overlay.world import Simulator, plane
 from tests.overlay.worlds import names, ring, ring_rests
@@ -192,3 +193,31 @@ def test_time_asked_for_is_few_ticks() -> None:
             overlay.handle(Tick(), due)
             ticks += 1
     assert ticks < 120
+
+
+def test_a_newcomer_does_not_deliver_again_what_was_delivered_before_it() -> None:
+    """A copy whose acknowledgement was lost is still under way when a node comes between."""
+    overlay, other, key = pair()
+    overlay.handle(Received(Pong(other, 1_000, True, "")), 1_010)
+    again = Route(other, 7, key, Peer("origin", 1), 3, 1, b"payload")
+    told = Pong(other, 1_010, True, "", (RouteName(Peer("origin", 1), 3),))
+    overlay.handle(Received(told), 1_020)
+    assert not any(isinstance(e, Delivered) for e in overlay.handle(Received(again), 1_030))
+    fresh = Route(other, 8, key, Peer("origin", 1), 4, 1, b"payload")
+    assert any(isinstance(e, Delivered) for e in overlay.handle(Received(fresh), 1_040))
+
+
+def test_a_neighbour_tells_what_it_delivered_of_the_newcomers_keys_only() -> None:
+    overlay, other, _ = pair()
+    overlay.handle(Received(Pong(other, 1_000, True, "")), 1_010)
+    me, origin = overlay.me, Peer("origin", 1)
+    mine = to_key(me.id)
+    overlay.handle(Received(Route(other, 7, mine, origin, 3, 1, b"")), 1_020)
+    newcomer = Peer("newcomer", 1)
+    overlay.handle(Received(LeafProbe(newcomer, (), (), 9)), 1_030)
+    (pong,) = [
+        e.message
+        for e in overlay.handle(Received(Ping(newcomer, 5)), 1_040)
+        if isinstance(e, Send) and isinstance(e.message, Pong)
+    ]
+    assert pong.delivered == ()
