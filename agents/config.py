@@ -61,6 +61,9 @@ class AgentConfig:
     advertise: str = setting(
         "", empty_or(address()), "The address that others use to get here; empty: the same as listen."
     )
+    place: str = setting(
+        "", empty_or(_WORD), "Where it stands, as region/rack: among agents equally far it prefers its own."
+    )
 
 
 @dataclass(frozen=True)

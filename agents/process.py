@@ -146,6 +146,7 @@ def _node(config: Config, me: Identity, restored: Restored, store: Store) -> Nod
         ring.Peer(me.address, me.incarnation),
         overlay_config(restored, me, _ms(config.cluster.retry_join_secs)),
         random.Random(),
+        config.agent.place,
     )
     return Node(me, since, overlay, settings, restored, new_cluster_uid=str(uuid.uuid4()))
 
