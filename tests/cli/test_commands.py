@@ -113,6 +113,12 @@ UNREACHABLE = "cannot reach an agent at 127.0.0.1:1: connection refused (is elf-
         (["tree", "busy", "--plot", "/nope/x.png"], 1, "no folder /nope"),
         (["sim", "overlay", "--plot", "x.jpg"], 1, "--plot writes .png or .svg, not .jpg"),
         (
+            ["sim", "overlay", "--churn", "60", "--model", "--keys", "5"],
+            1,
+            "--churn looks keys up at a rate, and nothing else: leave out --model, --keys",
+        ),
+        (["sim", "overlay", "--churn", "60", "--nodes", "1"], 1, "--churn needs --nodes of at least 2"),
+        (
             ["sim", "overlay", "--plot", "x.png", "--jobs", "0"],
             1,
             "--plot draws trees: give --jobs at least 1",
@@ -265,6 +271,29 @@ def test_the_overlay_simulation_ends_with_one_json_object() -> None:
     assert facts["tree"].keys() == {"depth_mean", "depth_max", "fanout_max"}
     assert facts["jobs"] == {"placed": 100, "unplaced": 0, "ungrown": 0, "unrepaired": 0}
     assert {"seed", "fingerprint"} <= facts.keys()
+
+
+def test_churn_ends_with_one_json_object_and_says_what_it_saw() -> None:
+    options = [
+        "--nodes",
+        "20",
+        "--lifetimes",
+        "exponential",
+        "--seconds",
+        "5",
+        "--lookups",
+        "20",
+        "--loss",
+        "0",
+    ]
+    done = elf("sim", "overlay", "--churn", "200", *options, "--json")
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["lookups"].keys() == {"total", "wrong", "lost", "doubled"}
+    assert found["lookups"]["total"] >= 100
+    assert (done.returncode == 0) == found["ok"]
+    said = elf("sim", "overlay", "--churn", "200", *options).stdout
+    assert "at the right node (at least 99.9%)" in said
+    assert found["fingerprint"] in said
 
 
 def test_the_simulation_draws_in_the_terminal() -> None:
