@@ -12,7 +12,7 @@ import hashlib
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from overlay.config import OverlayConfig
@@ -42,6 +42,17 @@ def plane(width_ms: int) -> Latency:
         (left, low), (right, high) = _point(source), _point(target)
         apart = math.hypot(left - right, low - high)
         return max(1, round(width_ms * apart * (1 + 0.1 * rng.random())))
+
+    return latency
+
+
+def matrix(place_of: Callable[[str], str], ms: Mapping[tuple[str, str], int]) -> Latency:
+    """By the places (regions, racks) of both ends, named once in either order; a tenth of jitter on top."""
+
+    def latency(source: str, target: str, rng: Rng) -> int:
+        ends = place_of(source), place_of(target)
+        apart = ms[ends] if ends in ms else ms[ends[1], ends[0]]
+        return max(1, round(apart * (1 + 0.1 * rng.random())))
 
     return latency
 

@@ -12,7 +12,7 @@ from overlay import OverlayConfig, Peer, key_of
 from overlay.context import Context
 from overlay.messages import NO_STAMP
 from overlay.proximity import Proximity
-from overlay.world import Simulator, _point, constant, plane
+from overlay.world import Simulator, _point, constant, matrix, plane
 from tests.overlay.worlds import ring
 
 NODES = 100
@@ -131,3 +131,42 @@ def test_a_node_tells_the_round_trips_that_it_knows() -> None:
     overlay = world.nodes["n1"].overlay
     assert all(overlay.rtt_ms(peer.address) == pytest.approx(30, abs=1) for peer in overlay.leaf_set())
     assert overlay.rtt_ms("nobody") is None
+
+
+def region(address: str) -> str:
+    """Every other node stands in the east."""
+    return "east" if int(address[1:]) % 2 else "west"
+
+
+REGIONS = matrix(region, {("east", "east"): 2, ("west", "west"): 2, ("east", "west"): 80})
+
+
+def test_a_matrix_is_read_in_either_order() -> None:
+    rng = random.Random(1)
+    assert {REGIONS("n0", "n2", rng), REGIONS("n1", "n3", rng)} == {2}
+    for source, target in (("n0", "n1"), ("n1", "n0")):
+        assert 80 <= REGIONS(source, target, rng) <= 88
+
+
+def crossings(nearer_percent: int) -> int:
+    """Bonds between child and parent, over all trees, that cross from one region to the other."""
+    config = OverlayConfig(base_bits=2, leaf_set_size=8, nearer_percent=nearer_percent)
+    world = Simulator(random.Random(11), config, REGIONS)
+    world.add("n0")
+    for number in range(1, 60):
+        world.run(200)
+        world.add(f"n{number}", [f"n{world.rng.randrange(number // 2 + 1)}"])
+    assert world.run_until(world.all_ready, 30_000)
+    world.run(60_000)
+    topics = [key_of(b"topic %d" % number) for number in range(20)]
+    for topic in topics:
+        for overlay in world.running():
+            world.perform(overlay.me.address, overlay.subscribe(topic, world.now))
+    world.run(10_000)
+    bonds = [(o.me.address, o.parent(topic)) for o in world.running() for topic in topics]
+    assert sum(parent is None for _, parent in bonds) == len(topics)
+    return sum(region(child) != region(parent) for child, parent in bonds if parent is not None)
+
+
+def test_trees_prefer_parents_in_their_own_region() -> None:
+    assert crossings(nearer_percent=20) < 0.75 * crossings(nearer_percent=100)
