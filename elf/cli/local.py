@@ -273,7 +273,7 @@ def overlay(
     ] = False,
     churn: Annotated[
         float | None,
-        typer.Option("--churn", min=1, metavar="SECONDS", help="Nodes live so long on average; others come."),
+        typer.Option("--churn", min=1, metavar="SECONDS", help="Also: nodes live so long, others come."),
     ] = None,
     lifetimes: Annotated[
         Lifetimes, typer.Option("--lifetimes", help="With --churn: how they are distributed.")
@@ -290,12 +290,8 @@ def overlay(
     ] = None,
 ) -> int:
     """Join, route, place jobs, crash and repair in one process; non-zero when a route or a tree is wrong."""
-    if churn is not None:
-        from elf.cli.churn import ChurnOptions, simulate_churn
-
-        unwanted = {"--model": model, "--plot": plot, "--crash": crash, "--keys": keys, "--jobs": jobs}
-        options = ChurnOptions(nodes, leaf_set, churn, lifetimes, seconds, lookups, loss, seed, json)
-        return simulate_churn(options, unwanted)
+    from elf.cli.churn import ChurnOptions
     from elf.cli.sim import SimOptions, simulate_overlay
 
-    return simulate_overlay(SimOptions(nodes, keys, jobs, crash, leaf_set, seed, model, plot, json))
+    churning = None if churn is None else ChurnOptions(churn, lifetimes, seconds, lookups, loss)
+    return simulate_overlay(SimOptions(nodes, keys, jobs, crash, leaf_set, seed, model, plot, json, churning))

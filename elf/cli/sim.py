@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from elf.cli.churn import ChurnOptions, churn_facts, is_right, print_churn, run_churn
 from elf.errors import UserError
+from overlay.churn import ChurnReport
 from overlay.config import OverlayConfig
 from overlay.ids import ID_BITS, node_id
 from overlay.messages import Message
@@ -44,6 +46,7 @@ class SimOptions:
     model: bool
     plot: Path | None
     as_json: bool
+    churn: ChurnOptions | None = None
 
 
 def simulate_overlay(options: SimOptions) -> int:
@@ -55,6 +58,8 @@ def simulate_overlay(options: SimOptions) -> int:
         check_plot(options.plot)
         if options.jobs == 0:
             raise UserError("--plot draws trees: give --jobs at least 1")
+    if options.churn is not None and options.nodes < 2:
+        raise UserError("--churn needs --nodes of at least 2")
     return _run_model(options, config) if options.model else _run_protocol(options, config)
 
 
@@ -80,13 +85,28 @@ def _run_protocol(options: SimOptions, config: OverlayConfig) -> int:
     limit = hops_limit(options.nodes)
     right = all(fault(phase, limit) is None for phase in report.phases) and jobs_fault(report) is None
     scene = scene_of(report) if report.jobs.trees else None
+    churned = None
+    if options.churn is not None:
+        churned = run_churn(options.nodes, options.seed, options.churn, config)
+        right = right and is_right(churned)
     if options.as_json:
-        print(json.dumps({**facts(report), "seed": options.seed, "hops_limit": limit, "ok": right}))
+        found = {**facts(report), "seed": options.seed, "hops_limit": limit, "ok": right}
+        if churned is not None:
+            found |= {"lookups": lookups_of(report, churned), "churn": churn_facts(churned)}
+        print(json.dumps(found))
     else:
         _print(report, limit, options.seed, time.monotonic() - began)
+        if churned is not None and options.churn is not None:
+            print_churn(churned, options.churn)
     title = f"{options.nodes:,} nodes on virtual time before any crash, seed {options.seed}"
     _show(scene, title, options)
     return 0 if right else 1
+
+
+def lookups_of(report: Report, churned: ChurnReport) -> dict[str, int]:
+    """Those at rest and after the crash, and those under churn, together."""
+    names = ("total", "wrong", "lost", "doubled")
+    return {name: getattr(report.lookups, name) + getattr(churned, name) for name in names}
 
 
 def weigh(message: Message) -> int:
@@ -235,8 +255,11 @@ def _run_model(options: SimOptions, config: OverlayConfig) -> int:
     from elf.cli.pictures.layout import Scene
     from elf.sim.model import measure
 
-    if options.crash is not None:
-        raise UserError("--crash needs the protocol: the static model is a ring at rest; leave out --model")
+    for name, value in (("--crash", options.crash), ("--churn", options.churn)):
+        if value is not None:
+            raise UserError(
+                f"{name} needs the protocol: the static model is a ring at rest; leave out --model"
+            )
     began = time.monotonic()
     keys = MODEL_KEYS if options.keys is None else options.keys
     jobs = MODEL_JOBS if options.jobs is None else options.jobs

@@ -113,9 +113,9 @@ UNREACHABLE = "cannot reach an agent at 127.0.0.1:1: connection refused (is elf-
         (["tree", "busy", "--plot", "/nope/x.png"], 1, "no folder /nope"),
         (["sim", "overlay", "--plot", "x.jpg"], 1, "--plot writes .png or .svg, not .jpg"),
         (
-            ["sim", "overlay", "--churn", "60", "--model", "--keys", "5"],
+            ["sim", "overlay", "--churn", "60", "--model"],
             1,
-            "--churn looks keys up at a rate, and nothing else: leave out --model, --keys",
+            "--churn needs the protocol: the static model is a ring at rest; leave out --model",
         ),
         (["sim", "overlay", "--churn", "60", "--nodes", "1"], 1, "--churn needs --nodes of at least 2"),
         (
@@ -273,27 +273,19 @@ def test_the_overlay_simulation_ends_with_one_json_object() -> None:
     assert {"seed", "fingerprint"} <= facts.keys()
 
 
-def test_churn_ends_with_one_json_object_and_says_what_it_saw() -> None:
-    options = [
-        "--nodes",
-        "20",
-        "--lifetimes",
-        "exponential",
-        "--seconds",
-        "5",
-        "--lookups",
-        "20",
-        "--loss",
-        "0",
-    ]
-    done = elf("sim", "overlay", "--churn", "200", *options, "--json")
-    found = json.loads(done.stdout.splitlines()[-1])
+def test_churn_comes_on_top_and_says_what_it_saw() -> None:
+    usual = ["sim", "overlay", "--nodes", "16", "--keys", "20", "--jobs", "5", "--crash", "0"]
+    churn = ["--churn", "200", "--lifetimes", "pareto", "--seconds", "5", "--lookups", "20", "--loss", "0"]
+    done = elf(*usual, *churn, "--json")
+    facts = json.loads(done.stdout.splitlines()[-1])
+    found = facts["churn"]
     assert found["lookups"].keys() == {"total", "wrong", "lost", "doubled"}
     assert found["lookups"]["total"] >= 100
-    assert (done.returncode == 0) == found["ok"]
-    said = elf("sim", "overlay", "--churn", "200", *options).stdout
+    assert facts["lookups"]["total"] == 20 + 2 * 5 + found["lookups"]["total"]
+    assert (done.returncode == 0) == facts["ok"]
+    said = elf(*usual, *churn).stdout
     assert "at the right node (at least 99.9%)" in said
-    assert found["fingerprint"] in said
+    assert "jobs: 5 placed" in said
 
 
 def test_the_simulation_draws_in_the_terminal() -> None:
