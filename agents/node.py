@@ -278,13 +278,7 @@ class Node:
                     todo.extend(self.membership.ask(now_ms, self._neighbours()))
                 case ring.Missed():
                     todo.extend(self.uplink.unheard(effect.topic, now_ms))
-                case (
-                    ring.PeerUp()
-                    | ring.PeerDown()
-                    | ring.TreeChanged()
-                    | ring.Anycasted()
-                    | ring.AnycastFailed()
-                ):
+                case ring.PeerUp() | ring.PeerDown() | ring.TreeChanged():
                     pass
                 case ring.Anycasted() | ring.AnycastFailed():  # nothing of ours is sent so
                     pass

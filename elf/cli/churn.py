@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from elf.cli.choices import Lifetimes
+from elf.errors import UserError
 from overlay.churn import ChurnReport, churn
 from overlay.config import OverlayConfig
 
@@ -24,6 +25,27 @@ class ChurnOptions:
     seconds: int
     lookups_per_s: int
     loss: float
+
+
+def churn_options(
+    mean_s: float | None,
+    kind: Lifetimes | None,
+    seconds: int | None,
+    lookups: int | None,
+    loss: float | None,
+) -> ChurnOptions | None:
+    """What was asked for; None without ``--churn``, where the others mean nothing. Raises ``UserError``."""
+    if mean_s is None:
+        if any(value is not None for value in (kind, seconds, lookups, loss)):
+            raise UserError("--lifetimes, --seconds, --lookups, --loss: they are for --churn; give it too")
+        return None
+    return ChurnOptions(
+        mean_s,
+        Lifetimes.WEIBULL if kind is None else kind,
+        300 if seconds is None else seconds,
+        100 if lookups is None else lookups,
+        0.01 if loss is None else loss,
+    )
 
 
 def run_churn(nodes: int, seed: int, options: ChurnOptions, config: OverlayConfig) -> ChurnReport:

@@ -276,13 +276,19 @@ def overlay(
         typer.Option("--churn", min=1, metavar="SECONDS", help="Also: nodes live so long, others come."),
     ] = None,
     lifetimes: Annotated[
-        Lifetimes, typer.Option("--lifetimes", help="With --churn: how they are distributed.")
-    ] = Lifetimes.WEIBULL,
-    seconds: Annotated[int, typer.Option("--seconds", min=1, help="With --churn: virtual time.")] = 300,
-    lookups: Annotated[int, typer.Option("--lookups", min=1, help="With --churn: a second.")] = 100,
+        Lifetimes | None,
+        typer.Option("--lifetimes", help="With --churn: how they are distributed (weibull)."),
+    ] = None,
+    seconds: Annotated[
+        int | None, typer.Option("--seconds", min=1, help="With --churn: virtual time (300).")
+    ] = None,
+    lookups: Annotated[
+        int | None, typer.Option("--lookups", min=1, help="With --churn: a second (100).")
+    ] = None,
     loss: Annotated[
-        float, typer.Option("--loss", min=0, max=0.5, help="With --churn: share of messages lost.")
-    ] = 0.01,
+        float | None,
+        typer.Option("--loss", min=0, max=0.5, help="With --churn: share of messages lost (0.01)."),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same run.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
     plot: Annotated[
@@ -290,8 +296,8 @@ def overlay(
     ] = None,
 ) -> int:
     """Join, route, place jobs, crash and repair in one process; non-zero when a route or a tree is wrong."""
-    from elf.cli.churn import ChurnOptions
+    from elf.cli.churn import churn_options
     from elf.cli.sim import SimOptions, simulate_overlay
 
-    churning = None if churn is None else ChurnOptions(churn, lifetimes, seconds, lookups, loss)
+    churning = churn_options(churn, lifetimes, seconds, lookups, loss)
     return simulate_overlay(SimOptions(nodes, keys, jobs, crash, leaf_set, seed, model, plot, json, churning))

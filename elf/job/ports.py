@@ -58,14 +58,17 @@ class Wanted:
 
     @classmethod
     def of(cls, fragments: Iterable[Fragment]) -> Wanted:
-        """By all of these."""
+        """By all of these. A condition was written for its own fragment's types: where two fragments see a
+        column as different ones, all rows are wanted."""
         columns: dict[str, Column] = {}
         wheres: dict[str, None] = {}
+        agreed = True
         for fragment in fragments:
+            agreed = agreed and all(columns.get(column.name, column) == column for column in fragment.columns)
             columns.update((column.name, column) for column in fragment.columns)
             wheres[fragment.where_sql] = None
-        few = "" not in wheres and len(wheres) <= WHERES_MAX
-        return cls(tuple(columns.values()), tuple(wheres) if few else ())
+        chooses = agreed and "" not in wheres and len(wheres) <= WHERES_MAX
+        return cls(tuple(columns.values()), tuple(wheres) if chooses else ())
 
 
 class ExtractedLike(Protocol):

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -147,6 +148,13 @@ def test_every_row_is_wanted_where_one_flow_wants_all() -> None:
     many = [fragment(f"WHERE n = {n}") for n in range(WHERES_MAX + 1)]
     assert Wanted.of(many).where_sqls == ()
     assert len(Wanted.of(many[1:]).where_sqls) == WHERES_MAX
+
+
+def test_every_row_is_wanted_where_flows_disagree_about_a_type() -> None:
+    one = fragment("WHERE n = 1")
+    other = replace(one, columns=tuple(replace(c, type="text") if c.name == "n" else c for c in one.columns))
+    assert Wanted.of([one]).where_sqls == Wanted.of([one, one]).where_sqls != ()
+    assert Wanted.of([one, other]).where_sqls == ()
 
 
 def test_a_line_that_does_not_parse_costs_only_itself() -> None:

@@ -117,6 +117,11 @@ UNREACHABLE = "cannot reach an agent at 127.0.0.1:1: connection refused (is elf-
             1,
             "--churn needs the protocol: the static model is a ring at rest; leave out --model",
         ),
+        (
+            ["sim", "overlay", "--loss", "0.1"],
+            1,
+            "--lifetimes, --seconds, --lookups, --loss: they are for --churn; give it too",
+        ),
         (["sim", "overlay", "--churn", "60", "--nodes", "1"], 1, "--churn needs --nodes of at least 2"),
         (
             ["sim", "overlay", "--plot", "x.png", "--jobs", "0"],
