@@ -151,7 +151,7 @@ class Clients:
     # -- readers ---------------------------------------------------------------------------------------------
 
     def _renewal(self, reader: _Reader) -> Send:
-        home = reader.spec.flows[0].home
+        home = reader.spec.home
         request = say.SubscribeJob(id=0, origin=self._address, uid=reader.spec.uid, after_us=reader.seen_us)
         return Send(home, request)
 
@@ -161,7 +161,7 @@ class Clients:
         if reader is None or not reader.drops:
             return []
         drop = say.DropJob(id=0, origin=self._address, uid=reader.spec.uid)
-        return [Send(reader.spec.flows[0].home, drop)]
+        return [Send(reader.spec.home, drop)]
 
     def published(self, result: say.WindowResult, now_ms: int) -> list[Step]:
         """Windows of a job that some of our clients read."""

@@ -19,9 +19,9 @@ from elf.aggregates import State, identity_row, merge_tables
 from elf.batch import decode, encode
 from elf.job.assembly import Assembly
 from elf.job.contributions import Piece, to_bytes
-from elf.job.effects import Combine, CommitPanes, CommitWindows, Coverage
-from elf.job.events import Combined, PanesCommitted, WindowsCommitted
-from elf.job.messages import WindowResult
+from elf.job.effects import Combine, CommitPanes, CommitWindows, Coverage, ReadCommits, StorePanes
+from elf.job.events import Combined, CommitsRead, PanesCommitted, PanesStored, WindowsCommitted
+from elf.job.messages import PaneRow, WindowResult
 from elf.job.ports import FinisherPort
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.tally import TALLY_STATES
@@ -29,6 +29,13 @@ from elf.ql.plan import Fragment, Window
 
 FINISH_ROWS: Final = 1 << 20
 """Groups that one run of the final fragment takes, or a little more."""
+READ_ROWS_MAX: Final = 32
+READ_BYTES_MAX: Final = 8 << 20
+"""Commits, and bytes of them, that are sent to a reader at a time (one at least)."""
+
+
+_Range = tuple[str, int, int, int]
+"""Panes of a flow in one revision: flow, start, end, revision."""
 
 
 class Kept:
@@ -37,7 +44,7 @@ class Kept:
     def __init__(self) -> None:
         self._assembly: Assembly | None = None
         self._tally: pa.Table | None = None
-        self._revisions: list[tuple[int, int, int]] = []
+        self._revisions: list[_Range] = []
 
     def resume(self, effect: CommitWindows, window: Window) -> tuple[Assembly, int]:
         """What these windows go on from, and the pane up to which nothing need be read."""
@@ -65,16 +72,16 @@ class Kept:
         self._revisions = _revisions(effect.coverage, assembly.next, assembly.held_to)
 
 
-def _revisions(coverage: Sequence[Coverage], start: int, end: int) -> list[tuple[int, int, int]]:
+def _revisions(coverage: Sequence[Coverage], start: int, end: int) -> list[_Range]:
     """Panes ``[start, end)`` as ranges of one revision each: what decides their contents."""
-    found: list[tuple[int, int, int]] = []
+    found: list[_Range] = []
     for part in coverage:
         begin, stop = max(part.start, start), min(part.end, end)
         if begin >= stop:
             continue
-        if found and found[-1][1:] == (begin, part.revision):
-            begin = found.pop()[0]
-        found.append((begin, stop, part.revision))
+        if found and (found[-1][0], *found[-1][2:]) == (part.flow, begin, part.revision):
+            begin = found.pop()[1]
+        found.append((part.flow, begin, stop, part.revision))
     return found
 
 
@@ -97,7 +104,7 @@ def commit_panes(effect: CommitPanes, store: Store) -> PanesCommitted:
         ]
         pieces += _latest(below, batch.start, batch.end)
     tally, payload = _merge(flow.fragment, pieces)
-    store.commit_panes(
+    seq = store.commit_panes(
         PaneCommit(
             flow.uid,
             batch.start,
@@ -111,7 +118,61 @@ def commit_panes(effect: CommitPanes, store: Store) -> PanesCommitted:
             payload,
         )
     )
-    return PanesCommitted(effect)
+    return PanesCommitted(effect, seq)
+
+
+def store_panes(effect: StorePanes, store: Store) -> PanesStored:
+    """Keep commits that came from the flow's root, under its numbers."""
+    store.commit_panes(
+        *(
+            PaneCommit(
+                row.flow,
+                row.start,
+                row.end,
+                row.revision,
+                row.members,
+                row.roster_version,
+                row.epoch,
+                row.term,
+                row.tally,
+                row.payload,
+                row.seq,
+            )
+            for row in effect.rows
+        )
+    )
+    return PanesStored(effect.flow, effect.rows)
+
+
+def read_commits(effect: ReadCommits, store: Store) -> CommitsRead:
+    """Some commits for a reader, each with the number of the one before it."""
+    rows = store.commits_after(effect.flow.uid, effect.after, effect.start, READ_ROWS_MAX + 1)
+    after, size = effect.after, 0
+    found: list[PaneRow] = []
+    for place, row in enumerate(rows[:READ_ROWS_MAX]):
+        size += len(row.tally) + len(row.payload)
+        full = place + 1 == READ_ROWS_MAX or size >= READ_BYTES_MAX
+        found.append(
+            PaneRow(
+                flow=row.flow,
+                after=after,
+                seq=row.seq,
+                more=full and place + 1 < len(rows),
+                start=row.start,
+                end=row.end,
+                revision=row.revision,
+                members=row.members,
+                roster_version=row.roster_version,
+                epoch=row.epoch,
+                term=row.term,
+                tally=row.tally,
+                payload=row.payload,
+            )
+        )
+        after = row.seq
+        if full:
+            break
+    return CommitsRead(effect.flow, effect.to, tuple(found))
 
 
 def _latest(rows: Iterable[PaneCommit], start: int, end: int) -> list[Piece]:
@@ -211,21 +272,23 @@ def _stored(effect: CommitWindows, store: Store, revision: int) -> WindowCommit 
 
 def _names(effect: CommitWindows, store: Store) -> list[PaneCommitName]:
     """The pane commits that the effect speaks of: none that was made after it."""
-    found: dict[tuple[int, int, int], PaneCommitName] = {}
+    found: dict[_Range, PaneCommitName] = {}
     for part in effect.coverage:
-        for name in store.pane_names(effect.spec.flows[0].uid, part.start, part.end):
+        for name in store.pane_names(part.flow, part.start, part.end) if not part.lost else ():
             if name.revision <= part.revision:
-                found[(name.start, name.end, name.revision)] = name
+                found[(name.flow, name.start, name.end, name.revision)] = name
     return list(found.values())
 
 
 def _pieces(effect: CommitWindows, store: Store, start: int, end: int) -> list[Piece]:
-    """The committed panes of ``[start, end)``, as they were when the effect was made: disjoint."""
+    """The committed panes of ``[start, end)``, as they were when the effect was made: those of one flow are
+    disjoint.
+    """
     found: list[Piece] = []
     for part in effect.coverage:
         begin, stop = max(part.start, start), min(part.end, end)
-        if begin < stop:
-            rows = store.pane_commits(effect.spec.flows[0].uid, begin, stop)
+        if begin < stop and not part.lost:
+            rows = store.pane_commits(part.flow, begin, stop)
             found += _latest((row for row in rows if row.revision <= part.revision), begin, stop)
     return found
 
@@ -250,11 +313,25 @@ def _assemble(
     assembly, held_to = kept.resume(effect, plan.window)
     start, end = assembly.range_of(effect.first_us, effect.last_us)
     pieces = _pieces(effect, store, max(start, held_to), end)
-    groups = _joined([_open(p.payload, p.start, p.end) for p in pieces])
+    tables = [_open(p.payload, p.start, p.end) for p in pieces]
+    if len(effect.spec.flows) > 1:
+        keys = ("_pane", *plan.fragment.keys)
+        groups = _merged(tables, keys, plan.fragment.states)
+    else:
+        groups = _joined(tables)
     rows = _finished(assembly.windows(effect.first_us, effect.last_us, groups), finisher)
     tally = kept.count(_joined([_open(p.tally, p.start, p.end) for p in pieces]), start)
     kept.keep(assembly, effect)
-    return status_of_windows(effect, names, tally), rows
+    status = status_of_windows(effect, names, tally)
+    return status, _without_skipped(rows, status)
+
+
+def _without_skipped(rows: pa.Table, status: pa.Table) -> pa.Table:
+    """A window that lacks panes has no rows."""
+    skipped = status.filter(status["skipped"])["window_start"]
+    if not len(skipped) or not rows.num_rows:
+        return rows
+    return rows.filter(pc.invert(pc.is_in(rows["window_start"], skipped.combine_chunks())))
 
 
 def _joined(tables: Sequence[pa.Table | None]) -> pa.Table | None:

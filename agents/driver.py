@@ -229,6 +229,10 @@ class Driver:
                     self.store.save_job(effect.spec.uid, record, effect.state)
                     if effect.state == "dropped":
                         self._kept.pop(effect.spec.uid, None)
+                case do.SaveFlow():
+                    self.store.save_flow(effect.flow, effect.first_pane)
+                case do.PrunePanes(below=None):
+                    self.store.prune_panes(effect.flow, None)
                 case do.SaveFact():
                     self.store.put(effect.key, effect.value)
                 case do.Stop():
@@ -377,8 +381,16 @@ class Driver:
                 self._when_done(self._pool.submit(self._fetch, effect), self._event)
             case do.ReadWindows():
                 self._when_done(self._pool.submit(self._read_windows, effect), self._event)
-            case do.Prune():
-                self._when_done(self._pool.submit(self._prune, effect), lambda _: None)
+            case do.StorePanes():
+                self._when_done(self._pool.submit(commits.store_panes, effect, self.store), self._event)
+            case do.ReadCommits():
+                self._when_done(self._pool.submit(commits.read_commits, effect, self.store), self._event)
+            case do.PrunePanes():
+                pruned = self._pool.submit(self.store.prune_panes, effect.flow, effect.below)
+                self._when_done(pruned, lambda _: None)
+            case do.PruneWindows():
+                pruned = self._pool.submit(self.store.prune_windows, effect.job, effect.below_us)
+                self._when_done(pruned, lambda _: None)
             case do.Forget():
                 self._when_done(self._pool.submit(self._forget, effect), lambda _: None)
             case _:
@@ -412,10 +424,6 @@ class Driver:
             rows = self.store.windows(uid, effect.after_us, 1 << 62)
         name, me = effect.spec.name, self.node.me.address
         return was.WindowsRead(effect.request, tuple(commits.window_result(name, row, me) for row in rows))
-
-    def _prune(self, effect: do.Prune) -> None:
-        self.store.prune_panes(effect.flow, effect.below)
-        self.store.prune_windows(effect.job, effect.windows_us)
 
     def _forget(self, effect: do.Forget) -> None:
         if effect.whole_flow:

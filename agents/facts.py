@@ -31,6 +31,7 @@ class Facts:
         metrics.snapshots_retained(node.uplink.retained())
         metrics.members_live(len(node.overlay.peers()) + 1)
         metrics.jobs(len(node.log.jobs()))
+        metrics.flows(node.flows)
         for kind, count in self._driver.losses().items():
             metrics.lost(kind, count)
         return metrics.render()
@@ -40,8 +41,9 @@ class Facts:
             {
                 "name": spec.name,
                 "creator": spec.creator,
-                "stream": spec.plan.fragment.stream,
-                "master": spec.flows[0].home,
+                "stream": ", ".join(spec.plan.streams),
+                "master": spec.home,
+                "flows": [flow.uid for flow in spec.flows],
                 "query": spec.plan.sql,
             }
             for spec in self._driver.node.log.jobs()

@@ -83,6 +83,7 @@ class Metrics:
             "members_live", "Live nodes of the ring that this node knows, and itself."
         )
         self._jobs = self._gauge("jobs", "Jobs that this node knows.")
+        self._flows = self._gauge("flows", "Flows that this node computes, each for any number of jobs.")
         self._cuts = Histogram(
             "elf_cut_seconds", "Time to make a cut durable.", registry=self._registry, buckets=CUT_SECONDS
         )
@@ -133,6 +134,9 @@ class Metrics:
 
     def jobs(self, jobs: int) -> None:
         self._jobs.set(jobs)
+
+    def flows(self, flows: int) -> None:
+        self._flows.set(flows)
 
     def refused(self, reason: str) -> None:
         """A message from a peer that the codec did not take (``FrameRefused.reason``)."""

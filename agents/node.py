@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import overlay as ring
@@ -20,24 +20,27 @@ from agents.statements import Statements
 from elf.errors import PeerError
 from elf.job import messages as say
 from elf.job.commands import Install, SealOpen, Uninstall
-from elf.job.effects import Consult, Effect, Multicast, SaveFact, Send, Stop, Work
+from elf.job.effects import Consult, Effect, Forget, Multicast, SaveFact, Send, Stop, Work
 from elf.job.events import (
     Arrived,
     Combined,
+    CommitsRead,
     Consulted,
     Event,
     Failure,
     Fetched,
     PanesCommitted,
+    PanesStored,
     WindowsCommitted,
     WindowsRead,
     Worked,
 )
+from elf.job.flowroots import StoredPanes
 from elf.job.homes import Homes, StoredJob, refusal
 from elf.job.membership import FOUNDER_FACT, Identity, Membership, StreamSince
 from elf.job.placing import AtKey, Here, Taken
 from elf.job.root import RootSettings
-from elf.job.spec import Flow, JobSpec
+from elf.job.spec import Flow, app_id
 from elf.job.streamlog import StreamLog
 from elf.job.uplink import Uplink, piece_of
 
@@ -64,6 +67,10 @@ class Restored:
     cluster_uid: str = ""
     log: tuple[say.LogEntry, ...] = ()
     jobs: tuple[StoredJob, ...] = ()
+    flows: Mapping[str, StoredPanes] = field(default_factory=dict)
+    """Every flow of which the store has something."""
+    installed: frozenset[tuple[str, str]] = frozenset()
+    """(Stream, flow) that the lanes compute."""
     retained: tuple[tuple[str, int, int, int], ...] = ()
     """Snapshots: flow, first pane, end, size in bytes."""
     suspended: frozenset[str] = frozenset()
@@ -130,7 +137,8 @@ class Node:
         self._untils: dict[str, int] = {}
         self._leave_clients: list[tuple[str, int]] = []
         self._saved_peers: frozenset[str] = frozenset()
-        self._begun: set[str] = set()
+        self._begun: dict[str, Flow] = {}
+        self._hosted: dict[str, bytes] = {}
         self.unknown_flow = 0
 
     # -- beginning and end -----------------------------------------------------------------------------------
@@ -140,12 +148,24 @@ class Node:
         founded.
         """
         self._founds = not contacts and self._restored.founder is None
-        for flow in (flow for spec in self.log.jobs() for flow in self._ours(spec)):
+        for flow in self._ours():
             # before anything else: the lanes go on at once, and what they seal must find its line
             retained = {(a, b): size for uid, a, b, size in self._restored.retained if uid == flow.uid}
             self.uplink.add(flow, retained, suspended=flow.uid in self._restored.suspended)
-        found: list[Step] = list(self.homes.restore(self._restored.jobs, now_ms))
+        found: list[Step] = list(self.homes.restore(self._restored.jobs, self._restored.flows, now_ms))
+        found.extend(self._sweep())
         return self._settle([*found, *self.overlay.start(contacts, now_ms)], now_ms)
+
+    def _sweep(self) -> list[Step]:
+        """Forget what a crash left of flows that had ended."""
+        live = {flow.uid for flow in self.log.flows()}
+        ended = [Work(stream, Uninstall(uid)) for stream, uid in self._restored.installed if uid not in live]
+        return [*ended, *(Forget(uid, whole_flow=True) for uid in self._restored.flows if uid not in live)]
+
+    @property
+    def flows(self) -> int:
+        """How many flows this agent computes, for any number of jobs."""
+        return len(self._begun)
 
     @property
     def ready(self) -> bool:
@@ -194,6 +214,10 @@ class Node:
                 return list(self.uplink.send_up(event.flow, event.piece))
             case PanesCommitted():
                 return list(self.homes.panes_committed(event, now_ms))
+            case PanesStored():
+                return list(self.homes.panes_stored(event, now_ms))
+            case CommitsRead():
+                return list(self.homes.roots.read(event, now_ms))
             case WindowsCommitted():
                 return list(self.homes.windows_committed(event))
             case WindowsRead():
@@ -319,10 +343,8 @@ class Node:
             found.append(SaveFact(FOUNDER_FACT, fact))
         if self.membership.is_founder:
             found.extend(self.overlay.host(LOG_TOPIC, now_ms))
-        for topic in self.homes.topics():
-            found.extend(self.overlay.host(topic, now_ms))
-        for spec in self.log.jobs():
-            found.extend(self._begin(spec, now_ms))
+        self._hosted.clear()
+        found.extend(self._begin(now_ms))
         if self.membership.founder:
             found.extend(self._listen(now_ms))
         return [*found, *self.membership.ask(now_ms, self._neighbours())]
@@ -339,46 +361,49 @@ class Node:
             match entry:
                 case say.MemberJoined() | say.MemberLeft():
                     self.homes.roster_changed(entry.stream)
-                    if isinstance(entry, say.MemberJoined) and entry.agent_id == self.me.agent_id:
-                        found.extend(
-                            effect for spec in self.log.jobs() for effect in self._begin(spec, now_ms)
-                        )
-                case say.JobAdded():
-                    self.homes.logged(entry.spec, now_ms)
-                    found.extend(self._begin(entry.spec, now_ms))
                 case say.JobDropped():
-                    found.extend(self._end(entry.uid, now_ms))
+                    found.extend(self.homes.drop(entry.uid))
+                    found.extend(self.clients.job_ended(entry.uid))
+        if any(not isinstance(entry, say.MemberLeft) for entry in new):
+            found.extend(self.homes.log_changed(now_ms))
+            found.extend(self._begin(now_ms))
+            found.extend(self._end(now_ms))
         if self.membership.is_founder and new:
             found.append(Multicast(LOG_TOPIC, say.LogTail(after=new[0].seq - 1, entries=tuple(new))))
         return found
 
-    def _begin(self, spec: JobSpec, now_ms: int) -> list[Step]:
-        """Run the flows of a job that are over streams of ours."""
+    def _begin(self, now_ms: int) -> list[Step]:
+        """Be the root of flows that are ours to commit, and run those over streams of ours."""
         found: list[Step] = []
-        for flow in self._ours(spec):
+        for uid, topic in self.homes.roots.topics().items():
+            if self._ring_ready and uid not in self._hosted:
+                self._hosted[uid] = topic
+                found.extend(self.overlay.host(topic, now_ms))
+        for flow in self._ours():
             if flow.uid not in self._begun:
-                self._begun.add(flow.uid)
+                self._begun[flow.uid] = flow
                 self.uplink.add(flow)
                 found.append(Work(flow.fragment.stream, Install(flow)))
                 found.extend(self.overlay.subscribe(flow.topic, now_ms, home=flow.home))
         return found
 
-    def _ours(self, spec: JobSpec) -> list[Flow]:
-        """The flows of a job that are over streams of which we are a member."""
-        named = [(flow, flow.fragment.stream) for flow in spec.flows]
+    def _ours(self) -> list[Flow]:
+        """The flows over streams of which we are a member."""
+        named = [(flow, flow.fragment.stream) for flow in self.log.flows()]
         return [f for f, s in named if s in self._streams and self.membership.number(s) is not None]
 
-    def _end(self, uid: str, now_ms: int) -> list[Step]:
-        found: list[Step] = list(self.homes.drop(uid))
-        found.extend(self.clients.job_ended(uid))
+    def _end(self, now_ms: int) -> list[Step]:
+        """Stop what the log says has ended: as a worker, as an inner node, as the root."""
+        found: list[Step] = []
         for flow in self.uplink.flows():
-            if uid.startswith(flow.topic.hex()) and not any(
-                f.uid == flow.uid for s in self.log.jobs() for f in s.flows
-            ):
+            if self.log.flow(flow.uid) is None:
                 found.extend(self.uplink.remove(flow.uid))
-                if flow.fragment.stream in self._streams:
-                    found.append(Work(flow.fragment.stream, Uninstall(flow.uid)))
-                found.extend(self.overlay.unsubscribe(flow.topic, now_ms))
+        for flow in [flow for uid, flow in self._begun.items() if self.log.flow(uid) is None]:
+            del self._begun[flow.uid]
+            found.append(Work(flow.fragment.stream, Uninstall(flow.uid)))
+            found.extend(self.overlay.unsubscribe(flow.topic, now_ms))
+        for uid in [uid for uid in self._hosted if self.log.flow(uid) is None]:
+            found.extend(self.overlay.unhost(self._hosted.pop(uid), now_ms))
         return found
 
     # -- messages --------------------------------------------------------------------------------------------
@@ -394,7 +419,13 @@ class Node:
             case say.SendAgain():
                 return list(self.uplink.send_again(message))
             case say.Offer():
-                return list(self.homes.offered(sender, message, now_ms))
+                return list(self.homes.roots.offered(sender, message, now_ms))
+            case say.ReadPanes():
+                return list(self.homes.roots.asked(sender, message, now_ms))
+            case say.FlowHead():
+                return list(self.homes.head(message))
+            case say.PaneRow():
+                return list(self.homes.mirrors.take(message))
             case say.Verdict():
                 return list(self.uplink.verdict(message, now_ms))
             case say.Hello() | say.Welcome() | say.Follow() | say.LogTail() | say.Refused():
@@ -430,16 +461,13 @@ class Node:
         return found
 
     def _slice(self, sender: str, message: say.Slice, now_ms: int) -> list[Step]:
-        if self.homes.hosts(message.flow):
-            return list(self.homes.take(message, now_ms))
-        flow = self._flow(message.flow)
+        if self.homes.roots.get(message.flow) is not None:
+            return list(self.homes.roots.take(message, now_ms))
+        flow = self.log.flow(message.flow)
         if flow is None:
             self.unknown_flow += 1
             return []
         return list(self.uplink.carry(sender, flow, piece_of(message), now_ms))
-
-    def _flow(self, uid: str) -> Flow | None:
-        return next((flow for spec in self.log.jobs() for flow in spec.flows if flow.uid == uid), None)
 
     def _requested(self, request: say.Request, now_ms: int) -> list[Step]:
         match request:
@@ -451,6 +479,8 @@ class Node:
                 return list(self.homes.subscribed(request, now_ms))
             case say.Inspect():
                 return list(self.homes.inspected(request))
+            case say.InspectFlow():
+                return list(self.homes.flow_inspected(request))
             case say.DescribeStream() | say.RollArchive():
                 if request.stream not in self._streams:
                     return [
@@ -467,21 +497,21 @@ class Node:
         """Become the job's home, unless the log knows it at another one (unknown is never new)."""
         asked = request.spec
         known = next((s for s in self.log.jobs() if (s.name, s.creator) == (asked.name, asked.creator)), None)
-        if known is not None and known.flows[0].home != self.me.address:
-            return [Send(known.flows[0].home, request)]
+        if known is not None and known.home != self.me.address:
+            return [Send(known.home, request)]
         found: list[Step] = []
         if known is not None and request.replace:
             found.extend(self.homes.drop(known.uid))
-        match Here(known.flows[0].topic) if known is not None else self.homes.where(request, now_ms):
-            case Here(topic=topic):
-                spec, effects = self.homes.create(request, topic, now_ms)
+        key = app_id(asked.name, asked.creator)
+        match Here(key) if known is not None else self.homes.where(request, now_ms):
+            case Here(topic=key):
+                spec, effects = self.homes.create(request, key, now_ms)
             case AtKey(key=key, request=onward):
                 return [ToKey(key, onward)]
             case Taken():
                 return [refusal(request)]
         found.extend(effects)
         if spec is not None:
-            found.extend(self.overlay.host(spec.flows[0].topic, now_ms))
             found.extend(self.homes.tick(now_ms, self.membership.founder))
         return found
 

@@ -18,8 +18,6 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 import overlay as ring
 from agents import logs
 from agents.archive import Archive
@@ -33,15 +31,14 @@ from agents.lane import Lane, LaneFacts, load_cut
 from agents.metrics import Metrics
 from agents.node import PEERS_FACT, Node, NodeSettings, Restored, overlay_config
 from agents.rejects import RejectFile
+from agents.restore import stored_flows, stored_jobs
 from agents.spill import SpillFolder
 from agents.store import Store
 from agents.transport import ZeroMqTransport
 from elf.errors import UserError
-from elf.job.homes import StoredJob
 from elf.job.membership import FOUNDER_FACT, Identity, StreamSince
 from elf.job.ports import Spill
 from elf.job.root import RootSettings
-from elf.job.spec import JobSpec
 from elf.job.streamlog import decode_entry
 from elf.job.uplink import SNAPSHOT_OVERHEAD
 from elf.job.worker import LONG_AGO, WorkerSettings
@@ -228,21 +225,17 @@ def restore(store: Store, lanes: list[Lane]) -> Restored:
     fact = store.get(FOUNDER_FACT)
     if fact:
         founder, uid = fact.decode().split("\n")
-    jobs = []
-    for row in store.load_jobs():
-        spec, first_pane = msgspec.msgpack.decode(row.record, type=tuple[JobSpec, int | None])
-        segments = tuple((c.start, c.end, c.revision, c.members) for c in store.committed(spec.flows[0].uid))
-        last = store.last_windows(spec.uid, 1)
-        jobs.append(StoredJob(spec, row.state, first_pane, segments, last[0].last_end if last else None))
-    installed = frozenset(uid for lane in lanes for uid in lane.worker.flows())
+    jobs = stored_jobs(store)
+    installed = frozenset((lane.facts.stream, uid) for lane in lanes for uid in lane.worker.flows())
     retained = tuple(
         (s.flow, s.start, s.end, len(s.tally) + len(s.payload) + SNAPSHOT_OVERHEAD)
-        for flow in installed
+        for _, flow in installed
         for s in store.snapshots(flow)
     )
     suspended = frozenset(uid for lane in lanes for uid in lane.worker.suspended())
     log = tuple(decode_entry(entry) for _, entry in store.load_log())
-    return Restored(founder, uid, log, tuple(jobs), retained, suspended)
+    flows = stored_flows(store, jobs)
+    return Restored(founder, uid, log, jobs, flows, installed, retained, suspended)
 
 
 def _ms(secs: float) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -28,8 +28,18 @@ class StoreError(UserError):
 class SqliteFile:
     """Connections and transactions of one file."""
 
-    def __init__(self, path: str, *, schema: str, version: int, application_id: int) -> None:
-        """Opens or creates it. ``schema``: statements that end with ``;``. Raises ``StoreError``."""
+    def __init__(
+        self,
+        path: str,
+        *,
+        schema: str,
+        version: int,
+        application_id: int,
+        upgrades: Mapping[int, str] | None = None,
+    ) -> None:
+        """Opens or creates it. ``schema``: statements that end with ``;``; ``upgrades``: for each earlier
+        version those that make the next one of it. Raises ``StoreError``.
+        """
         self.path = path
         self._write = threading.RLock()
         self._mine = threading.local()
@@ -37,7 +47,7 @@ class SqliteFile:
         self._closed = False
         self._shared = self._connect() if path == MEMORY else None
         try:
-            self._prepare(schema, version, application_id)
+            self._prepare(schema, version, application_id, upgrades or {})
         except BaseException:
             self.close()
             raise
@@ -99,7 +109,7 @@ class SqliteFile:
         except sqlite3.Error as error:
             raise StoreError(f"cannot use the agent's state file {self.path}: {error}") from error
 
-    def _prepare(self, schema: str, version: int, application_id: int) -> None:
+    def _prepare(self, schema: str, version: int, application_id: int, upgrades: Mapping[int, str]) -> None:
         with self.reading() as con:
             empty = _number(con, "SELECT count(*) FROM sqlite_master") == 0
             if not empty and _number(con, "PRAGMA application_id") != application_id:
@@ -117,6 +127,11 @@ class SqliteFile:
                     con.execute(statement)
                 con.execute(f"PRAGMA application_id={application_id}")
                 con.execute(f"PRAGMA user_version={version}")
+        for known in range(version if empty else found, version):
+            with self.writing() as con:
+                for statement in upgrades[known].split(";\n"):
+                    con.execute(statement)
+                con.execute(f"PRAGMA user_version={known + 1}")
         with self.reading() as con:
             verdict = con.execute("PRAGMA quick_check(1)").fetchone()[0]
             if verdict != "ok":

@@ -170,11 +170,9 @@ class Statements:
 
     def _drop(self, asked: say.Execute, statement: statements.DropJob) -> Procedure:
         spec = self._find(statement.name, asked.creator)
-        (answer,) = yield [ToAddress(spec.flows[0].home, say.DropJob(id=0, origin="", uid=spec.uid))]
+        (answer,) = yield [ToAddress(spec.home, say.DropJob(id=0, origin="", uid=spec.uid))]
         if answer.error:
-            raise UserError(
-                f"job {spec.name}: its master {self._named(spec.flows[0].home)} says: {answer.error}"
-            )
+            raise UserError(f"job {spec.name}: its master {self._named(spec.home)} says: {answer.error}")
         return say.Reply(request=asked.request, text=f"job {spec.name} dropped")
 
     def _explain(self, asked: say.Execute, statement: statements.Explain) -> Procedure:
@@ -185,10 +183,10 @@ class Statements:
         if statement.analyze:
             raise UserError("EXPLAIN ANALYZE is not supported yet; EXPLAIN shows the plan")
         lines = [
-            f"stream   {plan.fragment.stream}",
+            f"stream   {', '.join(plan.streams)}",
             f"pane     {plan.fragment.pane_us / 1e6:g} s",
             f"columns  {', '.join(f'{c.name} {c.type}' for c in plan.fragment.columns)}",
-            f"map      {plan.fragment.map_sql}",
+            *(f"map      {fragment.map_sql}" for fragment in plan.fragments),
             f"final    {plan.final_sql}",
             f"offline  {plan.spark_sql}",
         ]
@@ -220,8 +218,10 @@ class Statements:
                 {
                     "job": s.name,
                     "creator": s.creator,
-                    "stream": s.plan.fragment.stream,
-                    "master": s.flows[0].home,
+                    "stream": ", ".join(s.plan.streams),
+                    "master": s.home,
+                    "flow": ", ".join(flow.uid[:8] for flow in s.flows),
+                    "readers": max(len(self._log.readers(flow.uid)) for flow in s.flows),
                     "query": s.plan.sql,
                 }
                 for s in self._log.jobs()
@@ -242,9 +242,11 @@ class Statements:
             return _table(asked.request, [{"column": c.name, "type": c.type} for c in schema.columns], name)
         spec = self._find(name, asked.creator)
         facts = yield from self._inspect(spec, 0)
-        return _table(asked.request, [{"fact": k, "value": v} for k, v in self._told(facts).items()], name)
+        flows = yield from self._inspect_flows(spec)
+        told = self._told(facts, flows)
+        return _table(asked.request, [{"fact": k, "value": v} for k, v in told.items()], name)
 
-    def _told(self, facts: say.JobFacts) -> dict[str, str]:
+    def _told(self, facts: say.JobFacts, flows: Sequence[say.FlowFacts]) -> dict[str, str]:
         """A job's facts for people."""
         plan = facts.spec.plan
         window = plan.window
@@ -256,8 +258,13 @@ class Statements:
             "window": f"{window.size_us / 1e6:g} s, every {window.slide_us / 1e6:g} s" if window else "none",
             "answers from": _moment(facts.first_us),
             "committed to": _moment(facts.committed_us),
-            "members": ", ".join(edge.name for edge in facts.tree),
+            "members": ", ".join(dict.fromkeys(edge.name for flow in flows for edge in flow.tree)),
         }
+        for place, one in enumerate(flows, 1):
+            told["flow" if len(flows) == 1 else f"flow {place}"] = (
+                f"{one.flow.uid[:8]} over {one.flow.fragment.stream}, root {self._named(one.flow.home)}, "
+                f"read by {', '.join(reader.name for reader in one.readers)}"
+            )
         return told | ({"failure": facts.failure} if facts.failure else {})
 
     # -- calls -----------------------------------------------------------------------------------------------
@@ -268,8 +275,9 @@ class Statements:
             case "status":
                 return say.Reply(request=call.request, body=json.dumps(self.status()).encode())
             case "tree":
-                facts = yield from self._inspect(self._find(call.argument, call.creator), 0)
-                return say.Reply(request=call.request, body=json.dumps(_tree(facts)).encode())
+                spec = self._find(call.argument, call.creator)
+                flows = yield from self._inspect_flows(spec)
+                return say.Reply(request=call.request, body=json.dumps(_tree(spec, flows)).encode())
             case "compare":
                 return (yield from self._compare(call))
             case _:
@@ -284,19 +292,27 @@ class Statements:
             "incarnation": self._me.incarnation,
             "peers": len(self._overlay.peers()),
             "streams": {s: len(self._members(s)) for s in self._log.streams()},
+            "flows": len(self._log.flows()),
             "jobs": sorted(s.name for s in self._log.jobs() if not s.name.startswith(ONE_SHOT_PREFIX)),
             "master_of": sorted(m.spec.name for m in self._homes.jobs()),
         }
 
     def _inspect(self, spec: JobSpec, windows: int) -> Generator[list[Ask], list[say.Answer], say.JobFacts]:
-        (answer,) = yield [
-            ToAddress(spec.flows[0].home, say.Inspect(id=0, origin="", uid=spec.uid, windows=windows))
-        ]
+        (answer,) = yield [ToAddress(spec.home, say.Inspect(id=0, origin="", uid=spec.uid, windows=windows))]
         if answer.error:
-            raise UserError(
-                f"job {spec.name}: its master {self._named(spec.flows[0].home)} says: {answer.error}"
-            )
+            raise UserError(f"job {spec.name}: its master {self._named(spec.home)} says: {answer.error}")
         return _facts(answer)
+
+    def _inspect_flows(self, spec: JobSpec) -> Generator[list[Ask], list[say.Answer], list[say.FlowFacts]]:
+        """What the roots of a job's flows know."""
+        answers = yield [
+            ToAddress(flow.home, say.InspectFlow(id=0, origin="", uid=flow.uid)) for flow in spec.flows
+        ]
+        for flow, answer in zip(spec.flows, answers, strict=True):
+            if answer.error:
+                root = self._named(flow.home)
+                raise UserError(f"job {spec.name}: the root of its flow, {root}, says: {answer.error}")
+        return [msgspec.msgpack.decode(answer.body, type=say.FlowFacts) for answer in answers]
 
     def _compare(self, call: say.Call) -> Procedure:
         """Close and ship the archives of the job's stream, then hand out what the job committed."""
@@ -321,7 +337,7 @@ class Statements:
             "timestamp": seen[0].timestamp,
             "archives": sorted({one.archive for one in seen}),
             "silent": silent,
-            **_summary(facts),
+            **_summary(facts, len(members)),
         }
         payload = msgspec.msgpack.encode(facts)
         return say.Reply(request=call.request, body=json.dumps(body).encode(), payload=payload)
@@ -339,7 +355,7 @@ def _state(member: Member, live: Iterable[str]) -> str:
     return "live" if member.address in live else "away"
 
 
-def _summary(facts: say.JobFacts) -> dict[str, object]:
+def _summary(facts: say.JobFacts, members: int) -> dict[str, object]:
     plan = facts.spec.plan
     return {
         "uid": facts.spec.uid,
@@ -354,7 +370,7 @@ def _summary(facts: say.JobFacts) -> dict[str, object]:
         "first_us": facts.first_us,
         "committed_us": facts.committed_us,
         "failure": facts.failure,
-        "members": len(facts.tree),
+        "members": members,
     }
 
 
@@ -364,12 +380,21 @@ def _moment(us: int | None) -> str:
     return datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _tree(facts: say.JobFacts) -> dict[str, object]:
-    edges: list[dict[str, object]] = [
-        {"name": e.name, "address": e.address, "parent": e.parent, "sealed_us": e.sealed_us}
-        for e in facts.tree
+def _tree(spec: JobSpec, flows: Sequence[say.FlowFacts]) -> dict[str, object]:
+    trees: list[dict[str, object]] = [
+        {
+            "flow": one.flow.uid,
+            "stream": one.flow.fragment.stream,
+            "root": one.flow.home,
+            "readers": [reader.name for reader in one.readers],
+            "edges": [
+                {"name": e.name, "address": e.address, "parent": e.parent, "sealed_us": e.sealed_us}
+                for e in one.tree
+            ],
+        }
+        for one in flows
     ]
-    return {"job": facts.spec.name, "master": facts.master, "edges": edges}
+    return {"job": spec.name, "master": spec.home, "flows": trees}
 
 
 def _table(request: int, rows: Sequence[dict[str, object]], what: str) -> say.Reply:

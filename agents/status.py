@@ -30,6 +30,7 @@ STATUS_SCHEMA: Final = pa.schema(
         ("reported", pa.int64()),
         ("missing", pa.list_(pa.string())),
         *((name, pa.int64()) for name in TALLY_COLUMNS),
+        ("skipped", pa.bool_()),
     ]
 )
 
@@ -80,24 +81,37 @@ def _status_row(
     pane_us = effect.spec.plan.fragment.pane_us
     first = START_OF_TIME if start is None else start // pane_us
     last = END_OF_TIME if end is None else end // pane_us
-    expected, missing = _covered(effect.coverage, first, last)
-    names = dict(effect.names)
+    parts = [part for part in effect.coverage if part.start < last and first < part.end]
+    expected, missing = _covered(effect, parts)
     return {
         "window_start": start,
         "window_end": end,
         "revision": sum(c.revision > 0 and c.start < last and first < c.end for c in commits),
-        "expected": expected.bit_count(),
-        "reported": (expected & ~missing).bit_count(),
-        "missing": [names.get(number, str(number)) for number in numbers(missing)],
+        "expected": len(expected),
+        "reported": len(expected) - len(missing),
+        "missing": list(missing.values()),
         **{name: counts.get(name, 0) for name in TALLY_COLUMNS},
+        "skipped": any(part.lost for part in parts),
     }
 
 
-def _covered(coverage: Sequence[Coverage], first: int, last: int) -> tuple[int, int]:
-    """(expected, missing in at least one pane) of panes ``[first, last)``."""
-    expected = missing = 0
-    for part in coverage:
-        if part.start < last and first < part.end:
-            expected |= part.expected
-            missing |= part.expected & ~part.reported
-    return expected, missing
+def _covered(effect: CommitWindows, parts: Sequence[Coverage]) -> tuple[set[str], dict[str, str]]:
+    """The agents that were expected, and those of them that are missing in at least one pane of one flow,
+    with their names. An agent that has several of the job's streams is one.
+    """
+    expected: dict[str, int] = {}
+    missing: dict[str, int] = {}
+    for part in parts:
+        expected[part.flow] = expected.get(part.flow, 0) | part.expected
+        missing[part.flow] = missing.get(part.flow, 0) | part.expected & ~part.reported
+    known = {(one.flow, one.number): one for one in effect.names}
+
+    def agents(members: dict[str, int]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for flow, bits in members.items():
+            for number in numbers(bits):
+                one = known.get((flow, number))
+                found[one.agent_id if one else f"{flow} {number}"] = one.name if one else f"member {number}"
+        return found
+
+    return set(agents(expected)), agents(missing)

@@ -1,8 +1,8 @@
 """The agent's durable memory: what of its state must survive a crash, by table.
 
 What is in it: facts about the agent; for a worker the *cut* of each stream and the snapshots that it
-retains (PROTOCOL 3); for a root its pane commits, for a master its jobs and window commits (PROTOCOL 5); and
-the stream log (PROTOCOL 1).
+retains (PROTOCOL 3); for a root its flows and pane commits, for a reader on another node copies of these; for
+a master its jobs and window commits (PROTOCOL 5); and the stream log (PROTOCOL 1).
 
 Rules: every method is one transaction, durable when it returns, and may be called from any thread. Values
 are opaque bytes made by the callers. Pane numbers, times (µs) and revisions are signed 64-bit integers;
@@ -17,7 +17,7 @@ from __future__ import annotations
 import sqlite3
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -35,7 +35,7 @@ __all__ = [
     "WindowCommit",
 ]
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 APPLICATION_ID: Final = 0x656C6631
 """``elf1``: tells our files from other programs' SQLite files."""
 
@@ -48,7 +48,10 @@ CREATE TABLE snapshots (
 CREATE TABLE pane_commits (
   flow TEXT NOT NULL, pane_start INTEGER NOT NULL, pane_end INTEGER NOT NULL, revision INTEGER NOT NULL,
   members BLOB NOT NULL, roster_version INTEGER NOT NULL, epoch INTEGER NOT NULL, term INTEGER NOT NULL,
-  tally BLOB NOT NULL, payload BLOB NOT NULL, PRIMARY KEY (flow, pane_start, pane_end, revision));
+  tally BLOB NOT NULL, payload BLOB NOT NULL, seq INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (flow, pane_start, pane_end, revision));
+CREATE INDEX pane_commits_by_seq ON pane_commits (flow, seq);
+CREATE TABLE flows (uid TEXT PRIMARY KEY, first_pane INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE jobs (uid TEXT PRIMARY KEY, record BLOB NOT NULL, state TEXT NOT NULL);
 CREATE TABLE window_commits (
   job TEXT NOT NULL, first_start INTEGER NOT NULL, last_end INTEGER NOT NULL, revision INTEGER NOT NULL,
@@ -58,6 +61,14 @@ CREATE TABLE window_commits (
 CREATE INDEX window_commits_by_end ON window_commits (job, last_end, revision);
 CREATE TABLE log (seq INTEGER PRIMARY KEY, entry BLOB NOT NULL);
 """
+_UPGRADES: Final = {
+    1: """
+ALTER TABLE pane_commits ADD COLUMN seq INTEGER NOT NULL DEFAULT 0;
+UPDATE pane_commits SET seq = rowid;
+CREATE INDEX pane_commits_by_seq ON pane_commits (flow, seq);
+CREATE TABLE flows (uid TEXT PRIMARY KEY, first_pane INTEGER NOT NULL) WITHOUT ROWID;
+"""
+}
 
 
 class SnapshotName(NamedTuple):
@@ -101,10 +112,13 @@ class PaneCommitName:
 
 @dataclass(frozen=True)
 class PaneCommit(PaneCommitName):
-    """A root's final word on a revision of panes ``[start, end)``, with its counters (PROTOCOL 5)."""
+    """A root's final word on a revision of panes ``[start, end)``, with its counters (PROTOCOL 5). ``seq``:
+    its number among those of its flow, ascending; 0 until it is committed.
+    """
 
     tally: bytes
     payload: bytes
+    seq: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -133,7 +147,7 @@ class JobRow:
 
 _SNAPSHOT: Final = "SELECT flow, pane_start, pane_end, part, tally, payload FROM snapshots"
 _PANE_NAME: Final = "flow, pane_start, pane_end, revision, members, roster_version, epoch, term"
-_PANE: Final = f"SELECT {_PANE_NAME}, tally, payload FROM pane_commits"
+_PANE: Final = f"SELECT {_PANE_NAME}, tally, payload, seq FROM pane_commits"
 _WINDOW_NAME: Final = "job, first_start, last_end, revision, version, provisional"
 _WINDOW: Final = f'SELECT {_WINDOW_NAME}, status, "rows", panes_used FROM window_commits'
 _NAMED: Final = " WHERE (flow, pane_start, pane_end, part) = (?, ?, ?, ?)"
@@ -146,7 +160,11 @@ class Store:
     def __init__(self, path: Path | str) -> None:
         """Opens or creates the file. Raises ``StoreError`` if it is damaged, foreign, or of a newer elf."""
         self._file = SqliteFile(
-            str(path), schema=_SCHEMA, version=SCHEMA_VERSION, application_id=APPLICATION_ID
+            str(path),
+            schema=_SCHEMA,
+            version=SCHEMA_VERSION,
+            application_id=APPLICATION_ID,
+            upgrades=_UPGRADES,
         )
 
     def close(self) -> None:
@@ -221,15 +239,34 @@ class Store:
             _remove(con, names)
 
     def delete_flow(self, flow: str) -> None:
-        """Forgets the flow's snapshots and pane commits."""
+        """Forgets the flow, its snapshots and pane commits."""
         with self._file.writing() as con:
+            con.execute("DELETE FROM flows WHERE uid = ?", (flow,))
             con.execute("DELETE FROM snapshots WHERE flow = ?", (flow,))
             con.execute("DELETE FROM pane_commits WHERE flow = ?", (flow,))
 
     # -- root: pane commits ----------------------------------------------------------------------------------
 
-    def commit_panes(self, *rows: PaneCommit) -> None:
-        """Commits in one transaction. A second word on a pane's revision raises ``ElfBug`` (DESIGN 6.5)."""
+    def save_flow(self, uid: str, first_pane: int) -> None:
+        """The first pane that the flow's root commits."""
+        with self._file.writing() as con:
+            con.execute("INSERT OR REPLACE INTO flows VALUES (?, ?)", (uid, first_pane))
+
+    def flows(self) -> dict[str, int | None]:
+        """The flows of which something is kept; the first pane of those whose root is here."""
+        with self._file.reading() as con:
+            found = con.execute(
+                "SELECT flow, max(first_pane) FROM (SELECT uid AS flow, first_pane FROM flows UNION ALL "
+                "SELECT DISTINCT flow, NULL FROM pane_commits UNION ALL "
+                "SELECT DISTINCT flow, NULL FROM snapshots) GROUP BY flow"
+            )
+            return {str(uid): first for uid, first in found}
+
+    def commit_panes(self, *rows: PaneCommit) -> int:
+        """Commits in one transaction; returns the number of the last. A second word on a pane's revision
+        raises ``ElfBug`` (DESIGN 6.5). Rows with a number keep it, others get the next of their flow.
+        """
+        seq = 0
         with self._file.writing() as con:
             for row in rows:
                 key = (row.flow, row.start, row.end, row.revision)
@@ -237,11 +274,30 @@ class Store:
                 taken = con.execute(
                     f"{_PANE} {_OVERLAP} AND revision = ?", (row.flow, row.end, row.start, row.revision)
                 )
-                if any(PaneCommit(*other) != row for other in taken):
+                known = [PaneCommit(*other) for other in taken]
+                if any(other != row for other in known):
                     raise ElfBug(
                         f"panes [{row.start}, {row.end}) of {row.flow}: revision {row.revision} is committed"
                     )
-                con.execute(f"INSERT OR IGNORE INTO pane_commits VALUES ({_marks(10)})", key + values)
+                seq = known[0].seq if known else row.seq or self._last_seq(con, row.flow) + 1
+                con.execute(f"INSERT OR IGNORE INTO pane_commits VALUES ({_marks(11)})", (*key, *values, seq))
+        return seq
+
+    @staticmethod
+    def _last_seq(con: sqlite3.Connection, flow: str) -> int:
+        row = con.execute("SELECT max(seq) FROM pane_commits WHERE flow = ?", (flow,)).fetchone()
+        return int(row[0] or 0)
+
+    def last_seq(self, flow: str) -> int:
+        """Number of the flow's last commit, 0 if there is none."""
+        with self._file.reading() as con:
+            return self._last_seq(con, flow)
+
+    def commits_after(self, flow: str, seq: int, start: int, limit: int) -> list[PaneCommit]:
+        """Commits with a higher number that have a pane from ``start`` on, by number."""
+        with self._file.reading() as con:
+            sql = f"{_PANE} WHERE flow = ? AND seq > ? AND pane_end > ? ORDER BY seq LIMIT ?"
+            return [PaneCommit(*row) for row in con.execute(sql, (flow, seq, start, limit))]
 
     def pane_commits(self, flow: str, start: int, end: int) -> list[PaneCommit]:
         """Every revision of every commit that has a pane in ``[start, end)``, by revision, then start."""
@@ -262,10 +318,18 @@ class Store:
             found = con.execute(f"{sql} ORDER BY pane_start, pane_end, revision", (flow,))
             return [PaneCommitName(*row) for row in found]
 
-    def prune_panes(self, flow: str, below: int) -> None:
-        """Forgets commits all of whose panes are below ``below``."""
+    def prune_panes(self, flow: str, below: int | None) -> None:
+        """Forgets commits all of whose panes are below ``below``, but the last one, whose number must not be
+        given again; with None all of them.
+        """
         with self._file.writing() as con:
-            con.execute("DELETE FROM pane_commits WHERE flow = ? AND pane_end <= ?", (flow, below))
+            if below is None:
+                con.execute("DELETE FROM pane_commits WHERE flow = ?", (flow,))
+            else:
+                con.execute(
+                    "DELETE FROM pane_commits WHERE flow = ? AND pane_end <= ? AND seq < ?",
+                    (flow, below, self._last_seq(con, flow)),
+                )
 
     # -- master: jobs and window commits ---------------------------------------------------------------------
 

@@ -64,10 +64,8 @@ class Master:
         commits.commit_panes(CommitPanes(self.spec.flows[0], batch, 0, 1, 0), self.store)
 
     def windows(self, first_us: int, last_us: int, panes: tuple[int, int]) -> None:
-        coverage = (Coverage(*panes, 0, 1, 1),)
-        effect = CommitWindows(
-            self.spec, first_us, last_us, coverage, ((0, "agent"),), last_us >= END_OF_TIME
-        )
+        coverage = (Coverage(self.spec.flows[0].uid, *panes, 0, 1, 1),)
+        effect = CommitWindows(self.spec, first_us, last_us, coverage, (), last_us >= END_OF_TIME)
         done = commits.commit_windows(effect, self.store, self.finisher, "home", self.kept)
         if done.result is not None:
             self.rows.append(decode(done.result.payload))

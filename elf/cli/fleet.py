@@ -93,7 +93,7 @@ def tree(
     ] = None,
     cluster: Cluster = _CLUSTER,
 ) -> int:
-    """The reduction tree of a job, from its master down."""
+    """The reduction tree of a job from its root down (one for each of its flows), and who reads it."""
     from elf.cli.tree import show_tree
 
     return show_tree(connect, cluster, job, as_json=json, plot=plot)

@@ -1,4 +1,6 @@
-"""``elf tree``: the reduction tree of a job, as its master last heard of it; as text or as a picture."""
+"""``elf tree``: the reduction trees of a job, one a flow, as their roots last heard of them; as text or as
+pictures.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +31,27 @@ class Edge(msgspec.Struct, frozen=True):
     sealed_us: int | None = None
 
 
+class FlowTree(msgspec.Struct, frozen=True):
+    """A flow of the job: its uid, its stream, the address of its root, the jobs that read it, its members."""
+
+    flow: str
+    stream: str
+    root: str
+    readers: tuple[str, ...]
+    edges: tuple[Edge, ...]
+
+
 class TreeFacts(msgspec.Struct, frozen=True):
-    """The answer to the call ``tree``."""
+    """The answer to the call ``tree``. The master is the root of the first flow, if the job founded it."""
 
     job: str
     master: str
-    edges: tuple[Edge, ...]
+    flows: tuple[FlowTree, ...]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A tree in numbers: members, depth in edges from the master, and the most children of one node."""
+    """A tree in numbers: members, depth in edges from the root, and the most children of one node."""
 
     members: int
     depth: int
@@ -58,20 +70,20 @@ def read_tree(answer: dict[str, object]) -> TreeFacts:
         raise ElfError(f"the agent's answer to tree cannot be read: {error}") from None
 
 
-def children_of(facts: TreeFacts) -> dict[str, list[str]]:
-    """Address → addresses of its children, below the master. A parent that is no member (a forwarder) has its
+def children_of(tree: FlowTree) -> dict[str, list[str]]:
+    """Address → addresses of its children, below the root. A parent that is no member (a forwarder) has its
     place too.
 
-    What hangs at nothing that leads to the master (it is being repaired) stands under the address "".
+    What hangs at nothing that leads to the root (it is being repaired) stands under the address "".
     """
     children: dict[str, list[str]] = defaultdict(list)
-    parents = {edge.address: edge.parent for edge in facts.edges if edge.address != facts.master}
+    parents = {edge.address: edge.parent for edge in tree.edges if edge.address != tree.root}
     for address, parent in parents.items():
         children[parent if parent and parent != address else ""].append(address)
     for parent in list(children):
-        if parent not in parents and parent not in ("", facts.master):
-            children[facts.master].append(parent)
-    reached = set(_below(facts.master, children))
+        if parent not in parents and parent not in ("", tree.root):
+            children[tree.root].append(parent)
+    reached = set(_below(tree.root, children))
     loose = [address for address in parents if address not in reached]
     if loose:
         children[""] = sorted({*children.get("", []), *loose})
@@ -88,18 +100,18 @@ def _below(root: str, children: dict[str, list[str]]) -> list[str]:
     return found
 
 
-def shape(facts: TreeFacts) -> Shape:
+def shape(tree: FlowTree) -> Shape:
     """The tree in numbers."""
-    children = children_of(facts)
-    depth, level = 0, [facts.master]
+    children = children_of(tree)
+    depth, level = 0, [tree.root]
     while level := [child for node in level for child in children.get(node, [])]:
         depth += 1
     fanout = max((len(found) for node, found in children.items() if node), default=0)
-    return Shape(len({edge.address for edge in facts.edges}), depth, fanout)
+    return Shape(len({edge.address for edge in tree.edges}), depth, fanout)
 
 
 def show_tree(address: str, cluster: str, job: str, *, as_json: bool, plot: Path | None = None) -> int:
-    """Print the tree of a job, or draw it into a file."""
+    """Print the trees of a job, or draw them into files (of further flows with their number in the name)."""
     if plot is not None:
         from elf.bench.cbt_plot import check_plot
 
@@ -112,13 +124,18 @@ def show_tree(address: str, cluster: str, job: str, *, as_json: bool, plot: Path
     answer, names = ask(question())
     facts = read_tree(answer) if plot is not None or not as_json else None
     if facts is not None and plot is not None:
-        plot_tree(facts, names, plot)
+        for number, tree in enumerate(facts.flows, 1):
+            path = plot if number == 1 else plot.with_stem(f"{plot.stem}-{number}")
+            plot_tree(facts, tree, names, path)
     if as_json:
         print(json.dumps(answer, ensure_ascii=False))
     elif facts is not None:
         if plot is None:
-            _print(facts, names)
-        print(shape(facts))
+            console(sys.stdout).print(f"job {facts.job}", markup=False, highlight=False)
+        for tree in facts.flows:
+            if plot is None:
+                _print(facts, tree, names)
+            print(shape(tree))
     return 0
 
 
@@ -132,13 +149,14 @@ class _Labels:
     """What is written at each node: its name and address, what it is besides a member, and how far it is
     behind the member that has sealed most (event time)."""
 
-    def __init__(self, facts: TreeFacts, names: dict[str, str]) -> None:
+    def __init__(self, facts: TreeFacts, tree: FlowTree, names: dict[str, str]) -> None:
         self._master = facts.master
-        self._members = {edge.address: edge for edge in facts.edges}
+        self._root = tree.root
+        self._members = {edge.address: edge for edge in tree.edges}
         self._names = names
-        sealed = [edge.sealed_us for edge in facts.edges if edge.sealed_us is not None]
+        sealed = [edge.sealed_us for edge in tree.edges if edge.sealed_us is not None]
         self._newest = max(sealed, default=None)
-        self._loose = frozenset(children_of(facts).get("", ()))
+        self._loose = frozenset(children_of(tree).get("", ()))
 
     def name(self, address: str) -> str:
         edge = self._members.get(address)
@@ -147,11 +165,12 @@ class _Labels:
 
     def note(self, address: str) -> str:
         """Empty for a member that is as far as any other."""
-        notes = ["master"] if address == self._master else []
+        notes = ["root"] if address == self._root != self._master else []
+        notes += ["master"] if address == self._master else []
         notes += ["has no parent yet"] if address in self._loose else []
         edge = self._members.get(address)
         if edge is None:
-            notes += [] if address == self._master else ["forwards"]
+            notes += [] if address == self._root else ["forwards"]
         elif self._newest is not None and edge.sealed_us is None:
             notes.append("nothing sealed yet")
         elif self._newest is not None and edge.sealed_us is not None and edge.sealed_us < self._newest:
@@ -161,48 +180,48 @@ class _Labels:
     def text(self, address: str) -> Text:
         from rich.text import Text
 
-        forwards = address not in self._members and address != self._master
-        style = "bold" if address == self._master else "dim" if forwards else ""
+        forwards = address not in self._members and address != self._root
+        style = "bold" if address == self._root else "dim" if forwards else ""
         note = self.note(address)
         return Text.assemble((self.name(address), style), (f"  {note}" if note else "", "yellow"))
 
 
-def _print(facts: TreeFacts, names: dict[str, str]) -> None:
+def _print(facts: TreeFacts, tree: FlowTree, names: dict[str, str]) -> None:
     from rich.text import Text
     from rich.tree import Tree
 
-    labels, children = _Labels(facts, names), children_of(facts)
+    labels, children = _Labels(facts, tree, names), children_of(tree)
 
     def grow(branch: Tree, address: str) -> None:
         for child in children.get(address, []):
             grow(branch.add(labels.text(child)), child)
 
-    root = Tree(labels.text(facts.master), guide_style="dim")
-    grow(root, facts.master)
+    root = Tree(labels.text(tree.root), guide_style="dim")
+    grow(root, tree.root)
     out = console(sys.stdout)
-    out.print(Text(f"job {facts.job}"))
+    out.print(Text(f"flow {tree.flow[:8]} over {tree.stream}, read by {', '.join(tree.readers)}"))
     out.print(root)
     for address in children.get("", []):
         out.print(labels.text(address))
 
 
-def plot_tree(facts: TreeFacts, names: dict[str, str], path: Path) -> None:
-    """Draw the tree into a file: PNG or SVG by its suffix."""
+def plot_tree(facts: TreeFacts, tree: FlowTree, names: dict[str, str], path: Path) -> None:
+    """Draw a tree into a file: PNG or SVG by its suffix."""
     import numpy as np
 
     from elf.cli.pictures.plots import draw_tree
 
-    labels, children = _Labels(facts, names), children_of(facts)
+    labels, children = _Labels(facts, tree, names), children_of(tree)
     loose = children.get("", [])
     above = {child: parent for parent, below in children.items() for child in below if child not in loose}
-    addresses = sorted({facts.master, *above, *loose})
+    addresses = sorted({tree.root, *above, *loose})
     place = {address: number for number, address in enumerate(addresses)}
-    members = {edge.address for edge in facts.edges}
+    members = {edge.address for edge in tree.edges}
     draw_tree(
         [" · ".join(filter(None, (labels.name(a), labels.note(a)))) for a in addresses],
         np.array([place[above.get(address, address)] for address in addresses], np.int64),
         [address in members for address in addresses],
-        place[facts.master],
-        f"job {facts.job}: {shape(facts)}" + (f", {len(loose)} without a parent" if loose else ""),
+        place[tree.root],
+        f"job {facts.job}: {shape(tree)}" + (f", {len(loose)} without a parent" if loose else ""),
         path,
     )

@@ -227,7 +227,7 @@ class Client:
         raise ElfError(f"the agent at {self.address} ended {verb} without an answer")
 
     async def tree(self, job: str) -> dict[str, object]:
-        """The reduction tree of a job, as its master sees it."""
+        """The reduction trees of a job, one a flow, as their roots see them."""
         return await self.call("tree", job)
 
     async def status(self) -> dict[str, object]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from elf.job.commands import Command
 from elf.job.contributions import Batch
-from elf.job.messages import LogEntry, Message, Request
+from elf.job.messages import LogEntry, Message, PaneRow, Request
 from elf.job.spec import Flow, JobSpec
 
 
@@ -64,14 +64,48 @@ class CommitPanes:
 
 
 @dataclass(frozen=True)
-class Coverage:
-    """Panes ``[start, end)`` and their revision: who was expected and who is in, as contribution sets."""
+class StorePanes:
+    """Keep commits that came from a flow's root on another node, in order; comes back as ``PanesStored``."""
 
+    flow: Flow
+    rows: tuple[PaneRow, ...]
+
+
+@dataclass(frozen=True)
+class ReadCommits:
+    """Read a flow's commits after number ``after`` that have panes from ``start`` on, in order, some at a
+    time, for the reader at ``to``; comes back as ``CommitsRead``.
+    """
+
+    flow: Flow
+    to: str
+    after: int
+    start: int
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Panes ``[start, end)`` of a flow (its uid) and their revision: who was expected and who is in, as
+    contribution sets over the members of the flow's stream. ``lost``: dropped before they were here.
+    """
+
+    flow: str
     start: int
     end: int
     revision: int
     expected: int
     reported: int
+    lost: bool = False
+
+
+@dataclass(frozen=True)
+class Named:
+    """Member ``number`` of a flow's stream is this agent, called ``name``."""
+
+    flow: str
+    number: int
+    agent_id: str
+    name: str
 
 
 @dataclass(frozen=True)
@@ -86,7 +120,7 @@ class CommitWindows:
     first_us: int
     last_us: int
     coverage: tuple[Coverage, ...]
-    names: tuple[tuple[int, str], ...]
+    names: tuple[Named, ...]
     final: bool = False
 
 
@@ -107,6 +141,14 @@ class SaveJob:
 
 
 @dataclass(frozen=True)
+class SaveFlow:
+    """The record of a flow at its root: the first pane that it commits."""
+
+    flow: str
+    first_pane: int
+
+
+@dataclass(frozen=True)
 class SaveFact:
     """A small durable fact of this node (founder, peers)."""
 
@@ -124,13 +166,19 @@ class Forget:
 
 
 @dataclass(frozen=True)
-class Prune:
-    """Forget pane commits of a flow below ``below``, and windows of its job that ended by ``windows_us``."""
+class PrunePanes:
+    """Forget commits of a flow whose panes are all below ``below``; with None all of its commits."""
 
     flow: str
-    below: int
+    below: int | None
+
+
+@dataclass(frozen=True)
+class PruneWindows:
+    """Forget windows of a job that ended by ``below_us``."""
+
     job: str
-    windows_us: int
+    below_us: int
 
 
 @dataclass(frozen=True)
@@ -179,11 +227,15 @@ Effect = (
     | Combine
     | CommitPanes
     | CommitWindows
+    | StorePanes
+    | ReadCommits
     | SaveLog
     | SaveJob
+    | SaveFlow
     | SaveFact
     | Forget
-    | Prune
+    | PrunePanes
+    | PruneWindows
     | Fetch
     | ReadWindows
     | Consult

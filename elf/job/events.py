@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from elf.job.commands import Outcome
 from elf.job.contributions import Piece
 from elf.job.effects import CommitPanes, CommitWindows
-from elf.job.messages import Message, Request, WindowResult
+from elf.job.messages import Message, PaneRow, Request, WindowResult
 from elf.job.spec import Flow
 
 
@@ -38,9 +38,27 @@ class Combined:
 
 @dataclass(frozen=True)
 class PanesCommitted:
-    """The commit is durable."""
+    """The commit is durable, as number ``seq`` of its flow."""
 
     done: CommitPanes
+    seq: int
+
+
+@dataclass(frozen=True)
+class PanesStored:
+    """Commits from a root on another node are durable here."""
+
+    flow: Flow
+    rows: tuple[PaneRow, ...]
+
+
+@dataclass(frozen=True)
+class CommitsRead:
+    """Commits of a flow for the reader at ``to``."""
+
+    flow: Flow
+    to: str
+    rows: tuple[PaneRow, ...]
 
 
 @dataclass(frozen=True)
@@ -89,6 +107,8 @@ Event = (
     | Worked
     | Combined
     | PanesCommitted
+    | PanesStored
+    | CommitsRead
     | WindowsCommitted
     | Fetched
     | WindowsRead

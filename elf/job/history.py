@@ -1,7 +1,8 @@
-"""What the root of a flow has committed: panes from the first to the last, without holes, each with its
-revision and the members in it (PROTOCOL 4.4).
+"""What is committed of a flow: panes from the first to the last, without holes, each with its revision and
+the members in it (PROTOCOL 4.4).
 
-A revision adds members to panes that are there and never takes one away.
+A revision adds members to panes that are there and never takes one away. At a reader, panes that the root had
+dropped before the reader had them are *lost*: they are there, with nobody in them.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from elf.errors import ElfBug
 
 @dataclass(frozen=True)
 class Segment:
-    """Committed panes ``[start, end)``: revision and the members in it. ``at_ms``: when."""
+    """Committed panes ``[start, end)``: revision and the members in it. ``at_ms``: when. ``lost``: see the
+    module's docstring."""
 
     start: int
     end: int
     revision: int
     members: int
     at_ms: int
+    lost: bool = False
 
 
 class History:
@@ -59,16 +62,41 @@ class History:
             raise ElfBug(f"panes committed out of order: {new.start} after {self.end}")
         self._segments.append(new)
 
+    def copy(self, new: Segment) -> list[Segment]:
+        """At a reader: take the next commit that came from the root. Panes that were skipped on the way are
+        lost; of a revision counts what is new of panes that are here. Returns what it changed here.
+        """
+        if not new.revision:
+            if self._segments and new.start > self.end:
+                self._segments.append(Segment(self.end, new.start, 0, 0, new.at_ms, lost=True))
+            start = max(new.start, self.end) if self._segments else new.start
+            if start >= new.end:
+                return []
+            self._segments.append(replace(new, start=start))
+            return self._segments[-1:]
+        changed = [
+            replace(new, start=max(new.start, old.start), end=min(new.end, old.end))
+            for old in self.within(new.start, new.end)
+            if not old.lost and old.revision < new.revision
+        ]
+        for part in changed:
+            self._put(part)
+        return changed
+
     def _revise(self, new: Segment) -> None:
+        for old in self.within(new.start, new.end):
+            if old.members & ~new.members or new.revision != old.revision + 1:
+                raise ElfBug(
+                    f"revision {new.revision} of panes {new.start}.. leaves out some of {old.revision}"
+                )
+        self._put(new)
+
+    def _put(self, new: Segment) -> None:
         found: list[Segment] = []
         for old in self._segments:
             if old.end <= new.start or new.end <= old.start:
                 found.append(old)
                 continue
-            if old.members & ~new.members or new.revision != old.revision + 1:
-                raise ElfBug(
-                    f"revision {new.revision} of panes {new.start}.. leaves out some of {old.revision}"
-                )
             if old.start < new.start:
                 found.append(replace(old, end=new.start))
             if new.end < old.end:
@@ -83,7 +111,11 @@ class History:
         for segment in self._segments:
             last = found[-1] if found else None
             whole = not (expected(segment.start) & ~segment.members)
-            same = last and (last.revision, last.members) == (segment.revision, segment.members)
+            same = last and (last.revision, last.members, last.lost) == (
+                segment.revision,
+                segment.members,
+                segment.lost,
+            )
             if last and same and (whole or segment.at_ms < final_ms):
                 found[-1] = replace(last, end=segment.end, at_ms=segment.at_ms)
             else:

@@ -1,53 +1,51 @@
-"""The jobs that this node is the home of: root of their flow, master of the job, publisher of its windows.
+"""The jobs that this node is the home of: master of the job, publisher of its windows.
 
-A home makes a job's record durable before it tells anybody; asks the stream log's founder for the entry until
-it sees it; hears the members' watermarks; commits panes, then windows; publishes each window once a revision.
-*Unknown is never new*: ``create`` is called only for a job that the log does not know.
+A home makes a job's record durable before it tells anybody, and asks the stream log's founder for the entry
+until it sees it. It proposes a flow of its own for each fragment, with the root here; the entry says which
+flows the job reads indeed (equal ones that run already are shared, wherever their roots are). Their panes are
+those of the roots here (``roots``) or copies (``mirrors``). Each window is committed, then published, once a
+revision. *Unknown is never new*: ``create`` is called only for a job that the log does not know.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from elf.job.contributions import from_bytes, to_bytes
-from elf.job.effects import Effect, Multicast, Prune, ReadWindows, SaveJob, Send
-from elf.job.events import PanesCommitted, WindowsCommitted, WindowsRead
+from elf.job.effects import Effect, PrunePanes, PruneWindows, ReadWindows, SaveJob, Send
+from elf.job.events import PanesCommitted, PanesStored, WindowsCommitted, WindowsRead
+from elf.job.flowroots import FlowRoots, StoredPanes, event_time
 from elf.job.history import Segment
 from elf.job.master import JobState, Master
 from elf.job.messages import (
     AddJob,
     Answer,
-    Committed,
     CreateJob,
     DropJob,
     DropJobEntry,
+    FlowHead,
     Inspect,
+    InspectFlow,
     JobFacts,
     JobFailed,
-    Offer,
     Progress,
-    SendAgain,
-    Slice,
     SubscribeJob,
-    TreeEdge,
-    Verdict,
     WindowResult,
 )
+from elf.job.mirrors import Mirrors
+from elf.job.panes import PRUNE_MS, Panes
 from elf.job.placing import Here, Place, Placing
-from elf.job.root import Root, RootSettings
-from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, app_id, flow_uid
+from elf.job.root import RootSettings
+from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, app_id, flow_topic, flow_uid
 from elf.job.streamlog import StreamLog
-from elf.job.uplink import piece_of
 
 LEASE_MS = 10_000
 """A subscriber that does not renew for so long is forgotten."""
 ORPHAN_MS = 30_000
 """A one-shot SELECT's job that nobody reads for so long is dropped."""
 ONE_SHOT_PREFIX = "_select_"
-PRUNE_MS = 60_000
 WINDOWS_KEPT = 20_000
 """The last windows of a job that its home keeps."""
 
@@ -59,20 +57,17 @@ class _Home:
     creator: CreateJob | None = None
     read_ms: int = 0
     published_us: int = START_OF_TIME
-    parents: dict[int, str] = field(default_factory=dict)
     failure: str = ""
-    marks: deque[tuple[int, int]] = field(default_factory=deque)
-    """(when, pane below which all was assembled then): what lies behind the first may be forgotten."""
+    pruned_ms: int = 0
 
 
 @dataclass(frozen=True)
 class StoredJob:
-    """A job's record from the store, with what was committed of it."""
+    """A job's record from the store, and the end of what was assembled of it."""
 
     spec: JobSpec
     state: str
     first_pane: int | None
-    segments: tuple[tuple[int, int, int, bytes], ...] = ()
     assembled_us: int | None = None
 
 
@@ -82,41 +77,33 @@ class Homes:
     def __init__(self, address: str, log: StreamLog, settings: RootSettings) -> None:
         self._address = address
         self._log = log
-        self._settings = settings
+        self.roots = FlowRoots(address, log, settings, self._wanted_from)
+        self.mirrors = Mirrors(log, settings, self._wanted_from)
         self._homes: dict[str, _Home] = {}
         self._dropping: set[str] = set()
         self._next_ms = 0
         self._placing = Placing()
         self.generations: dict[tuple[str, str], int] = {}
 
-    def restore(self, jobs: tuple[StoredJob, ...], now_ms: int) -> list[Effect]:
-        """Go on with the jobs of an earlier life."""
-        found: list[Effect] = []
+    def restore(
+        self, jobs: tuple[StoredJob, ...], flows: Mapping[str, StoredPanes], now_ms: int
+    ) -> list[Effect]:
+        """Go on with the jobs and flows of an earlier life."""
         for job in jobs:
-            spec = job.spec
-            self._count(spec)
+            self._count(job.spec)
             if job.state == "dropped":
-                if not self._log.is_dropped(spec.uid):
-                    self._dropping.add(spec.uid)
+                if not self._log.is_dropped(job.spec.uid):
+                    self._dropping.add(job.spec.uid)
                 continue
-            segments = [
-                Segment(a, b, revision, from_bytes(m), now_ms) for a, b, revision, m in _latest(job.segments)
-            ]
-            root = self._root(spec, segments)
             state: JobState = "active" if job.state == "active" else "preparing"
-            master = Master(
-                spec, root, now_ms, state=state, first_pane=job.first_pane, assembled_us=job.assembled_us
-            )
-            if self._log.job(spec.uid) is not None:
-                master.waiting_since_ms = now_ms
-            self._homes[spec.uid] = _Home(master, read_ms=now_ms)
-            found.extend(master.recover())
+            master = Master(job.spec, state=state, first_pane=job.first_pane, assembled_us=job.assembled_us)
+            self._homes[job.spec.uid] = _Home(master, read_ms=now_ms)
+        found = [*self.roots.follow(now_ms, flows), *self._attach(now_ms, flows)]
+        unread = (uid for uid, panes in flows.items() if panes.commits and self._panes(uid) is None)
+        found.extend(PrunePanes(uid, None) for uid in unread)
+        for home in self._homes.values():
+            found.extend(home.master.recover())
         return found
-
-    def _root(self, spec: JobSpec, segments: list[Segment]) -> Root:
-        root = Root(spec.flows[0], self._settings, segments)
-        root.set_roster(self._log.members(spec.flows[0].fragment.stream), self._log.last)
-        return root
 
     def _count(self, spec: JobSpec) -> None:
         named = (spec.name, spec.creator)
@@ -128,46 +115,80 @@ class Homes:
         """Where a job that the log does not know is to have its home."""
         asked = request.spec
         for home in self._homes.values():
-            if (home.master.spec.name, home.master.spec.creator) == (asked.name, asked.creator):
-                return Here(home.master.root.flow.topic)
+            if _named(home.master.spec) == _named(asked):
+                return Here(app_id(asked.name, asked.creator))
         return self._placing.where(request, len(self._homes), now_ms)
 
-    def create(self, request: CreateJob, topic: bytes, now_ms: int) -> tuple[JobSpec | None, list[Effect]]:
-        """Found a job here, with its tree at ``topic``; (the job, effects), or (None, the refusal)."""
+    def create(self, request: CreateJob, key: bytes, now_ms: int) -> tuple[JobSpec | None, list[Effect]]:
+        """Found a job here, which is the place of ``key``; (the job, effects), or (None, the refusal)."""
         asked = request.spec
         for home in self._homes.values():
-            other = home.master.spec
-            if (other.name, other.creator) == (asked.name, asked.creator):
-                if (
-                    home.creator is not None
-                    and home.creator.id == request.id
-                    and home.creator.origin == request.origin
-                ):
+            if _named(home.master.spec) == _named(asked):
+                first = home.creator
+                if first is not None and (first.id, first.origin) == (request.id, request.origin):
                     return None, []
                 return None, [refusal(request)]
-        named = (asked.name, asked.creator)
+        named = _named(asked)
         generation = 1 + max(self.generations.get(named, 0), self._log.generation(*named) - 1)
-        key = app_id(asked.name, asked.creator)
-        uid = flow_uid(asked.plan.fragment, f"{key.hex()}.{generation}")
-        flow = Flow(uid, asked.plan.fragment, topic, self._address)
-        spec = replace(asked, generation=generation, flows=(flow,))
+        spec = replace(asked, generation=generation, master=self._address)
+        spec = replace(spec, flows=self._proposed(spec, key))
         self._count(spec)
-        master = Master(spec, self._root(spec, []), now_ms)
-        self._homes[spec.uid] = _Home(master, creator=request, read_ms=now_ms)
+        self._homes[spec.uid] = _Home(Master(spec), creator=request, read_ms=now_ms)
         self._next_ms = now_ms
         return spec, [SaveJob(spec, "preparing", None)]
 
-    def logged(self, spec: JobSpec, now_ms: int) -> None:
-        """The stream log has the job: PREPARE is under way."""
-        self._placing.placed(spec.name, spec.creator)
-        home = self._homes.get(spec.uid)
-        if home is not None:
-            home.master.waiting_since_ms = now_ms
+    def _proposed(self, spec: JobSpec, key: bytes) -> tuple[Flow, ...]:
+        """Flows for the fragments of a new job, here."""
+        found = []
+        for n, fragment in enumerate(spec.plan.fragments):
+            uid = flow_uid(fragment, f"{spec.uid}.{spec.version}.{n}")
+            found.append(Flow(uid, fragment, flow_topic(key, uid), self._address))
+        return tuple(found)
+
+    def log_changed(self, now_ms: int) -> list[Effect]:
+        """The stream log says more about jobs and flows."""
+        found = [*self.roots.follow(now_ms), *self._attach(now_ms)]
+        for home in self._homes.values():
+            found.extend(self._advance(home))
+        return found
+
+    def _attach(self, now_ms: int, stored: Mapping[str, StoredPanes] | None = None) -> list[Effect]:
+        """Give masters the panes of the flows that the log names for their jobs."""
+        wanted: dict[str, int | None] = {}
+        new: list[tuple[Master, JobSpec]] = []
+        for home in self._homes.values():
+            spec = self._log.job(home.master.spec.uid)
+            if spec is None:
+                continue
+            self._placing.placed(spec.name, spec.creator)
+            if not home.master.flows:
+                new.append((home.master, spec))
+            for flow in spec.flows:
+                if self.roots.get(flow.uid) is None:
+                    firsts = (wanted.get(flow.uid), home.master.first_pane)
+                    wanted[flow.uid] = min((first for first in firsts if first is not None), default=None)
+        found = self.mirrors.follow(wanted, now_ms, stored)
+        for master, spec in new:
+            flows = [panes for flow in spec.flows if (panes := self._panes(flow.uid)) is not None]
+            if len(flows) == len(spec.flows):
+                master.attach(spec, flows)
+        return found
+
+    def _panes(self, uid: str) -> Panes | None:
+        return self.roots.get(uid) or self.mirrors.get(uid)
+
+    def _readers(self, uid: str) -> list[_Home]:
+        """The jobs here that read a flow."""
+        return [h for h in self._homes.values() if any(f.flow.uid == uid for f in h.master.flows)]
+
+    def _wanted_from(self, uid: str, settled: int) -> int:
+        """The first pane of a flow that a job here may want; a job that failed wants nothing any more."""
+        readers = [home.master for home in self._readers(uid) if not home.failure]
+        return min((master.wanted_from(settled) for master in readers), default=settled)
 
     def roster_changed(self, stream: str) -> None:
-        for home in self._homes.values():
-            if home.master.root.flow.fragment.stream == stream:
-                home.master.root.set_roster(self._log.members(stream), self._log.last)
+        self.roots.roster_changed(stream)
+        self.mirrors.roster_changed(stream)
 
     def drop(self, uid: str) -> list[Effect]:
         home = self._homes.pop(uid, None)
@@ -182,82 +203,47 @@ class Homes:
             return [Send(request.origin, Answer(id=request.id, error="no such job here any more"))]
         return [*self.drop(request.uid), Send(request.origin, Answer(id=request.id))]
 
-    # -- what members say ------------------------------------------------------------------------------------
-
-    def hosts(self, flow: str) -> bool:
-        return self._of_flow(flow) is not None
-
-    def topics(self) -> tuple[bytes, ...]:
-        """The trees that this node is the root of."""
-        return tuple(home.master.root.flow.topic for home in self._homes.values())
-
-    def _of_flow(self, flow: str) -> _Home | None:
-        return next((h for h in self._homes.values() if h.master.root.flow.uid == flow), None)
+    # -- what roots and members say --------------------------------------------------------------------------
 
     def heard(self, progress: Progress, now_ms: int) -> list[Effect]:
-        found: list[Effect] = []
+        found = self.roots.heard(progress, now_ms)
         for report in progress.flows:
-            home = self._of_flow(report.flow)
-            if home is not None:
-                home.master.root.hear(progress.member, report, now_ms)
-                home.parents[progress.member] = report.parent
-                found.extend(self._advance(home, now_ms))
+            found.extend(self._begun(report.flow))
         return found
 
-    def take(self, message: Slice, now_ms: int) -> list[Effect]:
-        home = self._of_flow(message.flow)
-        if home is None:
-            return []
-        home.master.root.take(piece_of(message))
-        return self._advance(home, now_ms)
+    def head(self, message: FlowHead) -> list[Effect]:
+        """A root elsewhere says where its flow is."""
+        return self._begun(message.flow) if self.mirrors.head(message) else []
 
-    def offered(self, sender: str, offer: Offer, now_ms: int) -> list[Effect]:
-        home = self._of_flow(offer.flow)
-        if home is None:
-            return []
-        root = home.master.root
-        found: list[Effect] = []
-        for start, end in offer.panes:
-            verdict = root.verdict(offer.member, start, end, now_ms)
-            if verdict != "wait":
-                found.append(Send(sender, Verdict(flow=offer.flow, start=start, end=end, verdict=verdict)))
-        return found
-
-    # -- progress --------------------------------------------------------------------------------------------
-
-    def _advance(self, home: _Home, now_ms: int) -> list[Effect]:
-        master = home.master
-        found: list[Effect] = []
-        if master.state == "preparing":
-            members = self._log.members(master.root.flow.fragment.stream)
-            prepared = master.prepare(members, now_ms)
-            found.extend(prepared)
-            if prepared and home.creator is not None:
-                found.append(self._created(home, home.creator))
-                home.creator = None
-        found.extend(master.propose(now_ms))
-        return found
-
-    def _created(self, home: _Home, request: CreateJob) -> Effect:
-        facts = self._facts(home, ())
-        return Send(request.origin, Answer(id=request.id, body=msgspec.msgpack.encode(facts)))
+    def _begun(self, uid: str) -> list[Effect]:
+        """A flow may have begun."""
+        waiting = [home for home in self._homes.values() if home.master.state == "preparing"]
+        reading = [home for home in waiting if any(f.flow.uid == uid for f in home.master.flows)]
+        return [effect for home in reading for effect in self._advance(home)]
 
     def panes_committed(self, event: PanesCommitted, now_ms: int) -> list[Effect]:
-        done = event.done
-        home = self._of_flow(done.flow.uid)
-        if home is None:
+        segment, found = self.roots.committed(event, now_ms)
+        return [*self._changed(event.done.flow.uid, [segment] if segment else []), *found]
+
+    def panes_stored(self, event: PanesStored, now_ms: int) -> list[Effect]:
+        segments, found = self.mirrors.stored(event, now_ms)
+        return [*self._changed(event.flow.uid, segments), *found]
+
+    def _changed(self, uid: str, segments: list[Segment]) -> list[Effect]:
+        """Panes of a flow are committed, or revised: windows may be complete."""
+        readers = self._readers(uid) if segments else []
+        return [e for home in readers for segment in segments for e in home.master.panes_committed(segment)]
+
+    def _advance(self, home: _Home) -> list[Effect]:
+        prepared = home.master.prepare()
+        if not prepared:
             return []
-        segment, found = home.master.panes_committed(done, now_ms)
-        word = Committed(
-            flow=done.flow.uid,
-            epoch=done.epoch,
-            term=done.term,
-            start=segment.start,
-            end=segment.end,
-            revision=segment.revision,
-            members=to_bytes(segment.members),
-        )
-        return [*found, Multicast(done.flow.topic, word), *self._advance(home, now_ms)]
+        found = [*prepared, *home.master.assemble()]
+        if home.creator is not None:
+            body = msgspec.msgpack.encode(self._facts(home, ()))
+            found.append(Send(home.creator.origin, Answer(id=home.creator.id, body=body)))
+            home.creator = None
+        return found
 
     def windows_committed(self, event: WindowsCommitted) -> list[Effect]:
         home = self._homes.get(event.done.spec.uid)
@@ -298,6 +284,13 @@ class Homes:
             return [Send(request.origin, Answer(id=request.id, error="no such job here any more"))]
         return [ReadWindows(home.master.spec, request, count=request.windows)]
 
+    def flow_inspected(self, request: InspectFlow) -> list[Effect]:
+        facts = self.roots.facts(request.uid)
+        if facts is None:
+            error = "no such flow here any more"
+            return [Send(request.origin, Answer(id=request.id, error=error))]
+        return [Send(request.origin, Answer(id=request.id, body=msgspec.msgpack.encode(facts)))]
+
     def windows_read(self, event: WindowsRead) -> list[Effect]:
         request = event.request
         if not isinstance(request, Inspect):
@@ -311,25 +304,12 @@ class Homes:
     def _facts(self, home: _Home, results: tuple[WindowResult, ...]) -> JobFacts:
         master = home.master
         pane_us = master.spec.plan.fragment.pane_us
-        tree = []
-        for member in self._log.members(master.root.flow.fragment.stream):
-            sealed = master.root.sealed_of(member.number)
-            tree.append(
-                TreeEdge(
-                    member.number,
-                    member.name,
-                    member.address,
-                    home.parents.get(member.number, ""),
-                    _event_time(sealed, pane_us),
-                )
-            )
         return JobFacts(
             master.spec,
             master.state,
             self._address,
-            _event_time(master.first_pane, pane_us),
-            _event_time(master.root.durable_to(), pane_us),
-            tuple(tree),
+            event_time(master.first_pane, pane_us),
+            event_time(master.committed_to(), pane_us),
             results,
             home.failure,
         )
@@ -337,9 +317,9 @@ class Homes:
     # -- time ------------------------------------------------------------------------------------------------
 
     def deadline(self, now_ms: int) -> int | None:
-        waits = [self._next_ms] if self._unlogged() or self._homes else []
-        waits += [at for h in self._homes.values() if (at := h.master.root.deadline(now_ms)) is not None]
-        return min(waits, default=None)
+        waits = [self.roots.deadline(now_ms), self.mirrors.deadline()]
+        waits += [self._next_ms] if self._unlogged() or self._homes or self._dropping else []
+        return min((at for at in waits if at is not None), default=None)
 
     def _unlogged(self) -> list[JobSpec]:
         return [h.master.spec for h in self._homes.values() if self._log.job(h.master.spec.uid) is None]
@@ -350,9 +330,10 @@ class Homes:
             self._next_ms = now_ms + 1_000
             found.extend(self._remind(founder))
             found.extend(self._expire(now_ms))
+        found.extend(self.roots.tick(now_ms))
+        found.extend(self.mirrors.tick(now_ms))
         for home in list(self._homes.values()):
-            found.extend(self._advance(home, now_ms))
-            found.extend(self._ask_missing(home, now_ms))
+            found.extend(self._advance(home))
             found.extend(self._prune(home, now_ms))
         return found
 
@@ -365,19 +346,14 @@ class Homes:
         return [*added, *(Send(founder, DropJobEntry(uid=uid)) for uid in self._dropping)]
 
     def _prune(self, home: _Home, now_ms: int) -> list[Effect]:
-        """Forget panes that no window and no revision can want any more, and windows of long ago."""
-        master = home.master
-        window, assembled = master.spec.plan.window, master.assembled_us()
-        if window is None or assembled is None or assembled >= END_OF_TIME:
+        """Forget windows of long ago."""
+        window, assembled = home.master.spec.plan.window, home.master.assembled_us()
+        if now_ms - home.pruned_ms < PRUNE_MS or window is None or assembled is None:
             return []
-        pane_us = master.spec.plan.fragment.pane_us
-        if not home.marks or now_ms - home.marks[-1][0] >= PRUNE_MS:
-            home.marks.append((now_ms, (assembled - window.size_us) // pane_us))
-        if now_ms - home.marks[0][0] <= self._settings.revise_ms + PRUNE_MS:
+        home.pruned_ms = now_ms
+        if not START_OF_TIME < assembled < END_OF_TIME:
             return []
-        below = home.marks.popleft()[1]
-        windows_us = assembled - WINDOWS_KEPT * window.slide_us
-        return [Prune(master.root.flow.uid, below, master.spec.uid, windows_us)]
+        return [PruneWindows(home.master.spec.uid, assembled - WINDOWS_KEPT * window.slide_us)]
 
     def _expire(self, now_ms: int) -> list[Effect]:
         found: list[Effect] = []
@@ -388,24 +364,14 @@ class Homes:
                 found.extend(self.drop(uid))
         return found
 
-    def _ask_missing(self, home: _Home, now_ms: int) -> list[Effect]:
-        if home.master.state != "active":
-            return []
-        root = home.master.root
-        return [
-            Send(address, SendAgain(flow=root.flow.uid, start=start, end=end))
-            for member, start, end in root.missing(now_ms)
-            if (address := root.address_of(member)) is not None
-        ]
-
     # -- what it shows ---------------------------------------------------------------------------------------
 
     def jobs(self) -> tuple[Master, ...]:
         return tuple(home.master for home in self._homes.values())
 
     def check(self) -> None:
-        for home in self._homes.values():
-            home.master.root.check()
+        self.roots.check()
+        self.mirrors.check()
 
 
 def refusal(request: CreateJob) -> Effect:
@@ -415,20 +381,5 @@ def refusal(request: CreateJob) -> Effect:
     return Send(request.origin, Answer(id=request.id, error=error))
 
 
-def _event_time(pane: int | None, pane_us: int) -> int | None:
-    if pane is None or not pane_us or not START_OF_TIME < pane < END_OF_TIME:
-        return None
-    return pane * pane_us
-
-
-def _latest(rows: tuple[tuple[int, int, int, bytes], ...]) -> list[tuple[int, int, int, bytes]]:
-    """For each pane its highest committed revision."""
-    found: list[tuple[int, int, int, bytes]] = []
-    for new in sorted(rows, key=lambda row: row[2]):
-        kept = []
-        for old in found:
-            for a, b in ((old[0], min(old[1], new[0])), (max(old[0], new[1]), old[1])):
-                if a < b:
-                    kept.append((a, b, old[2], old[3]))
-        found = [*kept, new]
-    return sorted(found)
+def _named(spec: JobSpec) -> tuple[str, str]:
+    return spec.name, spec.creator

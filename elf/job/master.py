@@ -3,26 +3,28 @@
     preparing --everybody answered, or the limit is up--> active --DROP--> dropped
     preparing --DROP--> dropped
 
-PREPARE is the job's entry in the stream log: every member installs the flow and says its ``live_from``. P,
-the first pane that windows are made of, is chosen here, once, after every ``live_from``, and stored before
-anybody hears of it. Then the root commits panes and the master assembles each window whose panes are all
-committed; a revision of a pane makes a new revision of the windows that hold it. What is assembled is decided
-by what the store holds, so a crash between two steps is made good by doing them again.
+PREPARE is the job's entry in the stream log: it names the flows that the job reads, new ones or such as run
+already. A new flow begins after every member's ``live_from``; one that runs is read from where it is. P, the
+first pane that windows are made of, is after the beginning of each of them, chosen here, once, and stored
+before anybody hears of it. Then a window is assembled when every flow has committed all its panes; a revision
+of a pane makes a new revision of the windows that hold it. What is assembled is decided by what the store
+holds, so a crash between two steps is made good by doing them again.
+
+Panes come from ``elf.job.panes``: the root of the flow on this node, or a copy of what it commits elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from elf import windows
 from elf.errors import ElfBug
 from elf.job.contributions import numbers
-from elf.job.effects import CommitPanes, CommitWindows, Effect, SaveJob
+from elf.job.effects import CommitWindows, Coverage, Effect, Named, SaveJob
 from elf.job.history import Segment
-from elf.job.root import Root
+from elf.job.panes import Panes
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec
-from elf.job.streamlog import Member
 
 JobState = Literal["preparing", "active", "dropped"]
 JobEvent = Literal["prepared", "drop"]
@@ -37,32 +39,26 @@ TRANSITIONS: Final[Mapping[tuple[JobState, JobEvent], JobState]] = {
 
 class Master:
     """One job at its home. ``first_pane`` and ``assembled_us`` (end of what is assembled) come from the store
-    after a restart.
+    after a restart. It reads nothing before ``attach``.
     """
 
     def __init__(
         self,
         spec: JobSpec,
-        root: Root,
-        now_ms: int,
         *,
         state: JobState = "preparing",
         first_pane: int | None = None,
         assembled_us: int | None = None,
-        prepare_ms: int = 3_000,
     ) -> None:
         self.spec = spec
-        self.root = root
         self.state: JobState = state
         self.first_pane = first_pane
         self.finished = False
-        self.waiting_since_ms: int | None = None
-        self._prepare_ms = prepare_ms
+        self.flows: tuple[Panes, ...] = ()
+        self._found: tuple[int | None, ...] = ()
         self._assembled_us = assembled_us
         self._assembling = False
         self._revised: list[tuple[int, int]] = []
-        if first_pane is not None:
-            root.begin(first_pane, now_ms)
 
     def _move(self, event: JobEvent) -> None:
         after = TRANSITIONS.get((self.state, event))
@@ -72,19 +68,21 @@ class Master:
 
     # -- its life --------------------------------------------------------------------------------------------
 
-    def prepare(self, members: tuple[Member, ...], now_ms: int) -> list[Effect]:
-        """Try to leave ``preparing``: choose P when all members have answered or the limit is up and somebody
-        has.
-        """
-        if self.state != "preparing" or self.waiting_since_ms is None:
+    def attach(self, spec: JobSpec, flows: Sequence[Panes]) -> None:
+        """The stream log has the job: these are the flows that it reads."""
+        self.spec, self.flows = spec, tuple(flows)
+        self._found = tuple(None if f.first_pane is None else f.durable_to() for f in flows)
+
+    def prepare(self) -> list[Effect]:
+        """Try to leave ``preparing``: choose P when all flows have begun."""
+        if self.state != "preparing" or not self.flows:
             return []
-        answered = self.root.live_from()
-        waited = now_ms - self.waiting_since_ms >= self._prepare_ms
-        if not answered or (not waited and any(m.number not in answered for m in members)):
+        firsts = [f.first_pane if at is None else at for f, at in zip(self.flows, self._found, strict=True)]
+        begun = [first for first in firsts if first is not None]
+        if len(begun) < len(firsts):
             return []
         self._move("prepared")
-        self.first_pane = max(answered.values())
-        self.root.begin(self.first_pane, now_ms)
+        self.first_pane = max(begun)
         return [SaveJob(self.spec, self.state, self.first_pane)]
 
     def drop(self) -> list[Effect]:
@@ -95,26 +93,37 @@ class Master:
 
     # -- panes and windows -----------------------------------------------------------------------------------
 
-    def propose(self, now_ms: int) -> list[Effect]:
-        """Pane commits that the root can make now."""
-        return list(self.root.propose(now_ms)) if self.state == "active" else []
+    def committed_to(self) -> int:
+        """Panes below this one are committed in every flow."""
+        return min((flow.durable_to() for flow in self.flows), default=START_OF_TIME)
 
-    def panes_committed(self, done: CommitPanes, now_ms: int) -> tuple[Segment, list[Effect]]:
-        segment = self.root.committed(done, now_ms)
-        if done.revision:
+    def panes_committed(self, segment: Segment) -> list[Effect]:
+        """Panes of one of the flows, or a revision of some."""
+        if segment.revision:
             self._revised.append((segment.start, segment.end))
-        return segment, self.assemble()
+        return self.assemble()
 
     def recover(self) -> list[Effect]:
         """After a restart: revisions of panes that a crash may have kept from their windows, and what is
         complete.
         """
-        self._revised.extend((s.start, s.end) for s in self.root.segments() if s.revision)
+        for flow in self.flows:
+            self._revised.extend((s.start, s.end) for s in flow.segments() if s.revision)
         return self.assemble()
+
+    def wanted_from(self, settled: int) -> int:
+        """The first pane that it may want yet, if nothing below ``settled`` can change."""
+        window = self.spec.plan.window
+        if window is None or self.first_pane is None:
+            return START_OF_TIME
+        if self._assembled_us is None:
+            return min(settled, self.first_pane)
+        pane_us = self.spec.plan.fragment.pane_us
+        return (min(_us(settled, pane_us), self._assembled_us) - window.size_us) // pane_us
 
     def assemble(self) -> list[Effect]:
         """Commit windows that are complete and not assembled, or revised. One range in flight at a time."""
-        if self.state != "active" or self._assembling or self.first_pane is None:
+        if self.state != "active" or self._assembling or self.first_pane is None or not self.flows:
             return []
         span = self._complete_span() or self._revised_span()
         if span is None:
@@ -124,7 +133,7 @@ class Master:
 
     def _complete_span(self) -> tuple[int, int] | None:
         window = self.spec.plan.window
-        committed = self.root.durable_to()
+        committed = self.committed_to()
         if window is None:
             return (0, 0) if committed >= END_OF_TIME and self._assembled_us is None else None
         pane_us = self.spec.plan.fragment.pane_us
@@ -160,30 +169,36 @@ class Master:
         return None
 
     def _first_window_us(self) -> int:
+        """Start of the first window that it answers for, and all of whose panes are still here."""
         window, pane = self.spec.plan.window, self.first_pane
-        if window is None or pane is None or pane <= START_OF_TIME:
+        if window is None or pane is None:
+            return START_OF_TIME
+        pane = max([pane, *(flow.kept_from() for flow in self.flows)])
+        if pane <= START_OF_TIME:
             return START_OF_TIME
         return windows.first_window(pane * self.spec.plan.fragment.pane_us, window.slide_us)
 
     def _commit(self, first_us: int, last_us: int) -> CommitWindows:
         window = self.spec.plan.window
         pane_us = self.spec.plan.fragment.pane_us
-        if window is None:
-            coverage = self.root.coverage(START_OF_TIME, END_OF_TIME)
-        else:
-            end = (
-                END_OF_TIME
-                if last_us >= END_OF_TIME
-                else (last_us - window.slide_us + window.size_us) // pane_us
-            )
-            start = START_OF_TIME if first_us <= START_OF_TIME else first_us // pane_us
-            coverage = self.root.coverage(start, end)
-        everybody = 0
-        for part in coverage:
-            everybody |= part.expected
-        names = tuple((number, self.root.name_of(number)) for number in numbers(everybody))
-        final = self.root.durable_to() >= END_OF_TIME
-        return CommitWindows(self.spec, first_us, last_us, coverage, names, final)
+        start, end = START_OF_TIME, END_OF_TIME
+        if window is not None:
+            if last_us < END_OF_TIME:
+                end = (last_us - window.slide_us + window.size_us) // pane_us
+            if first_us > START_OF_TIME:
+                start = first_us // pane_us
+        coverage: list[Coverage] = []
+        names: list[Named] = []
+        for flow in self.flows:
+            parts = flow.coverage(start, end)
+            coverage.extend(parts)
+            everybody = 0
+            for part in parts:
+                everybody |= part.expected
+            members = ((number, flow.member(number)) for number in numbers(everybody))
+            names.extend(Named(flow.flow.uid, n, m.agent_id, m.name) for n, m in members if m is not None)
+        final = self.committed_to() >= END_OF_TIME
+        return CommitWindows(self.spec, first_us, last_us, tuple(coverage), tuple(names), final)
 
     def assembled_us(self) -> int | None:
         """Windows that start before this are committed; None when none is."""

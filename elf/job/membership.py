@@ -4,6 +4,8 @@ giving them out.
     unknown --Welcome--> following          a node with a bootstrap asks a neighbour who founded the log
     founder                                 a node started without a bootstrap, or that was the founder before
 
+The founder also ends flows that no job has read for ``flow_grace_ms``.
+
 A follower asks every ``follow_ms``; the founder's multicasts make it prompt: the tree repairs those that are
 missed, and when it can't it says so and the follower asks at once. The asking makes it sure.
 ``JoinStream`` is repeated until its entry is seen, so nothing here needs an answer.
@@ -66,6 +68,7 @@ class Membership:
         founder: str | None,
         cluster_uid: str,
         follow_ms: int = 2_000,
+        flow_grace_ms: int = 10_000,
     ) -> None:
         self.me = me
         self.log = log
@@ -74,6 +77,8 @@ class Membership:
         self.fresh: list[LogEntry] = []
         self._streams = tuple(streams)
         self._follow_ms = follow_ms
+        self._flow_grace_ms = flow_grace_ms
+        self._idle_since: dict[str, int] = {}
         self._next_ms = 0
         self._leaving: dict[str, int] = {}
 
@@ -108,7 +113,17 @@ class Membership:
         """Ask what is to be asked: for the founder, for new entries, to be let in."""
         if now_ms < self._next_ms:
             return []
-        return self.ask(now_ms, neighbours)
+        ended = self._end_flows(now_ms) if self.is_founder else []
+        return [*ended, *self.ask(now_ms, neighbours)]
+
+    def _end_flows(self, now_ms: int) -> list[Effect]:
+        """At the founder: a job that comes soon after the last reader finds the flow still running."""
+        self._idle_since = {uid: self._idle_since.get(uid, now_ms) for uid in self.log.idle_flows()}
+        found: list[Effect] = []
+        for uid, since_ms in self._idle_since.items():
+            if now_ms - since_ms >= self._flow_grace_ms:
+                found.extend(self._appended(self.log.end_flow(uid)))
+        return found
 
     def ask(self, now_ms: int, neighbours: Sequence[str]) -> list[Effect]:
         self._next_ms = now_ms + (self._follow_ms if self.founder and self.joined() else 250)
@@ -211,5 +226,8 @@ class Membership:
                     new = self.log.drop_job(wish.uid)
         except UserError as refused:
             return [Send(sender, Refused(text=str(refused)))]
+        return self._appended(new)
+
+    def _appended(self, new: tuple[LogEntry, ...]) -> list[Effect]:
         self.fresh.extend(new)
         return [SaveLog(new)] if new else []

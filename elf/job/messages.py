@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import msgspec
 
-from elf.job.spec import JobSpec
+from elf.job.spec import Flow, JobSpec
 from elf.schema import Schema
 
 
@@ -102,6 +102,56 @@ class Committed(Message, frozen=True, kw_only=True):
     members: bytes
 
 
+# -- reading a flow from another node (PROTOCOL 1) -----------------------------------------------------------
+
+
+class PaneWish(msgspec.Struct, frozen=True):
+    """What a reader has of a flow: commits up to number ``after``, panes below ``end``, durably. It wants the
+    later commits of panes from ``start`` on; with None it wants to begin, where the flow is now.
+    """
+
+    flow: str
+    after: int
+    start: int | None
+    end: int
+
+
+class ReadPanes(Message, frozen=True, kw_only=True):
+    """A node whose jobs read flows, to the root of these, every second: what it has (and the root need not
+    keep for it), and that it is still there.
+    """
+
+    wishes: tuple[PaneWish, ...]
+
+
+class FlowHead(Message, frozen=True, kw_only=True):
+    """Root to a reader that begins: commit ``after`` was the last one; pane ``start`` is the next."""
+
+    flow: str
+    after: int
+    start: int
+
+
+class PaneRow(Message, frozen=True, kw_only=True):
+    """Root to a reader, at each commit and when asked: commit number ``seq`` of a flow, the next one that
+    concerns the reader after ``after``. ``more``: there are others, to be asked for.
+    """
+
+    flow: str
+    after: int
+    seq: int
+    more: bool = False
+    start: int
+    end: int
+    revision: int
+    members: bytes
+    roster_version: int
+    epoch: int = 0
+    term: int = 0
+    tally: bytes = b""
+    payload: bytes = b""
+
+
 # -- the stream log (PROTOCOL 1) -----------------------------------------------------------------------------
 
 
@@ -130,20 +180,32 @@ class MemberLeft(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class JobAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """A job, with its flows and its home."""
+    """A job, with its master and the flows that it reads; those that the log does not know yet begin with
+    it.
+    """
 
     seq: int
     spec: JobSpec
 
 
 class JobDropped(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """A tombstone."""
+    """A tombstone. ``lingers``: the job's flows go on until a ``FlowEnded`` (before there was one, they ended
+    with their job).
+    """
+
+    seq: int
+    uid: str
+    lingers: bool = False
+
+
+class FlowEnded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A tombstone: no job has read the flow for a while; its workers and its root forget it."""
 
     seq: int
     uid: str
 
 
-LogEntry = MemberJoined | MemberLeft | JobAdded | JobDropped
+LogEntry = MemberJoined | MemberLeft | JobAdded | JobDropped | FlowEnded
 
 
 class Hello(Message, frozen=True, kw_only=True):
@@ -191,7 +253,9 @@ class LeaveStream(Message, frozen=True, kw_only=True):
 
 
 class AddJob(Message, frozen=True, kw_only=True):
-    """A job's home to the founder, until it sees the entry."""
+    """A job's master to the founder, until it sees the entry. The founder puts a running flow in the place of
+    each proposed one that is equal to it.
+    """
 
     spec: JobSpec
 
@@ -216,7 +280,8 @@ class WindowResult(Message, frozen=True, kw_only=True):
 
     ``status`` and ``payload`` are Arrow IPC. Status has a row a window: ``window_start``, ``window_end``
     (timestamp µs), ``revision``, ``expected``, ``reported``, ``missing`` (names), ``rows_in``, ``late``,
-    ``rejected``, ``uncast``, ``future``, ``unrostered``. Payload has the result rows, ``window_start`` and
+    ``rejected``, ``uncast``, ``future``, ``unrostered``, ``shed``, ``skipped`` (panes of it were dropped
+    before the master had them: it has no rows). Payload has the result rows, ``window_start`` and
     ``window_end`` first when the job has windows.
     """
 
@@ -278,10 +343,16 @@ class DropJob(Request, frozen=True, kw_only=True):
 
 
 class Inspect(Request, frozen=True, kw_only=True):
-    """To a job's home: its state, tree and last ``windows`` committed windows. Answered with ``JobFacts``."""
+    """To a job's home: its state and last ``windows`` committed windows. Answered with ``JobFacts``."""
 
     uid: str
     windows: int
+
+
+class InspectFlow(Request, frozen=True, kw_only=True):
+    """To a flow's root: its tree and its readers. Answered with ``FlowFacts``."""
+
+    uid: str
 
 
 class SubscribeJob(Request, frozen=True, kw_only=True):
@@ -311,13 +382,31 @@ class Answer(Message, frozen=True, kw_only=True):
 
 
 class TreeEdge(msgspec.Struct, frozen=True):
-    """A member's place in a job's tree, as its home last heard."""
+    """A member's place in a flow's tree, as its root last heard."""
 
     member: int
     name: str
     address: str
     parent: str
     sealed_us: int | None
+
+
+class FlowReader(msgspec.Struct, frozen=True):
+    """A job that reads a flow."""
+
+    name: str
+    creator: str
+    master: str
+
+
+class FlowFacts(msgspec.Struct, frozen=True):
+    """What a flow's root knows of it. ``first_us``: start of its first pane."""
+
+    flow: Flow
+    first_us: int | None
+    committed_us: int | None
+    readers: tuple[FlowReader, ...]
+    tree: tuple[TreeEdge, ...]
 
 
 class JobFacts(msgspec.Struct, frozen=True):
@@ -328,7 +417,6 @@ class JobFacts(msgspec.Struct, frozen=True):
     master: str
     first_us: int | None
     committed_us: int | None
-    tree: tuple[TreeEdge, ...]
     windows: tuple[WindowResult, ...]
     failure: str = ""
 
@@ -411,6 +499,9 @@ MESSAGES: tuple[type[Message], ...] = (
     Offer,
     Verdict,
     Committed,
+    ReadPanes,
+    FlowHead,
+    PaneRow,
     Hello,
     Welcome,
     Follow,
@@ -424,6 +515,7 @@ MESSAGES: tuple[type[Message], ...] = (
     CreateJob,
     DropJob,
     Inspect,
+    InspectFlow,
     SubscribeJob,
     RollArchive,
     Answer,

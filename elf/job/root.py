@@ -18,18 +18,21 @@ from dataclasses import dataclass
 
 from elf.errors import ElfBug
 from elf.job.contributions import Batch, Piece, Pile, bitmap, numbers
-from elf.job.effects import CommitPanes, Coverage
-from elf.job.history import History, Segment
+from elf.job.effects import CommitPanes
+from elf.job.history import Segment
 from elf.job.messages import FlowProgress
-from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
-from elf.job.streamlog import Member
+from elf.job.panes import Panes
+from elf.job.spec import START_OF_TIME, Flow
+from elf.job.streamlog import FOREVER_US
 
 
 @dataclass(frozen=True)
 class RootSettings:
     """Straggler limit: two panes, clamped to ``limit_ms_min`` .. ``limit_ms_max``. ``quiet_ms`` before
     members are asked; ``grace_ms``: an agent silent for longer is expected but no longer awaited;
-    ``revise_ms``: how long corrections are taken.
+    ``revise_ms``: how long corrections are taken. ``prepare_ms``: how long a new flow waits for members that
+    have not said from which pane on they have it. ``reader_ms``: how long panes are kept for a reader on
+    another node that says nothing.
     """
 
     limit_ms_min: int = 3_000
@@ -38,6 +41,8 @@ class RootSettings:
     ask_every_ms: int = 1_000
     grace_ms: int = 300_000
     revise_ms: int = 600_000
+    prepare_ms: int = 3_000
+    reader_ms: int = 900_000
 
 
 @dataclass
@@ -49,13 +54,12 @@ class _Heard:
     at_ms: int
 
 
-class Root:
+class Root(Panes):
     """See the module's docstring. ``segments`` are those that an earlier life committed."""
 
     def __init__(self, flow: Flow, settings: RootSettings, segments: Sequence[Segment] = ()) -> None:
-        self.flow = flow
+        super().__init__(flow, segments)
         self._settings = settings
-        self._history = History(segments)
         self._heard: dict[int, _Heard] = {}
         self._held = Pile()
         self._late = Pile()
@@ -63,20 +67,25 @@ class Root:
         self._in_flight = False
         self._passed: deque[tuple[int, int]] = deque()
         self._asked_ms: dict[int, int] = {}
-        self._roster: tuple[Member, ...] = ()
-        self._roster_version = 0
-        self._first: int | None = None
         self._began_ms: int | None = None
         self.refused = 0
 
     # -- what it is told -------------------------------------------------------------------------------------
 
-    def set_roster(self, members: tuple[Member, ...], version: int) -> None:
-        self._roster = members
-        self._roster_version = version
+    def prepare(self, now_ms: int, since_ms: int) -> int | None:
+        """Of a new flow, known to the members since ``since_ms``: the first pane, after every ``live_from``,
+        when all members have said theirs, or some have and the limit is up. It is durable before ``begin``.
+        """
+        if self._first is not None or not self._heard:
+            return None
+        waited = now_ms - since_ms >= self._settings.prepare_ms
+        silent = any(m.number not in self._heard for m in self._roster if m.until_us == FOREVER_US)
+        if silent and not waited:
+            return None
+        return max(heard.live_from for heard in self._heard.values())
 
     def begin(self, first_pane: int, now_ms: int) -> None:
-        """Commit from this pane on (P of PROTOCOL 6); what lies below is dropped."""
+        """Commit from this pane on (PROTOCOL 6); what lies below is dropped."""
         if self._first is None:
             self._first = first_pane
             self._began_ms = now_ms
@@ -236,19 +245,6 @@ class Root:
             and now_ms - heard.at_ms <= self._settings.grace_ms
         ]
 
-    def expected(self, pane: int) -> int:
-        """The roster of a pane, as a contribution set."""
-        return bitmap(m.number for m in self._roster if self._is_expected(m, pane))
-
-    def _is_expected(self, member: Member, pane: int) -> bool:
-        return self._pane_of(member.since_us) <= pane < self._pane_of(member.until_us)
-
-    def _pane_of(self, us: int) -> int:
-        pane_us = self.flow.fragment.pane_us
-        if abs(us) >= END_OF_TIME or not pane_us:
-            return END_OF_TIME if us > 0 else START_OF_TIME
-        return -(-us // pane_us)
-
     def limit_ms(self) -> int:
         """The straggler limit: two panes long, clamped."""
         panes_ms = 2 * self.flow.fragment.pane_us // 1000
@@ -303,41 +299,9 @@ class Root:
 
     # -- what it shows ---------------------------------------------------------------------------------------
 
-    def coverage(self, start: int, end: int) -> tuple[Coverage, ...]:
-        """The committed panes of a range, as the master needs them."""
-        return tuple(
-            Coverage(
-                max(s.start, start),
-                min(s.end, end),
-                s.revision,
-                self.expected(s.start) | s.members,
-                s.members,
-            )
-            for s in self._history.within(start, end)
-        )
-
-    def durable_to(self) -> int:
-        """Panes below this one are committed and durable."""
-        if self._history:
-            return self._history.end
-        return START_OF_TIME if self._first is None else self._first
-
-    def name_of(self, member: int) -> str:
-        """The agent's name, for people."""
-        return next((m.name for m in self._roster if m.number == member), f"member {member}")
-
-    def address_of(self, member: int) -> str | None:
-        return next((m.address for m in self._roster if m.number == member), None)
-
     def sealed_of(self, member: int) -> int | None:
         heard = self._heard.get(member)
         return None if heard is None else heard.sealed
-
-    def live_from(self) -> dict[int, int]:
-        return {member: heard.live_from for member, heard in self._heard.items()}
-
-    def segments(self) -> tuple[Segment, ...]:
-        return tuple(self._history)
 
     def deadline(self, now_ms: int) -> int | None:
         """When a tick may change something: a limit or a question comes due."""
@@ -347,9 +311,9 @@ class Root:
 
     def check(self) -> None:
         """Raise ``ElfBug`` when an invariant is broken."""
+        super().check()
         self._held.check()
         self._late.check()
-        self._history.check()
         for segment in self._history:
             for piece in self._late:
                 if (

@@ -2,7 +2,7 @@
 
 PROTOCOL section 1: a *flow* is one immutable map fragment over one stream, one pane length and one key range;
 a *job* reads flows; a *version* of a job is the vector of flows that it reads, with window, final fragment
-and policy.
+and policy. A flow belongs to no job: whichever job founded it, every job with an equal fragment reads it.
 """
 
 from __future__ import annotations
@@ -31,21 +31,30 @@ def topics_of(name: str, creator: str) -> tuple[bytes, ...]:
 
 
 def flow_uid(fragment: Fragment, generation: str) -> str:
-    """The flow's unique name: a hash of everything that decides its contents, plus a generation."""
+    """The flow's unique name: a hash of everything that decides its contents, plus a generation. No two
+    founders may give the same generation, since an ended flow and a new one of equal contents are two.
+    """
     text = repr((fragment.stream, fragment.columns, fragment.map_sql, fragment.pane_us, fragment.lateness_us))
     return hashlib.sha1(f"{text}\0{generation}".encode()).hexdigest()[:24]
 
 
+def flow_topic(key: bytes, uid: str) -> bytes:
+    """Key of a flow's tree on the ring: its own, and so near to ``key``, the founder's place, that the same
+    node is nearest to both.
+    """
+    return key[:12] + bytes.fromhex(uid)[:4]
+
+
 @dataclass(frozen=True)
 class Flow:
-    """One immutable map fragment over one stream, with the place of its tree and of its log."""
+    """One immutable map fragment over one stream, with the place of its tree and of its root."""
 
     uid: str
     fragment: Fragment
     topic: bytes
-    """Key of its tree on the ring (16 bytes): one of ``topics_of`` the job that it was made for."""
+    """Key of its tree on the ring (16 bytes), see ``flow_topic``."""
     home: str
-    """Address of the node that holds its log (its replica group of one)."""
+    """Address of its root: the node that commits its panes (its replica group of one)."""
     epoch: int = 0
     """Group epoch; with the term it fences off earlier holders (always 0 until groups have more members)."""
 
@@ -59,7 +68,15 @@ class JobSpec:
     generation: int
     plan: Plan
     flows: tuple[Flow, ...]
+    """One for each of ``plan.fragments``, in that order."""
     version: int = 1
+    master: str = ""
+    """Address of its master; empty in records from before flows could be shared."""
+
+    @property
+    def home(self) -> str:
+        """Address of the node that assembles its windows."""
+        return self.master or self.flows[0].home
 
     @property
     def uid(self) -> str:

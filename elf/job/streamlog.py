@@ -1,9 +1,13 @@
 """The stream log: members, flows and jobs of every stream, as numbered entries that every agent follows.
 
 Its *founder* appends; everybody else holds a prefix of it. It says who is **expected** (without it "12 of 12
-agents" may mean 12 of 15), which flows to compute and where a job's home is. Member numbers are given once
-and never used again; rosters are in event time: a member is expected in a pane when ``since <= start of the
-pane < until`` (PROTOCOL 1, 2).
+agents" may mean 12 of 15), which flows to compute, which jobs read them and where a job's home is. Member
+numbers are given once and never used again; rosters are in event time: a member is expected in a pane when
+``since <= start of the pane < until`` (PROTOCOL 1, 2).
+
+The order of entries decides who shares a flow: a job is *attached* to the flows that its entry names, from
+its entry on to its tombstone. The founder puts a running flow in the place of an equal one that a new job
+proposes, and ends a flow that no job is attached to; nothing is attached after the end.
 """
 
 from __future__ import annotations
@@ -14,8 +18,17 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from elf.errors import ElfBug, UserError
-from elf.job.messages import JobAdded, JobDropped, JoinStream, LogEntry, MemberJoined, MemberLeft
-from elf.job.spec import JobSpec
+from elf.job.messages import (
+    FlowEnded,
+    JobAdded,
+    JobDropped,
+    JoinStream,
+    LogEntry,
+    MemberJoined,
+    MemberLeft,
+)
+from elf.job.spec import Flow, JobSpec
+from elf.ql.plan import Fragment
 
 FOREVER_US = 1 << 62
 
@@ -41,6 +54,10 @@ class StreamLog:
         self._members: dict[str, dict[int, Member]] = {}
         self._jobs: dict[str, JobSpec] = {}
         self._dropped: set[str] = set()
+        self._flows: dict[str, Flow] = {}
+        self._by_fragment: dict[Fragment, str] = {}
+        self._attached: dict[str, dict[str, None]] = {}
+        self._ended: set[str] = set()
         for entry in entries:
             self._apply(entry)
 
@@ -79,8 +96,35 @@ class StreamLog:
                 self._members[entry.stream][entry.number] = replace(member, until_us=entry.until_us)
             case JobAdded():
                 self._jobs[entry.spec.uid] = entry.spec
+                self._attach(entry.spec)
             case JobDropped():
-                self._dropped.add(entry.uid)
+                self._detach(entry)
+            case FlowEnded():
+                self._forget_flow(entry.uid)
+
+    def _attach(self, spec: JobSpec) -> None:
+        for flow in spec.flows:
+            if flow.uid not in self._ended:
+                self._flows.setdefault(flow.uid, flow)
+                self._by_fragment.setdefault(flow.fragment, flow.uid)
+                self._attached.setdefault(flow.uid, {})[spec.uid] = None
+
+    def _detach(self, entry: JobDropped) -> None:
+        self._dropped.add(entry.uid)
+        spec = self._jobs.get(entry.uid)
+        for flow in spec.flows if spec else ():
+            readers = self._attached.get(flow.uid)
+            if readers is not None:
+                readers.pop(entry.uid, None)
+                if not readers and not entry.lingers:
+                    self._forget_flow(flow.uid)
+
+    def _forget_flow(self, uid: str) -> None:
+        self._ended.add(uid)
+        self._attached.pop(uid, None)
+        flow = self._flows.pop(uid, None)
+        if flow is not None and self._by_fragment.get(flow.fragment) == uid:
+            del self._by_fragment[flow.fragment]
 
     # -- what the founder appends ----------------------------------------------------------------------------
 
@@ -122,14 +166,23 @@ class StreamLog:
         )
 
     def add_job(self, spec: JobSpec) -> tuple[LogEntry, ...]:
-        if spec.uid in self._jobs:
+        """The entry of a job, which reads running flows where they are equal to those that it proposes."""
+        if spec.uid in self._jobs or spec.uid in self._dropped:
             return ()
-        return self._append(JobAdded(seq=self.last + 1, spec=spec))
+        flows = tuple(self._flows.get(self._by_fragment.get(f.fragment, ""), f) for f in spec.flows)
+        return self._append(JobAdded(seq=self.last + 1, spec=replace(spec, flows=flows)))
 
     def drop_job(self, uid: str) -> tuple[LogEntry, ...]:
-        if uid in self._dropped or uid not in self._jobs:
+        """A tombstone, also of a job whose entry has not come yet: then it never does."""
+        if uid in self._dropped:
             return ()
-        return self._append(JobDropped(seq=self.last + 1, uid=uid))
+        return self._append(JobDropped(seq=self.last + 1, uid=uid, lingers=True))
+
+    def end_flow(self, uid: str) -> tuple[LogEntry, ...]:
+        """End a flow that no job is attached to."""
+        if uid not in self._flows or self._attached[uid]:
+            return ()
+        return self._append(FlowEnded(seq=self.last + 1, uid=uid))
 
     def _append(self, entry: LogEntry) -> tuple[LogEntry, ...]:
         self._apply(entry)
@@ -155,6 +208,21 @@ class StreamLog:
 
     def is_dropped(self, uid: str) -> bool:
         return uid in self._dropped
+
+    def flows(self) -> tuple[Flow, ...]:
+        """Flows that have not ended."""
+        return tuple(self._flows.values())
+
+    def flow(self, uid: str) -> Flow | None:
+        return self._flows.get(uid)
+
+    def readers(self, uid: str) -> tuple[JobSpec, ...]:
+        """The jobs that are attached to a flow."""
+        return tuple(self._jobs[job] for job in self._attached.get(uid, ()))
+
+    def idle_flows(self) -> tuple[str, ...]:
+        """Flows that no job is attached to."""
+        return tuple(uid for uid, jobs in self._attached.items() if not jobs)
 
     def find_job(self, name: str, creator: str) -> JobSpec | None:
         """The job of that name: the creator's own, else the only one of that name."""

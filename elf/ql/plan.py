@@ -66,3 +66,16 @@ class Plan:
     outputs: tuple[str, ...]
     spark_sql: str
     top: Top | None = None
+    more: tuple[Fragment, ...] = ()
+    """The fragments over the query's other streams, if it has several. They differ from ``fragment`` in what
+    they read only: keys, states, cells and panes are the same, so that panes of all of them merge into one.
+    """
+
+    @property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """One a stream; a job has a flow for each."""
+        return (self.fragment, *self.more)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        return tuple(fragment.stream for fragment in self.fragments)

@@ -11,7 +11,7 @@ from agents import commits
 from agents.store import PaneCommit, Store
 from elf.aggregates import State
 from elf.batch import decode, encode
-from elf.job.effects import CommitWindows, Coverage
+from elf.job.effects import CommitWindows, Coverage, Named
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec
 from elf.job.tally import tally
 from elf.ql.plan import Fragment, Plan, Window
@@ -61,8 +61,10 @@ def effect(job: JobSpec, first: int, last: int, made: list[PaneCommit]) -> Commi
     latest: dict[int, int] = {}
     for row in made:
         latest.update(dict.fromkeys(range(row.start, row.end), row.revision))
-    coverage = tuple(Coverage(pane, pane + 1, revision, 1, 1) for pane, revision in sorted(latest.items()))
-    return CommitWindows(job, first * US, last * US, coverage, ((0, "a"),))
+    coverage = tuple(
+        Coverage("flow", pane, pane + 1, revision, 1, 1) for pane, revision in sorted(latest.items())
+    )
+    return CommitWindows(job, first * US, last * US, coverage, (Named("flow", 0, "id", "a"),))
 
 
 def results(done: commits.WindowsCommitted) -> list[list[str]]:
@@ -120,9 +122,9 @@ def test_a_finite_input_is_one_range() -> None:
             commit(5, 1, 0, [("a", 2, 0.5, "x")]).payload,
         )
     )
-    coverage = (Coverage(START_OF_TIME, END_OF_TIME, 0, 1, 1),)
+    coverage = (Coverage("flow", START_OF_TIME, END_OF_TIME, 0, 1, 1),)
     done = commits.commit_windows(
-        CommitWindows(job, START_OF_TIME, END_OF_TIME, coverage, ((0, "a"),), True), store, Everything(), "me"
+        CommitWindows(job, START_OF_TIME, END_OF_TIME, coverage, (), True), store, Everything(), "me"
     )
     assert done.result is not None
     rows = decode(done.result.payload)

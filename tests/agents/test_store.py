@@ -112,8 +112,50 @@ def test_a_root_never_says_two_things_about_one_revision_of_a_pane(store: Store)
     names = [(name.start, name.end, name.revision, name.members) for name in store.committed("f")]
     assert names == [(0, 10, 0, b"\x07"), (3, 4, 1, b"\x07"), (10, 12, 0, b"\x07")]
     store.prune_panes("f", 11)
-    assert [row.start for row in store.pane_commits("f", START_OF_TIME, END_OF_TIME)] == [10]
+    left = [row.start for row in store.pane_commits("f", START_OF_TIME, END_OF_TIME)]
+    assert left == [10, 3], "the last commit stays, so that its number is not given again"
     assert len(store.committed("g")) == 1
+
+
+def test_commits_are_numbered_and_a_copy_keeps_the_numbers(store: Store, tmp_path: Path) -> None:
+    assert store.commit_panes(commit(0, 10), commit(10, 12)) == 2
+    assert store.commit_panes(commit(0, 10)) == 1, "the same again is the same commit"
+    assert store.commit_panes(commit(3, 4, revision=1)) == 3
+    assert [row.seq for row in store.commits_after("f", 1, 0, 9)] == [2, 3]
+    assert [row.seq for row in store.commits_after("f", 0, 10, 9)] == [2]
+    copy = Store(tmp_path / "copy.sqlite")
+    copy.commit_panes(*store.commits_after("f", 0, 10, 9))
+    assert copy.last_seq("f") == 2
+    copy.close()
+    store.prune_panes("f", 20)
+    assert store.commit_panes(commit(12, 13)) == 4
+    store.save_flow("f", 7)
+    assert store.flows() == {"f": 7}
+    store.prune_panes("f", None)
+    assert store.committed("f") == []
+    store.delete_flow("f")
+    assert store.flows() == {}
+
+
+def test_a_file_of_the_first_schema_is_upgraded(tmp_path: Path) -> None:
+    path = tmp_path / "state.sqlite"
+    old = Store(path)
+    old.commit_panes(commit(0, 10), commit(10, 12))
+    old.close()
+    with sqlite3.connect(path) as con:
+        for statement in (
+            "DROP INDEX pane_commits_by_seq",
+            "ALTER TABLE pane_commits DROP COLUMN seq",
+            "DROP TABLE flows",
+            "PRAGMA user_version = 1",
+        ):
+            con.execute(statement)
+    con.close()
+    new = Store(path)
+    assert [row.seq for row in new.commits_after("f", 0, 0, 9)] == [1, 2]
+    assert new.commit_panes(commit(12, 13)) == 3
+    assert new.flows() == {"f": None}
+    new.close()
 
 
 def test_jobs_and_windows(store: Store) -> None:

@@ -164,7 +164,14 @@ def answers(message: say.Message) -> Iterable[say.Message]:
             {"name": "b", "address": "h:2", "parent": "h:1", "sealed_us": 1},
             {"name": "c", "address": "h:3", "parent": "h:2", "sealed_us": None},
         ]
-        body = json.dumps({"job": message.argument, "master": "h:1", "edges": edges})
+        flow = {
+            "flow": "f00dcafe0123",
+            "stream": "s",
+            "root": "h:1",
+            "readers": ["busy", "lazy"],
+            "edges": edges,
+        }
+        body = json.dumps({"job": message.argument, "master": "h:1", "flows": [flow]})
         yield say.Reply(request=message.request, body=body.encode())
     elif isinstance(message, say.Execute) and message.sql == "SHOW MEMBERS":
         members = pa.table({"agent": ["a", "b"], "address": ["h:1", "h:2"]})
@@ -222,6 +229,7 @@ async def test_a_tree_is_drawn_and_counted() -> None:
         done = await elf_beside("tree", "busy", "--connect", agent.address)
     assert done.stdout.splitlines() == [
         "job busy",
+        "flow f00dcafe over s, read by busy, lazy",
         "a (h:1)  master",
         "└── b (h:2)",
         "    └── c (h:3)  nothing sealed yet",

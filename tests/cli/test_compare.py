@@ -11,7 +11,7 @@ import pytest
 
 from elf.cli import compare
 from elf.cli.compare import check_spark, live_windows
-from elf.cli.tree import children_of, plot_tree, read_tree, shape
+from elf.cli.tree import FlowTree, children_of, plot_tree, read_tree, shape
 from elf.client import ArchiveFacts, CompareFacts
 from elf.errors import ElfError, UserError
 from elf.job.messages import JobFacts
@@ -32,7 +32,7 @@ def job() -> JobSpec:
 
 
 def facts(*results: object) -> CompareFacts:
-    known = JobFacts(job(), "active", "h:1", None, None, (), tuple(results))  # type: ignore[arg-type]
+    known = JobFacts(job(), "active", "h:1", None, None, tuple(results))  # type: ignore[arg-type]
     return CompareFacts(ArchiveFacts("clicks", "json", None, ("/a",), ()), known)
 
 
@@ -60,27 +60,30 @@ def test_spark_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def tree(*edges: tuple[str, str]) -> dict[str, object]:
-    return {
-        "job": "busy",
-        "master": "h:1",
-        "edges": [{"name": a, "address": a, "parent": p, "sealed_us": None} for a, p in edges],
-    }
+    below = [{"name": a, "address": a, "parent": p, "sealed_us": None} for a, p in edges]
+    flow = {"flow": "f00dcafe0123", "stream": "s", "root": "h:1", "readers": ["busy"], "edges": below}
+    return {"job": "busy", "master": "h:1", "flows": [flow]}
+
+
+def only(answer: dict[str, object]) -> FlowTree:
+    (found,) = read_tree(answer).flows
+    return found
 
 
 def test_a_tree_has_a_shape() -> None:
-    facts = read_tree(tree(("h:1", ""), ("h:2", "h:1"), ("h:3", "h:1"), ("h:4", "h:2")))
+    facts = only(tree(("h:1", ""), ("h:2", "h:1"), ("h:3", "h:1"), ("h:4", "h:2")))
     assert dataclasses.astuple(shape(facts)) == (4, 2, 2)
     assert children_of(facts) == {"h:1": ["h:2", "h:3"], "h:2": ["h:4"]}
 
 
 def test_a_forwarder_that_is_no_member_has_its_place() -> None:
-    facts = read_tree(tree(("h:2", "h:9"), ("h:3", "h:9")))
+    facts = only(tree(("h:2", "h:9"), ("h:3", "h:9")))
     assert children_of(facts) == {"h:1": ["h:9"], "h:9": ["h:2", "h:3"]}
     assert dataclasses.astuple(shape(facts)) == (2, 2, 2)
 
 
 def test_what_leads_nowhere_is_shown_as_such() -> None:
-    facts = read_tree(tree(("h:1", ""), ("h:2", ""), ("h:3", "h:4"), ("h:4", "h:3")))
+    facts = only(tree(("h:1", ""), ("h:2", ""), ("h:3", "h:4"), ("h:4", "h:3")))
     assert children_of(facts)[""] == ["h:2", "h:3", "h:4"]
     assert shape(facts).depth == 0
 
@@ -88,9 +91,11 @@ def test_what_leads_nowhere_is_shown_as_such() -> None:
 def test_a_picture_has_everybody_with_what_is_known(tmp_path: Path) -> None:
     """Forwarders, members that are behind, and those that hang at nothing, in a circle even."""
     answer = tree(("h:1", ""), ("h:2", "h:9"), ("h:3", "h:4"), ("h:4", "h:3"), ("h:5", "h:1"))
-    for edge, sealed in zip(answer["edges"], (9_000_000, 6_500_000, 9_000_000, 9_000_000, None), strict=True):
+    for edge, sealed in zip(
+        answer["flows"][0]["edges"], (9_000_000, 6_500_000, 9_000_000, 9_000_000, None), strict=True
+    ):
         edge["sealed_us"] = sealed
-    plot_tree(read_tree(answer), {"h:9": "web-9"}, tmp_path / "tree.svg")
+    plot_tree(read_tree(answer), only(answer), {"h:9": "web-9"}, tmp_path / "tree.svg")
     drawn = (tmp_path / "tree.svg").read_text()
     for label in (
         "h:1 (h:1) · master",

@@ -10,7 +10,8 @@ from agents.node import LOG_TOPIC
 from elf.job.root import RootSettings
 from elf.job.spec import JobSpec
 from elf.ql.plan import Plan
-from tests.job.world import SECOND, World, plan
+from tests.job.pyengine import SECOND, STREAM, plan
+from tests.job.world import World
 
 
 def begun(
@@ -116,7 +117,7 @@ def test_an_agent_leaves_and_is_expected_no_more() -> None:
     goes = next(a for a in world.agents if a.address not in (spec.flows[0].home, world.agents[0].address))
     goes.perform(goes.node.leave(world.now))
     world.run_until(lambda: bool(goes.ended), 30_000)
-    goes.log.rows = goes.log.rows[: goes.position]
+    goes.log.rows = goes.log.rows[: goes.lanes[STREAM].position]
     assert goes.ended == "left the cluster"
     world.run(30_000)
     windows = world.committed(spec)

@@ -25,7 +25,7 @@ from elf.job.ports import Spill
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.streamlog import StreamLog
 from elf.job.worker import LONG_AGO, StreamWorker, WorkerSettings
-from tests.job.world import SECOND, Chunk, PyEngine, Source, plan
+from tests.job.pyengine import SECOND, Chunk, PyEngine, Source, plan
 
 FLOW = Flow("f", plan(2).fragment, bytes(16), "home")
 SETTINGS = WorkerSettings(idle_ms=5_000, future_us=None, lateness_us=SECOND, cut_ms=10**9)

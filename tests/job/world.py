@@ -9,127 +9,33 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 import overlay as ring
 from agents import commits
-from agents.codec import decode, encode
+from agents.codec import decode, encode, pack
 from agents.node import FOUNDER_FACT, PEERS_FACT, Node, NodeSettings, Restored, overlay_config
-from agents.store import SnapshotName, SnapshotRow, Store
-from elf.aggregates import State
+from agents.restore import stored_flows, stored_jobs
+from agents.store import SnapshotName, Store
 from elf.batch import decode as table_of
 from elf.job import effects as do
 from elf.job import events as was
 from elf.job import messages as say
-from elf.job.commands import Command, Feed, Idle
 from elf.job.contributions import Piece
-from elf.job.cut import StreamCut
-from elf.job.homes import StoredJob
+from elf.job.master import Master
 from elf.job.membership import Identity, StreamSince
-from elf.job.ports import Wanted
 from elf.job.root import RootSettings
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, app_id
 from elf.job.streamlog import decode_entry, encode_entry
 from elf.job.uplink import SNAPSHOT_OVERHEAD
-from elf.job.worker import StreamWorker, WorkerSettings
-from elf.ql.plan import Fragment, Plan, Window
-from elf.schema import Column
-
-STREAM = "clicks"
-SECOND = 1_000_000
-
-
-@dataclass(frozen=True)
-class Extracted:
-    table: pa.Table
-    accepted: np.ndarray
-    rejected: np.ndarray
-    uncast: int = 0
-    wanted: np.ndarray | None = None
-
-
-class PyExtractor:
-    def extract(self, lines: pa.StringArray) -> Extracted:
-        rows = [line.split(",") for line in lines.to_pylist()]
-        table = pa.table(
-            {"_ts": pa.array([int(r[0]) for r in rows], pa.int64()), "key": [r[1] for r in rows]}
-        )
-        return Extracted(table, np.arange(len(rows)), np.empty(0, np.int64))
-
-    def close(self) -> None: ...
-
-
-class PyMapper:
-    def run(self, rows: pa.Table) -> pa.Table:
-        counted = Counter(zip(rows["_pane"].to_pylist(), rows["key"].to_pylist(), strict=True))
-        panes, keys = [p for p, _ in counted], [k for _, k in counted]
-        return pa.table(
-            {
-                "_pane": pa.array(panes, pa.int64()),
-                "k0": pa.array(keys, pa.string()),
-                "s0": list(counted.values()),
-            }
-        )
-
-    def close(self) -> None: ...
-
-
-class PyEngine:
-    def extractor(self, wanted: Wanted) -> PyExtractor:
-        return PyExtractor()
-
-    def mapper(self, fragment: Fragment) -> PyMapper:
-        return PyMapper()
-
-
-class PyFinisher:
-    def run(self, groups: pa.Table) -> pa.Table:
-        return groups.sort_by([("window_start", "ascending"), ("k0", "ascending")])
-
-    def close(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class Source:
-    id: str
-
-
-@dataclass(frozen=True, eq=False)
-class Chunk:
-    source: Source
-    start: int
-    end: int
-    lines: pa.StringArray
-    offsets: np.ndarray
-    rejects: tuple[object, ...] = ()
-
-
-def plan(size_s: int = 2, slide_s: int | None = None, lateness_us: int | None = 500_000) -> Plan:
-    slide_s = slide_s or size_s
-    pane = int(np.gcd(size_s, slide_s)) * SECOND
-    fragment = Fragment(
-        STREAM,
-        (Column("key", "text"),),
-        "count by key",
-        ("k0",),
-        (State("s0", "sum", True),),
-        pane,
-        lateness_us,
-    )
-    return Plan("SELECT …", fragment, Window(size_s * SECOND, slide_s * SECOND), "", ("key", "count"), "")
-
-
-@dataclass
-class Log:
-    """A growing log: (event time, key) a row; the position of a row is its index."""
-
-    rows: list[tuple[int, str]] = field(default_factory=list)
+from elf.job.worker import StreamWorker
+from elf.ql.plan import Plan
+from tests.job.pyengine import STREAM, PyFinisher
+from tests.job.simlane import Log, SimLane
 
 
 class SimAgent:
@@ -141,12 +47,21 @@ class SimAgent:
         self.address = f"10.0.0.{index}:7100"
         self.store = Store(":memory:")
         self.agent_id = self.store.agent_id()
-        self.log = Log()
+        self.logs: dict[str, Log] = defaultdict(Log)
+        self.streams: tuple[str, ...] = (STREAM,)
+        self.lanes: dict[str, SimLane] = {}
         self.up = False
         self.life = 0
-        self.has_stream = True
         self.ended = ""
         self.results: list[say.WindowResult] = []
+
+    @property
+    def log(self) -> Log:
+        return self.logs[STREAM]
+
+    @property
+    def worker(self) -> StreamWorker:
+        return self.lanes[STREAM].worker
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -158,18 +73,10 @@ class SimAgent:
         me = Identity(self.agent_id, f"a{self.index}", incarnation, self.address)
         peer = ring.Peer(self.address, incarnation)
         rng = random.Random(world.rng.random())
-        settings = WorkerSettings(idle_ms=1_500, future_us=None, lateness_us=500_000, cut_ms=1_300)
-        stored = self.store.load_cut(STREAM)
-        cut = msgspec.msgpack.decode(stored, type=StreamCut) if stored else None
-        self.worker = StreamWorker(STREAM, settings, PyEngine(), cut)
-        applied = [dict(f.applied).get("log", 0) for f in cut.flows] if cut else []
-        ends = [s.end for s in cut.sources] if cut else []
-        self.position = min(applied or ends or [0])
-        self.lane: list[Command] = []
-        self.lane_busy = False
-        streams = [StreamSince(STREAM, -(1 << 62))] if self.has_stream else []
+        self.lanes = {stream: SimLane(self, stream) for stream in self.streams}
+        streams = [StreamSince(stream, -(1 << 62)) for stream in self.streams]
         node_settings = NodeSettings(root=world.root_settings, retained_bytes_max=world.retained_bytes_max)
-        restored = self._restored(cut)
+        restored = self._restored()
         self.node = Node(
             me,
             streams,
@@ -180,33 +87,27 @@ class SimAgent:
         )
         known = (self.store.get(PEERS_FACT) or b"").decode().split()
         self.perform(self.node.start([*contacts, *known], world.now))
-        world.after(world.rng.randrange(1, 100), self, self._read)
+        for lane in self.lanes.values():
+            world.after(world.rng.randrange(1, 100), self, lane.read)
         self._plan_tick()
 
-    def _restored(self, cut: StreamCut | None) -> Restored:
+    def _restored(self) -> Restored:
         founder, uid = None, ""
         fact = self.store.get(FOUNDER_FACT)
         if fact:
             founder, uid = fact.decode().split("\n")
         entries = tuple(decode_entry(entry) for _, entry in self.store.load_log())
-        jobs = []
-        for row in self.store.load_jobs():
-            spec, first = msgspec.msgpack.decode(row.record, type=tuple[JobSpec, int | None])
-            segments = tuple(
-                (c.start, c.end, c.revision, c.members) for c in self.store.committed(spec.flows[0].uid)
-            )
-            windows = self.store.windows(spec.uid, -(1 << 62), 1 << 62)
-            jobs.append(
-                StoredJob(spec, row.state, first, segments, max((w.last_end for w in windows), default=None))
-            )
-        flows = [f.flow.uid for f in cut.flows] if cut else []
+        jobs = stored_jobs(self.store)
+        cuts = {stream: lane.cut for stream, lane in self.lanes.items() if lane.cut is not None}
+        installed = frozenset((stream, f.flow.uid) for stream, cut in cuts.items() for f in cut.flows)
         retained = tuple(
             (s.flow, s.start, s.end, len(s.tally) + len(s.payload) + SNAPSHOT_OVERHEAD)
-            for flow in flows
+            for _, flow in sorted(installed)
             for s in self.store.snapshots(flow)
         )
-        suspended = frozenset(f.flow.uid for f in cut.flows if f.suspended) if cut else frozenset()
-        return Restored(founder, uid, entries, tuple(jobs), retained, suspended)
+        suspended = frozenset(f.flow.uid for cut in cuts.values() for f in cut.flows if f.suspended)
+        panes = stored_flows(self.store, jobs)
+        return Restored(founder, uid, entries, jobs, panes, installed, retained, suspended)
 
     def crash(self) -> None:
         self.up = False
@@ -224,7 +125,7 @@ class SimAgent:
                 case do.Send() | ring.Send():
                     world.send(self, effect.to, effect.message)
                 case do.Work():
-                    self._lane(effect.command)
+                    self.lanes[effect.stream].give(effect.command)
                 case do.Combine():
                     world.later(self, lambda e=effect: self.handle(commits.combine(e)))
                 case do.CommitPanes():
@@ -240,9 +141,16 @@ class SimAgent:
                     self.store.put(effect.key, effect.value)
                 case do.Fetch():
                     world.later(self, lambda e=effect: self._fetch(e))
-                case do.Prune():
+                case do.StorePanes():
+                    world.later(self, lambda e=effect: self._store_panes(e))
+                case do.ReadCommits():
+                    world.later(self, lambda e=effect: self.handle(commits.read_commits(e, self.store)))
+                case do.SaveFlow():
+                    self.store.save_flow(effect.flow, effect.first_pane)
+                case do.PrunePanes():
                     self.store.prune_panes(effect.flow, effect.below)
-                    self.store.prune_windows(effect.job, effect.windows_us)
+                case do.PruneWindows():
+                    self.store.prune_windows(effect.job, effect.below_us)
                 case do.Forget():
                     self._forget(effect)
                 case do.ReadWindows():
@@ -259,8 +167,15 @@ class SimAgent:
             self.node.check()
 
     def _windows(self, effect: do.CommitWindows) -> None:
+        finisher = PyFinisher(effect.spec.plan.final_sql)
         kept = self.kept.setdefault(effect.spec.uid, commits.Kept())
-        done = commits.commit_windows(effect, self.store, PyFinisher(), self.address, kept)
+        done = commits.commit_windows(effect, self.store, finisher, self.address, kept)
+        self.world.crash_point(self)
+        if self.up:
+            self.handle(done)
+
+    def _store_panes(self, effect: do.StorePanes) -> None:
+        done = commits.store_panes(effect, self.store)
         self.world.crash_point(self)
         if self.up:
             self.handle(done)
@@ -278,44 +193,6 @@ class SimAgent:
             self.store.delete_snapshots(
                 effect.flow, [SnapshotName(effect.flow, a, b) for a, b in effect.names]
             )
-
-    # -- the lane --------------------------------------------------------------------------------------------
-
-    def _lane(self, command: Command) -> None:
-        self.lane.append(command)
-        if not self.lane_busy:
-            self.lane_busy = True
-            self.world.later(self, self._work)
-
-    def _work(self) -> None:
-        command = self.lane.pop(0)
-        outcome = self.worker.handle(command)
-        self.world.crash_point(self)
-        if not self.up:
-            return
-        if outcome.cut is not None:
-            rows = [SnapshotRow(s.flow, s.start, s.end, 0, s.tally, s.payload) for s in outcome.sealed]
-            self.store.save_cut(STREAM, msgspec.msgpack.encode(outcome.cut), rows)
-        self.world.crash_point(self)
-        if not self.up:
-            return
-        self.handle(was.Worked(STREAM, type(command).__name__, outcome))
-        self.lane_busy = bool(self.lane)
-        if self.lane:
-            self.world.later(self, self._work)
-
-    def _read(self) -> None:
-        rows = self.log.rows[self.position : self.position + 50]
-        if len(self.lane) > 3 or self.node.leaving or not self.has_stream:
-            pass
-        elif rows:
-            start, self.position = self.position, self.position + len(rows)
-            lines = pa.array([f"{ts},{key}" for ts, key in rows], pa.string())
-            offsets = np.arange(start, self.position, dtype=np.int64)
-            self._lane(Feed(Chunk(Source("log"), start, self.position, lines, offsets), self.world.now))
-        elif not self.lane:
-            self._lane(Idle(self.world.now))
-        self.world.after(100, self, self._read)
 
     def _plan_tick(self) -> None:
         at = max(self.world.now + 5, self.node.deadline(self.world.now))
@@ -423,37 +300,46 @@ class World:
         for agent in self.agents[1:]:
             agent.start([self.agents[0].address])
         self.run_until(lambda: all(a.node.ready for a in self.agents))
-        members = sum(a.has_stream for a in self.agents)
-        self.run_until(lambda: all(len(a.node.log.members(STREAM)) == members for a in self.agents))
+        members = Counter(stream for a in self.agents for stream in a.streams)
+        self.run_until(
+            lambda: all(len(a.node.log.members(s)) == n for a in self.agents for s, n in members.items())
+        )
 
     def create(self, through: int, query: Plan, name: str = "job") -> JobSpec:
         """Submit a planned job as an agent's statement would, and wait for it to be active."""
         spec = JobSpec(name, "me", 0, query, ())
         agent = self.agents[through]
         request = say.CreateJob(id=999_999, origin=agent.address, spec=spec, replace=False)
-        from agents.codec import pack
+        routed = agent.node.overlay.route(app_id(name, "me"), pack(request), self.now)
+        agent.perform(agent.node._settle(routed, self.now))
+        self.run_until(lambda: self._master(name) is not None)
+        master = self._master(name)
+        assert master is not None
+        return master.spec
 
-        agent.perform(
-            agent.node._settle(
-                agent.node.overlay.route(app_id(name, "me"), pack(request), self.now), self.now
-            )
-        )
-        self.run_until(
-            lambda: any(m.state == "active" for a in self.agents if a.up for m in a.node.homes.jobs())
-        )
-        return next(m.spec for a in self.agents if a.up for m in a.node.homes.jobs())
+    def _master(self, name: str) -> Master | None:
+        masters = (m for a in self.agents if a.up for m in a.node.homes.jobs())
+        return next((m for m in masters if m.spec.name == name and m.state == "active"), None)
+
+    def drop(self, spec: JobSpec) -> None:
+        """Drop a job as an agent's statement would."""
+        home = self.home(spec)
+        home.handle(was.Arrived(home.address, say.DropJob(id=1, origin=home.address, uid=spec.uid)))
 
     def home(self, spec: JobSpec) -> SimAgent:
-        return self.by_address[spec.flows[0].home]
+        return self.by_address[spec.home]
 
     def write(self, agent: SimAgent, until_ms: int, rate_ms: int = 200) -> None:
-        """Rows at random moments, with a little disorder below the lateness."""
+        """Rows at random moments in all its streams, with a little disorder below the lateness."""
+        for stream in agent.streams:
+            self._write(agent, agent.logs[stream], until_ms, rate_ms)
 
+    def _write(self, agent: SimAgent, log: Log, until_ms: int, rate_ms: int) -> None:
         def one() -> None:
             if agent.ended:
                 return
             disorder = self.rng.randrange(0, 300)
-            agent.log.rows.append(((self.now - disorder) * 1000, self.rng.choice("abcdef")))
+            log.rows.append(((self.now - disorder) * 1000, self.rng.choice("abcdef")))
             if self.now < until_ms:
                 self.at(self.now + 1 + int(self.rng.expovariate(1 / rate_ms)), one)
 
@@ -465,9 +351,7 @@ class World:
         for row in self.home(spec).store.windows(spec.uid, -(1 << 62), 1 << 62):
             rows = table_of(row.rows).to_pylist()
             for status in table_of(row.status).to_pylist():
-                start = (
-                    int(status["window_start"].timestamp() * 1e6) if False else _us(status["window_start"])
-                )
+                start = _us(status["window_start"])
                 counts = {r["k0"]: r["s0"] for r in rows if _us(r["window_start"]) == start}
                 if start not in found or found[start][0] <= status["revision"]:
                     found[start] = (status["revision"], counts, status)
@@ -477,15 +361,17 @@ class World:
         """A count over the logs of all agents that are not named as missing."""
         window = spec.plan.window
         assert window is not None
-        logs = [a.log for a in self.agents if f"a{a.index}" not in missing]
-        return dict(
-            Counter(key for log in logs for ts, key in log.rows if start <= ts < start + window.size_us)
-        )
+        agents = [a for a in self.agents if f"a{a.index}" not in missing]
+        logs = [a.logs[stream] for a in agents for stream in spec.plan.streams if stream in a.streams]
+        counts = Counter(key for log in logs for ts, key in log.rows if start <= ts < start + window.size_us)
+        return {key: n for key, n in counts.items() if n >= int(spec.plan.final_sql or 0)}
 
     def answers_for(self, agent: SimAgent, spec: JobSpec, start: int) -> bool:
-        """Whether an agent had the flow in time for the window that starts there."""
-        live_from = next(s.live_from for s in agent.worker._flows.values() if s.flow.uid == spec.flows[0].uid)
-        return live_from * spec.plan.fragment.pane_us <= start
+        """Whether an agent had the job's flows in time for the window that starts there."""
+        uids = {flow.uid for flow in spec.flows}
+        states = [s for lane in agent.lanes.values() for s in lane.worker._flows.values()]
+        pane_us = spec.plan.fragment.pane_us
+        return all(s.live_from * pane_us <= start for s in states if s.flow.uid in uids)
 
 
 def _us(moment: object) -> int:

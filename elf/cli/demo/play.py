@@ -167,7 +167,7 @@ async def _windows(client: Client, fleet: Fleet, place: Place, options: DemoOpti
         while (window := await _next(windows, limit)) is not None:
             facts = read_tree(await client.tree(JOB))
             master = names.get(facts.master, facts.master)
-            shown.show(window, Scene(JOB, names[place.address], master, str(shape(facts))))
+            shown.show(window, Scene(JOB, names[place.address], master, str(shape(facts.flows[0]))))
 
 
 async def _next(windows: AsyncGenerator[Window, None], limit_secs: float) -> Window | None:

@@ -1,0 +1,167 @@
+"""Copies of flows whose root is on another node, for the masters of this one (PROTOCOL 1).
+
+One copy of a flow serves all jobs of this node that read it. It asks the root every second, and at once when
+something is missing or more is to come; the root also sends each commit when it is made. Commits are numbered
+and each names the one before it that concerns us, so that doubles and gaps are seen. They are stored, in
+order, before masters hear of them: after a crash the copy goes on from what the store has.
+
+A copy begins where the flow is (``FlowHead``), or, when its jobs began in an earlier life, at the first pane
+that they want. Panes that the root had dropped before we had them are lost.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from elf.job.contributions import from_bytes
+from elf.job.effects import Effect, PrunePanes, Send, StorePanes
+from elf.job.events import PanesStored
+from elf.job.flowroots import StoredPanes
+from elf.job.history import Segment
+from elf.job.messages import FlowHead, PaneRow, PaneWish, ReadPanes
+from elf.job.panes import Panes
+from elf.job.root import RootSettings
+from elf.job.spec import Flow
+from elf.job.streamlog import StreamLog
+
+ASK_MS: Final = 1_000
+WAITING_MAX: Final = 64
+"""Commits that wait to be stored; others are asked for again."""
+
+
+class Mirror(Panes):
+    """One copy. ``start``: the first pane that its jobs want, if that is known."""
+
+    def __init__(self, flow: Flow, stored: StoredPanes, start: int | None, now_ms: int) -> None:
+        super().__init__(flow, stored.segments(now_ms))
+        self._have = stored.seq
+        self._first = start if start is not None or not self._history else self._history.start
+        self._waiting: list[PaneRow] = []
+        self._storing = False
+
+    def begin(self, head: FlowHead) -> bool:
+        """Begin where the flow is; False if the copy has begun."""
+        if self._first is not None:
+            return False
+        self._have, self._first = head.after, head.start
+        return True
+
+    def wish(self) -> PaneWish:
+        return PaneWish(self.flow.uid, self._have, self._first, self.durable_to())
+
+    def take(self, row: PaneRow) -> tuple[bool, list[Effect]]:
+        """A commit from the root: (whether to ask for what comes before or after it, effects)."""
+        if self._first is None or row.seq <= self._have:
+            return False, []
+        if row.after > self._have or len(self._waiting) >= WAITING_MAX:
+            return row.after > self._have, []
+        self._have = row.seq
+        self._waiting.append(row)
+        return row.more, self._store()
+
+    def _store(self) -> list[Effect]:
+        if self._storing or not self._waiting:
+            return []
+        rows, self._waiting = tuple(self._waiting), []
+        self._storing = True
+        return [StorePanes(self.flow, rows)]
+
+    def stored(
+        self, rows: Sequence[PaneRow], now_ms: int, final_ms: int
+    ) -> tuple[list[Segment], list[Effect]]:
+        """Commits are durable: (what that changes for the masters, effects)."""
+        self._storing = False
+        changed: list[Segment] = []
+        for row in rows:
+            if self._first is not None and row.end > self._first:
+                start = max(row.start, self._first)
+                new = Segment(start, row.end, row.revision, from_bytes(row.members), now_ms)
+                changed.extend(self._history.copy(new))
+        self._history.compact(self.expected, final_ms)
+        return changed, self._store()
+
+
+class Mirrors:
+    """All copies of this node. ``wanted_from`` as for ``FlowRoots``."""
+
+    def __init__(
+        self, log: StreamLog, settings: RootSettings, wanted_from: Callable[[str, int], int]
+    ) -> None:
+        self._log = log
+        self._settings = settings
+        self._wanted_from = wanted_from
+        self._mirrors: dict[str, Mirror] = {}
+        self._next_ms = 0
+
+    def get(self, uid: str) -> Mirror | None:
+        return self._mirrors.get(uid)
+
+    def follow(
+        self, wanted: Mapping[str, int | None], now_ms: int, stored: Mapping[str, StoredPanes] | None = None
+    ) -> list[Effect]:
+        """Have copies of these flows (uid → the first pane that is wanted, if known), and of no others."""
+        found: list[Effect] = []
+        for uid in [uid for uid in self._mirrors if uid not in wanted]:
+            del self._mirrors[uid]
+            found.append(PrunePanes(uid, None))
+        for uid, start in wanted.items():
+            flow = self._log.flow(uid)
+            if flow is not None and uid not in self._mirrors:
+                mirror = Mirror(flow, (stored or {}).get(uid, StoredPanes()), start, now_ms)
+                mirror.set_roster(self._log.members(flow.fragment.stream), self._log.last)
+                self._mirrors[uid] = mirror
+                found.append(self._ask(mirror))
+        return found
+
+    def roster_changed(self, stream: str) -> None:
+        for mirror in self._mirrors.values():
+            if mirror.flow.fragment.stream == stream:
+                mirror.set_roster(self._log.members(stream), self._log.last)
+
+    def _ask(self, *mirrors: Mirror) -> Send:
+        return Send(mirrors[0].flow.home, ReadPanes(wishes=tuple(mirror.wish() for mirror in mirrors)))
+
+    # -- what roots say --------------------------------------------------------------------------------------
+
+    def head(self, message: FlowHead) -> bool:
+        """True if a copy begins with it."""
+        mirror = self._mirrors.get(message.flow)
+        return mirror is not None and mirror.begin(message)
+
+    def take(self, row: PaneRow) -> list[Effect]:
+        mirror = self._mirrors.get(row.flow)
+        if mirror is None:
+            return []
+        asks, found = mirror.take(row)
+        return [*found, self._ask(mirror)] if asks else found
+
+    def stored(self, event: PanesStored, now_ms: int) -> tuple[list[Segment], list[Effect]]:
+        mirror = self._mirrors.get(event.flow.uid)
+        if mirror is None:
+            return [], [PrunePanes(event.flow.uid, None)]
+        return mirror.stored(event.rows, now_ms, now_ms - self._settings.revise_ms)
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def deadline(self) -> int | None:
+        return self._next_ms if self._mirrors else None
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        """Ask the roots, one message each."""
+        if now_ms < self._next_ms:
+            return []
+        self._next_ms = now_ms + ASK_MS
+        together: dict[str, list[Mirror]] = defaultdict(list)
+        found: list[Effect] = []
+        for uid, mirror in self._mirrors.items():
+            together[mirror.flow.home].append(mirror)
+            settled = mirror.settled_to(now_ms, self._settings.revise_ms)
+            if settled is not None:
+                found.append(PrunePanes(uid, self._wanted_from(uid, settled)))
+        return [*found, *(self._ask(*mirrors) for mirrors in together.values())]
+
+    def check(self) -> None:
+        for mirror in self._mirrors.values():
+            mirror.check()

@@ -1,0 +1,125 @@
+"""The committed panes of a flow, as a node knows them: at the flow's root (``elf.job.root``) and in the copy
+of a reader on another node (``elf.job.mirrors``). Masters assemble windows of either, and cannot tell which.
+
+Who is *expected* in a pane is what the stream log says: the roster of the flow's stream in event time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from elf.job.contributions import bitmap
+from elf.job.effects import Coverage
+from elf.job.history import History, Segment
+from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
+from elf.job.streamlog import Member
+
+PRUNE_MS = 60_000
+"""How often it is looked at what can be forgotten."""
+
+
+class Panes:
+    """See the module's docstring. ``segments`` are those of an earlier life."""
+
+    def __init__(self, flow: Flow, segments: Sequence[Segment] = ()) -> None:
+        self.flow = flow
+        self._history = History(segments)
+        self._first: int | None = None
+        self._roster: tuple[Member, ...] = ()
+        self._roster_version = 0
+        self._marks: deque[tuple[int, int]] = deque()
+
+    @property
+    def first_pane(self) -> int | None:
+        """Panes from this one on are (to be) here; None until that is decided."""
+        return self._first
+
+    def set_roster(self, members: tuple[Member, ...], version: int) -> None:
+        self._roster = members
+        self._roster_version = version
+
+    def durable_to(self) -> int:
+        """Panes below this one are committed and durable here."""
+        if self._history:
+            return self._history.end
+        return START_OF_TIME if self._first is None else self._first
+
+    def kept_from(self) -> int:
+        """Panes from this one on are still here."""
+        if self._history:
+            return self._history.start
+        return START_OF_TIME if self._first is None else self._first
+
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(self._history)
+
+    def coverage(self, start: int, end: int) -> tuple[Coverage, ...]:
+        """The committed panes of a range, as a master needs them; what is not here any more is lost."""
+        found: list[Coverage] = []
+        at = start if self._first is None else max(start, self._first)
+        uid = self.flow.uid
+        for segment in self._history.within(start, end):
+            begin, stop = max(segment.start, start), min(segment.end, end)
+            if at < begin:
+                found.append(Coverage(uid, at, begin, 0, self.expected(at), 0, lost=True))
+            expected = self.expected(segment.start) | segment.members
+            found.append(
+                Coverage(uid, begin, stop, segment.revision, expected, segment.members, segment.lost)
+            )
+            at = stop
+        return tuple(found)
+
+    # -- the roster ------------------------------------------------------------------------------------------
+
+    def expected(self, pane: int) -> int:
+        """The roster of a pane, as a contribution set."""
+        return bitmap(m.number for m in self._roster if self._is_expected(m, pane))
+
+    def _is_expected(self, member: Member, pane: int) -> bool:
+        return self._pane_of(member.since_us) <= pane < self._pane_of(member.until_us)
+
+    def _pane_of(self, us: int) -> int:
+        pane_us = self.flow.fragment.pane_us
+        if abs(us) >= END_OF_TIME or not pane_us:
+            return END_OF_TIME if us > 0 else START_OF_TIME
+        return -(-us // pane_us)
+
+    def member(self, number: int) -> Member | None:
+        return next((m for m in self._roster if m.number == number), None)
+
+    # -- what can be forgotten -------------------------------------------------------------------------------
+
+    def settled_to(self, now_ms: int, revise_ms: int) -> int | None:
+        """Panes below this one were committed so long ago that no revision of them can come; asked about once
+        every ``PRUNE_MS``, otherwise None.
+        """
+        if self._marks and now_ms - self._marks[-1][0] < PRUNE_MS:
+            return None
+        self._marks.append((now_ms, self.durable_to()))
+        if now_ms - self._marks[0][0] <= revise_ms + PRUNE_MS:
+            return None
+        return self._marks.popleft()[1]
+
+    def check(self) -> None:
+        """Raise ``ElfBug`` when an invariant is broken."""
+        self._history.check()
+
+
+def disjoint(rows: Sequence[tuple[int, int, int, bytes]]) -> list[tuple[int, int, int, bytes]]:
+    """Stored commits (start, end, revision, members): for each pane its highest revision, and of these the
+    last ones without a hole. What lies before a hole is left over from a pruning.
+    """
+    found: list[tuple[int, int, int, bytes]] = []
+    for new in sorted(rows, key=lambda row: row[2]):
+        kept = []
+        for old in found:
+            for a, b in ((old[0], min(old[1], new[0])), (max(old[0], new[1]), old[1])):
+                if a < b:
+                    kept.append((a, b, old[2], old[3]))
+        found = [*kept, new]
+    found.sort()
+    for place in range(len(found) - 1, 0, -1):
+        if found[place - 1][1] != found[place][0]:
+            return found[place:]
+    return found

@@ -1,0 +1,119 @@
+"""What simulated agents compute with, not DuckDB: lines are ``"<ts µs>,<key>"``, a query counts by key."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elf.aggregates import State
+from elf.job.ports import Wanted
+from elf.ql.plan import Fragment, Plan, Window
+from elf.schema import Column
+
+STREAM = "clicks"
+SECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class Extracted:
+    table: pa.Table
+    accepted: np.ndarray
+    rejected: np.ndarray
+    uncast: int = 0
+    wanted: np.ndarray | None = None
+
+
+class PyExtractor:
+    def extract(self, lines: pa.StringArray) -> Extracted:
+        rows = [line.split(",") for line in lines.to_pylist()]
+        table = pa.table(
+            {"_ts": pa.array([int(r[0]) for r in rows], pa.int64()), "key": [r[1] for r in rows]}
+        )
+        return Extracted(table, np.arange(len(rows)), np.empty(0, np.int64))
+
+    def close(self) -> None: ...
+
+
+class PyMapper:
+    def run(self, rows: pa.Table) -> pa.Table:
+        counted = Counter(zip(rows["_pane"].to_pylist(), rows["key"].to_pylist(), strict=True))
+        panes, keys = [p for p, _ in counted], [k for _, k in counted]
+        return pa.table(
+            {
+                "_pane": pa.array(panes, pa.int64()),
+                "k0": pa.array(keys, pa.string()),
+                "s0": list(counted.values()),
+            }
+        )
+
+    def close(self) -> None: ...
+
+
+class PyEngine:
+    def extractor(self, wanted: Wanted) -> PyExtractor:
+        return PyExtractor()
+
+    def mapper(self, fragment: Fragment) -> PyMapper:
+        return PyMapper()
+
+
+class PyFinisher:
+    """``HAVING count >= n``, if the final fragment is the number n."""
+
+    def __init__(self, final_sql: str) -> None:
+        self._least = int(final_sql or 0)
+
+    def run(self, groups: pa.Table) -> pa.Table:
+        groups = groups.filter(pc.greater_equal(groups["s0"], self._least))
+        return groups.sort_by([("window_start", "ascending"), ("k0", "ascending")])
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Source:
+    id: str
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    source: Source
+    start: int
+    end: int
+    lines: pa.StringArray
+    offsets: np.ndarray
+    rejects: tuple[object, ...] = ()
+
+
+def plan(
+    size_s: int = 2,
+    slide_s: int | None = None,
+    lateness_us: int | None = 500_000,
+    *,
+    streams: Sequence[str] = (STREAM,),
+    least: int = 0,
+    where: str = "",
+) -> Plan:
+    """A count by key over streams, in windows; ``where`` makes it another fragment."""
+    slide_s = slide_s or size_s
+    pane = int(np.gcd(size_s, slide_s)) * SECOND
+    first, *more = (
+        Fragment(
+            stream,
+            (Column("key", "text"),),
+            f"count by key {where}",
+            ("k0",),
+            (State("s0", "sum", True),),
+            pane,
+            lateness_us,
+        )
+        for stream in streams
+    )
+    window = Window(size_s * SECOND, slide_s * SECOND)
+    final = str(least) if least else ""
+    return Plan("SELECT …", first, window, final, ("key", "count"), "", more=tuple(more))

@@ -1,0 +1,81 @@
+"""One stream of a simulated agent: its log, which survives crashes, and its lane, which does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from agents.store import SnapshotRow
+from elf.job import events as was
+from elf.job.commands import Command, Feed, Idle
+from elf.job.cut import StreamCut
+from elf.job.worker import StreamWorker, WorkerSettings
+from tests.job.pyengine import Chunk, PyEngine, Source
+
+if TYPE_CHECKING:
+    from tests.job.world import SimAgent
+
+
+@dataclass
+class Log:
+    """A growing log: (event time, key) a row; the position of a row is its index."""
+
+    rows: list[tuple[int, str]] = field(default_factory=list)
+
+
+class SimLane:
+    """Reads the log, performs commands in order, and writes the cut, with a chance to die between any two."""
+
+    def __init__(self, agent: SimAgent, stream: str) -> None:
+        self._agent = agent
+        self._stream = stream
+        settings = WorkerSettings(idle_ms=1_500, future_us=None, lateness_us=500_000, cut_ms=1_300)
+        stored = agent.store.load_cut(stream)
+        self.cut = msgspec.msgpack.decode(stored, type=StreamCut) if stored else None
+        self.worker = StreamWorker(stream, settings, PyEngine(), self.cut)
+        applied = [dict(f.applied).get("log", 0) for f in self.cut.flows] if self.cut else []
+        ends = [s.end for s in self.cut.sources] if self.cut else []
+        self.position = min(applied or ends or [0])
+        self._waiting: list[Command] = []
+        self._busy = False
+
+    def give(self, command: Command) -> None:
+        self._waiting.append(command)
+        if not self._busy:
+            self._busy = True
+            self._agent.world.later(self._agent, self._work)
+
+    def _work(self) -> None:
+        agent, command = self._agent, self._waiting.pop(0)
+        outcome = self.worker.handle(command)
+        agent.world.crash_point(agent)
+        if not agent.up:
+            return
+        if outcome.cut is not None:
+            rows = [SnapshotRow(s.flow, s.start, s.end, 0, s.tally, s.payload) for s in outcome.sealed]
+            agent.store.save_cut(self._stream, msgspec.msgpack.encode(outcome.cut), rows)
+        agent.world.crash_point(agent)
+        if not agent.up:
+            return
+        agent.handle(was.Worked(self._stream, type(command).__name__, outcome))
+        self._busy = bool(self._waiting)
+        if self._waiting:
+            agent.world.later(agent, self._work)
+
+    def read(self) -> None:
+        agent = self._agent
+        rows = agent.logs[self._stream].rows[self.position : self.position + 50]
+        if len(self._waiting) > 3 or agent.node.leaving:
+            pass
+        elif rows:
+            start, self.position = self.position, self.position + len(rows)
+            lines = pa.array([f"{ts},{key}" for ts, key in rows], pa.string())
+            offsets = np.arange(start, self.position, dtype=np.int64)
+            self.give(Feed(Chunk(Source("log"), start, self.position, lines, offsets), agent.world.now))
+        elif not self._waiting:
+            self.give(Idle(agent.world.now))
+        agent.world.after(100, agent, self.read)

@@ -1,0 +1,217 @@
+"""Flows apart from jobs: shared ones, read from other nodes, over several streams; exact through it all."""
+
+from __future__ import annotations
+
+import pytest
+
+from elf.job.root import RootSettings
+from elf.job.spec import JobSpec
+from tests.job.pyengine import SECOND, STREAM, plan
+from tests.job.test_fleet_simulated import begun, check_all, settled
+from tests.job.world import World
+
+
+def another(world: World, spec: JobSpec, least: int = 0) -> JobSpec:
+    """A job of the same fragment, with another window and HAVING, whose master is on another node."""
+    for n in range(20):
+        other = world.create(n % len(world.agents), plan(4, 2, least=least), f"other{n}")
+        assert other.flows == spec.flows, "an equal fragment is computed once"
+        if other.home != spec.home:
+            return other
+        world.drop(other)
+    raise AssertionError("all jobs have one home")
+
+
+def computed(world: World) -> set[int]:
+    """How many flows each agent computes."""
+    return {len(agent.worker.flows()) for agent in world.agents if agent.up}
+
+
+def test_two_jobs_share_a_flow_from_different_nodes_and_one_is_dropped() -> None:
+    world = World(21, 5)
+    first, until = begun(world, 30_000)
+    world.run(5_000)
+    second = another(world, first, least=2)
+    world.run(6_000)
+    assert computed(world) == {1}
+    assert not settled(world, first, until).keys() <= settled(world, second, until).keys()
+    seen = settled(world, first, world.now)
+    world.drop(first)
+    world.run(40_000)
+    check_all(world, second, until, least=8)
+    assert len(seen) >= 4
+    assert computed(world) == {1}
+    world.drop(second)
+    world.run(14_000)
+    assert computed(world) == {0}, "nobody reads the flow any more"
+    for agent in world.agents:
+        assert agent.store.flows() == {}
+        assert not agent.node.uplink.flows()
+        assert not any(tree.topic == first.flows[0].topic for tree in agent.node.overlay._scribe.bonds)
+
+
+def test_twenty_jobs_of_two_fragments_are_two_flows_on_every_agent() -> None:
+    world = World(22, 4, checking=False)
+    world.start_all()
+    specs = [world.create(n % 4, plan(2, where="ab"[n % 2], least=n), f"job{n}") for n in range(20)]
+    assert computed(world) == {2}
+    assert {agent.node.flows for agent in world.agents} == {2}
+    assert len({flow.uid for spec in specs for flow in spec.flows}) == 2
+    assert len({spec.home for spec in specs}) > 1
+    uid = specs[0].flows[0].uid
+    facts = world.by_address[specs[0].flows[0].home].node.homes.roots.facts(uid)
+    assert facts is not None
+    assert [reader.name for reader in facts.readers] == [f"job{n}" for n in range(0, 20, 2)]
+
+
+def test_a_flow_ends_after_a_grace_in_which_another_job_may_take_it_up() -> None:
+    world = World(23, 4)
+    first, until = begun(world, 60_000)
+    world.run(4_000)
+    world.drop(first)
+    world.run(3_000)
+    second = world.create(2, plan(2), "again")
+    assert second.flows == first.flows
+    world.run(20_000)
+    world.drop(second)
+    world.run(14_000)
+    third = world.create(2, plan(2), "later")
+    assert third.flows != first.flows, "nothing is attached to a flow that has ended"
+    world.run(60_000)
+    check_all(world, third, until, least=6)
+
+
+def test_the_root_of_a_shared_flow_is_away_for_a_while() -> None:
+    world = World(24, 5)
+    first, until = begun(world, 40_000)
+    world.run(4_000)
+    second = another(world, first)
+    world.run(4_000)
+    root = world.by_address[first.flows[0].home]
+    root.crash()
+    world.run(8_000)
+    assert world.home(second).up
+    world.restart(root)
+    world.run(60_000)
+    check_all(world, first, until, least=14)
+    check_all(world, second, until, least=12)
+
+
+def test_a_reader_on_another_node_is_away_for_a_while() -> None:
+    world = World(25, 5)
+    first, until = begun(world, 40_000)
+    world.run(4_000)
+    second = another(world, first)
+    world.run(4_000)
+    reader = world.home(second)
+    reader.crash()
+    world.run(9_000)
+    world.restart(reader)
+    world.run(60_000)
+    check_all(world, first, until, least=14)
+    check_all(world, second, until, least=12)
+    copied = {(c.start, c.end, c.revision) for c in reader.store.committed(first.flows[0].uid)}
+    made = {(c.start, c.end, c.revision) for c in world.home(first).store.committed(first.flows[0].uid)}
+    assert copied <= made
+
+
+def test_a_reader_that_falls_silent_is_waited_for_no_more_and_its_windows_are_skipped() -> None:
+    world = World(26, 4, checking=False)
+    world.root_settings = RootSettings(revise_ms=20_000, reader_ms=30_000)
+    first, _ = begun(world, 400_000, rate_ms=1_000)
+    world.run(4_000)
+    second = another(world, first)
+    world.run(30_000)
+    reader = world.home(second)
+    reader.crash()
+    gone = world.now
+    world.run(240_000)
+    kept = world.home(first).store.committed(first.flows[0].uid)
+    assert kept[0].start > gone // 2_000, "panes are not kept for ever"
+    world.restart(reader)
+    world.run(60_000)
+    windows = settled(world, second, world.now - 6_000)
+    skipped = [start for start, (_, _, status) in windows.items() if status["skipped"]]
+    assert skipped, "what was dropped is told"
+    assert gone * 1000 - 60 * SECOND < min(skipped) < max(skipped) < world.now * 1000 - 20 * SECOND
+    for start, (_, counts, status) in windows.items():
+        if status["skipped"]:
+            assert (counts, status["reported"]) == ({}, 0)
+        else:
+            assert counts == world.truth(second, start, status["missing"]), (start, status)
+    assert sorted(windows) == list(range(min(windows), max(windows) + 1, 2 * SECOND)), "no window is left out"
+    assert not any(status["skipped"] for _, _, status in settled(world, first, world.now - 6_000).values())
+
+
+def both(agents: int, seed: int, **chance: float) -> World:
+    """Two streams with different rosters: the first agents have one, the last ones the other, some both."""
+    world = World(seed, agents, **chance)
+    for agent in world.agents:
+        agent.streams = tuple(
+            stream
+            for stream, has in (
+                (STREAM, agent.index < agents - 1),
+                ("buys", agent.index >= agents // 2),
+            )
+            if has
+        )
+    return world
+
+
+def test_a_job_over_two_streams_counts_an_agent_once() -> None:
+    world = both(5, 27)
+    spec, until = begun(world, 20_000, query=plan(4, 2, streams=(STREAM, "buys")))
+    assert [flow.fragment.stream for flow in spec.flows] == [STREAM, "buys"]
+    world.run(30_000)
+    check_all(world, spec, until, least=5)
+    for _, _, status in settled(world, spec, until).values():
+        assert (status["expected"], status["reported"], status["skipped"]) == (5, 5, False)
+    assert all(revision == 0 for revision, _, _ in world.committed(spec).values())
+    alone = world.create(1, plan(2, streams=("buys",)), "alone")
+    assert alone.flows == spec.flows[1:]
+
+
+def test_a_job_over_two_flows_of_others_on_other_nodes() -> None:
+    """Its flows have two roots, neither is its home; an agent with both streams goes and comes back."""
+    world = both(5, 28)
+    first, until = begun(world, 45_000)
+    second = world.create(4, plan(2, streams=("buys",)), "second")
+    third = world.create(2, plan(2, streams=(STREAM, "buys")), "third0")
+    for n in range(1, 20):
+        if third.home not in (first.home, second.home):
+            break
+        world.drop(third)
+        third = world.create(2, plan(2, streams=(STREAM, "buys")), f"third{n}")
+    assert third.flows == (*first.flows, *second.flows)
+    world.run(5_000)
+    homes = {first.home, second.home, third.home, world.agents[0].address}
+    victim = next(a for a in world.agents if len(a.streams) == 2 and a.address not in homes)
+    victim.crash()
+    world.run(12_000)
+    without = [status for _, _, status in world.committed(third).values() if status["missing"]]
+    assert without
+    assert all(status["missing"] == [f"a{victim.index}"] for status in without)
+    assert {(status["expected"], status["reported"]) for status in without} == {(5, 4)}
+    world.restart(victim)
+    world.run(60_000)
+    for spec in (first, second, third):
+        check_all(world, spec, until, least=14)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_crashes_loss_and_doubles_never_make_a_window_of_a_reader_wrong(seed: int) -> None:
+    world = both(5, 200 + seed, loss=0.03, doubles=0.03)
+    first, until = begun(world, 32_000, through=seed % 4, rate_ms=300)
+    second = another(world, first)
+    third = world.create(seed % 5, plan(2, streams=(STREAM, "buys")), "third")
+    world.crash_share = 0.004
+    world.run(12_000)
+    world.drop(first)
+    world.run(12_000)
+    world.crash_share, world.loss, world.doubles = 0.0, 0.0, 0.0
+    world.run(12_000)
+    for agent in world.agents:
+        world.restart(agent)
+    world.run(45_000)
+    check_all(world, second, until, least=8)
+    check_all(world, third, until, least=8)
