@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterable, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
 
 import overlay as ring
+from agents.about import describe, job_row, summary, trees
 from agents.asks import SILENT, Ask, Procedure, Reading, ToAddress, ToKey
 from elf.batch import encode
 from elf.errors import UserError
@@ -214,19 +214,8 @@ class Statements:
     def _show(self, request: int, what: str) -> say.Reply:
         rows: list[dict[str, object]]
         if what == "jobs":
-            rows = [
-                {
-                    "job": s.name,
-                    "creator": s.creator,
-                    "stream": ", ".join(s.plan.streams),
-                    "master": s.home,
-                    "flow": ", ".join(flow.uid[:8] for flow in s.flows),
-                    "readers": max(len(self._log.readers(flow.uid)) for flow in s.flows),
-                    "query": s.plan.sql,
-                }
-                for s in self._log.jobs()
-                if not s.name.startswith(ONE_SHOT_PREFIX)
-            ]
+            named = [spec for spec in self._log.jobs() if not spec.name.startswith(ONE_SHOT_PREFIX)]
+            rows = [job_row(spec, self._log) for spec in named]
         else:
             rows = self.streams() if what == "streams" else self.members()
         return _table(request, rows, what)
@@ -242,30 +231,8 @@ class Statements:
             return _table(asked.request, [{"column": c.name, "type": c.type} for c in schema.columns], name)
         spec = self._find(name, asked.creator)
         facts = yield from self._inspect(spec, 0)
-        flows = yield from self._inspect_flows(spec)
-        told = self._told(facts, flows)
+        told = describe(facts, self._log, self._named)
         return _table(asked.request, [{"fact": k, "value": v} for k, v in told.items()], name)
-
-    def _told(self, facts: say.JobFacts, flows: Sequence[say.FlowFacts]) -> dict[str, str]:
-        """A job's facts for people."""
-        plan = facts.spec.plan
-        window = plan.window
-        told = {
-            "state": facts.state,
-            "master": self._named(facts.master),
-            "creator": facts.spec.creator,
-            "query": plan.sql,
-            "window": f"{window.size_us / 1e6:g} s, every {window.slide_us / 1e6:g} s" if window else "none",
-            "answers from": _moment(facts.first_us),
-            "committed to": _moment(facts.committed_us),
-            "members": ", ".join(dict.fromkeys(edge.name for flow in flows for edge in flow.tree)),
-        }
-        for place, one in enumerate(flows, 1):
-            told["flow" if len(flows) == 1 else f"flow {place}"] = (
-                f"{one.flow.uid[:8]} over {one.flow.fragment.stream}, root {self._named(one.flow.home)}, "
-                f"read by {', '.join(reader.name for reader in one.readers)}"
-            )
-        return told | ({"failure": facts.failure} if facts.failure else {})
 
     # -- calls -----------------------------------------------------------------------------------------------
 
@@ -277,7 +244,7 @@ class Statements:
             case "tree":
                 spec = self._find(call.argument, call.creator)
                 flows = yield from self._inspect_flows(spec)
-                return say.Reply(request=call.request, body=json.dumps(_tree(spec, flows)).encode())
+                return say.Reply(request=call.request, body=json.dumps(trees(spec, flows)).encode())
             case "compare":
                 return (yield from self._compare(call))
             case _:
@@ -337,7 +304,7 @@ class Statements:
             "timestamp": seen[0].timestamp,
             "archives": sorted({one.archive for one in seen}),
             "silent": silent,
-            **_summary(facts, len(members)),
+            **summary(facts, len(members)),
         }
         payload = msgspec.msgpack.encode(facts)
         return say.Reply(request=call.request, body=json.dumps(body).encode(), payload=payload)
@@ -353,48 +320,6 @@ def _state(member: Member, live: Iterable[str]) -> str:
     if member.until_us != FOREVER_US:
         return "left"
     return "live" if member.address in live else "away"
-
-
-def _summary(facts: say.JobFacts, members: int) -> dict[str, object]:
-    plan = facts.spec.plan
-    return {
-        "uid": facts.spec.uid,
-        "state": facts.state,
-        "version": facts.spec.version,
-        "creator": facts.spec.creator,
-        "master": facts.master,
-        "query": plan.sql,
-        "window_us": plan.window.size_us if plan.window else None,
-        "slide_us": plan.window.slide_us if plan.window else None,
-        "pane_us": plan.fragment.pane_us,
-        "first_us": facts.first_us,
-        "committed_us": facts.committed_us,
-        "failure": facts.failure,
-        "members": members,
-    }
-
-
-def _moment(us: int | None) -> str:
-    if us is None:
-        return "the first row"
-    return datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _tree(spec: JobSpec, flows: Sequence[say.FlowFacts]) -> dict[str, object]:
-    trees: list[dict[str, object]] = [
-        {
-            "flow": one.flow.uid,
-            "stream": one.flow.fragment.stream,
-            "root": one.flow.home,
-            "readers": [reader.name for reader in one.readers],
-            "edges": [
-                {"name": e.name, "address": e.address, "parent": e.parent, "sealed_us": e.sealed_us}
-                for e in one.tree
-            ],
-        }
-        for one in flows
-    ]
-    return {"job": spec.name, "master": spec.home, "flows": trees}
 
 
 def _table(request: int, rows: Sequence[dict[str, object]], what: str) -> say.Reply:

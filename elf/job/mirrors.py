@@ -3,7 +3,8 @@
 One copy of a flow serves all jobs of this node that read it. It asks the root every second, and at once when
 something is missing or more is to come; the root also sends each commit when it is made. Commits are numbered
 and each names the one before it that concerns us, so that doubles and gaps are seen. They are stored, in
-order, before masters hear of them: after a crash the copy goes on from what the store has.
+order, before masters hear of them: after a crash the copy goes on from what the store has. A commit waits for
+the entries of the stream log that its root knew, so that both expect the same members.
 
 A copy begins where the flow is (``FlowHead``), or, when its jobs began in an earlier life, at the first pane
 that they want. Panes that the root had dropped before we had them are lost.
@@ -132,7 +133,7 @@ class Mirrors:
 
     def take(self, row: PaneRow) -> list[Effect]:
         mirror = self._mirrors.get(row.flow)
-        if mirror is None:
+        if mirror is None or row.roster_version > self._log.last:
             return []
         asks, found = mirror.take(row)
         return [*found, self._ask(mirror)] if asks else found

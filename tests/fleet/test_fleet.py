@@ -138,6 +138,26 @@ async def test_a_killed_worker_is_named_and_its_rows_come_as_revisions(five: Fle
         )
         check(five, windows, end_us - 2 * SECOND_US, least=6)
         assert any(window.revision > 0 for window in windows.values())
+    await another_job_reads_the_same_flow(five)
+
+
+async def another_job_reads_the_same_flow(fleet: Fleet) -> None:
+    client = await connected(fleet, 2)
+    other = "HAVING clicks > 1 WINDOWING 4 SECONDS SLIDE 2 SECONDS"
+    await client.sql(CREATE.replace("popular", "most").replace("WINDOWING 2 SECONDS", other))
+    trees = [await client.tree(job) for job in ("popular", "most")]
+    jobs = (await client.sql("SHOW JOBS")).table
+    assert jobs is not None
+    shown = {row["job"]: (row["flow"], row["readers"]) for row in jobs.to_pylist()}
+    (uid,) = {flow["flow"] for tree in trees for flow in tree["flows"]}
+    assert shown == {"popular": (uid[:8], 2), "most": (uid[:8], 2)}
+    told = (await client.sql("DESCRIBE most")).table
+    assert told is not None
+    facts = {row["fact"]: row["value"] for row in told.to_pylist()}
+    assert facts["flow"].startswith(f"{uid[:8]} over {STREAM}, root ")
+    assert facts["flow"].endswith("read by popular, most")
+    assert facts["members"].count(",") == 4
+    await client.close()
 
 
 async def test_a_killed_root_stalls_its_job_and_nothing_is_lost_or_twice(five: Fleet) -> None:

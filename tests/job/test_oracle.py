@@ -10,15 +10,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
+import msgspec
 import pytest
 
 from elf.errors import ElfError
 from elf.job.contributions import Piece, Pile, bitmap, numbers
 from elf.job.effects import Effect
-from elf.job.messages import Committed
+from elf.job.messages import Committed, PaneRow
+from elf.job.mirrors import Mirror
 from elf.job.root import Root
 from elf.job.uplink import Uplink
 from tests.job import test_fleet_simulated as histories
+from tests.job import test_flows as flows
 from tests.job import world as w
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -70,6 +73,16 @@ def forget_open_panes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("elf.cbt.BufferTree.dump", lambda tree: b"")
 
 
+def take_what_comes(patch: pytest.MonkeyPatch) -> None:
+    """1: a reader on another node does not see that commits before this one were lost."""
+    take = Mirror.take
+
+    def deaf(mirror: Mirror, row: PaneRow) -> tuple[bool, list[Effect]]:
+        return take(mirror, msgspec.structs.replace(row, after=0))
+
+    patch.setattr(Mirror, "take", deaf)
+
+
 PLANTED: dict[str, tuple[Plant, list[History]]] = {
     "merge what overlaps": (merge_what_overlaps, chance(4)),
     "send nothing again": (send_nothing_again, chance(4)),
@@ -78,6 +91,10 @@ PLANTED: dict[str, tuple[Plant, list[History]]] = {
         [histories.test_snapshots_that_were_lost_for_long_come_as_revisions],
     ),
     "forget open panes": (forget_open_panes, chance(4)),
+    "take what comes": (
+        take_what_comes,
+        [partial(flows.test_crashes_loss_and_doubles_never_make_a_window_of_a_reader_wrong, 0)],
+    ),
 }
 
 

@@ -306,12 +306,19 @@ class World:
         )
 
     def create(self, through: int, query: Plan, name: str = "job") -> JobSpec:
-        """Submit a planned job as an agent's statement would, and wait for it to be active."""
+        """Submit a planned job, and wait for it to be active."""
+        self.submit(through, query, name)
+        return self.active(name)
+
+    def submit(self, through: int, query: Plan, name: str) -> None:
+        """Submit a planned job as an agent's statement would."""
         spec = JobSpec(name, "me", 0, query, ())
         agent = self.agents[through]
         request = say.CreateJob(id=999_999, origin=agent.address, spec=spec, replace=False)
         routed = agent.node.overlay.route(app_id(name, "me"), pack(request), self.now)
         agent.perform(agent.node._settle(routed, self.now))
+
+    def active(self, name: str) -> JobSpec:
         self.run_until(lambda: self._master(name) is not None)
         master = self._master(name)
         assert master is not None
