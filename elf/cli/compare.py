@@ -52,6 +52,9 @@ def report(facts: CompareFacts, master: str | None = None) -> Comparison:
             f"elf: no archive from {silent}: not reached; windows with their rows may differ", file=sys.stderr
         )
     source = facts.archive
+    skipped = sum(bool(window.status.get("skipped")) for window in _windows(facts))
+    if skipped:
+        print(f"windows that were skipped, and are not compared: {skipped}", file=sys.stderr)
     archived = [
         offline.Archived(path, source.stream, source.format, source.timestamp) for path in source.archives
     ]
@@ -66,13 +69,15 @@ def report(facts: CompareFacts, master: str | None = None) -> Comparison:
 
 
 def live_windows(facts: CompareFacts) -> list[LiveWindow]:
-    """The committed windows as the comparison takes them; provisional ones are no commits."""
+    """The committed windows as the comparison takes them; provisional ones are no commits, and skipped ones
+    have no rows to compare.
+    """
     from spark_backend.compare import LiveWindow
 
     return [
         LiveWindow(_us(window.start), _us(window.end), window.revision, window.status, window.table)
         for window in _windows(facts)
-        if not window.provisional
+        if not window.provisional and not window.status.get("skipped")
     ]
 
 

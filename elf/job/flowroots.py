@@ -17,7 +17,7 @@ store, and what a reader has it says again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from elf.job.contributions import from_bytes, to_bytes
@@ -304,9 +304,6 @@ class FlowRoots:
         readers = tuple(FlowReader(s.name, s.creator, s.home) for s in self._log.readers(uid))
         first, committed = root.first_pane, root.durable_to()
         return FlowFacts(root.flow, event_time(first, pane_us), event_time(committed, pane_us), readers, tree)
-
-    def roots(self) -> Iterable[Root]:
-        return [rooted.root for rooted in self._flows.values()]
 
     def check(self) -> None:
         for rooted in self._flows.values():
