@@ -480,7 +480,7 @@ class Node:
             case say.Inspect():
                 return list(self.homes.inspected(request))
             case say.InspectFlow():
-                return list(self.homes.flow_inspected(request))
+                return list(self.homes.roots.inspected(request))
             case say.DescribeStream() | say.RollArchive():
                 if request.stream not in self._streams:
                     return [

@@ -20,15 +20,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from elf.job.contributions import from_bytes, to_bytes
 from elf.job.effects import Effect, Forget, Multicast, PrunePanes, ReadCommits, SaveFlow, Send
 from elf.job.events import CommitsRead, PanesCommitted
 from elf.job.history import Segment
 from elf.job.messages import (
+    Answer,
     Committed,
     FlowFacts,
     FlowHead,
     FlowReader,
+    InspectFlow,
     Offer,
     PaneWish,
     Progress,
@@ -284,6 +288,12 @@ class FlowRoots:
         return [PrunePanes(uid, min([self._wanted_from(uid, settled), *there]))]
 
     # -- what it shows ---------------------------------------------------------------------------------------
+
+    def inspected(self, request: InspectFlow) -> list[Effect]:
+        facts = self.facts(request.uid)
+        if facts is None:
+            return [Send(request.origin, Answer(id=request.id, error="no such flow here any more"))]
+        return [Send(request.origin, Answer(id=request.id, body=msgspec.msgpack.encode(facts)))]
 
     def facts(self, uid: str) -> FlowFacts | None:
         rooted = self._flows.get(uid)

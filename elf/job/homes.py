@@ -27,7 +27,6 @@ from elf.job.messages import (
     DropJobEntry,
     FlowHead,
     Inspect,
-    InspectFlow,
     JobFacts,
     JobFailed,
     Progress,
@@ -43,6 +42,8 @@ from elf.job.streamlog import StreamLog
 
 LEASE_MS = 10_000
 """A subscriber that does not renew for so long is forgotten."""
+ROOT_SILENT_MS = 6_000
+"""Whoever creates a job that shares a flow is told after so long that the root does not answer."""
 ORPHAN_MS = 30_000
 """A one-shot SELECT's job that nobody reads for so long is dropped."""
 ONE_SHOT_PREFIX = "_select_"
@@ -55,6 +56,7 @@ class _Home:
     master: Master
     subscribers: dict[str, int] = field(default_factory=dict)
     creator: CreateJob | None = None
+    created_ms: int = 0
     read_ms: int = 0
     published_us: int = START_OF_TIME
     failure: str = ""
@@ -133,7 +135,7 @@ class Homes:
         spec = replace(asked, generation=generation, master=self._address)
         spec = replace(spec, flows=self._proposed(spec, key))
         self._count(spec)
-        self._homes[spec.uid] = _Home(Master(spec), creator=request, read_ms=now_ms)
+        self._homes[spec.uid] = _Home(Master(spec), creator=request, created_ms=now_ms, read_ms=now_ms)
         self._next_ms = now_ms
         return spec, [SaveJob(spec, "preparing", None)]
 
@@ -245,6 +247,20 @@ class Homes:
             home.creator = None
         return found
 
+    def _tell_of_silence(self, home: _Home, now_ms: int) -> list[Effect]:
+        """The job stays, and begins when the root is back."""
+        request, silent = home.creator, [f.flow for f in home.master.flows if f.first_pane is None]
+        away = [flow.home for flow in silent if flow.home != self._address]
+        if request is None or not away or now_ms - home.created_ms < ROOT_SILENT_MS:
+            return []
+        home.creator = None
+        name = request.spec.name
+        error = (
+            f"job {name} is created, but the root of a running flow that it shares, {away[0]}, does not "
+            f"answer: it begins when that agent is back (or DROP JOB {name})"
+        )
+        return [Send(request.origin, Answer(id=request.id, error=error))]
+
     def windows_committed(self, event: WindowsCommitted) -> list[Effect]:
         home = self._homes.get(event.done.spec.uid)
         if home is None:
@@ -283,13 +299,6 @@ class Homes:
         if home is None:
             return [Send(request.origin, Answer(id=request.id, error="no such job here any more"))]
         return [ReadWindows(home.master.spec, request, count=request.windows)]
-
-    def flow_inspected(self, request: InspectFlow) -> list[Effect]:
-        facts = self.roots.facts(request.uid)
-        if facts is None:
-            error = "no such flow here any more"
-            return [Send(request.origin, Answer(id=request.id, error=error))]
-        return [Send(request.origin, Answer(id=request.id, body=msgspec.msgpack.encode(facts)))]
 
     def windows_read(self, event: WindowsRead) -> list[Effect]:
         request = event.request
@@ -330,6 +339,8 @@ class Homes:
             self._next_ms = now_ms + 1_000
             found.extend(self._remind(founder))
             found.extend(self._expire(now_ms))
+            for home in self._homes.values():
+                found.extend(self._tell_of_silence(home, now_ms))
         found.extend(self.roots.tick(now_ms))
         found.extend(self.mirrors.tick(now_ms))
         for home in list(self._homes.values()):

@@ -100,10 +100,16 @@ def test_the_root_of_a_shared_flow_is_away_for_a_while() -> None:
     world.run(4_000)
     root = world.by_address[first.flows[0].home]
     root.crash()
-    world.run(6_000)
+    names = [f"meanwhile{n}" for n in range(3)]
+    for name in names:
+        world.submit(world.agents.index(world.home(second)), plan(2), name, "client:1")
+    world.run(9_000)
     assert world.home(second).up
+    answers = [answer.error for answer in world.client_inbox if isinstance(answer, say.Answer)]
+    assert any(f"shares, {root.address}, does not answer" in error for error in answers), answers
     world.restart(root)
     world.run(24_000)
+    assert all(world.active(name).flows == first.flows for name in names)
     check_all(world, first, until, least=8)
     check_all(world, second, until, least=6)
 

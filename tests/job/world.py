@@ -310,11 +310,11 @@ class World:
         self.submit(through, query, name)
         return self.active(name)
 
-    def submit(self, through: int, query: Plan, name: str) -> None:
-        """Submit a planned job as an agent's statement would."""
+    def submit(self, through: int, query: Plan, name: str, client: str = "") -> None:
+        """Submit a planned job as an agent's statement would; ``client`` gets the answer."""
         spec = JobSpec(name, "me", 0, query, ())
         agent = self.agents[through]
-        request = say.CreateJob(id=999_999, origin=agent.address, spec=spec, replace=False)
+        request = say.CreateJob(id=999_999, origin=client or agent.address, spec=spec, replace=False)
         routed = agent.node.overlay.route(app_id(name, "me"), pack(request), self.now)
         agent.perform(agent.node._settle(routed, self.now))
 
