@@ -74,11 +74,13 @@ class HttpServer:
         self._serving: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Future[None]] = set()
         self.port = 0
+        self.address = listen
 
     async def start(self) -> None:
         """Returns when it serves. Raises ``UserError`` when it cannot listen there."""
         bound = _bind(self._listen)
         self.port = bound.getsockname()[1]
+        self.address = f"{split_address(self._listen)[0]}:{self.port}"
         config = uvicorn.Config(
             self._app(),
             http="h11",

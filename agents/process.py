@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import overlay as ring
@@ -49,12 +49,15 @@ LOCK_FILE = "lock"
 TREE_BYTES_MIN = 48 << 20
 """The least memory that a tree can work in."""
 
+Listening = Callable[[str, str | None], None]
+"""Where an agent can be reached, and its HTTP address."""
 
-def run_agent(config: Config) -> int:
-    """Run an agent until it ends; the exit status."""
+
+def run_agent(config: Config, listening: Listening | None = None) -> int:
+    """Run an agent until it ends; the exit status. ``listening`` is told where it can be reached."""
     logs.configure(config.log.level, config.log.format)
     with _data_folder(Path(config.data_dir)) as folder:
-        end = asyncio.run(_run(config, folder))
+        end = asyncio.run(_run(config, folder, listening))
     if end.status:
         print(f"elf-agent: {end.text}", file=sys.stderr)
     return end.status
@@ -78,7 +81,7 @@ def _data_folder(folder: Path) -> Iterator[Path]:
         yield folder
 
 
-async def _run(config: Config, folder: Path) -> End:
+async def _run(config: Config, folder: Path, listening: Listening | None) -> End:
     agent = config.agent
     transport = await ZeroMqTransport.listen(
         agent.listen, advertise=_advertised(config), limits=config.transport.limits()
@@ -106,6 +109,8 @@ async def _run(config: Config, folder: Path) -> End:
         loop.add_signal_handler(number, driver.stop, f"stopped by {number.name}")
     if server is not None:
         await server.start()
+    if listening is not None:
+        listening(me.address, server.address if server is not None else None)
     try:
         return await driver.run(_contacts(config, store, me))
     finally:

@@ -16,7 +16,7 @@ import yaml
 from agents.config import load
 from elf.cli.demo import fleet
 from elf.cli.demo.play import job_sql, submit_place
-from elf.cli.demo.processes import Processes, ended
+from elf.cli.processes import Processes, ended
 from elf.errors import ElfError
 from elf.job.spec import topics_of
 from elf.ql.statements import CreateJob, parse
@@ -50,7 +50,7 @@ def stubborn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "time.sleep(60)\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr("elf.cli.demo.processes.STOP_SECS", 0.2)
+    monkeypatch.setattr("elf.cli.processes.STOP_SECS", 0.2)
     return "stubborn_child"
 
 
@@ -82,7 +82,7 @@ def test_a_signal_ends_the_demo_and_its_children(tmp_path: Path, stubborn: str, 
     script = (
         "import signal, sys, time; from pathlib import Path\n"
         "signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what is in the background\n"
-        "from elf.cli.demo import processes as p\n"
+        "from elf.cli import processes as p\n"
         "p.STOP_SECS = 0.2\n"
         "with p.ended() as children:\n"
         f"    children.start('x', {stubborn!r}, [], Path(sys.argv[1]))\n"

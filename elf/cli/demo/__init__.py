@@ -1,7 +1,6 @@
 """``elf demo``: a fleet of eight on this machine, a live job, and its check offline.
 
-``fleet`` lays out and starts the processes, ``processes`` sees that they end, ``show`` draws, ``play`` tells
-the story.
+``fleet`` lays out and starts the processes, ``show`` draws, ``play`` tells the story.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ from typing import Final
 
 import yaml
 
-from elf.cli.demo.processes import Child, Processes
+from elf.cli.agents import Agent, Agents
+from elf.cli.processes import Child, Processes
 
 AGENTS: Final = 8
 CLUSTER: Final = "demo"
@@ -40,7 +41,7 @@ class Fleet:
     """What runs."""
 
     places: tuple[Place, ...]
-    agents: tuple[Child, ...]
+    agents: tuple[Agent, ...]
     generators: tuple[Child, ...]
 
 
@@ -102,10 +103,8 @@ def start(processes: Processes, layout: tuple[Place, ...], rate: float) -> Fleet
         config = config_of(place, None if place.address == founder else founder)
         place.config.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     generators = tuple(_generator(processes, place, number, rate) for number, place in enumerate(layout, 1))
-    agents = tuple(
-        processes.start(place.name, "agents.main", ["--config", str(place.config)], _said(place))
-        for place in layout
-    )
+    starter = Agents(processes, layout[0].config.parents[1] / "starter.log")
+    agents = tuple(starter.start(place.name, place.config, _said(place)) for place in layout)
     return Fleet(layout, agents, generators)
 
 

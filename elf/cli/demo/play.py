@@ -19,10 +19,10 @@ from rich.console import Console
 from elf.cli.compare import check_spark
 from elf.cli.demo import fleet as layout
 from elf.cli.demo.fleet import CLICKS, CLUSTER, Fleet, Place
-from elf.cli.demo.processes import Child, Processes, ended
 from elf.cli.demo.show import Scene, screen
 from elf.cli.errors import INTERRUPTED
 from elf.cli.printing import console, use_utf8
+from elf.cli.processes import Processes, Running, ended
 from elf.cli.tree import read_tree, shape
 from elf.client import Client, Window, connect, user_name
 from elf.errors import ElfError, UserError
@@ -111,7 +111,7 @@ async def _live(processes: Processes, fleet: Fleet, options: DemoOptions, out: C
         await asyncio.gather(story, watch, return_exceptions=True)
 
 
-async def _watch(processes: Processes, children: tuple[Child, ...]) -> None:
+async def _watch(processes: Processes, children: tuple[Running, ...]) -> None:
     """Ends, with an error, when a process does."""
     while True:
         processes.check(children)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Final, Protocol
 
 from elf.errors import ElfError
 
@@ -53,24 +53,39 @@ class Child:
                 (os.killpg if group else os.kill)(self.process.pid, number)
 
 
+class Running(Protocol):
+    """What can be looked at, whoever is its parent."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def log(self) -> Path | None: ...
+
+    def status(self) -> int | None:
+        """How it ended; None while it runs."""
+
+
 class Processes:
-    """All children of one demo."""
+    """All children of one command."""
 
     def __init__(self) -> None:
         self._children: list[Child] = []
 
-    def start(self, name: str, module: str, args: Sequence[str], log: Path | None) -> Child:
+    def start(
+        self, name: str, module: str, args: Sequence[str], log: Path | None, *, talks: bool = False
+    ) -> Child:
         """Start a module of this installation in this Python. Variables for agents (``ELF_…``) are not handed
-        on.
+        on. ``talks``: its standard input and output are pipes to us, only its errors go to the log.
         """
         command = [sys.executable, "-P", "-m", module, *args]
         with contextlib.ExitStack() as opened:
             out = opened.enter_context(log.open("ab")) if log is not None else None
             process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT if out is not None else None,
+                stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if talks else out,
+                stderr=out if talks else subprocess.STDOUT if out is not None else None,
                 env=_environment(),
                 start_new_session=True,
             )
@@ -78,7 +93,7 @@ class Processes:
         self._children.append(child)
         return child
 
-    def check(self, children: Sequence[Child]) -> None:
+    def check(self, children: Sequence[Running]) -> None:
         """Raise ``ElfError`` with the end of its log when one of these is not running."""
         for child in children:
             status = child.status()
@@ -96,6 +111,9 @@ class Processes:
         for child in chosen:
             child.signal(signal.SIGKILL, group=True)
             child.process.wait()
+            for pipe in (child.process.stdin, child.process.stdout):
+                if pipe is not None:
+                    pipe.close()
             self._children.remove(child)
 
 
@@ -120,7 +138,7 @@ def ended() -> Iterator[Processes]:
 def _environment() -> dict[str, str]:
     """Ours, without variables for agents, and with the place that this very code was imported from."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("ELF_")}
-    paths = [str(Path(__file__).parents[3]), *filter(None, [env.get("PYTHONPATH")])]
+    paths = [str(Path(__file__).parents[2]), *filter(None, [env.get("PYTHONPATH")])]
     return {**env, "PYTHONPATH": os.pathsep.join(paths)}
 
 
