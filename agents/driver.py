@@ -235,6 +235,9 @@ class Driver:
                     self.store.prune_panes(effect.flow, None)
                 case do.SaveFact():
                     self.store.put(effect.key, effect.value)
+                case do.Noticed():
+                    self.metrics.noticed()
+                    self._log.info("a notice", job=effect.job, text=effect.text, sent_ms=effect.sent_ms)
                 case do.Stop():
                     self.stop(effect.text, effect.status)
                 case _:
@@ -267,6 +270,7 @@ class Driver:
             "rejects_not_kept": sum(lane.rejects_not_kept for lane in self.lanes()),
             "snapshots_left_out": self.node.uplink.left_out,
             "slices_of_unknown_flows": self.node.unknown_flow,
+            "multicasts_missed": self.node.multicasts_missed,
         }
 
     def _tell_problems(self, stream: _Stream) -> None:

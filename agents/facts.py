@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 
 from agents.driver import Driver
 from agents.http import Fact
@@ -56,6 +57,16 @@ class Facts:
     def streams(self) -> Sequence[Fact]:
         return self._driver.node.clients.statements.streams()
 
+    def notices(self, job: str) -> Sequence[Fact] | None:
+        node = self._driver.node
+        spec = next((spec for spec in node.log.jobs() if spec.name == job), None)
+        if spec is None:
+            return None
+        return [
+            {"text": heard.text, "sent": moment(heard.sent_ms), "heard": moment(heard.heard_ms)}
+            for heard in node.notices.of(spec.uid)
+        ]
+
     async def windows(self, job: str) -> AsyncIterator[Fact] | None:
         if all(spec.name != job for spec in self._driver.node.log.jobs()):
             return None
@@ -82,6 +93,11 @@ class Facts:
         finally:
             self._driver.from_client(client, say.Cancel(request=1))
             self._driver.close_client(client)
+
+
+def moment(ms: int) -> str:
+    """RFC 3339, UTC."""
+    return datetime.fromtimestamp(ms / 1e3, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _facts(result: say.WindowResult) -> list[Fact]:

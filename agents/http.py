@@ -57,6 +57,9 @@ class AgentFacts(Protocol):
 
     def streams(self) -> Sequence[Fact]: ...
 
+    def notices(self, job: str) -> Sequence[Fact] | None:
+        """The last notices of a job that came here, oldest first; None when there is no such job."""
+
     async def windows(self, job: str) -> AsyncIterator[Fact] | None:
         """The results of a job from now on, one window after the other; None when there is no such job."""
 
@@ -113,6 +116,7 @@ class HttpServer:
             Route("/api/v1/jobs", self._jobs),
             Route("/api/v1/members", self._members),
             Route("/api/v1/streams", self._streams),
+            Route("/api/v1/jobs/{name}/notices", self._notices),
             Route("/api/v1/jobs/{name}/windows", self._windows),
         ]
         return Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _fail})
@@ -136,6 +140,13 @@ class HttpServer:
 
     async def _streams(self, _request: Request) -> Response:
         return _answer({"streams": self._facts.streams()})
+
+    async def _notices(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        notices = self._facts.notices(name)
+        if notices is None:
+            raise HTTPException(404, f"there is no job {name}")
+        return _answer({"notices": notices})
 
     async def _windows(self, request: Request) -> Response:
         name = request.path_params["name"]

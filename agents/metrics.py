@@ -33,6 +33,7 @@ Loss = Literal[
     "rejects_not_kept",
     "snapshots_left_out",
     "slices_of_unknown_flows",
+    "multicasts_missed",
 ]
 """Ways in which data or words are lost, each counted where it happens."""
 
@@ -76,6 +77,7 @@ class Metrics:
         self._refused = self._counter("messages_refused", "Messages that could not be used.", "reason")
         self._windows = self._counter("windows_committed", "Windows that this node committed as a master.")
         self._panes = self._counter("panes_committed", "Panes that this node committed as a root.")
+        self._notices = self._counter("notices", "Notices of jobs that came to this node.")
         self._map_seconds = self._counter("map_seconds", "Time spent in parsing and mapping.", "stream")
         self._retained = self._gauge("snapshots_retained", "Snapshots that wait for their commit.")
         self._losses = self._gauge("losses", "What could not be read, used or kept since the start.", "kind")
@@ -122,6 +124,9 @@ class Metrics:
 
     def windows_committed(self, windows: int = 1) -> None:
         self._windows.inc(windows)
+
+    def noticed(self) -> None:
+        self._notices.inc()
 
     def panes_committed(self, panes: int = 1) -> None:
         self._panes.inc(panes)

@@ -38,6 +38,7 @@ from elf.job.events import (
 from elf.job.flowroots import StoredPanes
 from elf.job.homes import Homes, StoredJob, refusal
 from elf.job.membership import FOUNDER_FACT, Identity, Membership, StreamSince
+from elf.job.notices import Notices
 from elf.job.placing import AtKey, Here, Taken
 from elf.job.root import RootSettings
 from elf.job.spec import Flow, app_id
@@ -128,6 +129,7 @@ class Node:
             retained_bytes_max=settings.retained_bytes_max,
         )
         self.homes = Homes(me.address, self.log, settings.root)
+        self.notices = Notices(self.log)
         self.clients = Clients(me.address, Statements(me, self.log, overlay, self.homes))
         self._streams = frozenset(stream.name for stream in streams)
         self._restored = restored
@@ -140,6 +142,7 @@ class Node:
         self._begun: dict[str, Flow] = {}
         self._hosted: dict[str, bytes] = {}
         self.unknown_flow = 0
+        self.multicasts_missed = 0
 
     # -- beginning and end -----------------------------------------------------------------------------------
 
@@ -298,10 +301,8 @@ class Node:
                     todo.extend(self._routed(effect.payload, effect.origin, now_ms))
                 case ring.Multicasted():
                     todo.extend(self._routed(effect.payload, "", now_ms))
-                case ring.Missed() if effect.topic == LOG_TOPIC:
-                    todo.extend(self.membership.ask(now_ms, self._neighbours()))
                 case ring.Missed():
-                    todo.extend(self.uplink.unheard(effect.topic, now_ms))
+                    todo.extend(self._missed(effect, now_ms))
                 case ring.PeerUp() | ring.PeerDown() | ring.TreeChanged():
                     pass
                 case ring.Anycasted() | ring.AnycastFailed():  # nothing of ours is sent so
@@ -311,6 +312,13 @@ class Node:
                 case _:
                     found.append(effect)
         return found
+
+    def _missed(self, missed: ring.Missed, now_ms: int) -> Sequence[Step]:
+        """Multicasts that can't be had: what the log and roots say can be asked for, notices can't."""
+        self.multicasts_missed += missed.last - missed.first + 1
+        if missed.topic == LOG_TOPIC:
+            return self.membership.ask(now_ms, self._neighbours())
+        return self.uplink.unheard(missed.topic, now_ms)
 
     def _ask(self, ask: ToAddress | ToKey, now_ms: int) -> Sequence[Step]:
         if isinstance(ask, ToAddress):
@@ -364,6 +372,7 @@ class Node:
                 case say.JobDropped():
                     found.extend(self.homes.drop(entry.uid))
                     found.extend(self.clients.job_ended(entry.uid))
+                    self.notices.forget(entry.uid)
         if any(not isinstance(entry, say.MemberLeft) for entry in new):
             found.extend(self.homes.log_changed(now_ms))
             found.extend(self._begin(now_ms))
@@ -416,6 +425,8 @@ class Node:
                 return list(self.homes.heard(message, now_ms))
             case say.Committed():
                 return list(self.uplink.committed(message))
+            case say.Notice():
+                return list(self.notices.heard(message, self._begun, now_ms))
             case say.SendAgain():
                 return list(self.uplink.send_again(message))
             case say.Offer():
@@ -477,6 +488,9 @@ class Node:
                 return list(self.homes.asked_to_drop(request))
             case say.SubscribeJob():
                 return list(self.homes.subscribed(request, now_ms))
+            case say.NotifyJob():
+                root = self.homes.roots.get(request.flow)
+                return list(self.notices.asked(request, root, self.overlay.is_root, now_ms))
             case say.Inspect():
                 return list(self.homes.inspected(request))
             case say.InspectFlow():

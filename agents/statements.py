@@ -8,7 +8,7 @@ asked of the members of a stream or of the job's home.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,7 +22,8 @@ from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.homes import ONE_SHOT_PREFIX, Homes
 from elf.job.membership import Identity
-from elf.job.spec import JobSpec, app_id
+from elf.job.notices import CHARS_MAX
+from elf.job.spec import Flow, JobSpec, app_id
 from elf.job.streamlog import FOREVER_US, Member, StreamLog
 from elf.ql.plan import Plan
 from elf.schema import merge_schemas
@@ -76,6 +77,8 @@ class Statements:
                 return Reading(self._find(statement.name, asked.creator), drops=False)
             case statements.DropJob():
                 return (yield from self._drop(asked, statement))
+            case statements.NotifyJob():
+                return (yield from self._notify(asked, statement))
             case statements.Show():
                 return self._show(asked.request, statement.what)
             case statements.Describe():
@@ -170,10 +173,20 @@ class Statements:
 
     def _drop(self, asked: say.Execute, statement: statements.DropJob) -> Procedure:
         spec = self._find(statement.name, asked.creator)
-        (answer,) = yield [ToAddress(spec.home, say.DropJob(id=0, origin="", uid=spec.uid))]
-        if answer.error:
-            raise UserError(f"job {spec.name}: its master {self._named(spec.home)} says: {answer.error}")
+        yield from self._ask_home(spec, say.DropJob(id=0, origin="", uid=spec.uid))
         return say.Reply(request=asked.request, text=f"job {spec.name} dropped")
+
+    def _notify(self, asked: say.Execute, statement: statements.NotifyJob) -> Procedure:
+        if len(statement.text) > CHARS_MAX:
+            raise UserError(f"a notice of {len(statement.text)} characters is too long: {CHARS_MAX} at most")
+        spec = self._find(statement.name, asked.creator)
+        answers = yield from self._ask_roots(
+            spec,
+            lambda flow: say.NotifyJob(id=0, origin="", uid=spec.uid, text=statement.text, flow=flow.uid),
+        )
+        reached = [msgspec.msgpack.decode(answer.body, type=list[str]) for answer in answers]
+        text = f"notice sent to the {len(set().union(*reached))} agents of job {spec.name}"
+        return say.Reply(request=asked.request, text=text)
 
     def _explain(self, asked: say.Execute, statement: statements.Explain) -> Procedure:
         if isinstance(statement.target, str):
@@ -265,21 +278,36 @@ class Statements:
         }
 
     def _inspect(self, spec: JobSpec, windows: int) -> Generator[list[Ask], list[say.Answer], say.JobFacts]:
-        (answer,) = yield [ToAddress(spec.home, say.Inspect(id=0, origin="", uid=spec.uid, windows=windows))]
+        request = say.Inspect(id=0, origin="", uid=spec.uid, windows=windows)
+        return _facts((yield from self._ask_home(spec, request)))
+
+    def _ask_home(
+        self, spec: JobSpec, request: say.Request
+    ) -> Generator[list[Ask], list[say.Answer], say.Answer]:
+        """What a job's master answers. Raises ``UserError`` with what it says against it."""
+        (answer,) = yield [ToAddress(spec.home, request)]
         if answer.error:
             raise UserError(f"job {spec.name}: its master {self._named(spec.home)} says: {answer.error}")
-        return _facts(answer)
+        return answer
 
     def _inspect_flows(self, spec: JobSpec) -> Generator[list[Ask], list[say.Answer], list[say.FlowFacts]]:
         """What the roots of a job's flows know."""
-        answers = yield [
-            ToAddress(flow.home, say.InspectFlow(id=0, origin="", uid=flow.uid)) for flow in spec.flows
-        ]
+        answers = yield from self._ask_roots(
+            spec, lambda flow: say.InspectFlow(id=0, origin="", uid=flow.uid)
+        )
+        return [msgspec.msgpack.decode(answer.body, type=say.FlowFacts) for answer in answers]
+
+    def _ask_roots(
+        self, spec: JobSpec, request: Callable[[Flow], say.Request]
+    ) -> Generator[list[Ask], list[say.Answer], list[say.Answer]]:
+        """What the root of each of a job's flows answers. Raises ``UserError`` with what one says against
+        it."""
+        answers = yield [ToAddress(flow.home, request(flow)) for flow in spec.flows]
         for flow, answer in zip(spec.flows, answers, strict=True):
             if answer.error:
                 root = self._named(flow.home)
                 raise UserError(f"job {spec.name}: the root of its flow, {root}, says: {answer.error}")
-        return [msgspec.msgpack.decode(answer.body, type=say.FlowFacts) for answer in answers]
+        return answers
 
     def _compare(self, call: say.Call) -> Procedure:
         """Close and ship the archives of the job's stream, then hand out what the job committed."""

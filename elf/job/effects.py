@@ -213,6 +213,15 @@ class Consult:
 
 
 @dataclass(frozen=True)
+class Noticed:
+    """A notice of a job has come: for the log, and to be counted. ``sent_ms`` is its home's clock."""
+
+    job: str
+    text: str
+    sent_ms: int
+
+
+@dataclass(frozen=True)
 class Stop:
     """The agent must stop: ``text`` for the log and the terminal, ``status`` for the exit."""
 
@@ -239,5 +248,6 @@ Effect = (
     | Fetch
     | ReadWindows
     | Consult
+    | Noticed
     | Stop
 )

@@ -102,6 +102,16 @@ class Committed(Message, frozen=True, kw_only=True):
     members: bytes
 
 
+class Notice(Message, frozen=True, kw_only=True):
+    """The root of a job's flow to all its workers, down the tree: what a person has to tell them
+    (``elf.job.notices``). ``sent_ms`` is the root's clock."""
+
+    job: str
+    sent_ms: int
+    text: str
+    flow: str
+
+
 # -- reading a flow from another node (PROTOCOL 1) -----------------------------------------------------------
 
 
@@ -342,6 +352,15 @@ class DropJob(Request, frozen=True, kw_only=True):
     uid: str
 
 
+class NotifyJob(Request, frozen=True, kw_only=True):
+    """To the root of a job's flow: tell all its workers this. Answered with the ids of the agents it was
+    sent to."""
+
+    uid: str
+    text: str
+    flow: str
+
+
 class Inspect(Request, frozen=True, kw_only=True):
     """To a job's home: its state and last ``windows`` committed windows. Answered with ``JobFacts``."""
 
@@ -502,6 +521,7 @@ MESSAGES: tuple[type[Message], ...] = (
     ReadPanes,
     FlowHead,
     PaneRow,
+    Notice,
     Hello,
     Welcome,
     Follow,
@@ -514,6 +534,7 @@ MESSAGES: tuple[type[Message], ...] = (
     DescribeStream,
     CreateJob,
     DropJob,
+    NotifyJob,
     Inspect,
     InspectFlow,
     SubscribeJob,

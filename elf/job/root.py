@@ -299,6 +299,11 @@ class Root(Panes):
 
     # -- what it shows ---------------------------------------------------------------------------------------
 
+    def reached(self) -> tuple[str, ...]:
+        """Ids of the agents that run the flow and have not left."""
+        there = [m for m in self._roster if m.until_us == FOREVER_US and m.number in self._heard]
+        return tuple(m.agent_id for m in there)
+
     def sealed_of(self, member: int) -> int | None:
         heard = self._heard.get(member)
         return None if heard is None else heard.sealed

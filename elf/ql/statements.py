@@ -60,6 +60,15 @@ class DropJob:
 
 
 @dataclass(frozen=True)
+class NotifyJob:
+    """``NOTIFY JOB name 'text'``: a word to every worker of a job, at once."""
+
+    sql: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Show:
     """``SHOW JOBS | STREAMS | MEMBERS``"""
 
@@ -92,7 +101,7 @@ class Explain:
     analyze: bool
 
 
-Statement = Select | CreateJob | DropJob | Show | Describe | Subscribe | Explain
+Statement = Select | CreateJob | DropJob | NotifyJob | Show | Describe | Subscribe | Explain
 
 _SHOWN: Final[Mapping[str, Literal["jobs", "streams", "members"]]] = {
     "JOBS": "jobs",
@@ -101,7 +110,7 @@ _SHOWN: Final[Mapping[str, Literal["jobs", "streams", "members"]]] = {
 }
 _NOT_YET: Final = frozenset(
     {
-        "ALTER", "PAUSE", "RESUME", "NOTIFY", "ROLLBACK", "INSERT", "UPDATE", "DELETE", "MERGE", "SET", "USE",
+        "ALTER", "PAUSE", "RESUME", "ROLLBACK", "INSERT", "UPDATE", "DELETE", "MERGE", "SET", "USE",
         "EMPTY", "FLUSH", "REPLACE", "TRUNCATE", "COPY", "BEGIN", "COMMIT", "VALUES", "UNSUBSCRIBE", "CALL",
     }
 )  # fmt: skip
@@ -149,6 +158,13 @@ class _Words:
     def name(self, what: str) -> str:
         """An identifier."""
         if self.index >= len(self.tokens) or not _NAME.fullmatch(self.tokens[self.index].text):
+            self.fail(f"expected {what}")
+        self.index += 1
+        return self.tokens[self.index - 1].text
+
+    def string(self, what: str) -> str:
+        """A text in single quotes, without them."""
+        if self.index >= len(self.tokens) or self.tokens[self.index].token_type != TokenType.STRING:
             self.fail(f"expected {what}")
         self.index += 1
         return self.tokens[self.index - 1].text
@@ -275,6 +291,14 @@ def _read_drop(words: _Words) -> Statement:
     return DropJob(words.text, name)
 
 
+def _read_notify(words: _Words) -> Statement:
+    words.expect("NOTIFY", "JOB")
+    name = words.name("the job's name")
+    text = words.string("the notice in quotes ('…')")
+    words.end()
+    return NotifyJob(words.text, name, text)
+
+
 def _read_show(words: _Words) -> Statement:
     words.expect("SHOW")
     for word, what in _SHOWN.items():
@@ -318,6 +342,7 @@ _READERS: Final[Mapping[str, Callable[[_Words], Statement]]] = {
     "(": _read_select,
     "CREATE": _read_create,
     "DROP": _read_drop,
+    "NOTIFY": _read_notify,
     "SHOW": _read_show,
     "DESCRIBE": _read_describe,
     "SUBSCRIBE": _read_subscribe,

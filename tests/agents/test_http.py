@@ -57,6 +57,9 @@ class Facts:
     async def windows(self, job: str) -> AsyncIterator[Mapping[str, object]] | None:
         return self._feed() if job == "top ten" else None
 
+    def notices(self, job: str) -> Sequence[Mapping[str, object]] | None:
+        return [{"text": "half price"}] if job == "top" else None
+
     async def _feed(self) -> AsyncIterator[Mapping[str, object]]:
         self.readers += 1
         try:
@@ -124,9 +127,14 @@ async def test_facts_are_json(server: HttpServer) -> None:
     assert (await ask(server, "/api/v1/streams"))[2] == b'{"streams":[]}'
 
 
+async def test_notices_of_a_job(server: HttpServer) -> None:
+    assert (await ask(server, "/api/v1/jobs/top/notices"))[2] == b'{"notices":[{"text":"half price"}]}'
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status", "error"),
     [
+        ("GET", "/api/v1/jobs/none/notices", 404, "there is no job none"),
         ("GET", "/nothing", 404, "Not Found"),
         ("POST", "/health", 405, "Method Not Allowed"),
         ("DELETE", "/api/v1/jobs", 405, "Method Not Allowed"),

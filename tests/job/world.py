@@ -54,6 +54,7 @@ class SimAgent:
         self.life = 0
         self.ended = ""
         self.results: list[say.WindowResult] = []
+        self.notices: list[tuple[str, str]] = []
 
     @property
     def log(self) -> Log:
@@ -157,6 +158,8 @@ class SimAgent:
                     rows = self.store.windows(effect.spec.uid, effect.after_us or 0, 1 << 62)
                     found = tuple(commits.window_result(effect.spec.name, row, self.address) for row in rows)
                     world.later(self, lambda e=effect, f=found: self.handle(was.WindowsRead(e.request, f)))
+                case do.Noticed():
+                    self.notices.append((effect.job, effect.text))
                 case do.Stop():
                     self.ended = effect.text
                     self.crash()

@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 
 from elf.errors import QueryError
 from elf.ql.planner import plan, streams_of
-from elf.ql.statements import CreateJob, Describe, DropJob, Explain, Query, Select, Show, Subscribe, parse
+from elf.ql.statements import (
+    CreateJob,
+    Describe,
+    DropJob,
+    Explain,
+    NotifyJob,
+    Query,
+    Select,
+    Show,
+    Subscribe,
+    parse,
+)
 from tests.ql.table import SCHEMA
 
 
@@ -48,6 +59,15 @@ def test_explain() -> None:
     assert isinstance(analyzed, Explain)
     assert analyzed.analyze
     assert job == Explain("EXPLAIN top", "top", False)
+
+
+def test_notify() -> None:
+    text = "notify job top 'it''s on; -- now'"
+    assert parse(f"{text};") == [NotifyJob(text, "top", "it's on; -- now")]
+    with pytest.raises(QueryError, match="expected the notice in quotes"):
+        parse("NOTIFY JOB top soon")
+    with pytest.raises(QueryError, match="expected JOB"):
+        parse("NOTIFY top 'soon'")
 
 
 def test_nothing_at_all() -> None:

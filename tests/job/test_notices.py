@@ -1,0 +1,86 @@
+"""NOTIFY JOB: every agent that runs the job hears it, once and in order, on a network that loses."""
+
+from __future__ import annotations
+
+from elf.job import messages as say
+from elf.job.events import Arrived
+from elf.job.notices import CHARS_MAX, KEPT_MAX
+from tests.job.world import World, plan
+
+
+def said(world: World, through: int, sql: str) -> object:
+    """The reply to a statement that a client gives to an agent."""
+    world.client_inbox.clear()
+    world.agents[through].handle(Arrived("client:1", say.Execute(request=1, sql=sql, creator="me")))
+    world.run_until(lambda: bool(world.client_inbox))
+    return world.client_inbox[-1]
+
+
+def test_all_hear_every_notice_once_and_in_order_though_messages_are_lost() -> None:
+    world = World(3, 8, loss=0.05, doubles=0.05)
+    world.start_all()
+    spec = world.create(1, plan(2))
+    (flow,) = world.home(spec).node.log.flows()
+    root = world.home(spec).node.homes.roots.get(flow.uid)
+    assert root is not None
+    world.run_until(lambda: len(root.reached()) == len(world.agents))
+    told = 0
+    for number in range(20):
+        reply = said(world, number % 8, f"NOTIFY JOB job 'it''s {number}'")
+        told += isinstance(reply, say.Reply) and reply.text == "notice sent to the 8 agents of job job"
+    world.run(5_000)
+    sent = world.home(spec).notices
+    assert told >= 10
+    assert {("job", f"it's {number}") for number in range(20)} >= set(sent)
+    assert len(sent) >= told
+    for agent in world.agents:
+        assert agent.notices == sent
+        kept = agent.node.notices.of(spec.uid)
+        assert [("job", heard.text) for heard in kept] == sent
+        assert all(heard.sent_ms <= heard.heard_ms for heard in kept)
+
+
+def test_what_is_kept_is_bounded_and_ends_with_the_job() -> None:
+    world = World(4, 2)
+    world.start_all()
+    spec = world.create(0, plan(2))
+    for number in range(KEPT_MAX + 1):
+        said(world, 0, f"NOTIFY JOB job '{number}'")
+        world.run(20)
+    assert [heard.text for heard in world.agents[1].node.notices.of(spec.uid)] == [
+        str(number) for number in range(1, KEPT_MAX + 1)
+    ]
+    said(world, 1, "DROP JOB job")
+    world.run_until(lambda: not any(agent.node.notices.of(spec.uid) for agent in world.agents))
+
+
+def test_a_burst_beyond_what_a_tree_keeps_is_missed_and_counted() -> None:
+    world = World(4, 2)
+    world.start_all()
+    world.create(0, plan(2))
+    before = world.agents[1].node.multicasts_missed
+    for number in range(KEPT_MAX + 1):
+        world.agents[0].handle(
+            Arrived("client:1", say.Execute(request=1, sql=f"NOTIFY JOB job '{number}'", creator="me"))
+        )
+    world.run(15_000)
+    missed = world.agents[1].node.multicasts_missed - before
+    assert missed > 0
+    assert len(world.agents[1].notices) + missed == KEPT_MAX + 1
+
+
+def test_what_cannot_be_sent_is_said() -> None:
+    world = World(5, 2)
+    world.start_all()
+    reply = said(world, 1, "NOTIFY JOB nothing 'x'")
+    assert isinstance(reply, say.Failed)
+    assert reply.text == "there is no job nothing; there are none"
+    spec = world.create(0, plan(2))
+    reply = said(world, 1, f"NOTIFY JOB job '{'x' * (CHARS_MAX + 1)}'")
+    assert isinstance(reply, say.Failed)
+    assert "too long" in reply.text
+    home = world.home(spec)
+    home.crash()
+    reply = said(world, 1 - home.index, "NOTIFY JOB job 'x'")
+    assert isinstance(reply, say.Failed)
+    assert "no answer in time" in reply.text
