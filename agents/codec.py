@@ -1,9 +1,9 @@
 """Messages to frames and back: one versioned envelope, and Arrow payloads as a frame of their own.
 
 A message travels as one or two frames. The first is the *envelope*, a msgpack array (``Envelope`` below) that
-holds the message's fields as msgpack. When the message has a non-empty ``payload`` (Arrow IPC, compressed
-already), that is the second frame, as it is: it is never copied into the envelope. A crc32 each covers the
-envelope's contents and the payload.
+holds the message's fields as another, in their order and without their names. When the message has a
+non-empty ``payload`` (Arrow IPC, compressed already), that is the second frame, as it is: it is never copied
+into the envelope. A crc32 each covers the envelope's contents and the payload.
 
 Rules: pure (no socket, no clock); any bytes at all give a message or a ``FrameRefused`` (a ``PeerError``),
 nothing else; a frame is judged by its own bytes only, so that a bad one harms no other. It must never decode
@@ -21,12 +21,13 @@ from typing import Final, Literal
 
 import msgspec
 
+from agents import arrays
 from elf.errors import ElfBug, PeerError
 from elf.job import messages as job_messages
 from overlay import messages as overlay_messages
 
 MAGIC: Final = "elf"
-WIRE_VERSION: Final = 1
+WIRE_VERSION: Final = 2
 FRAMES_MAX: Final = 2
 """The most frames that a message may have: envelope and payload."""
 
@@ -100,7 +101,11 @@ _TYPES: Final = _tags()
 _TAG_OF: Final[dict[type, str]] = {cls: tag for tag, cls in _TYPES.items()}
 _encode: Final = msgspec.msgpack.Encoder().encode
 _BODIES: Final[dict[str, Callable[[bytes], Message]]] = {
-    tag: msgspec.msgpack.Decoder(cls).decode for tag, cls in _TYPES.items()
+    tag: msgspec.msgpack.Decoder(cls).decode if issubclass(cls, msgspec.Struct) else arrays.reader(cls)
+    for tag, cls in _TYPES.items()
+}
+_WRITERS: Final[dict[type, Callable[[Message], bytes]]] = {
+    cls: _encode if issubclass(cls, msgspec.Struct) else arrays.writer(cls) for cls in _TYPES.values()
 }
 _read_envelope: Final = msgspec.msgpack.Decoder(Envelope).decode
 _read_packed: Final = msgspec.msgpack.Decoder(Packed).decode
@@ -111,7 +116,7 @@ def encode(message: Message, *, cluster: str, sender: str) -> list[bytes]:
     """The frames of a message (one, or two with a payload). ``sender``: where answers may go to."""
     tag = _tag(message)
     payload = _payload(message) or b""
-    body = _encode(_with_payload(message, b"") if payload else message)
+    body = _WRITERS[type(message)](_with_payload(message, b"") if payload else message)
     envelope = Envelope(
         MAGIC,
         WIRE_VERSION,
@@ -150,7 +155,7 @@ def decode(frames: Sequence[Frame], *, cluster: str, max_bytes: int) -> Decoded:
 def pack(message: Message) -> bytes:
     """A message as the ``payload`` of another (routed, multicast) one; everything inline."""
     tag = _tag(message)
-    body = _encode(message)
+    body = _WRITERS[type(message)](message)
     return _encode(Packed(MAGIC, WIRE_VERSION, tag, _checksum(body, tag), body))
 
 

@@ -2,8 +2,8 @@
 
 Overlay messages are the overlay's own business (``overlay.messages``); these ride beside them, straight to an
 address, or inside a routed or multicast overlay message. Every message is a frozen struct of plain values, so
-that the codec can check any bytes against its type. ``payload`` fields hold Arrow IPC and travel as a frame
-of their own.
+that the codec can check any bytes against its type; on the wire it is an array of its fields, so a new field
+goes to the end, with a default. ``payload`` fields hold Arrow IPC and travel as a frame of their own.
 
 Numbers of panes, members and revisions are integers; contribution sets are little-endian bitmaps over member
 numbers; event times are microseconds. ``epoch`` and ``term`` fence off earlier holders of a log.
@@ -17,8 +17,8 @@ from elf.job.spec import Flow, JobSpec
 from elf.schema import Schema
 
 
-class Message(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Base of all messages; the tag on the wire is the class name."""
+class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Base of all messages; the codec says which one it is."""
 
 
 # -- rolling up (PROTOCOL 4, 5) ------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ class Slice(Message, frozen=True, kw_only=True):
     payload: bytes = b""
 
 
-class FlowProgress(msgspec.Struct, frozen=True):
+class FlowProgress(msgspec.Struct, frozen=True, array_like=True):
     """How far a member is with a flow: first pane that it answers for, first pane that it has not sealed; its
     parent in the tree.
     """

@@ -1,0 +1,60 @@
+"""Dataclasses as msgpack arrays: field by field, without their names.
+
+msgspec writes a dataclass as a map with the name of every field, which is most of a heartbeat. So each
+message type of the overlay (which knows no codec) has a twin here, an ``array_like`` struct with the same
+fields, and msgspec itself carries the values over. As for all such structs: a field may be appended if it has
+a default, who does not know it yet ignores it, and who misses it takes the default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+_TWINS: Final[dict[type, type[msgspec.Struct]]] = {}
+
+
+def writer(cls: type) -> Callable[[object], bytes]:
+    """What turns a value of a dataclass into msgpack."""
+    twin, encode = twin_of(cls), msgspec.msgpack.Encoder().encode
+    return lambda value: encode(msgspec.convert(value, twin, from_attributes=True))
+
+
+def reader(cls: type[T]) -> Callable[[bytes], T]:
+    """The opposite of ``writer``. Raises ``ValueError`` or ``TypeError`` on anything else."""
+    decode = msgspec.msgpack.Decoder(twin_of(cls)).decode
+    return lambda data: msgspec.convert(decode(data), cls, from_attributes=True)
+
+
+def twin_of(cls: type) -> type[msgspec.Struct]:
+    """The struct with the fields of a dataclass."""
+    if cls in _TWINS:
+        return _TWINS[cls]
+    hints = typing.get_type_hints(cls)
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for field in dataclasses.fields(cls):
+        kind = _kind(hints[field.name])
+        if field.default is dataclasses.MISSING:
+            fields.append((field.name, kind))
+        else:
+            fields.append((field.name, kind, field.default))
+    _TWINS[cls] = msgspec.defstruct(cls.__name__, fields, array_like=True, frozen=True)
+    return _TWINS[cls]
+
+
+def _kind(hint: Any) -> Any:
+    """A field's type, with twins for dataclasses."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return twin_of(hint)
+    if origin is tuple:
+        return tuple[tuple(arg if arg is Ellipsis else _kind(arg) for arg in args)]  # type: ignore[misc]
+    if origin in (typing.Union, types.UnionType):
+        return typing.Union[tuple(_kind(arg) for arg in args)]  # noqa: UP007 (made at run time)
+    return hint
