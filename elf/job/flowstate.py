@@ -24,13 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elf import windows
-from elf.aggregates import merge_tables
 from elf.batch import decode, encode
 from elf.cbt import BufferTree
 from elf.job.cut import FlowCut
 from elf.job.ports import ChunkLike, Int64s, MapperPort, Spill
 from elf.job.spec import START_OF_TIME, Flow
-from elf.job.tally import TALLY_STATES, tally
+from elf.job.tally import merged, tally
 
 Mask = npt.NDArray[np.bool_]
 ShareKey = tuple[object, ...]
@@ -124,7 +123,7 @@ class FlowState:
         if not self.suspended:
             self.suspended = True
             if self.tallies:
-                counted = merge_tables(self.tallies, ("_pane",), TALLY_STATES)
+                counted = merged(self.tallies)
                 self.shed += int(pc.sum(counted["rows_in"]).as_py() or 0)
             self.tallies, self._waiting = [], []
             self.tree.empty()
@@ -214,7 +213,7 @@ class FlowState:
             at = int(share.panes[0]) if open_pane == START_OF_TIME and len(share.panes) else open_pane
             self.tallies.append(tally(np.array([at], dtype=np.int64), **counts))
         if len(self.tallies) > _TALLIES_MAX:
-            self.tallies = [merge_tables(self.tallies, ("_pane",), TALLY_STATES)]
+            self.tallies = [merged(self.tallies)]
 
     def seal(self, below: int) -> Sealed | None:
         """Take all panes below ``below`` out of the tree, as one slice."""
@@ -235,15 +234,15 @@ class FlowState:
     def _tally_below(self, below: int) -> pa.Table | None:
         if not self.tallies:
             return None
-        whole = merge_tables(self.tallies, ("_pane",), TALLY_STATES)
-        mask = np.asarray(whole["_pane"].to_numpy()) < below
-        rest = whole.filter(pa.array(~mask))
+        whole = merged(self.tallies)
+        place = int(np.searchsorted(whole["_pane"].to_numpy(), below))
+        rest = whole.slice(place)
         self.tallies = [rest] if rest.num_rows else []
-        return whole.filter(pa.array(mask))
+        return whole.slice(0, place)
 
     def cut(self) -> FlowCut:
         self._settle()
-        counted = merge_tables(self.tallies, ("_pane",), TALLY_STATES) if self.tallies else None
+        counted = merged(self.tallies) if self.tallies else None
         return FlowCut(
             flow=self.flow,
             live_from=self.live_from,

@@ -7,6 +7,7 @@ met.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -33,3 +34,16 @@ def tally(panes: npt.NDArray[np.int64], **counts: int | npt.NDArray[np.int64]) -
             values = given
         columns.append(pa.array(values, pa.int64()))
     return pa.Table.from_arrays(columns, schema=TALLY_SCHEMA)
+
+
+def merged(tallies: Sequence[pa.Table]) -> pa.Table:
+    """One row a pane, by pane: what ``merge_tables`` makes of tallies, in a tenth of its time when they are
+    small. Only for tallies of our own: counts that a peer invents could overflow."""
+    columns = [np.concatenate([one[name].to_numpy() for one in tallies]) for name in TALLY_SCHEMA.names]
+    panes, place = np.unique(columns[0], return_inverse=True)
+    counts = {}
+    for name, values in zip(TALLY_COLUMNS, columns[1:], strict=True):
+        counts[name] = np.zeros(len(panes), dtype=np.int64)
+        if values.any():
+            np.add.at(counts[name], place, values)
+    return tally(panes, **counts)
