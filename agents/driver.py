@@ -333,6 +333,7 @@ class Driver:
                 asked = min(2 * asked, CHUNK_BYTES_MAX) if full else CHUNK_BYTES_MIN
                 pause_s = POLL_S
                 lane = stream.lane
+                self._log.debug("lines read", stream=lane.facts.stream, lines=len(chunk.lines))
                 ahead = lane.ahead.parse(chunk, lane.worker.wanted)
                 future = stream.thread.submit(
                     lane.feed, chunk, stream.input.positions(), self.now_ms(), ahead

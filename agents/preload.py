@@ -26,6 +26,7 @@ import selectors
 import signal
 import sys
 import time
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -195,8 +196,13 @@ def main() -> None:
     _import_everything()
     gc.collect()
     gc.freeze()  # else the first collection of each agent would write, and so copy, all of it
-    Preload().run()
-    os._exit(0)  # nothing of the libraries was ever used here: there is nothing to tidy up
+    status = 1
+    try:
+        Preload().run()
+        status = 0
+    except Exception:
+        traceback.print_exc()
+    os._exit(status)  # at once: nothing was opened, and DuckDB would complain about what nobody let go
 
 
 if __name__ == "__main__":

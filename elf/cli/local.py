@@ -221,6 +221,18 @@ def idle(
     return bench_idle(seconds, as_json=json)
 
 
+@_bench.command()
+def control(
+    agents: Annotated[int, typer.Option("--agents", min=1, help="How many agents.")] = 16,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each thing is done.")] = 15,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+) -> int:
+    """Real agents on loopback: how soon they are ready, run a job, hear a notice, give a window's result."""
+    from elf.bench.control import bench_control
+
+    return bench_control(agents, rounds, as_json=json)
+
+
 @_bench.command(cls=SeveralEngines)
 def peers(
     query: Annotated[BenchQuery, typer.Option("--query", help="The job.")] = BenchQuery.INGEST,

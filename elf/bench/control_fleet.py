@@ -1,0 +1,178 @@
+"""The fleet of ``elf bench control``: real agents on loopback, a log beside each, and what they say of
+themselves.
+
+Times come from the agents: each line of an agent's own log says when something happened there, and one
+machine has one clock. Nothing is asked of them while something is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+import yaml
+
+from elf.cli.agents import Agent, Agents
+from elf.cli.processes import Processes
+from elf.client import Client, connect
+from elf.errors import ElfError
+
+CLUSTER: Final = "bench"
+STREAM: Final = "clicks"
+LISTEN_SECS: Final = 60.0
+WAIT_SECS: Final = 60.0
+"""For whatever the agents are to do: beyond it the bench gives up."""
+POLL_SECS: Final = 0.02
+FIRST_US: Final = 1_767_225_600_000_000
+"""Event time of the first line. It is the bench's own: windows end when a line says so."""
+SECOND_US: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class Said:
+    """A line of an agent's log: whose, when (seconds since the epoch), what, and all of it."""
+
+    agent: str
+    at: float
+    event: str
+    facts: dict[str, object]
+
+
+class Place:
+    """One agent, the log that it follows, and the one that it writes."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name = name
+        self.folder = folder / name
+        self.folder.mkdir()
+        self.log = self.folder / "agent.log"
+        self.log.touch()
+        self.clicks: BinaryIO = (self.folder / "clicks.jsonl").open("ab", buffering=0)
+        self._read: BinaryIO = self.log.open("rb")
+        self._rest = b""
+
+    def config(self, bootstrap: str | None) -> Path:
+        """Its configuration: as in any fleet, but for ports that the system chooses."""
+        config = {
+            "agent": {"name": self.name, "listen": "127.0.0.1:0"},
+            "cluster": {"name": CLUSTER, "bootstrap": [bootstrap] if bootstrap else []},
+            "data_dir": str(self.folder / "data"),
+            "http": {"listen": "127.0.0.1:0"},
+            "log": {"level": "debug"},
+            "streams": {
+                STREAM: {
+                    "include": [str(self.folder / "*.jsonl")],
+                    "format": "json",
+                    "idle_timeout_secs": 3600,  # windows end by what is written, and by nothing else
+                }
+            },
+        }
+        path = self.folder / "elf.yaml"
+        path.write_text(yaml.safe_dump(config), encoding="utf-8")
+        return path
+
+    def said(self) -> list[Said]:
+        """What is new in its log."""
+        *lines, self._rest = (self._rest + self._read.read()).split(b"\n")
+        found = []
+        for line in lines:
+            try:
+                facts = msgspec.json.decode(line, type=dict[str, object])
+                at = datetime.fromisoformat(str(facts["timestamp"])).timestamp()
+            except (msgspec.DecodeError, KeyError, ValueError):
+                continue  # a line of a library, or a traceback
+            found.append(Said(self.name, at, str(facts.get("event")), facts))
+        return found
+
+    def close(self) -> None:
+        self.clicks.close()
+        self._read.close()
+
+
+class ControlFleet:
+    """``size`` agents. ``ready_ms``: from the moment when the last process began until all were ready."""
+
+    def __init__(self, processes: Processes, folder: Path, size: int) -> None:
+        self.places = [Place(folder, f"web-{number:03}") for number in range(size)]
+        self.ready_ms = 0.0
+        self._processes = processes
+        self._agents = Agents(processes, folder / "starter.log")
+        self._running: list[Agent] = []
+        self._said: list[Said] = []
+
+    async def start(self) -> None:
+        """Start all; returns when all are ready and have read a line."""
+        self.write(FIRST_US, 1)
+        founder = self._start(self.places[:1], None)
+        await self._agents.listening(founder, LISTEN_SECS)
+        others = self._start(self.places[1:], founder[0].address)
+        await self._agents.listening(others, LISTEN_SECS)
+        ready = await self.heard("agent is ready")
+        await self.heard("lines read")
+        last = max(agent.began for agent in self._running)
+        self.ready_ms = 1e3 * (max(said.at for said in ready) - last)
+
+    def _start(self, places: Sequence[Place], bootstrap: str | None) -> list[Agent]:
+        new = [self._agents.start(place.name, place.config(bootstrap), place.log) for place in places]
+        self._running += new
+        return new
+
+    def client(self, number: int = -1) -> Client:
+        """A client of one of the agents, by default of the last: not of the founder."""
+        return connect(self._running[number].address, cluster=CLUSTER)
+
+    def write(self, first_us: int, lines: int) -> float:
+        """Beside every agent: so many lines from this event time on; the clock's time before the first is
+        written."""
+        at = time.time()
+        for number, place in enumerate(self.places):
+            rows = [_line(first_us + 1000 * row, number + row) for row in range(lines)]
+            place.clicks.write(b"".join(rows))
+        return at
+
+    async def heard(
+        self, event: str, where: Callable[[Said], bool] = lambda _: True, since: float = 0.0
+    ) -> list[Said]:
+        """Wait until every agent has said this; the first time (from ``since`` on) that each did."""
+        deadline = time.monotonic() + WAIT_SECS
+        while True:
+            self._processes.check(self._running)
+            for place in self.places:
+                self._said += place.said()
+            found: dict[str, Said] = {}
+            for said in self._said:
+                if said.event == event and said.at >= since and where(said):
+                    found.setdefault(said.agent, said)
+            if len(found) == len(self.places):
+                return list(found.values())
+            if time.monotonic() > deadline:
+                silent = sorted({place.name for place in self.places} - found.keys())
+                raise ElfError(f"not every agent has said {event!r} after {WAIT_SECS:g} s: {_some(silent)}")
+            await asyncio.sleep(POLL_SECS)
+
+    def forget(self) -> None:
+        """What was said so far is not wanted any more."""
+        self._said.clear()
+
+    def close(self) -> None:
+        for place in self.places:
+            place.close()
+
+
+def _line(us: int, number: int) -> bytes:
+    ts = datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds")
+    store = ("video_games", "toys", "books")[number % 3]
+    row = {"ts": ts, "product": f"product {number % 50}", "store": store, "user": number, "clicks": 1}
+    return json.dumps(row).encode() + b"\n"
+
+
+def _some(names: Iterable[str]) -> str:
+    names = list(names)
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
