@@ -54,6 +54,8 @@ POLL_S: Final = 0.05
 POLL_MAX_S: Final = 0.2
 """Between two looks at files that do not grow: a twentieth longer each time, up to that."""
 IDLE_EVERY_MS: Final = 250
+TICK_MS_MIN: Final = 1
+"""Between two ticks of the node, at least."""
 ROOM_POLL_S: Final = 0.2
 ROLLS_WAITING_MAX: Final = 32
 """Rolls that may wait for an archive that cannot be reached before reading is held back: about 2 GiB of a
@@ -111,8 +113,11 @@ class Driver:
         self._streams = {lane.facts.stream: _stream(lane, source) for lane, source in streams}
         self._tasks: list[asyncio.Task[None]] = []
         self._end: asyncio.Future[End] | None = None
+        self._loop = asyncio.get_running_loop()
         self._clock = time.time() - time.monotonic()
-        self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._looking = False
         self._was_ready = False
         self._clients: dict[str, asyncio.Queue[Message]] = {}
         self._memory_max_bytes = memory_max_bytes
@@ -126,12 +131,11 @@ class Driver:
 
     async def run(self, contacts: Sequence[str]) -> End:
         """Run until the node stops or ``stop`` is called."""
-        loop = asyncio.get_running_loop()
-        self._end = loop.create_future()
+        self._end = self._loop.create_future()
         self._log.info("agent starts", agent_id=self.node.me.agent_id, incarnation=self.node.me.incarnation)
         self._perform(self.node.start(contacts, self.now_ms()))
-        jobs = [self._receive(), self._tick(), *(self._read(stream) for stream in self._streams.values())]
-        self._tasks = [loop.create_task(job) for job in jobs]
+        jobs = [self._receive(), *(self._read(stream) for stream in self._streams.values())]
+        self._tasks = [self._loop.create_task(job) for job in jobs]
         for task in self._tasks:
             task.add_done_callback(self._task_done)
         try:
@@ -156,6 +160,8 @@ class Driver:
         self.stop(str(error) or repr(error), 1)
 
     async def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -193,22 +199,28 @@ class Driver:
             else:
                 self._event(ring.Received(decoded.message))
 
-    async def _tick(self) -> None:
-        while True:
-            now = self.now_ms()
-            wait_ms = self.node.deadline(now) - now
-            if wait_ms > 0:
-                self._wake.clear()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait_ms / 1000):
-                        await self._wake.wait()
-                continue
+    def _look(self) -> None:
+        """Set the timer to when the node wants its next tick; once for all events of a turn of the loop."""
+        self._looking = False
+        if self._end is None or self._end.done():
+            return
+        now = self.now_ms()
+        at = self.node.deadline(now)
+        if self._timer is None or at != self._timer_ms:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_ms = at
+            self._timer = self._loop.call_later(max(at - now, TICK_MS_MIN) / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        try:
             self._perform(self.node.tick(self.now_ms()))
-            await asyncio.sleep(0.001)
+        except Exception as error:
+            self._broken(error)
 
     def _event(self, event: NodeEvent) -> None:
         self._perform(self.node.handle(event, self.now_ms()))
-        self._wake.set()
 
     def _perform(self, effects: Sequence[NodeEffect]) -> None:
         for effect in effects:
@@ -242,7 +254,10 @@ class Driver:
                     self.stop(effect.text, effect.status)
                 case _:
                     self._long(effect)
-        if self.node.ready and not self._was_ready:
+        if not self._looking:
+            self._looking = True
+            self._loop.call_soon(self._look)
+        if not self._was_ready and self.node.ready:
             self._was_ready = True
             self._log.info("agent is ready", peers=len(self.node.overlay.peers()))
 

@@ -51,6 +51,9 @@ LOG_TOPIC = hashlib.sha1(b"elf stream log").digest()[:16]
 PEERS_FACT = "peers"
 """Durable: addresses of live peers, a line each, to find the ring again after a restart."""
 
+REMEMBER_MS = 1_000
+"""Between two looks at whether these have changed."""
+
 NodeEffect = Effect | ring.Send
 """What the driver performs."""
 
@@ -141,6 +144,7 @@ class Node:
         self._saved_peers: frozenset[str] = frozenset()
         self._begun: dict[str, Flow] = {}
         self._hosted: dict[str, bytes] = {}
+        self._remember_ms = 0
         self.unknown_flow = 0
         self.multicasts_missed = 0
 
@@ -257,12 +261,15 @@ class Node:
     def tick(self, now_ms: int) -> list[NodeEffect]:
         found: list[Step] = list(self.overlay.handle(ring.Tick(), now_ms))
         if self._ring_ready:
-            found.extend(self.membership.tick(now_ms, self._neighbours()))
+            if now_ms >= self.membership.deadline():
+                found.extend(self.membership.tick(now_ms, self._neighbours()))
             found.extend(self.homes.tick(now_ms, self.membership.founder))
         found.extend(self.uplink.tick(now_ms))
         found.extend(self.clients.tick(now_ms))
         found.extend(self._left(now_ms))
-        found.extend(self._remember_peers())
+        if now_ms >= self._remember_ms:
+            self._remember_ms = now_ms + REMEMBER_MS
+            found.extend(self._remember_peers())
         return self._settle(found, now_ms)
 
     def _neighbours(self) -> list[str]:
