@@ -200,13 +200,16 @@ class Driver:
                 self._event(ring.Received(decoded.message))
 
     def _look(self) -> None:
-        """Set the timer to when the node wants its next tick; once for all events of a turn of the loop."""
+        """See that the node gets a tick when it wants one; asked once for all events of a turn of the loop.
+
+        A timer is never put off: some deadlines are so long after now, whenever now is.
+        """
         self._looking = False
         if self._end is None or self._end.done():
             return
         now = self.now_ms()
         at = self.node.deadline(now)
-        if self._timer is None or at != self._timer_ms:
+        if self._timer is None or at < self._timer_ms:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_ms = at

@@ -249,13 +249,9 @@ class Node:
 
     def deadline(self, now_ms: int) -> int:
         """When ``tick`` is wanted next."""
-        waits = [
-            self.overlay.deadline(),
-            self.membership.deadline(),
-            self.uplink.deadline(),
-            self.homes.deadline(now_ms),
-            self.clients.deadline(),
-        ]
+        waits = [self.overlay.deadline(), self.uplink.deadline(), self.clients.deadline()]
+        if self._ring_ready:  # before, a tick does nothing about these
+            waits += [self.membership.deadline(), self.homes.deadline(now_ms)]
         return min((at for at in waits if at is not None), default=now_ms + 1_000)
 
     def tick(self, now_ms: int) -> list[NodeEffect]:
