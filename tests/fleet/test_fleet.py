@@ -231,6 +231,11 @@ async def test_sigterm_takes_a_cut_and_leave_hands_everything_over(five: Fleet) 
 
 async def test_http_on_each_agent(five: Fleet) -> None:
     client = await connected(five, 1)
+    five.begin_writing()
+    await create(client)
+    five.end_writing()
+    said = await client.sql("NOTIFY JOB popular 'half price'")
+    assert said.text == "notice sent to the 5 agents of job popular"
     await client.close()
 
     def get(path: str) -> tuple[int, bytes]:
@@ -248,6 +253,8 @@ async def test_http_on_each_agent(five: Fleet) -> None:
     status, body = await asyncio.to_thread(get, "/api/v1/members")
     assert status == 200
     assert len(json.loads(body)["members"]) == 5
+    status, body = await asyncio.to_thread(get, "/api/v1/jobs/popular/notices")
+    assert (status, [notice["text"] for notice in json.loads(body)["notices"]]) == (200, ["half price"])
 
 
 def test_what_cannot_start_says_so_in_one_line(tmp_path: Path) -> None:
