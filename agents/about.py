@@ -22,6 +22,8 @@ def job_row(spec: JobSpec, log: StreamLog) -> dict[str, object]:
         "flow": ", ".join(flow.uid[:8] for flow in spec.flows),
         "readers": max(len(log.readers(flow.uid)) for flow in spec.flows),
         "query": spec.plan.sql,
+        "state": "active",
+        "reason": "",
     }
 
 

@@ -24,6 +24,7 @@ import msgspec
 from agents import arrays
 from elf.errors import ElfBug, PeerError
 from elf.job import messages as job_messages
+from elf.job import programmessages as program_messages
 from overlay import messages as overlay_messages
 
 MAGIC: Final = "elf"
@@ -92,6 +93,7 @@ def _tags() -> dict[str, type[Message]]:
     """Tag on the wire to message type. Each family has a prefix, so that their names cannot meet."""
     families: tuple[tuple[str, tuple[type[Message], ...]], ...] = (
         ("job", job_messages.MESSAGES),
+        ("program", program_messages.MESSAGES),
         ("overlay", overlay_messages.MESSAGES),
     )
     return {f"{family}.{cls.__name__}": cls for family, types in families for cls in types}

@@ -158,6 +158,17 @@ class ProtocolConfig:
 
 
 @dataclass(frozen=True)
+class FunctionsConfig:
+    """What users' code may take, each piece in a process of its own."""
+
+    call_secs: float = setting(1.0, _SECS, "A function or callback that takes longer is ended.")
+    memory_max_bytes: int = setting(256 << 20, whole(1 << 20), "What it may take beside what it imports.")
+    result_bytes_max: int = setting(64 << 20, whole(1 << 10), "The largest batch that a function may return.")
+    log_bytes_max: int = setting(64 << 10, whole(0), "What it prints is logged, up to so much a minute.")
+    jobs_max: int = setting(32, whole(0), "Jobs in Python that run here; more of them fail on this agent.")
+
+
+@dataclass(frozen=True)
 class TransportConfig:
     """What messages may take up."""
 
@@ -198,6 +209,9 @@ class Config:
     log: LogConfig = section(LogConfig, "What the agent says about itself, on stderr.")
     protocol: ProtocolConfig = section(
         ProtocolConfig, "Time limits of rolling up; the defaults suit a fleet in one place."
+    )
+    functions: FunctionsConfig = section(
+        FunctionsConfig, "What users' code may take, each piece in a process of its own."
     )
     transport: TransportConfig = section(
         TransportConfig,

@@ -24,6 +24,7 @@ import structlog
 import overlay as ring
 from agents import codec, commits
 from agents.archive import ArchiveError
+from agents.functions.hosts import Hosts, Settings
 from agents.inputs import Input
 from agents.lane import Lane, snapshot_names
 from agents.metrics import Loss, Metrics
@@ -36,6 +37,7 @@ from elf.job import events as was
 from elf.job.commands import Command, Finish, Idle, Outcome
 from elf.job.contributions import Piece
 from elf.job.messages import Message
+from elf.job.programport import ProgramEffect, ProgramEvent
 from elf.job.streamlog import encode_entry
 
 if TYPE_CHECKING:  # DuckDB, as in agents.streams
@@ -96,6 +98,7 @@ class Driver:
         cluster: str,
         metrics: Metrics | None = None,
         memory_max_bytes: int | None = None,
+        functions: Settings | None = None,
     ) -> None:
         self.node = node
         self.store = store
@@ -121,6 +124,9 @@ class Driver:
         self._was_ready = False
         self._clients: dict[str, asyncio.Queue[Message]] = {}
         self._memory_max_bytes = memory_max_bytes
+        self._hosts = Hosts(
+            self._program_event, lambda spec, line: self._log.info(line, job=spec.name), functions
+        )
         self._process = psutil.Process()
 
     def now_ms(self) -> int:
@@ -172,6 +178,7 @@ class Driver:
                 await asyncio.wrap_future(stream.thread.submit(stream.lane.close, cut=clean))
             stream.thread.shutdown(wait=True)
             stream.input.close()
+        await asyncio.to_thread(self._hosts.close)
         self._pool.shutdown(wait=True)
         self._shipper.shutdown(wait=True)
         for finisher in self._finishers.values():
@@ -255,6 +262,8 @@ class Driver:
                     self._log.info("a notice", job=effect.job, text=effect.text, sent_ms=effect.sent_ms)
                 case do.Stop():
                     self.stop(effect.text, effect.status)
+                case _ if isinstance(effect, ProgramEffect):
+                    self._hosts.perform(effect)
                 case _:
                     self._long(effect)
         if not self._looking:
@@ -263,6 +272,15 @@ class Driver:
         if not self._was_ready and self.node.ready:
             self._was_ready = True
             self._log.info("agent is ready", peers=len(self.node.overlay.peers()))
+
+    def _program_event(self, event: ProgramEvent) -> None:
+        """From the thread of a job in Python, in its order."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._on_program, event)
+
+    def _on_program(self, event: ProgramEvent) -> None:
+        if self._end is not None and not self._end.done():
+            self._event(event)
 
     # -- clients inside the process -----
 
@@ -289,6 +307,8 @@ class Driver:
             "snapshots_left_out": self.node.uplink.left_out,
             "slices_of_unknown_flows": self.node.unknown_flow,
             "multicasts_missed": self.node.multicasts_missed,
+            "job_calls": self.node.programs.counts["calls_dropped"],
+            "job_messages": self.node.programs.counts["messages_dropped"],
         }
 
     def _tell_problems(self, stream: _Stream) -> None:

@@ -31,7 +31,7 @@ class Facts:
         node, metrics = self._driver.node, self._driver.metrics
         metrics.snapshots_retained(node.uplink.retained())
         metrics.members_live(len(node.overlay.peers()) + 1)
-        metrics.jobs(len(node.log.jobs()))
+        metrics.jobs(len(node.log.jobs()) + len(node.log.programs()))
         metrics.flows(node.flows)
         for kind, count in self._driver.losses().items():
             metrics.lost(kind, count)
@@ -49,6 +49,22 @@ class Facts:
             }
             for spec in self._driver.node.log.jobs()
             if not spec.name.startswith(ONE_SHOT_PREFIX)
+        ] + self._programs()
+
+    def _programs(self) -> list[Fact]:
+        """Jobs in Python, as they do on this agent."""
+        node = self._driver.node
+        shown = node.programs.shown(self._driver.now_ms())
+        return [
+            {
+                "name": spec.name,
+                "creator": spec.creator,
+                "stream": ", ".join(sorted({tap.fragment.stream for tap in spec.taps})),
+                "class": spec.title,
+                "state": shown.get(spec.uid, ("starting", ""))[0],
+                "reason": shown.get(spec.uid, ("starting", ""))[1],
+            }
+            for spec in node.log.programs()
         ]
 
     def members(self) -> Sequence[Fact]:

@@ -34,6 +34,8 @@ Loss = Literal[
     "snapshots_left_out",
     "slices_of_unknown_flows",
     "multicasts_missed",
+    "job_calls",
+    "job_messages",
 ]
 """Ways in which data or words are lost, each counted where it happens."""
 

@@ -40,6 +40,10 @@ from elf.job.homes import Homes, StoredJob, refusal
 from elf.job.membership import FOUNDER_FACT, Identity, Membership, StreamSince
 from elf.job.notices import Notices
 from elf.job.placing import AtKey, Here, Taken
+from elf.job.programmessages import MESSAGES as PROGRAM_MESSAGES
+from elf.job.programmessages import AddProgram
+from elf.job.programport import ProgramEffect, ProgramEvent
+from elf.job.programs import Programs, ToApp
 from elf.job.root import RootSettings
 from elf.job.spec import Flow, app_id
 from elf.job.streamlog import StreamLog
@@ -54,12 +58,12 @@ PEERS_FACT = "peers"
 REMEMBER_MS = 1_000
 """Between two looks at whether these have changed."""
 
-NodeEffect = Effect | ring.Send
+NodeEffect = Effect | ring.Send | ProgramEffect
 """What the driver performs."""
 
-NodeEvent = Event | ring.Received
+NodeEvent = Event | ring.Received | ProgramEvent
 
-Step = Effect | ring.Effect | ToAddress | ToKey
+Step = Effect | ring.Effect | ToAddress | ToKey | ToApp | ProgramEffect
 """What the parts of a node want; ``_settle`` does what is for the node itself."""
 
 
@@ -135,6 +139,7 @@ class Node:
         self.notices = Notices(self.log)
         self.clients = Clients(me.address, Statements(me, self.log, overlay, self.homes))
         self._streams = frozenset(stream.name for stream in streams)
+        self.programs = Programs(me.address, me.name, self._streams, self.log, overlay)
         self._restored = restored
         self._founds = False
         self._ring_ready = False
@@ -236,6 +241,8 @@ class Node:
                 return [Send(event.request.origin, answer)]
             case Failure():
                 return list(self.homes.failed(event.uid, event.text))
+            case _:
+                return list(self.programs.said(event, now_ms))
 
     def _worked(self, event: Worked, now_ms: int) -> list[Step]:
         found: list[Step] = []
@@ -245,11 +252,17 @@ class Node:
             self._untils[event.stream] = event.outcome.until_us
         if self.uplink.progress(event.outcome.progress) or event.command in ("Install", "Finish"):
             found.extend(self.uplink.beat(now_ms))
+        found.extend(self.programs.tapped(event.outcome.tapped, now_ms))
         return found
 
     def deadline(self, now_ms: int) -> int:
         """When ``tick`` is wanted next."""
-        waits = [self.overlay.deadline(), self.uplink.deadline(), self.clients.deadline()]
+        waits = [
+            self.overlay.deadline(),
+            self.uplink.deadline(),
+            self.clients.deadline(),
+            self.programs.deadline(),
+        ]
         if self._ring_ready:  # before, a tick does nothing about these
             waits += [self.membership.deadline(), self.homes.deadline(now_ms)]
         return min((at for at in waits if at is not None), default=now_ms + 1_000)
@@ -262,6 +275,7 @@ class Node:
             found.extend(self.homes.tick(now_ms, self.membership.founder))
         found.extend(self.uplink.tick(now_ms))
         found.extend(self.clients.tick(now_ms))
+        found.extend(self.programs.tick(now_ms, self.membership.founder))
         found.extend(self._left(now_ms))
         if now_ms >= self._remember_ms:
             self._remember_ms = now_ms + REMEMBER_MS
@@ -312,16 +326,22 @@ class Node:
                     pass
                 case ToAddress() | ToKey():
                     todo.extend(self._ask(effect, now_ms))
+                case ToApp():
+                    todo.extend(self.overlay.route(effect.app, pack(effect.message), now_ms))
                 case _:
                     found.append(effect)
         return found
 
     def _missed(self, missed: ring.Missed, now_ms: int) -> Sequence[Step]:
         """Multicasts that can't be had: what the log and roots say can be asked for, notices can't."""
-        self.multicasts_missed += missed.last - missed.first + 1
+        count = missed.last - missed.first + 1
+        self.multicasts_missed += count
         if missed.topic == LOG_TOPIC:
             return self.membership.ask(now_ms, self._neighbours())
-        return self.uplink.unheard(missed.topic, now_ms)
+        return [
+            *self.uplink.unheard(missed.topic, now_ms),
+            *self.programs.missed(missed.topic, count, now_ms),
+        ]
 
     def _ask(self, ask: ToAddress | ToKey, now_ms: int) -> Sequence[Step]:
         if isinstance(ask, ToAddress):
@@ -356,6 +376,8 @@ class Node:
             found.extend(self.overlay.host(LOG_TOPIC, now_ms))
         self._hosted.clear()
         found.extend(self._begin(now_ms))
+        for program in self.log.programs():
+            found.extend(self.programs.begin(program, now_ms))
         if self.membership.founder:
             found.extend(self._listen(now_ms))
         return [*found, *self.membership.ask(now_ms, self._neighbours())]
@@ -376,6 +398,10 @@ class Node:
                     found.extend(self.homes.drop(entry.uid))
                     found.extend(self.clients.job_ended(entry.uid))
                     self.notices.forget(entry.uid)
+                    found.extend([*self.programs.end(entry.uid, now_ms), *self.programs.logged(entry.uid)])
+                case say.ProgramAdded():
+                    found.extend(self.programs.begin(entry.spec, now_ms))
+                    found.extend(self.programs.logged(entry.spec.uid))
         if any(not isinstance(entry, say.MemberLeft) for entry in new):
             found.extend(self.homes.log_changed(now_ms))
             found.extend(self._begin(now_ms))
@@ -444,10 +470,14 @@ class Node:
                 return list(self.uplink.verdict(message, now_ms))
             case say.Hello() | say.Welcome() | say.Follow() | say.LogTail() | say.Refused():
                 return self._heard_log(sender, message, now_ms)
-            case say.JoinStream() | say.LeaveStream() | say.AddJob() | say.DropJobEntry():
+            case say.JoinStream() | say.LeaveStream() | say.AddJob() | say.DropJobEntry() | AddProgram():
                 return list(self.membership.serve(sender, message))
+            case _ if isinstance(message, PROGRAM_MESSAGES):
+                return list(self.programs.arrived(sender, message, now_ms, self.membership.founder))
             case say.Request():
                 return self._requested(message, now_ms)
+            case say.Answer() if self.programs.awaits(message.id):
+                return list(self.programs.answered(message))
             case say.Answer():
                 return list(self.clients.answered(message, now_ms))
             case say.WindowResult():

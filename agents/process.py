@@ -21,10 +21,12 @@ from pathlib import Path
 import overlay as ring
 from agents import logs
 from agents.archive import Archive
-from agents.config import Config, StreamConfig
+from agents.config import Config, FunctionsConfig, StreamConfig
 from agents.driver import Driver, End
 from agents.facts import Facts
 from agents.formats import get_format
+from agents.functions.hosts import Settings
+from agents.functions.sandbox import Limits
 from agents.http import HttpServer
 from agents.inputs import Input, Tail
 from agents.lane import Lane, LaneFacts, load_cut
@@ -102,6 +104,7 @@ async def _run(config: Config, folder: Path, listening: Listening | None) -> End
         cluster=config.cluster.name,
         metrics=metrics,
         memory_max_bytes=config.memory_max_bytes,
+        functions=_functions(config.functions),
     )
     server = HttpServer(config.http.listen, Facts(driver)) if config.http.listen else None
     loop = asyncio.get_running_loop()
@@ -116,6 +119,16 @@ async def _run(config: Config, folder: Path, listening: Listening | None) -> End
     finally:
         if server is not None:
             await server.stop()
+
+
+def _functions(config: FunctionsConfig) -> Settings:
+    limits = Limits(
+        call_secs=config.call_secs,
+        memory_bytes=config.memory_max_bytes,
+        bytes_max=config.result_bytes_max,
+        log_bytes_max=config.log_bytes_max,
+    )
+    return Settings(limits, config.jobs_max)
 
 
 def _advertised(config: Config) -> str | None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import overlay as ring
 from agents.about import describe, job_row, summary, trees
 from agents.asks import SILENT, Ask, Procedure, Reading, ToAddress, ToKey
+from agents.submissions import Submissions, described, program_row
 from elf.batch import encode
 from elf.errors import UserError
 from elf.job import messages as say
@@ -26,7 +27,7 @@ from elf.job.notices import CHARS_MAX
 from elf.job.spec import Flow, JobSpec, app_id
 from elf.job.streamlog import FOREVER_US, Member, StreamLog
 from elf.ql.plan import Plan
-from elf.schema import merge_schemas
+from elf.schema import Schema, merge_schemas
 
 if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement, which most agents never see
     from elf.ql import statements
@@ -45,6 +46,7 @@ class Statements:
         self._log = log
         self._overlay = overlay
         self._homes = homes
+        self._submissions = Submissions(log, self._schema_of, self._stream_of)
         self._one_shots = 0
         self.finite = False
         """True for ``elf run``: inputs end, any name after FROM means the only stream, windows are optional.
@@ -80,7 +82,7 @@ class Statements:
             case statements.NotifyJob():
                 return (yield from self._notify(asked, statement))
             case statements.Show():
-                return self._show(asked.request, statement.what)
+                return (yield from self._show(asked.request, statement.what))
             case statements.Describe():
                 return (yield from self._describe(asked, statement.name))
             case statements.Explain():
@@ -89,7 +91,12 @@ class Statements:
     def _find(self, name: str, creator: str) -> JobSpec:
         spec = self._log.find_job(name, creator)
         if spec is None:
-            names = sorted({s.name for s in self._log.jobs() if not s.name.startswith(ONE_SHOT_PREFIX)})
+            specs = [s for s in self._log.jobs() if not s.name.startswith(ONE_SHOT_PREFIX)]
+            if self._log.find_program(name, creator) is not None:
+                raise UserError(
+                    f"job {name} is written in Python, it has no windows: DESCRIBE {name} tells more"
+                )
+            names = sorted({*(s.name for s in specs), *(s.name for s in self._log.programs())})
             raise UserError(
                 f"there is no job {name}; " + (f"jobs: {', '.join(names)}" if names else "there are none")
             )
@@ -103,6 +110,16 @@ class Statements:
         from elf.ql import planner
 
         stream = self._stream_of(query)
+        plan = planner.plan(query, (yield from self._schema_of(stream)), stream=stream)
+        if plan.window is None and not self.finite:
+            raise UserError(
+                "a query over live streams needs a window, for instance WINDOWING 30 SECONDS at its end "
+                "(results over everything since the start are not supported yet)"
+            )
+        return plan
+
+    def _schema_of(self, stream: str) -> Generator[list[Ask], list[say.Answer], Schema]:
+        """The columns that members of a stream have seen."""
         members = self._members(stream)[:SAMPLE_MEMBERS]
         answers = yield [
             ToAddress(member.address, say.DescribeStream(id=0, origin="", stream=stream))
@@ -117,13 +134,7 @@ class Statements:
             raise UserError(
                 f"no agent that was asked has read a line of stream {stream} yet; try again later"
             )
-        plan = planner.plan(query, merge_schemas([one.schema for one in seen]), stream=stream)
-        if plan.window is None and not self.finite:
-            raise UserError(
-                "a query over live streams needs a window, for instance WINDOWING 30 SECONDS at its end "
-                "(results over everything since the start are not supported yet)"
-            )
-        return plan
+        return merge_schemas([one.schema for one in seen])
 
     def _stream_of(self, query: statements.Query) -> str:
         from elf.ql import planner
@@ -147,6 +158,8 @@ class Statements:
         self, name: str, creator: str, query: statements.Query, *, replacing: bool
     ) -> Generator[list[Ask], list[say.Answer], say.JobFacts]:
         plan = yield from self._planned(query)
+        if any((s.name, s.creator) == (name, creator) for s in self._log.programs()):
+            raise UserError(f"job {name} exists already, written in Python; DROP JOB {name} first")
         spec = JobSpec(name, creator, 0, plan, ())
         request = say.CreateJob(id=0, origin="", spec=spec, replace=replacing)
         (answer,) = yield [ToKey(app_id(name, creator), request)]
@@ -172,6 +185,9 @@ class Statements:
         return Reading(facts.spec, drops=True)
 
     def _drop(self, asked: say.Execute, statement: statements.DropJob) -> Procedure:
+        program = self._log.find_program(statement.name, asked.creator)
+        if program is not None and self._log.find_job(statement.name, asked.creator) is None:
+            return (yield from self._submissions.drop(asked.request, program))
         spec = self._find(statement.name, asked.creator)
         yield from self._ask_home(spec, say.DropJob(id=0, origin="", uid=spec.uid))
         return say.Reply(request=asked.request, text=f"job {spec.name} dropped")
@@ -224,11 +240,13 @@ class Statements:
             for m in self._log.members(s)
         ]
 
-    def _show(self, request: int, what: str) -> say.Reply:
+    def _show(self, request: int, what: str) -> Procedure:
         rows: list[dict[str, object]]
         if what == "jobs":
+            programs = yield from self._submissions.inspect()
             named = [spec for spec in self._log.jobs() if not spec.name.startswith(ONE_SHOT_PREFIX)]
             rows = [job_row(spec, self._log) for spec in named]
+            rows += [program_row(spec, facts) for spec, facts in programs]
         else:
             rows = self.streams() if what == "streams" else self.members()
         return _table(request, rows, what)
@@ -242,6 +260,11 @@ class Statements:
             seen = [msgspec.msgpack.decode(a.body, type=say.StreamSeen) for a in answers if not a.error]
             schema = merge_schemas([one.schema for one in seen])
             return _table(asked.request, [{"column": c.name, "type": c.type} for c in schema.columns], name)
+        if self._log.find_job(name, asked.creator) is None:
+            for program, known in (yield from self._submissions.inspect()):
+                if program == self._log.find_program(name, asked.creator):
+                    about = described(program, known).items()
+                    return _table(asked.request, [{"fact": k, "value": v} for k, v in about], name)
         spec = self._find(name, asked.creator)
         facts = yield from self._inspect(spec, 0)
         told = describe(facts, self._log, self._named)
@@ -258,6 +281,8 @@ class Statements:
                 spec = self._find(call.argument, call.creator)
                 flows = yield from self._inspect_flows(spec)
                 return say.Reply(request=call.request, body=json.dumps(trees(spec, flows)).encode())
+            case "submit":
+                return (yield from self._submissions.submit(call))
             case "compare":
                 return (yield from self._compare(call))
             case _:
@@ -273,7 +298,11 @@ class Statements:
             "peers": len(self._overlay.peers()),
             "streams": {s: len(self._members(s)) for s in self._log.streams()},
             "flows": len(self._log.flows()),
-            "jobs": sorted(s.name for s in self._log.jobs() if not s.name.startswith(ONE_SHOT_PREFIX)),
+            "jobs": sorted(
+                name
+                for name in (*(s.name for s in self._log.jobs()), *(s.name for s in self._log.programs()))
+                if not name.startswith(ONE_SHOT_PREFIX)
+            ),
             "master_of": sorted(m.spec.name for m in self._homes.jobs()),
         }
 

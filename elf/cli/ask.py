@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
 from elf.cli.choices import Output
 from elf.cli.errors import INTERRUPTED
+from elf.cli.options import one_text
 from elf.cli.printing import Printer, printer, use_utf8
 from elf.cli.statements import statements
 from elf.client import Client, Window, connect
@@ -64,6 +66,24 @@ async def answer(client: Client, statement: str, out: Printer, windows: int | No
             task.uncancel()
         return not watching
     return False
+
+
+def submit_file(address: str, cluster: str, file: Path, name: str | None, *, replace: bool) -> int:
+    """``elf submit``"""
+    text = one_text(None, file, "FILE")
+    named = file.stem.replace("-", "_") if name is None else name
+    if not named.isidentifier():
+        raise UserError(
+            f"{named!r} is no name for a job: letters, digits and _ (give another one with --name)"
+        )
+
+    async def submit() -> dict[str, object]:
+        async with connect(address, cluster=cluster) as client:
+            return await client.submit(text, file.name, named, replace=replace)
+
+    ask(submit())
+    print(f"job {named} submitted; elf jobs shows it, DROP JOB {named} ends it")
+    return 0
 
 
 def leave_fleet(address: str, cluster: str) -> int:

@@ -1,5 +1,5 @@
-"""The commands that ask a running agent: ``sql``, ``shell``, ``jobs``, ``members``, ``streams``, ``tree``,
-``compare``, ``leave``.
+"""The commands that ask a running agent: ``sql``, ``shell``, ``submit``, ``jobs``, ``members``, ``streams``,
+``tree``, ``compare``, ``leave``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CLUSTER = "elf"
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (sql, shell, jobs, members, streams, tree, compare, leave):
+    for command in (sql, shell, submit, jobs, members, streams, tree, compare, leave):
         app.command()(command)
 
 
@@ -55,6 +55,21 @@ def shell(connect: Connect = DEFAULT_ADDRESS, cluster: Cluster = _CLUSTER) -> in
     from elf.cli.shell import run_shell
 
     return run_shell(connect, cluster)
+
+
+def submit(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A Python file with one subclass of elf.job.Job.")
+    ],
+    name: Annotated[str | None, typer.Option("--name", help="The job's name (default: the file's).")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Instead of the job of that name.")] = False,
+    connect: Connect = DEFAULT_ADDRESS,
+    cluster: Cluster = _CLUSTER,
+) -> int:
+    """Check a job written in Python and send it to all agents; DROP JOB ends it."""
+    from elf.cli.ask import submit_file
+
+    return submit_file(connect, cluster, file, name, replace=replace)
 
 
 def jobs(

@@ -13,6 +13,7 @@ import contextlib
 import getpass
 import itertools
 import os
+import uuid
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -24,12 +25,15 @@ import pyarrow as pa
 
 from agents import codec
 from agents.addresses import split_address
+from agents.functions.checks import check_job
+from agents.functions.sandbox import Sandboxes
 from agents.transport import Closed, ZeroMqTransport
 from elf.batch import decode
 from elf.client.requests import Request
 from elf.client.windows import Window, split
 from elf.errors import ElfError, PeerError, UserError
 from elf.job.messages import Call, Cancel, Execute, Failed, JobFacts, KeepAlive, Message, Published, Reply
+from elf.job.program import Submission
 
 CLUSTER: Final = "elf"
 """The cluster name of an agent whose configuration gives none."""
@@ -117,6 +121,7 @@ class Client:
         self._cluster = cluster
         self._numbers = itertools.count(1)
         self._requests: dict[int, Request] = {}
+        self._sandboxes = Sandboxes()
         self._transport: ZeroMqTransport | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._asked: float | None = None
@@ -155,6 +160,7 @@ class Client:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+        self._sandboxes.close()
         if self._transport is not None:
             await self._transport.close()
             self._transport = None
@@ -243,6 +249,18 @@ class Client:
         except msgspec.MsgspecError as error:
             raise ElfError(f"the agent's answer to compare {job} cannot be read: {error}") from None
         return CompareFacts(source, facts)
+
+    async def submit(
+        self, text: str, filename: str, name: str, *, replace: bool = False
+    ) -> dict[str, object]:
+        """Send a job written in Python (``elf.job.Job``) to all agents; ``replace``: in place of the one of
+        that name.
+
+        The text is checked first, in a process of its own on this machine. Raises ``UserError``.
+        """
+        loaded = await asyncio.to_thread(check_job, self._sandboxes, text, filename, name, self.creator)
+        asked = Submission(name, text, filename, loaded, str(uuid.uuid4()), replace)
+        return await self.call("submit", msgspec.json.encode(asked).decode())
 
     async def leave(self) -> dict[str, object]:
         """Have the agent seal what it has, hand it over and go."""

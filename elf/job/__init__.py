@@ -1,0 +1,6 @@
+"""Jobs: the protocol of roots, masters and workers, and ``Job``, the class of those that are written in
+Python."""
+
+from elf.job.api import Job, JobError, QueryFailed
+
+__all__ = ["Job", "JobError", "QueryFailed"]

@@ -10,7 +10,9 @@ from elf.job.cut import StreamCut
 from elf.job.flowstate import Sealed
 from elf.job.messages import FlowProgress
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, Wanted
+from elf.job.program import Tap
 from elf.job.spec import Flow
+from elf.job.taps import Tapped
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,15 @@ class TakeCut:
     """Write down where we are."""
 
 
-Command = Feed | Idle | Finish | SealOpen | Install | Uninstall | Suspend | Resume | TakeCut
+@dataclass(frozen=True)
+class SetTaps:
+    """What a job in Python wants of this stream from now on; nothing ends it."""
+
+    uid: str
+    taps: tuple[Tap, ...]
+
+
+Command = Feed | Idle | Finish | SealOpen | Install | Uninstall | Suspend | Resume | TakeCut | SetTaps
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,3 +103,4 @@ class Outcome:
     counts: dict[str, int] = field(default_factory=dict)
     until_us: int = 0
     """End of what this worker has answered for: every sealed pane ends by then."""
+    tapped: tuple[Tapped, ...] = ()

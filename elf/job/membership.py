@@ -30,6 +30,7 @@ from elf.job.messages import (
     Refused,
     Welcome,
 )
+from elf.job.programmessages import AddProgram
 from elf.job.streamlog import FOREVER_US, StreamLog
 
 FOUNDER_FACT = "founder"
@@ -210,7 +211,9 @@ class Membership:
             return [Send(self.founder, Follow(agent_id=self.me.agent_id, known=self.log.last))]
         return []
 
-    def serve(self, sender: str, wish: JoinStream | LeaveStream | AddJob | DropJobEntry) -> list[Effect]:
+    def serve(
+        self, sender: str, wish: JoinStream | LeaveStream | AddJob | DropJobEntry | AddProgram
+    ) -> list[Effect]:
         """At the founder: append what is asked for. Elsewhere the wish is passed on to the founder."""
         if not self.is_founder:
             return [Send(self.founder, wish)] if self.founder and sender != self.founder else []
@@ -224,6 +227,8 @@ class Membership:
                     new = self.log.add_job(wish.spec)
                 case DropJobEntry():
                     new = self.log.drop_job(wish.uid)
+                case AddProgram():
+                    new = self.log.add_program(wish.spec)
         except UserError as refused:
             return [Send(sender, Refused(text=str(refused)))]
         return self._appended(new)

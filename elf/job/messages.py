@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import msgspec
 
+from elf.job.program import ProgramSpec
 from elf.job.spec import Flow, JobSpec
 from elf.schema import Schema
 
@@ -215,7 +216,14 @@ class FlowEnded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     uid: str
 
 
-LogEntry = MemberJoined | MemberLeft | JobAdded | JobDropped | FlowEnded
+class ProgramAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A job written in Python. ``JobDropped`` ends it too."""
+
+    seq: int
+    spec: ProgramSpec
+
+
+LogEntry = MemberJoined | MemberLeft | JobAdded | JobDropped | FlowEnded | ProgramAdded
 
 
 class Hello(Message, frozen=True, kw_only=True):

@@ -26,7 +26,9 @@ from elf.job.messages import (
     LogEntry,
     MemberJoined,
     MemberLeft,
+    ProgramAdded,
 )
+from elf.job.program import ProgramSpec
 from elf.job.spec import Flow, JobSpec
 from elf.ql.plan import Fragment
 
@@ -53,6 +55,7 @@ class StreamLog:
         self._entries: list[LogEntry] = []
         self._members: dict[str, dict[int, Member]] = {}
         self._jobs: dict[str, JobSpec] = {}
+        self._programs: dict[str, ProgramSpec] = {}
         self._dropped: set[str] = set()
         self._flows: dict[str, Flow] = {}
         self._by_fragment: dict[Fragment, str] = {}
@@ -97,6 +100,8 @@ class StreamLog:
             case JobAdded():
                 self._jobs[entry.spec.uid] = entry.spec
                 self._attach(entry.spec)
+            case ProgramAdded():
+                self._programs[entry.spec.uid] = entry.spec
             case JobDropped():
                 self._detach(entry)
             case FlowEnded():
@@ -172,6 +177,11 @@ class StreamLog:
         flows = tuple(self._flows.get(self._by_fragment.get(f.fragment, ""), f) for f in spec.flows)
         return self._append(JobAdded(seq=self.last + 1, spec=replace(spec, flows=flows)))
 
+    def add_program(self, spec: ProgramSpec) -> tuple[LogEntry, ...]:
+        if spec.uid in self._programs or spec.uid in self._jobs or spec.uid in self._dropped:
+            return ()
+        return self._append(ProgramAdded(seq=self.last + 1, spec=spec))
+
     def drop_job(self, uid: str) -> tuple[LogEntry, ...]:
         """A tombstone, also of a job whose entry has not come yet: then it never does."""
         if uid in self._dropped:
@@ -232,11 +242,25 @@ class StreamLog:
             return own[-1]
         return named[0] if len(named) == 1 else None
 
+    def programs(self) -> tuple[ProgramSpec, ...]:
+        """Jobs in Python that are not dropped."""
+        return tuple(spec for uid, spec in self._programs.items() if uid not in self._dropped)
+
+    def program(self, uid: str) -> ProgramSpec | None:
+        return None if uid in self._dropped else self._programs.get(uid)
+
+    def find_program(self, name: str, creator: str) -> ProgramSpec | None:
+        """The job in Python of that name: the creator's own, else the only one of that name."""
+        named = [spec for spec in self.programs() if spec.name == name]
+        own = [spec for spec in named if spec.creator == creator]
+        if own:
+            return own[-1]
+        return named[0] if len(named) == 1 else None
+
     def generation(self, name: str, creator: str) -> int:
         """The generation that a new job of this name gets: one above every one that ever was."""
-        return 1 + max(
-            (s.generation for s in self._jobs.values() if (s.name, s.creator) == (name, creator)), default=0
-        )
+        ever: list[JobSpec | ProgramSpec] = [*self._jobs.values(), *self._programs.values()]
+        return 1 + max((s.generation for s in ever if (s.name, s.creator) == (name, creator)), default=0)
 
 
 def encode_entry(entry: LogEntry) -> bytes:

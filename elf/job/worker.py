@@ -18,7 +18,7 @@ Rules (PROTOCOL section 3):
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,7 @@ from elf.job.commands import (
     Outcome,
     Resume,
     SealOpen,
+    SetTaps,
     Suspend,
     TakeCut,
     Uninstall,
@@ -42,6 +43,7 @@ from elf.job.flowstate import FlowState, Sealed, View
 from elf.job.messages import FlowProgress
 from elf.job.ports import ChunkLike, Engine, ExtractedLike, ExtractorPort, Int64s, MapperPort, Spill, Wanted
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
+from elf.job.taps import Taps
 from elf.ql.plan import Fragment
 
 LONG_AGO = -(1 << 62)
@@ -91,6 +93,7 @@ class StreamWorker:
         self._flows: dict[str, FlowState] = {}
         self._sources: dict[str, _Source] = {}
         self.wanted = Wanted()
+        self._taps = Taps(engine.mapper)
         self._extractor: ExtractorPort = engine.extractor(self.wanted)
         self._highest = LONG_AGO
         self._cut_at_ms = 0
@@ -122,7 +125,8 @@ class StreamWorker:
 
     def _renew_extractor(self) -> None:
         """One extraction serves all flows."""
-        self.wanted = Wanted.of(state.flow.fragment for state in self._flows.values())
+        flows = [state.flow.fragment for state in self._flows.values()]
+        self.wanted = Wanted.of([*flows, *self._taps.fragments()])
         self._extractor.close()
         self._extractor = self._engine.extractor(self.wanted)
 
@@ -148,6 +152,10 @@ class StreamWorker:
                 return self._resume(command.uid)
             case TakeCut():
                 return self._outcome((), must_cut=True)
+            case SetTaps():
+                self._taps.put(command.uid, command.taps)
+                self._renew_extractor()
+                return self._outcome((), must_cut=False)
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -168,7 +176,7 @@ class StreamWorker:
         self._highest = max(self._highest, source.highest)
         sealed = self._seal_all(self._target(feed.now_ms))
         due = feed.now_ms - self._cut_at_ms >= self._settings.cut_ms
-        return self._outcome(
+        outcome = self._outcome(
             sealed,
             must_cut=due,
             now_ms=feed.now_ms,
@@ -178,6 +186,8 @@ class StreamWorker:
             rows=len(chunk.lines) + len(chunk.rejects),
             counts=counts,
         )
+        tapped = self._taps.feed(view)
+        return replace(outcome, tapped=tapped) if tapped else outcome
 
     def _view(self, chunk: ChunkLike, extracted: ExtractedLike, source: _Source, now_ms: int) -> View:
         column = extracted.table["_ts"]
@@ -343,4 +353,5 @@ class StreamWorker:
     def close(self) -> None:
         for mapper in {id(state.mapper): state.mapper for state in self._flows.values()}.values():
             mapper.close()
+        self._taps.close()
         self._extractor.close()

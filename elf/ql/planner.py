@@ -57,7 +57,7 @@ def plan(query: Query, schema: Schema, *, stream: str) -> Plan:
 
 
 def _plan(sql: str, tree: exp.Select, schema: Schema, stream: str, source: Source) -> Plan:
-    draft = _number_keys(apply_rules(Draft(source, tree, schema)))
+    draft = number_keys(apply_rules(Draft(source, tree, schema)))
     states = collect(_after_grouping(draft))
     fragment = Fragment(
         stream=stream,
@@ -101,7 +101,7 @@ def _after_grouping(draft: Draft) -> list[Expr]:
     return [*(output.value for output in draft.outputs), *having, *(order.value for order in draft.order)]
 
 
-def _number_keys(draft: Draft) -> Draft:
+def number_keys(draft: Draft) -> Draft:
     """Keys in the order of their text, so that ``GROUP BY a, b`` and ``GROUP BY b, a`` share a fragment.
 
     The tie-break of the ordering (the keys as the query lists them) becomes part of ``order``.

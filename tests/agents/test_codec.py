@@ -27,13 +27,14 @@ from agents.codec import (
 )
 from elf.errors import ElfBug, PeerError
 from elf.job import messages as job
+from elf.job import programmessages as program
 from overlay import messages as ring
 from overlay.ids import KEY_BYTES, Peer
 
 CLUSTER = "shop"
 SENDER = "10.0.0.7:7071"
 MAX = 1 << 20
-ALL_TYPES: tuple[type[Message], ...] = (*job.MESSAGES, *ring.MESSAGES)
+ALL_TYPES: tuple[type[Message], ...] = (*job.MESSAGES, *program.MESSAGES, *ring.MESSAGES)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 keys = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)

@@ -28,12 +28,14 @@ from elf.job import messages as say
 from elf.job.contributions import Piece
 from elf.job.master import Master
 from elf.job.membership import Identity, StreamSince
+from elf.job.programport import ProgramEffect
 from elf.job.root import RootSettings
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, app_id
 from elf.job.streamlog import decode_entry, encode_entry
 from elf.job.uplink import SNAPSHOT_OVERHEAD
 from elf.job.worker import StreamWorker
 from elf.ql.plan import Plan
+from tests.job.inline import InlineJobs
 from tests.job.pyengine import STREAM, PyFinisher
 from tests.job.simlane import Log, SimLane
 
@@ -70,6 +72,7 @@ class SimAgent:
         world = self.world
         self.up, self.life = True, self.life + 1
         self.kept: dict[str, commits.Kept] = {}
+        self.jobs = InlineJobs(lambda event: world.after(1, self, lambda: self.handle(event)))
         incarnation = self.store.begin_incarnation()
         me = Identity(self.agent_id, f"a{self.index}", incarnation, self.address)
         peer = ring.Peer(self.address, incarnation)
@@ -164,6 +167,8 @@ class SimAgent:
                     self.ended = effect.text
                     self.crash()
                     return
+                case _ if isinstance(effect, ProgramEffect):
+                    self.jobs.perform(effect)
                 case _:
                     raise TypeError(repr(effect))
         if world.checking:

@@ -1,0 +1,106 @@
+"""What is looked at before a user's code is sent anywhere: each failure is one line that says where and what.
+
+A function must parse, have its signature, and give the wanted columns for a sample batch; a job must parse,
+define one subclass of ``Job``, and get through its ``start``. Both are run, in a sandbox.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+import pyarrow as pa
+
+from agents.functions import wire
+from agents.functions.function import KINDS, Failed, FunctionSpec, UserFunction
+from agents.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes
+from elf.errors import UserError
+from elf.job.calls import Loaded, Place
+from elf.job.program import TEXT_BYTES_MAX
+
+
+def check_function(
+    sandboxes: Sandboxes,
+    spec: FunctionSpec,
+    sample: pa.RecordBatch,
+    wanted: pa.Schema | None = None,
+    limits: Limits | None = None,
+) -> pa.RecordBatch:
+    """What the function makes of the sample. Raises ``UserError``."""
+    if spec.kind not in KINDS:
+        raise UserError(f"a function is one of {', '.join(KINDS)}, not {spec.kind}")
+    _has_function(_parse(spec.text, spec.filename), spec)
+    function = UserFunction(sandboxes, spec, limits or Limits(), lambda _: None)
+    try:
+        result = function(sample)
+    finally:
+        function.close()
+    if isinstance(result, Failed):
+        at = f" at row {result.row} of" if result.row is not None else " on"
+        raise UserError(f"{result.text}{at} the sample; mend {spec.kind}() and send it again")
+    if wanted is not None:
+        _has_columns(result.batch.schema, wanted, spec)
+    return result.batch
+
+
+def check_job(
+    sandboxes: Sandboxes, text: str, filename: str, name: str, creator: str, limits: Limits | None = None
+) -> Loaded:
+    """What the job asks for in its ``start``. Raises ``UserError``."""
+    _parse(text, filename)
+    sandbox = Sandbox(sandboxes, limits or replace(Limits(), call_secs=5.0), lambda _: None)
+    try:
+        said, _ = sandbox.call(wire.LoadJob(text, filename, name, creator, Place("check", 0)))
+    except SandboxError as error:
+        raise UserError(f"{error.at(filename)}; mend it and send it again") from None
+    finally:
+        sandbox.close()
+    if not isinstance(said, wire.Ready):
+        raise UserError(f"{filename}: it cannot be loaded")
+    return said.loaded
+
+
+def _parse(text: str, filename: str) -> ast.Module:
+    if len(text.encode()) > TEXT_BYTES_MAX:
+        raise UserError(f"{filename} has {len(text.encode())} bytes; at most {TEXT_BYTES_MAX} can be sent")
+    try:
+        return ast.parse(text, filename)
+    except SyntaxError as error:
+        raise UserError(
+            f"{filename}:{error.lineno}: SyntaxError: {error.msg} in `{(error.text or '').strip()}`"
+        ) from None
+    except ValueError as error:
+        raise UserError(f"{filename}: {error}") from None
+
+
+def _has_function(tree: ast.Module, spec: FunctionSpec) -> None:
+    found = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == spec.kind]
+    if not found:
+        names = ", ".join(n.name for n in tree.body if isinstance(n, ast.FunctionDef)) or "none"
+        raise UserError(
+            f"{spec.filename} has no `def {spec.kind}(batch)` at its top level; functions there: {names}"
+        )
+    arguments = found[-1].args
+    plain = [*arguments.posonlyargs, *arguments.args]
+    needed = len(plain) - len(arguments.defaults)
+    if not (needed <= 1 <= len(plain) or (arguments.vararg and needed <= 1)) or any(
+        default is None for default in arguments.kw_defaults
+    ):
+        raise UserError(
+            f"{spec.filename}:{found[-1].lineno}: {spec.kind}() must take one argument, a pyarrow.RecordBatch"
+        )
+
+
+def _has_columns(given: pa.Schema, wanted: pa.Schema, spec: FunctionSpec) -> None:
+    missing = [field.name for field in wanted if field.name not in given.names]
+    if missing:
+        raise UserError(
+            f"{spec.filename}: {spec.kind}() gives the columns {', '.join(given.names) or '(none)'}; "
+            f"{', '.join(missing)} must be among them"
+        )
+    for field in wanted:
+        if given.field(field.name).type != field.type:
+            raise UserError(
+                f"{spec.filename}: {spec.kind}() gives {field.name} as {given.field(field.name).type}; "
+                f"it must be {field.type}"
+            )

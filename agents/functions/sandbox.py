@@ -1,0 +1,353 @@
+"""A process of its own for a user's code, as the agent sees it: started in milliseconds, called with a time
+limit, ended when it misbehaves.
+
+``Sandboxes`` holds the zygote of an agent; ``Sandbox`` is one process of it, and blocks its caller: it is
+called on a lane's thread or on a job's own, never on the loop. Limits guard the agent against accidents, not
+against malice: the code may open files and sockets like any program of this user; who may send code at all is
+the cluster's to say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from agents.functions import wire
+from agents.functions.zygote import ANSWER, NO_PROCESS, Request, environment
+from elf.errors import ElfError
+from elf.job.calls import JobEffect
+
+Trouble = Literal["raised", "memory", "blocked", "died", "output"]
+OUTPUT_PIPE_BYTES: Final = 64 << 10
+FRAME_BYTES_MIN: Final = 128 << 20
+START_SECS: Final = 20.0
+STARVED_TIMES: Final = 10
+"""A call that gets no CPU may take so many times its limit."""
+GRACE_SECS: Final = 1.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one sandbox. ``call_secs``: of one call, in wall clock, or in CPU time when the machine has none to
+    give; ``memory_bytes``: beyond what the imports take; ``rows_max`` and ``bytes_max``: of one result;
+    ``log_bytes_max``: of its output that is kept a minute."""
+
+    call_secs: float = 1.0
+    memory_bytes: int = 256 << 20
+    rows_max: int = 4 << 20
+    bytes_max: int = 64 << 20
+    log_bytes_max: int = 64 << 10
+
+    @property
+    def frame_bytes(self) -> int:
+        """The largest batch that is handed over, in or out."""
+        return max(2 * self.bytes_max, FRAME_BYTES_MIN)
+
+
+class SandboxError(ElfError):
+    """A call that failed. ``line`` of the user's file, 0 for none; ``ended``: the process is gone."""
+
+    def __init__(
+        self,
+        trouble: Trouble,
+        text: str,
+        line: int = 0,
+        source: str = "",
+        *,
+        ended: bool = False,
+        effects: tuple[JobEffect, ...] = (),
+    ) -> None:
+        self.trouble: Trouble = trouble
+        self.text = text
+        self.line = line
+        self.source = source
+        self.ended = ended
+        self.effects = effects
+        super().__init__(text)
+
+    def at(self, filename: str) -> str:
+        """For people: file, line, what happened, and the line itself."""
+        place = f"{filename}:{self.line}: " if self.line else f"{filename}: "
+        return f"{place}{self.text}" + (f" in `{self.source}`" if self.source else "")
+
+
+class Sandboxes:
+    """The sandbox processes of one agent, all forked from one template that is started when it is first
+    needed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._zygote: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+
+    def warm(self) -> None:
+        """Start the template now, so that the first sandbox does not wait for it."""
+        with self._lock:
+            self._ready()
+
+    def fork(self, limits: Limits) -> tuple[int, socket.socket, int]:
+        """A new process: its pid, our end of its socket, and the reading end of its output."""
+        ours, theirs = socket.socketpair()
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        try:
+            request = Request(b"F", limits.memory_bytes, limits.frame_bytes)
+            pid = self._ask(request, [theirs.fileno(), writing])
+            if pid == NO_PROCESS:
+                raise SandboxError("died", "the system gives no more processes for user code", ended=True)
+        except BaseException:
+            ours.close()
+            os.close(reading)
+            raise
+        finally:
+            theirs.close()
+            os.close(writing)
+        return pid, ours, reading
+
+    def end(self, pid: int) -> int:
+        """End a process of ours; its wait status."""
+        with contextlib.suppress(SandboxError):
+            return self._ask(Request(b"E", pid=pid), [])
+        return 0
+
+    def _ask(self, request: Request, files: list[int]) -> int:
+        with self._lock:
+            try:
+                return self._exchange(self._ready(), request, files)
+            except OSError:
+                self._close()
+            if request.verb == b"E":
+                return 0  # the template is gone, and its children with it
+            try:
+                return self._exchange(self._ready(), request, files)
+            except OSError as error:
+                raise SandboxError(
+                    "died", f"no process can be started for user code: {error}", ended=True
+                ) from None
+
+    def _exchange(self, control: socket.socket, request: Request, files: list[int]) -> int:
+        socket.send_fds(control, [request.pack()], files)
+        answer = control.recv(ANSWER.size, socket.MSG_WAITALL)
+        if len(answer) < ANSWER.size:
+            raise ConnectionResetError("the template of the sandboxes has ended")
+        return int(ANSWER.unpack(answer)[0])
+
+    def _ready(self) -> socket.socket:
+        if self._control is None:
+            ours, theirs = socket.socketpair()
+            root = str(Path(__file__).resolve().parents[2])
+            with theirs:
+                self._zygote = subprocess.Popen(
+                    [sys.executable, "-m", "agents.functions.zygote", str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    env=environment(root),
+                    start_new_session=True,
+                )
+            ours.settimeout(START_SECS)
+            self._control = ours
+        return self._control
+
+    def _close(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._zygote is not None:
+            try:
+                self._zygote.wait(GRACE_SECS)
+            except subprocess.TimeoutExpired:
+                self._zygote.kill()
+                self._zygote.wait()
+            self._zygote = None
+
+    def close(self) -> None:
+        """End the template and every sandbox."""
+        with self._lock:
+            self._close()
+
+
+class Sandbox:
+    """One process of a user's code. ``open`` starts it; a call that fails with ``ended`` has closed it."""
+
+    def __init__(self, sandboxes: Sandboxes, limits: Limits, log: Callable[[str], None]) -> None:
+        self._sandboxes = sandboxes
+        self._limits = limits
+        self._log = log
+        self._pid = 0
+        self._frames: wire.Frames | None = None
+        self._output = -1
+        self._partial = b""
+        self._minute = 0
+        self._logged = 0
+        self.log_bytes_dropped = 0
+
+    @property
+    def pid(self) -> int:
+        """0 while there is none."""
+        return self._pid
+
+    def open(self) -> None:
+        """Fork a process; nothing when there is one."""
+        if self._frames is None:
+            self._pid, sock, self._output = self._sandboxes.fork(self._limits)
+            self._frames = wire.Frames(sock, self._limits.frame_bytes)
+
+    def close(self) -> int:
+        """End the process; its wait status."""
+        if self._frames is None:
+            return 0
+        self._drain()
+        status = self._sandboxes.end(self._pid)
+        self._drain(last=True)
+        self._frames.sock.close()
+        os.close(self._output)
+        self._frames, self._output, self._pid = None, -1, 0
+        return status
+
+    def call(
+        self, message: wire.ToSandbox, payload: bytes = b"", *, secs: float | None = None
+    ) -> tuple[wire.FromSandbox, bytes]:
+        """Send a call and wait for what comes of it. Raises ``SandboxError``."""
+        self.send(message, payload)
+        return self.receive(time.monotonic() + (secs or self._limits.call_secs))
+
+    def send(self, message: wire.ToSandbox, payload: bytes = b"") -> None:
+        frames = self._opened()
+        frames.sock.settimeout(STARVED_TIMES * self._limits.call_secs)
+        try:
+            frames.send(message, payload)
+        except TimeoutError:
+            self._blocked()
+        except OSError:
+            self._gone()
+
+    def receive(self, deadline: float) -> tuple[wire.FromSandbox, bytes]:
+        """What it says next, until ``deadline`` (monotonic seconds). Raises ``SandboxError``."""
+        frames = self._opened()
+        frames.sock.settimeout(STARVED_TIMES * self._limits.call_secs)
+        self._wait(frames, deadline)
+        try:
+            said, payload = frames.take_by_agent()
+        except TimeoutError:
+            self._blocked()
+        except (EOFError, OSError):
+            self._gone()
+        except wire.Broken as error:
+            self.close()
+            raise SandboxError("output", str(error), ended=True) from None
+        self._drain()
+        if isinstance(said, wire.Raised):
+            if said.kind == "memory":
+                self.close()
+                raise SandboxError("memory", self._over_memory(), said.line, said.source, ended=True)
+            raise SandboxError("raised", said.text, said.line, said.source, effects=said.effects)
+        return said, payload
+
+    def _wait(self, frames: wire.Frames, deadline: float) -> None:
+        with selectors.PollSelector() as selector:
+            selector.register(frames.sock, selectors.EVENT_READ)
+            selector.register(self._output, selectors.EVENT_READ)
+            had, last = _cpu_secs(self._pid), deadline + STARVED_TIMES * self._limits.call_secs
+            while True:
+                ready = {key.fileobj for key, _ in selector.select(max(0.0, deadline - time.monotonic()))}
+                if self._output in ready and not self._drain():
+                    selector.unregister(self._output)
+                if frames.sock in ready:
+                    return
+                if (now := time.monotonic()) >= deadline:
+                    deadline = min(last, now + self._starved(had))
+                    if deadline <= now:
+                        self._blocked()
+
+    def _starved(self, had: float) -> float:
+        """Seconds of CPU that a call at its deadline may still have; 0 for one that waits by itself."""
+        wants = _state(self._pid) in ("R", "D")
+        return max(0.0, self._limits.call_secs - (_cpu_secs(self._pid) - had)) if wants else 0.0
+
+    def _opened(self) -> wire.Frames:
+        self.open()
+        if self._frames is None:
+            raise SandboxError("died", "it has no process", ended=True)
+        return self._frames
+
+    # -- its ends --------------------------------------------------------------------------------------------
+
+    def _blocked(self) -> None:
+        self.close()
+        text = f"it did not return within {self._limits.call_secs:g} s"
+        raise SandboxError("blocked", text, ended=True) from None
+
+    def _gone(self) -> None:
+        status = self.close()
+        if os.WIFSIGNALED(status):
+            what = f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
+        else:
+            what = f"exit status {os.waitstatus_to_exitcode(status)}"
+        raise SandboxError(
+            "died", f"its process ended in the middle of a call ({what})", ended=True
+        ) from None
+
+    def _over_memory(self) -> str:
+        return f"MemoryError: it wants more than its {self._limits.memory_bytes >> 20} MiB"
+
+    # -- its output ------------------------------------------------------------------------------------------
+
+    def _drain(self, *, last: bool = False) -> bool:
+        """What it printed, as log lines, up to the quota of a minute. False at the end of it."""
+        open_ = True
+        while True:
+            try:
+                data = os.read(self._output, OUTPUT_PIPE_BYTES)
+            except BlockingIOError:
+                break
+            except OSError:
+                open_ = False
+                break
+            if not data:
+                open_ = False
+                break
+            self._say(data)
+        if last and self._partial:
+            self._say(b"\n")
+        return open_
+
+    def _say(self, data: bytes) -> None:
+        minute = int(time.monotonic() // 60)
+        if minute != self._minute:
+            self._minute, self._logged = minute, 0
+        room = max(0, self._limits.log_bytes_max - self._logged)
+        self._logged += min(room, len(data))
+        if len(data) > room:
+            self.log_bytes_dropped += len(data) - room
+            data = data[:room]
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        for line in lines:
+            if line.strip():
+                self._log(line.decode("utf-8", "replace"))
+
+
+def _cpu_secs(pid: int) -> float:
+    """CPU time of a process so far (Linux names its clock by the pid); 0 where that cannot be known."""
+    try:
+        return time.clock_gettime(~pid << 3 | 2)
+    except (OSError, OverflowError):
+        return 0.0
+
+
+def _state(pid: int) -> str:
+    """R: it runs or wants to; D: it waits for a disk; S: it sleeps."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""

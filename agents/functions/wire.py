@@ -1,0 +1,183 @@
+"""What passes between an agent and a sandbox process, and how: frames over a socket pair.
+
+A frame is two lengths (big-endian, 32 bits), a msgpack value of one of the types below, and a payload (Arrow
+IPC, or a job's message). Both ends are on one machine, so there is no checksum; the agent trusts nothing that
+it hears all the same: a frame that is none, or is larger than it may be, ends the sandbox.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from elf.job.calls import Event, JobEffect, Loaded, Place
+from elf.job.program import Tap
+
+HEADER_BYTES_MAX: Final = 64 << 20
+_LENGTHS: Final = struct.Struct(">II")
+
+
+class LoadFunction(msgspec.Struct, frozen=True, tag=True):
+    """Agent: run this text and keep its function ``kind``. Answered with ``Done`` or ``Raised``."""
+
+    text: str
+    filename: str
+    kind: str
+
+
+class LoadJob(msgspec.Struct, frozen=True, tag=True):
+    """Agent: run this text, make the job of its subclass of ``Job``, and call its ``start``. ``Ready``."""
+
+    text: str
+    filename: str
+    name: str
+    creator: str
+    place: Place
+    taps: tuple[Tap, ...] = ()
+
+
+class CallFunction(msgspec.Struct, frozen=True, tag=True):
+    """Agent: call the function with the batch in the payload. ``Done`` has its result as payload."""
+
+    rows_max: int
+    bytes_max: int
+
+
+class CallJob(msgspec.Struct, frozen=True, tag=True):
+    """Agent: something happened to the job; ``Acted``."""
+
+    event: Event
+    place: Place
+
+
+class Replied(msgspec.Struct, frozen=True, tag=True):
+    """Agent, while a callback waits for it: the reply to its query, or why there is none."""
+
+    number: int
+    value: bytes
+    error: str
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """Sandbox: it went well."""
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """Sandbox: the job is there, and has asked for this."""
+
+    loaded: Loaded
+
+
+class Acted(msgspec.Struct, frozen=True, tag=True):
+    """Sandbox: the callback has returned, and these effects are to be performed in order."""
+
+    effects: tuple[JobEffect, ...]
+
+
+class Asks(msgspec.Struct, frozen=True, tag=True):
+    """Sandbox, in the middle of a callback: a query, which is to be ``Replied``."""
+
+    number: int
+    app: bytes
+    app_name: str
+    value: bytes
+    path: tuple[str, ...]
+    timeout_ms: int
+
+
+class Raised(msgspec.Struct, frozen=True, tag=True):
+    """Sandbox: the user's code has failed. ``line`` of the user's file (0: none of it); ``effects`` are what
+    it had asked for before."""
+
+    kind: str
+    text: str
+    line: int
+    source: str = ""
+    effects: tuple[JobEffect, ...] = ()
+
+
+ToSandbox = LoadFunction | LoadJob | CallFunction | CallJob | Replied
+FromSandbox = Done | Ready | Acted | Asks | Raised
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_to_sandbox: Final = msgspec.msgpack.Decoder(ToSandbox)
+_from_sandbox: Final = msgspec.msgpack.Decoder(FromSandbox)
+
+
+class Broken(Exception):
+    """What came is no frame; the sandbox that said it cannot be used any more."""
+
+
+class Frames:
+    """Frames over one socket. ``bytes_max``: the largest payload that is taken."""
+
+    def __init__(self, sock: socket.socket, bytes_max: int) -> None:
+        self.sock = sock
+        self.bytes_max = bytes_max
+
+    def send(self, message: ToSandbox | FromSandbox, payload: bytes | memoryview = b"") -> None:
+        """Blocks while the other end does not read; raises ``OSError`` when it is gone."""
+        head = _encode(message)
+        self.sock.sendall(_LENGTHS.pack(len(head), len(payload)) + head)
+        if len(payload):
+            self.sock.sendall(payload)
+
+    def take_by_agent(self) -> tuple[FromSandbox, bytes]:
+        """What the sandbox said. Raises ``Broken``; ``EOFError`` when it is gone."""
+        head, payload = self._take()
+        try:
+            return _from_sandbox.decode(head), payload
+        except (ValueError, RecursionError) as error:
+            raise Broken(f"it says something that is no message: {error}") from None
+
+    def take_by_sandbox(self) -> tuple[ToSandbox, bytes]:
+        head, payload = self._take()
+        return _to_sandbox.decode(head), payload
+
+    def _take(self) -> tuple[bytes, bytes]:
+        head_bytes, payload_bytes = _LENGTHS.unpack(self._read(_LENGTHS.size))
+        if head_bytes > HEADER_BYTES_MAX or payload_bytes > self.bytes_max:
+            raise Broken(f"a message of {head_bytes + payload_bytes} bytes")
+        return self._read(head_bytes), self._read(payload_bytes)
+
+    def _read(self, size: int) -> bytes:
+        data = bytearray(size)
+        view, got = memoryview(data), 0
+        while got < size:
+            count = self.sock.recv_into(view[got:])
+            if not count:
+                raise EOFError
+            got += count
+        return bytes(data)
+
+
+_PLAIN: Final = pa.ipc.IpcWriteOptions(use_threads=False)
+
+
+def to_bytes(batch: pa.RecordBatch) -> bytes:
+    """A batch as an uncompressed Arrow IPC stream: it does not leave the machine."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=_PLAIN) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def from_bytes(data: bytes) -> pa.RecordBatch:
+    """The batch again; raises ``Broken`` for anything else."""
+    try:
+        with pa.ipc.open_stream(data, options=pa.ipc.IpcReadOptions(use_threads=False)) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError) as error:
+        raise Broken(f"it returns something that is no batch: {error}") from None
+    return one_batch(table)
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """All rows of a table as one batch."""
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

@@ -1,0 +1,102 @@
+"""What a job in Python may subscribe to, planned: a query's groups under the names of its SELECT list, or
+rows.
+
+The SELECT list has the columns of GROUP BY and aggregates of one state (SUM, COUNT, MIN, MAX), so that a
+table of partial aggregates reads like the query. HAVING, ORDER BY, LIMIT and windows are the job's own
+business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from elf.errors import QueryError
+from elf.ql.expressions import Call, Slot
+from elf.ql.plan import Fragment
+from elf.ql.planner import number_keys, plan_text
+from elf.ql.planner import plan as plan_query
+from elf.ql.rules import Draft, apply_rules
+from elf.ql.source import Source, did_you_mean
+from elf.ql.statements import Query
+from elf.ql.states import collect
+from elf.schema import Schema
+
+_ONE_STATE = ("count_star", "count", "sum", "min", "max")
+
+
+@dataclass(frozen=True)
+class Groups:
+    """``keys`` and ``states`` pair a column of the fragment with its name in the SELECT list."""
+
+    fragment: Fragment
+    keys: tuple[tuple[str, str], ...]
+    states: tuple[tuple[str, str], ...]
+
+
+def plan_groups(query: Query, schema: Schema, *, stream: str) -> Groups:
+    """Raises ``QueryError``."""
+    planned = plan_query(query, schema, stream=stream)
+    tree = query.tree
+    if not isinstance(tree, exp.Select):
+        raise QueryError("a job's query is one SELECT")
+    draft = number_keys(apply_rules(Draft(Source(query.source), tree, schema)))
+    if (
+        planned.window is not None
+        or draft.having is not None
+        or draft.limit is not None
+        or "order" in _said(query)
+    ):
+        raise QueryError(
+            "a job's query has no WINDOWING, HAVING, ORDER BY or LIMIT: the job decides when to flush, and "
+            "what to make of the groups"
+        )
+    states = collect([output.value for output in draft.outputs])
+    keys: dict[str, str] = {}
+    named: dict[str, str] = {}
+    for output in draft.outputs:
+        match states.resolve(output.value):
+            case Slot(name=name) if name.startswith("k"):
+                keys.setdefault(name, output.name)
+            case Call(op=op, args=(Slot(name=name),)) if op.removeprefix("final ") in _ONE_STATE:
+                named.setdefault(name, output.name)
+            case _:
+                raise QueryError(
+                    f"{output.name}: a job's SELECT has the columns of GROUP BY, and SUM, COUNT, MIN and MAX "
+                    "by themselves (for an average take SUM and COUNT)"
+                )
+    if set(keys) != set(planned.fragment.keys) or not keys:
+        raise QueryError("a job's query needs a GROUP BY, and each of its columns in the SELECT list")
+    if not named:
+        raise QueryError("a job's query needs an aggregate; for rows subscribe(stream=…, columns=[…])")
+    return Groups(planned.fragment, tuple(sorted(keys.items())), tuple(sorted(named.items())))
+
+
+def _said(query: Query) -> set[str]:
+    return {name for name, value in query.tree.args.items() if value}
+
+
+def plan_rows(columns: Sequence[str], where: str, schema: Schema, *, stream: str) -> Fragment:
+    """The rows of a stream for which ``where`` holds, with these columns. Raises ``QueryError``."""
+    known = [column.name for column in schema.columns]
+    for name in columns:
+        if name not in known:
+            raise QueryError(f"stream {stream} has no column {name}{did_you_mean(name, known)}")
+    condition = f" WHERE {where}" if where.strip() else ""
+    planned = plan_text(f"SELECT COUNT(*) AS n FROM x{condition}", schema, stream=stream).fragment
+    wanted = {*columns, *(column.name for column in planned.columns)}
+    rows = f"SELECT {', '.join(f'r.{_quoted(name)}' for name in columns)} FROM rows AS r"
+    sql = f"{rows} WHERE {planned.where_sql}" if planned.where_sql else rows
+    return replace(
+        planned,
+        columns=tuple(column for column in schema.columns if column.name in wanted),
+        map_sql=sql,
+        keys=(),
+        states=(),
+    )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

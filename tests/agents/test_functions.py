@@ -1,0 +1,200 @@
+"""User functions in processes of their own: whatever they do, the caller is told what, and where."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from agents.functions.checks import check_function, check_job
+from agents.functions.function import Done, Failed, FunctionSpec, UserFunction
+from agents.functions.sandbox import Limits, Sandboxes
+from elf.errors import UserError
+
+TIGHT = Limits(call_secs=0.2, memory_bytes=48 << 20, rows_max=1_000, log_bytes_max=4_000)
+BATCH = pa.RecordBatch.from_pydict({"x": list(range(100))})
+
+
+@pytest.fixture(scope="module")
+def sandboxes() -> Iterator[Sandboxes]:
+    made = Sandboxes()
+    yield made
+    made.close()
+
+
+def function(
+    sandboxes: Sandboxes, body: str, folder: Path | None = None, log: list[str] | None = None
+) -> UserFunction:
+    said = log if log is not None else []
+    text = f"import os, time\nimport pyarrow as pa\ndef map(batch):\n    {body}\n"
+    return UserFunction(sandboxes, FunctionSpec("map", text, "f.py"), TIGHT, said.append, folder)
+
+
+def called(sandboxes: Sandboxes, body: str, batch: pa.RecordBatch = BATCH) -> Done | Failed:
+    made = function(sandboxes, body)
+    try:
+        return made(batch)
+    finally:
+        made.close()
+
+
+def test_a_function_maps_batch_after_batch_in_one_process(sandboxes: Sandboxes) -> None:
+    made = function(sandboxes, "return batch.append_column('pid', pa.array([os.getpid()] * len(batch)))")
+    pids = set()
+    for _ in range(20):
+        result = made(BATCH)
+        assert isinstance(result, Done)
+        assert result.batch["x"] == BATCH["x"]
+        pids |= set(result.batch["pid"].to_pylist())
+    made.close()
+    assert len(pids) == 1
+    assert os.getpid() not in pids
+
+
+def test_the_row_that_raises_is_found_and_the_input_kept(sandboxes: Sandboxes, tmp_path: Path) -> None:
+    made = function(sandboxes, "return [1 / (n - 77) for n in batch['x'].to_pylist()] and batch", tmp_path)
+    result = made(BATCH, lambda row: f"clicks.log, line {row + 1}")
+    assert isinstance(result, Failed)
+    assert (result.trouble, result.line, result.row, result.origin) == (
+        "raised",
+        4,
+        77,
+        "clicks.log, line 78",
+    )
+    assert result.text.startswith("f.py:4: ZeroDivisionError: division by zero in `return [1 / (n - 77)")
+    assert result.kept is not None
+    kept = pa.ipc.open_file(pa.OSFile(str(result.kept))).read_all()
+    assert kept.equals(pa.Table.from_batches([BATCH]))
+    assert kept.schema.metadata[b"row"] == b"77"
+    assert isinstance(made(BATCH.slice(0, 50)), Done)
+    for _ in range(20):
+        made(BATCH.slice(77, 1))
+    assert len(list(tmp_path.iterdir())) == 16
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "trouble", "text"),
+    [
+        ("while True: pass", "blocked", "f.py: it did not return within 0.2 s"),
+        ("time.sleep(60)", "blocked", "f.py: it did not return within 0.2 s"),
+        ("x = bytearray(200 << 20)", "memory", "f.py:4: MemoryError: it wants more than its 48 MiB"),
+        ("x = pa.allocate_buffer(200 << 20)", "memory", "f.py:4: MemoryError: it wants more than its 48 MiB"),
+        ("os._exit(3)", "died", "f.py: its process ended in the middle of a call (exit status 3)"),
+        (
+            "os.kill(os.getpid(), 11)",
+            "died",
+            "f.py: its process ended in the middle of a call (killed by SIGSEGV)",
+        ),
+        ("raise SystemExit(0)", "raised", "f.py:4: SystemExit: 0"),
+        ("return 5", "raised", "f.py: it returns int, not a pyarrow.RecordBatch or Table"),
+        (
+            "return pa.table({'x': range(5000)})",
+            "raised",
+            "f.py: it returns 5000 rows; at most 1000 are taken",
+        ),
+        ("os.write(3, b'x' * 100); return batch", None, ""),
+    ],
+)
+def test_each_way_to_fail_is_told_and_costs_nobody_else(
+    sandboxes: Sandboxes, body: str, trouble: str | None, text: str
+) -> None:
+    began = time.monotonic()
+    result = called(sandboxes, body, BATCH.slice(0, 1))
+    assert time.monotonic() - began < 20
+    if trouble is not None:
+        assert isinstance(result, Failed)
+        assert (result.trouble, result.text[: len(text)], result.row) == (trouble, text, 0)
+
+
+def test_one_that_blocks_is_there_again_for_the_next_batch(sandboxes: Sandboxes) -> None:
+    made = function(sandboxes, "time.sleep(9 if batch['x'][0].as_py() else 0); return batch")
+    assert isinstance(made(BATCH.slice(1, 1)), Failed)
+    assert isinstance(made(BATCH.slice(0, 1)), Done)
+    made.close()
+
+
+def test_what_it_prints_is_logged_up_to_a_limit(sandboxes: Sandboxes) -> None:
+    said: list[str] = []
+    made = function(
+        sandboxes,
+        "print('x' * 99 + '\\n' * len(batch)); [print('y' * 999) for _ in range(500)]; return batch",
+        log=said,
+    )
+    assert isinstance(made(BATCH), Done)
+    made.close()
+    assert said[0] == "x" * 99
+    assert 2_000 < sum(map(len, said)) <= TIGHT.log_bytes_max
+    assert made._sandbox.log_bytes_dropped > 400_000
+
+
+def test_the_template_may_die(sandboxes: Sandboxes) -> None:
+    made = function(sandboxes, "return batch")
+    assert isinstance(made(BATCH), Done)
+    assert sandboxes._zygote is not None
+    sandboxes._zygote.kill()
+    sandboxes._zygote.wait()
+    results = [made(BATCH.slice(0, 1)) for _ in range(3)]
+    assert isinstance(results[-1], Done)
+    made.close()
+
+
+def test_nothing_is_left_when_the_sandboxes_are_closed() -> None:
+    own = Sandboxes()
+    made = function(own, "return batch")
+    made(BATCH)
+    pids = [made._sandbox.pid, own._zygote.pid if own._zygote else 0]
+    own.close()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("def map(:", "k.py:1: SyntaxError: invalid syntax in `def map(:`"),
+        ("def nap(b): pass", "k.py has no `def map(batch)` at its top level; functions there: nap"),
+        ("\ndef map(a, b): pass", "k.py:2: map() must take one argument, a pyarrow.RecordBatch"),
+        ("def map(b, *, k): pass", "k.py:1: map() must take one argument, a pyarrow.RecordBatch"),
+        (
+            "import nothing_such\ndef map(b): pass",
+            "k.py:1: ModuleNotFoundError: No module named 'nothing_such'",
+        ),
+        (
+            "def map(b):\n  return 1 / 0",
+            "k.py:2: ZeroDivisionError: division by zero in `return 1 / 0` at row 0 of",
+        ),
+        (
+            "def map(b): return b.rename_columns(['y'])",
+            "k.py: map() gives the columns y; x must be among them",
+        ),
+        ("def map(b): return b.cast('x')", "k.py:1: "),
+        (
+            "import pyarrow as pa\ndef map(b): return b.set_column(0, 'x', pa.array(['1'] * len(b)))",
+            "k.py: map() gives x as string; it must be int64",
+        ),
+    ],
+)
+def test_a_function_is_checked_before_it_is_sent(sandboxes: Sandboxes, text: str, line: str) -> None:
+    with pytest.raises(UserError) as refused:
+        check_function(sandboxes, FunctionSpec("map", text, "k.py"), BATCH, BATCH.schema)
+    assert str(refused.value).startswith(line)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_good_function_and_a_job_pass_the_check(sandboxes: Sandboxes) -> None:
+    spec = FunctionSpec("reduce", "def reduce(batch, more=1): return batch", "k.py")
+    assert check_function(sandboxes, spec, BATCH, BATCH.schema).equals(BATCH)
+    text = (
+        "from elf.job import Job\nclass J(Job):\n  every = 2\n"
+        "  def start(self): self.subscribe(app='you/other')\n"
+    )
+    loaded = check_job(sandboxes, text, "j.py", "j", "me")
+    assert (loaded.title, loaded.every_ms, [w.name for w in loaded.wishes]) == ("J", 2_000, ["you/other"])
+    with pytest.raises(UserError, match=r"j.py:4: ZeroDivisionError: .*; mend it and send it again"):
+        check_job(sandboxes, text.replace("self.subscribe(app='you/other')", "1 / 0"), "j.py", "j", "me")

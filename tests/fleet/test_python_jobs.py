@@ -1,0 +1,239 @@
+"""Jobs in Python with everything real: drivers and sandbox processes; over memory, and once over sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from agents.driver import Driver
+from agents.functions.sandbox import Sandboxes
+from agents.node import Node, NodeSettings, Restored
+from agents.store import Store
+from agents.transport import MemoryNetwork
+from elf.job import messages as say
+from elf.job.calls import Loaded
+from elf.job.membership import Identity
+from elf.job.program import Submission
+from overlay import Overlay, OverlayConfig, Peer
+from tests.fleet.fleet import Fleet
+from tests.fleet.test_fleet import connected, create, until
+
+HEAD = "import time, os\nfrom elf.job import Job, QueryFailed\nclass J(Job):\n    every = 0.1\n"
+ASKS = """    def start(self): self.last = None
+    def on_timer(self):
+        if self.is_root:
+            began = time.monotonic()
+            try:
+                self.last = [self.query("{to}", 1, timeout=2), (time.monotonic() - began) * 1000]
+            except QueryFailed as failed:
+                self.last = [str(failed), 0]
+            print("got", *self.last)
+"""
+ADDS = '    def deliver(self, app, message): return self.query("{to}", message + 1, timeout=2)\n'
+SQUARES = "    def deliver(self, app, message): return (message + 1) ** 2\n"
+
+
+class Agents:
+    """N drivers without streams in this process; their jobs' sandboxes share one template."""
+
+    def __init__(self, count: int) -> None:
+        network = MemoryNetwork()
+        self.said: list[tuple[str, str]] = []
+        self.sandboxes = Sandboxes()
+        self.drivers = [self._driver(network, i) for i in range(count)]
+        self._requests = 0
+
+    def _driver(self, network: MemoryNetwork, index: int) -> Driver:
+        address = f"agent-{index}:0"
+        me = Identity(f"id{index}", f"agent-{index}", 1, address)
+        overlay = Overlay(Peer(address, 1), OverlayConfig(), random.Random(index))
+        node = Node(me, [], overlay, NodeSettings(), Restored(), new_cluster_uid="c")
+        driver = Driver(node, network.listen(address), Store(":memory:"), [], cluster="c")
+        driver._hosts.sandboxes = self.sandboxes
+        driver._hosts._log = lambda spec, line: self.said.append((spec.name, line))
+        return driver
+
+    async def call(self, verb: str, argument: str) -> say.Message:
+        """A client's call, through any of the agents."""
+        self._requests += 1
+        driver = self.drivers[self._requests % len(self.drivers)]
+        client = f"client:{self._requests}"
+        inbox = driver.open_client(client)
+        message: say.Message = (
+            say.Execute(request=1, sql=argument, creator="me")
+            if verb == "sql"
+            else say.Call(request=1, verb=verb, argument=argument, creator="me")
+        )
+        driver.from_client(client, message)
+        try:
+            return await asyncio.wait_for(inbox.get(), 20)
+        finally:
+            driver.close_client(client)
+
+    async def submit(self, name: str, body: str) -> None:
+        loaded = Loaded("J", 100, ())
+        asked = Submission(name, HEAD + body, f"{name}.py", loaded, name)
+        answer = await self.call("submit", json.dumps(_plain(asked)))
+        assert isinstance(answer, say.Reply), answer
+
+    async def jobs(self) -> dict[str, tuple[str, str]]:
+        from elf.batch import decode
+
+        answer = await self.call("sql", "SHOW JOBS")
+        assert isinstance(answer, say.Reply)
+        rows = decode(answer.payload).to_pylist() if answer.payload else []
+        return {row["job"]: (row["state"], row["reason"]) for row in rows}
+
+
+def _plain(asked: Submission) -> object:
+    import msgspec
+
+    return msgspec.to_builtins(asked)
+
+
+@contextlib.asynccontextmanager
+async def agents(count: int) -> AsyncIterator[Agents]:
+    fleet = Agents(count)
+    first, *others = fleet.drivers
+    tasks = [asyncio.create_task(first.run([]))]
+    tasks += [asyncio.create_task(driver.run([first.node.me.address])) for driver in others]
+    try:
+        await until(lambda: all(d.node.ready for d in fleet.drivers), "ready")
+        await asyncio.to_thread(fleet.sandboxes.warm)
+        yield fleet
+    finally:
+        for driver in fleet.drivers:
+            driver.stop("done")
+        await asyncio.gather(*tasks)
+
+
+def got(fleet: Agents, name: str) -> list[str]:
+    return [line for job, line in fleet.said if job == name and line.startswith("got")]
+
+
+async def test_a_chain_of_queries_is_answered_and_a_cycle_refused() -> None:
+    async with agents(2) as fleet:
+        await fleet.submit("c", SQUARES)
+        await fleet.submit("b", ADDS.format(to="c"))
+        await fleet.submit("a", ASKS.format(to="b"))
+        await until(lambda: any(line.startswith("got 9") for line in got(fleet, "a")), "a chain of three", 20)
+        await fleet.submit("ring2", ADDS.format(to="ring3"))
+        await fleet.submit("ring3", ADDS.format(to="ring1"))
+        await fleet.submit("ring1", ASKS.format(to="ring2"))
+        circle = "me/ring1 → me/ring2 → me/ring3 → me/ring1"
+        await until(lambda: any(circle in line for line in got(fleet, "ring1")), "a cycle refused", 20)
+        await fleet.submit("x", ASKS.format(to="y") + "    def deliver(self, app, message): return 7\n")
+        await fleet.submit("y", ASKS.format(to="x") + "    def deliver(self, app, message): return 8\n")
+        await until(lambda: any(line.startswith("got 8") for line in got(fleet, "x")), "at once", 20)
+        await until(lambda: any(line.startswith("got 7") for line in got(fleet, "y")), "at once", 20)
+        await fleet.submit("lonely", ASKS.format(to="nobody"))
+        await until(
+            lambda: any("there is no job" in line for line in got(fleet, "lonely")), "nobody there", 20
+        )
+        times = sorted(float(line.split()[-1]) for line in got(fleet, "a") if line.startswith("got 9"))
+        assert times[len(times) // 2] < 500, times  # two sandboxes and a route, on a busy machine; mostly 5
+        await fleet.call("sql", "DROP JOB c")
+        await until(lambda: any("there is no job" in line for line in got(fleet, "a")), "c is gone", 20)
+
+
+async def test_a_job_that_blocks_or_dies_fails_alone_and_says_why() -> None:
+    async with agents(2) as fleet:
+        await fleet.submit("good", '    def on_timer(self): print("got", self.now)\n')
+        await fleet.submit("blocks", "    def on_timer(self): time.sleep(99)\n")
+        await fleet.submit("dies", "    def on_timer(self): os._exit(7)\n")
+        await fleet.submit("raises", "    def on_timer(self): self.nothing.of_this\n")
+
+        found: dict[str, tuple[str, str]] = {}
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and (found.get("dies"), found.get("blocks")) != (
+            "failed",
+            "failed",
+        ):
+            jobs = await fleet.jobs()
+            found = {name: state for name, (state, _) in jobs.items()}  # type: ignore[misc]
+            await asyncio.sleep(0.2)
+        assert jobs["good"] == ("running", "")
+        assert "dies.py: its process ended in the middle of a call (exit status 7)" in jobs["dies"][1]
+        assert "blocks.py: it did not return within 1 s" in jobs["blocks"][1]
+        assert jobs["raises"][0] == "failing"
+        assert "raises.py:5: AttributeError: 'J' object has no attribute 'nothing'" in jobs["raises"][1]
+        before = len(got(fleet, "good"))
+        await asyncio.sleep(0.5)
+        assert len(got(fleet, "good")) > before + 4
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Fleet]:
+    fleet = Fleet(tmp_path, 3)
+    fleet.start()
+    yield fleet
+    fleet.stop()
+
+
+PROMOTION = Path(__file__).parents[2] / "examples" / "micro_promotion.py"
+SALES = """
+from elf.job import Job, QueryFailed
+
+class Sales(Job):
+    every = 0.3
+    def on_timer(self):
+        if self.is_root:
+            window = self.query("popular", timeout=2)
+            if window["rows"]:
+                best = max(window["rows"], key=lambda row: (row["clicks"], row["product"]))
+                self.query("promo", timeout=2)
+                print("selling", best["product"])
+"""
+
+
+async def test_micro_promotion_gives_the_products_clicked_most_a_discount_on_every_agent(
+    three: Fleet,
+) -> None:
+    client = await connected(three, 1)
+    now = time.time_ns() // 1000
+    for index, agent in enumerate(three.agents):
+        agent.append(
+            (now + n, product, 1) for n, product in enumerate(["Tetris"] * 9 + ["Myst"] * 8 + ["Doom"] * 7)
+        )
+        agent.append((now + n, f"only {index}", 2) for n in range(2))
+    await create(client)  # an SQL job, to be asked by one in Python
+    text = PROMOTION.read_text().replace("every = 5.0", "every = 0.4")
+    answer = await client.submit(text, "micro_promotion.py", "promo")
+    assert answer["job"] == "promo"
+    await client.submit(SALES, "sales.py", "sales")
+
+    def discounts(said: str) -> set[str]:
+        lines = [json.loads(line) for line in said.splitlines() if '"job": "promo"' in line]
+        return {line["event"].removeprefix("discount on ") for line in lines}
+
+    async def clicks() -> None:
+        while True:
+            now = time.time_ns() // 1000
+            for agent in three.agents:
+                agent.append((now, p, n) for p, n in (("Tetris", 9), ("Myst", 8), ("Doom", 7), ("Pong", 1)))
+            await asyncio.sleep(0.1)
+
+    clicking = asyncio.create_task(clicks())
+    try:
+        best = {"Tetris", "Myst", "Doom"}
+        await until(
+            lambda: all(discounts(a.said()) == best for a in three.agents), "a discount everywhere", 20
+        )
+        await until(lambda: any("selling Tetris" in a.said() for a in three.agents), "asks an SQL job", 20)
+    finally:
+        clicking.cancel()
+    await client.sql("DROP JOB promo")
+    left: set[str] = set()
+    while left != {"popular", "sales"}:
+        found = await client.sql("SHOW JOBS")
+        assert found.table is not None
+        left = set(found.table["job"].to_pylist())
+    await client.close()
+    assert [agent.terminate() for agent in three.agents] == [0, 0, 0]

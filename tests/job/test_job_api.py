@@ -1,0 +1,140 @@
+"""The class that jobs are written with, its messages, and the lines that its mistakes are told in."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from elf.batch import encode
+from elf.errors import PeerError
+from elf.job import calls
+from elf.job.calls import JobEffect, Place
+from elf.job.program import Tap
+from elf.job.runner import JobRunner, failure_of
+from elf.job.values import NoMessage, pack_value, unpack_value
+from tests.job.pyengine import plan
+
+HEAD = "from elf.job import Job\nclass J(Job):\n"
+TAP = Tap("main", plan().fragment, (("k0", "key"),), (("s0", "n"),))
+QUERY = '  def start(self): self.subscribe("SELECT …")\n'
+
+
+def runner(body: str, ask: object = None, taps: tuple[Tap, ...] = ()) -> JobRunner:
+    return JobRunner(HEAD + body, "job.py", "j", "me", ask, taps)  # type: ignore[arg-type]
+
+
+def told(body: str, event: calls.Event | None = None, place: Place | None = None) -> str:
+    """What a mistake is told as."""
+    try:
+        made = runner(body)
+        made.start(Place("a:1", 0))
+        made.handle(event or calls.Timer(), place or Place("a:1", 0), b"", [])
+    except Exception as error:
+        failure = failure_of(error, "job.py")
+        return f"{failure.line}: {failure.text}"
+    return ""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        -5,
+        1 << 80,
+        2.5,
+        "é",
+        b"\0",
+        [1, [2]],
+        {"a": {"b": None}, 3: 4},
+        datetime(2026, 1, 1, tzinfo=UTC),
+    ],
+)
+def test_a_message_arrives_as_it_was_sent(value: object) -> None:
+    assert unpack_value(pack_value(value)) == value
+
+
+def test_tables_and_decimals_arrive_in_what_people_work_with() -> None:
+    table = pa.table({"x": [1, 2]})
+    got = unpack_value(
+        pack_value({"t": table, "b": table.to_batches()[0], "n": Decimal(7), "f": Decimal("0.5")})
+    )
+    assert got == {"t": table, "b": table, "n": 7, "f": 0.5}
+    with pytest.raises(NoMessage, match="not object"):
+        pack_value(object())
+    with pytest.raises(NoMessage, match="at most"):
+        pack_value(b"x" * (5 << 20))
+    with pytest.raises(PeerError):
+        unpack_value(b"\xc1")
+
+
+def test_the_local_tree_is_inserted_flushed_and_emptied() -> None:
+    body = QUERY + (
+        "  def on_timer(self):\n"
+        "    self.insert(self.merge(None, self.flush()))\n"
+        "    self.send_to('b:1', self.flush())\n"
+        "    self.empty()\n"
+        "    self.send_to('b:1', self.flush().num_rows)\n"
+    )
+    made = runner(body, taps=(TAP,))
+    made.start(Place("a:1", 0))
+    groups = pa.table({"k0": ["x", "y", "x"], "s0": pa.array([1, 2, 3], pa.int64()), "_pane": [0, 0, 0]})
+    effects: list[JobEffect] = []
+    made.handle(calls.Rows("main"), Place("a:1", 0), encode(groups), effects)
+    made.handle(calls.Timer(), Place("a:1", 0), b"", effects)
+    sent = [unpack_value(e.value) for e in effects]
+    assert {row["key"]: row["n"] for row in sent[0].to_pylist()} == {"x": 8, "y": 4}
+    assert sent[1] == 0
+
+
+def test_a_query_carries_its_path_and_reply_answers() -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def ask(*question: object) -> tuple[bytes, str]:
+        asked.append(question)
+        return pack_value(41), ""
+
+    made = runner(
+        "  def deliver(self, app, message): return self.query('you/other', message, 0.5) + 1\n", ask
+    )
+    effects: list[JobEffect] = []
+    made.handle(calls.Delivered(b"\1" * 16, pack_value("q"), ("a/b",), "x|7"), Place("a:1", 0), b"", effects)
+    assert asked[0][1:] == ("you/other", pack_value("q"), ("a/b", "me/j"), 500)
+    assert effects == [calls.ReplyOut("x|7", pack_value(42))]
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("  def on_timer(self):\n    x = {}\n    return x['k']\n", "5: KeyError: 'k'"),
+        (
+            "  def on_timer(self): self.multicast(1)\n",
+            "3: JobError: only the master multicasts: ask is_root first",
+        ),
+        (
+            "  def on_timer(self): self.send_to(self.parent, 1)\n",
+            "3: JobError: send_to nobody: the root has no",
+        ),
+        ("  def on_timer(self): self.flush()\n", "3: JobError: there is no query main here"),
+        ("  def on_timer(self): self.reply(1)\n", "3: JobError: there is nothing to reply to"),
+        ("  def on_timer(self): self.subscribe(app='x')\n", "3: JobError: subscribe in start(), not later"),
+        (
+            "  def on_timer(self): self.send_to('a', self)\n",
+            "3: JobError: this cannot be sent: a message may hold",
+        ),
+        (
+            "  def start(self): self.subscribe()\n",
+            "3: JobError: subscribe takes a query, or stream=, or app=",
+        ),
+        ("  def start(self): self.subscribe(stream='x')\n", "3: JobError: subscribe(stream=…) needs columns"),
+        ("  def start(self): self.send_to('a', 1)\n", "0: start() only subscribes"),
+        ("  every = -1\n", "0: every = -1: seconds between two on_timer"),
+        ("  pass\nclass K(Job): pass\n", "0: job.py must define one subclass of elf.job.Job; it has J, K"),
+        ("  x = (\n", "3: SyntaxError: '(' was never closed"),
+    ],
+)
+def test_a_mistake_is_one_line_at_its_place(body: str, line: str) -> None:
+    assert told(body).startswith(line)

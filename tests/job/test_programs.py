@@ -1,0 +1,228 @@
+"""Jobs in Python on whole fleets on virtual time: spread, steered, moved to another master, ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agents.codec import pack
+from elf.job import messages as say
+from elf.job.program import ProgramSpec, Tap
+from elf.job.programmessages import DropProgram, ProgramFacts, SubmitProgram
+from elf.job.programs import SENDS_MAX
+from tests.job.pyengine import plan
+from tests.job.world import World
+
+BATCHES = """
+from elf.job import Job
+
+class Batches(Job):
+    every = 1.0
+    def start(self):
+        self.subscribe("SELECT key, COUNT(*) AS n FROM clicks GROUP BY key")
+        self.seen, self.total, self.missed = [], None, 0
+    def on_timer(self):
+        if self.is_root:
+            self.multicast({"update": len(self.seen), "by": self.me})
+    def on_multicast(self, app, message):
+        assert app == self.app_id
+        self.seen.append((message["by"], message["update"]))
+        paos = self.flush()
+        self.empty()
+        self.up(paos)
+    def on_recv(self, node, paos):
+        self.up(paos)
+    def up(self, paos):
+        if self.is_root:
+            self.total = self.merge(self.total, paos)
+        else:
+            self.send_to(self.parent, paos)
+    def on_missed(self, app, count):
+        self.missed += count
+"""
+
+
+def program(text: str, *, every_ms: int = 1_000, wish: str = "w", generation: int = 0) -> ProgramSpec:
+    tap = Tap("main", plan().fragment, (("k0", "key"),), (("s0", "n"),))
+    taps = (tap,) if "subscribe" in text else ()
+    return ProgramSpec("job", "me", generation, text, "job.py", "J", every_ms, taps, (), wish)
+
+
+def submit(world: World, through: int, spec: ProgramSpec, *, replace: bool = False, id_: int = 1) -> None:
+    agent = world.agents[through]
+    request = SubmitProgram(id=id_, origin=f"client{through}", spec=spec, replace=replace)
+    agent.perform(agent.node._settle(agent.node.overlay.route(spec.app, pack(request), world.now), world.now))
+
+
+def answers(world: World) -> list[say.Answer]:
+    return [m for m in world.client_inbox if isinstance(m, say.Answer)]
+
+
+def jobs(world: World) -> list[Any]:
+    """The job's object on each agent that is up."""
+    return [runner._job for a in world.agents if a.up for runner in a.jobs.runners.values()]
+
+
+def master(world: World) -> Any:
+    app = program("").app
+    return next(a for a in world.agents if a.up and a.node.overlay.next_hop(app).address == a.address)
+
+
+def running(world: World, count: int) -> None:
+    world.run_until(lambda: len(jobs(world)) == count)
+
+
+def test_batches_in_step_count_every_row_once_over_a_network_that_loses_multicasts() -> None:
+    world = World(1, 5)
+    world.start_all()
+    submit(world, 3, program(BATCHES))
+    running(world, 5)
+    world.run(500)
+    for agent in world.agents:
+        world.write(agent, world.now + 5_000)
+    world.run(9_000)
+    total = next(iter(master(world).jobs.runners.values()))._job.total
+    truth: dict[str, int] = {}
+    for agent in world.agents:
+        for _, key in agent.log.rows:
+            truth[key] = truth.get(key, 0) + 1
+    assert {row["key"]: row["n"] for row in total.to_pylist()} == truth
+    assert [a.error for a in answers(world)] == [""]
+
+
+def test_a_multicast_comes_once_and_in_order_or_is_missed() -> None:
+    world = World(5, 6, loss=0.1, doubles=0.1, checking=False)
+    world.start_all()
+    submit(world, 1, program(BATCHES))
+    running(world, 6)
+    world.run(14_000)
+    for job in jobs(world):
+        numbers = [n for _, n in job.seen]
+        assert len(numbers) + job.missed >= 8
+        assert numbers == sorted(numbers)
+
+
+def test_another_node_is_master_when_the_master_dies_and_who_was_away_catches_up() -> None:
+    world = World(2, 5)
+    world.start_all()
+    away = next(a for a in world.agents[1:] if a is not master(world))
+    away.crash()
+    world.run(5_000)
+    submit(world, 0, program(BATCHES))
+    running(world, 4)
+    world.restart(away)
+    running(world, 5)
+    world.run(3_000)
+    first = master(world)
+    if first is not world.agents[0]:  # its founder is a group of one, and must live
+        first.crash()
+        world.run(10_000)
+        assert master(world) is not first
+        assert all(job.seen[-1][0] == master(world).address for job in jobs(world))
+        world.restart(first)  # it has the job from its own copy of the log
+        running(world, 5)
+
+
+def test_two_submit_one_name_at_once_one_wins_and_the_other_is_told() -> None:
+    world = World(3, 5)
+    world.start_all()
+    for through in (1, 2):
+        submit(world, through, program(BATCHES, wish=f"w{through}"), id_=through)
+    running(world, 5)
+    world.run(2_000)
+    found = sorted(a.error for a in answers(world))
+    assert len(found) == 2
+    assert found[0] == ""
+    assert "exists already" in found[1]
+    assert {len(a.node.log.programs()) for a in world.agents} == {1}
+
+
+def test_replace_is_a_new_generation_and_drop_ends_it_everywhere() -> None:
+    world = World(4, 4)
+    world.start_all()
+    submit(world, 1, program(BATCHES))
+    running(world, 4)
+    submit(world, 2, program(BATCHES + "\n# better\n", wish="again"), replace=True, id_=2)
+    world.run_until(lambda: len(answers(world)) == 2)
+    world.run(2_000)
+    (uid,) = {uid for a in world.agents for uid in a.jobs.runners}
+    assert uid.endswith(".2")
+    agent = world.agents[3]
+    request = DropProgram(id=3, origin="client", app=program("").app, uid=uid)
+    agent.perform(
+        agent.node._settle(agent.node.overlay.route(request.app, pack(request), world.now), world.now)
+    )
+    world.run_until(lambda: len(answers(world)) == 3)
+    world.run(3_000)
+    assert jobs(world) == []
+    assert all(not a.node.log.programs() for a in world.agents)
+    assert all(program("").app not in a.node.overlay.topics() for a in world.agents)
+
+
+EARS = """
+from elf.job import Job
+
+class Ears(Job):
+    def start(self):
+        self.subscribe(app="job")
+        self.heard = []
+    def on_multicast(self, app, message):
+        self.heard.append((app, message["update"]))
+"""
+
+
+def test_a_job_hears_the_multicasts_of_another_that_it_subscribed_to() -> None:
+    world = World(7, 4)
+    world.start_all()
+    submit(world, 1, program(BATCHES))
+    running(world, 4)
+    talker = program("")
+    ears = replace(talker, name="ears", text=EARS, every_ms=0, taps=(), apps=(talker.app,), wish="e")
+    submit(world, 2, ears, id_=2)
+    running(world, 8)
+    world.run(4_000)
+    listening = [job for job in jobs(world) if job.name == "ears"]
+    assert len(listening) == 4
+    for job in listening:
+        assert len(job.heard) >= 3
+        assert {app for app, _ in job.heard} == {talker.app}
+    assert len({tuple(n for _, n in job.heard[-3:]) for job in listening}) == 1
+
+
+FLOODS = """
+from elf.job import Job
+
+class Floods(Job):
+    every = 1.0
+    def on_timer(self):
+        for n in range(5000):
+            self.send_to(self.me, n)
+"""
+
+RAISES = """
+from elf.job import Job
+
+class Raises(Job):
+    every = 1.0
+    def on_timer(self):
+        raise ValueError("no luck")
+"""
+
+
+@pytest.mark.parametrize(("text", "said"), [(FLOODS, "it floods"), (RAISES, "ValueError: no luck")])
+def test_a_job_that_misbehaves_is_told_of_by_its_master(text: str, said: str) -> None:
+    world = World(6, 3, checking=False)
+    world.start_all()
+    submit(world, 1, program(text))
+    running(world, 3)
+    world.run(4_500)
+    node = master(world).node
+    (uid,) = node.programs.shown(world.now)
+    facts: ProgramFacts = node.programs._facts(uid, world.now)
+    assert len(facts.troubles) == 3
+    assert all(reason.startswith(said) for _, _, reason in facts.troubles)
+    if text is FLOODS:
+        sent = 5_000 * 4 - node.programs.counts["messages_dropped"]
+        assert 0 < sent <= 3 * SENDS_MAX
