@@ -191,6 +191,34 @@ def test_a_job_hears_the_multicasts_of_another_that_it_subscribed_to() -> None:
     assert len({tuple(n for _, n in job.heard[-3:]) for job in listening}) == 1
 
 
+TALKS = """
+from elf.job import Job
+
+class Talks(Job):
+    every = 1.0
+    def start(self):
+        self.got = []
+    def on_timer(self):
+        self.route("{to}", ["hello from", self.me])
+    def deliver(self, app, message):
+        self.got.append((app, *message))
+"""
+
+
+def test_what_any_agent_routes_to_another_job_is_delivered_at_its_master_alone() -> None:
+    world = World(8, 5, checking=False)
+    world.start_all()
+    first = replace(program(TALKS.replace("{to}", "other")), name="one")
+    submit(world, 1, first)
+    submit(world, 2, replace(first, name="other", text=TALKS.replace("{to}", "nobody"), wish="o"), id_=2)
+    running(world, 10)
+    world.run(3_500)
+    heard = [job for job in jobs(world) if job.got]
+    assert [(job.name, job.is_root) for job in heard] == [("other", True)]
+    assert {who for _, _, who in heard[0].got} == {agent.address for agent in world.agents}
+    assert {app for app, _, _ in heard[0].got} == {first.app}
+
+
 FLOODS = """
 from elf.job import Job
 
