@@ -30,14 +30,13 @@ def job_row(spec: JobSpec, log: StreamLog) -> dict[str, object]:
 def describe(facts: say.JobFacts, log: StreamLog, named: Callable[[str], str]) -> dict[str, str]:
     """A job's facts, by name. ``named`` says an address with its agent's name."""
     plan, flows = facts.spec.plan, facts.spec.flows
-    window = plan.window
     members = (member.name for stream in plan.streams for member in log.members(stream))
     told = {
         "state": facts.state,
         "master": named(facts.master),
         "creator": facts.spec.creator,
         "query": plan.sql,
-        "window": f"{window.size_us / 1e6:g} s, every {window.slide_us / 1e6:g} s" if window else "none",
+        "windows": "; ".join(kind.text for kind in plan.windows) or "none",
         "answers from": _moment(facts.first_us),
         "committed to": _moment(facts.committed_us),
         "members": ", ".join(dict.fromkeys(members)),
@@ -60,8 +59,7 @@ def summary(facts: say.JobFacts, members: int) -> dict[str, object]:
         "creator": facts.spec.creator,
         "master": facts.master,
         "query": plan.sql,
-        "window_us": plan.window.size_us if plan.window else None,
-        "slide_us": plan.window.slide_us if plan.window else None,
+        "windows": [kind.text for kind in plan.windows],
         "pane_us": plan.fragment.pane_us,
         "first_us": facts.first_us,
         "committed_us": facts.committed_us,

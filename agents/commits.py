@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from agents.spans import Span, by_span, changed, micros, rows_of, spans_of, touched, without
 from agents.status import status_of_all, status_of_windows
 from agents.store import PaneCommit, PaneCommitName, Store, WindowCommit
 from elf.aggregates import State, identity_row, merge_tables
@@ -25,7 +26,7 @@ from elf.job.messages import PaneRow, WindowResult
 from elf.job.ports import FinisherPort
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.tally import TALLY_STATES
-from elf.ql.plan import Fragment, Window
+from elf.ql.plan import Fragment
 
 FINISH_ROWS: Final = 1 << 20
 """Groups that one run of the final fragment takes, or a little more."""
@@ -46,17 +47,15 @@ class Kept:
         self._tally: pa.Table | None = None
         self._revisions: list[_Range] = []
 
-    def resume(self, effect: CommitWindows, window: Window) -> tuple[Assembly, int]:
-        """What these windows go on from, and the pane up to which nothing need be read."""
-        known = self._assembly
-        if (
-            known is not None
-            and known.range_of(effect.first_us, effect.last_us)[0] == known.next
-            and self._revisions == _revisions(effect.coverage, known.next, known.held_to)
-        ):
-            return known, known.held_to
+    def resume(self, effect: CommitWindows) -> tuple[Assembly, int]:
+        """What these windows go on from, and the event time up to which nothing need be read."""
+        known, pane_us = self._assembly, effect.spec.plan.fragment.pane_us
+        if known is not None and known.next_us == effect.first_us:
+            held = (bounded(us, pane_us) for us in (known.held_from_us, effect.first_us))
+            if self._revisions == _revisions(effect.coverage, *held):
+                return known, effect.first_us
         self._assembly, self._tally = None, None
-        return Assembly(effect.spec.plan, window), START_OF_TIME
+        return Assembly(effect.spec.plan, effect.calendar), effect.calendar.needs_from(effect.first_us)
 
     def count(self, tally: pa.Table | None, start: int) -> pa.Table | None:
         """The tally of the windows, and keep it: what was kept from pane ``start`` on, and ``tally``."""
@@ -69,7 +68,14 @@ class Kept:
     def keep(self, assembly: Assembly, effect: CommitWindows) -> None:
         """The next windows may go on from here, unless these were the last."""
         self._assembly = None if effect.last_us >= END_OF_TIME else assembly
-        self._revisions = _revisions(effect.coverage, assembly.next, assembly.held_to)
+        pane_us = effect.spec.plan.fragment.pane_us
+        held = (bounded(us, pane_us) for us in (assembly.held_from_us, effect.last_us))
+        self._revisions = _revisions(effect.coverage, *held)
+
+
+def bounded(us: int, pane_us: int) -> int:
+    """The pane that starts at ``us``; the ends of time stay what they are."""
+    return us if abs(us) >= END_OF_TIME else us // pane_us
 
 
 def _revisions(coverage: Sequence[Coverage], start: int, end: int) -> list[_Range]:
@@ -220,15 +226,16 @@ def _open(data: bytes, start: int, end: int) -> pa.Table | None:
 def commit_windows(
     effect: CommitWindows, store: Store, finisher: FinisherPort, master: str, kept: Kept | None = None
 ) -> WindowsCommitted:
-    """Assemble the windows that start in ``[first_us, last_us)``, run the final fragment, and commit them.
+    """Assemble the windows that end in ``(first_us, last_us]``, run the final fragment, and commit them.
 
     What is ``kept`` of the windows before spares reading and merging their panes again; it decides nothing.
+    Windows that are made again after a revision are made of their panes, beside what is kept.
     """
     names = _names(effect, store)
     revision = sum(name.revision > 0 for name in names)
     row = _stored(effect, store, revision)
     if row is None:
-        kept = Kept() if kept is None else kept
+        kept = Kept() if kept is None or effect.revised is not None else kept
         status, rows = _assemble(effect, names, store, finisher, kept)
         row = WindowCommit(
             effect.spec.uid,
@@ -302,7 +309,7 @@ def _assemble(
 ) -> tuple[pa.Table, pa.Table]:
     """(status, rows) of the windows."""
     plan = effect.spec.plan
-    if plan.window is None:
+    if not plan.windows:
         pieces = _pieces(effect, store, START_OF_TIME, END_OF_TIME)
         counts = _merged([_open(p.tally, p.start, p.end) for p in pieces], (), TALLY_STATES)
         groups = _merged(
@@ -310,9 +317,10 @@ def _assemble(
         )
         rows = finisher.run(groups) if groups is not None else _no_rows(effect, finisher)
         return status_of_all(effect, names, counts), rows
-    assembly, held_to = kept.resume(effect, plan.window)
-    start, end = assembly.range_of(effect.first_us, effect.last_us)
-    pieces = _pieces(effect, store, max(start, held_to), end)
+    pane_us = plan.fragment.pane_us
+    assembly, from_us = kept.resume(effect)
+    start, end = bounded(from_us, pane_us), bounded(effect.last_us, pane_us)
+    pieces = _pieces(effect, store, start, end)
     tables = [_open(p.payload, p.start, p.end) for p in pieces]
     if len(effect.spec.flows) > 1:
         keys = ("_pane", *plan.fragment.keys)
@@ -320,18 +328,40 @@ def _assemble(
     else:
         groups = _joined(tables)
     rows = _finished(assembly.windows(effect.first_us, effect.last_us, groups), finisher)
-    tally = kept.count(_joined([_open(p.tally, p.start, p.end) for p in pieces]), start)
+    held = bounded(effect.calendar.needs_from(effect.first_us), pane_us)
+    tally = kept.count(_joined([_open(p.tally, p.start, p.end) for p in pieces]), held)
     kept.keep(assembly, effect)
-    status = status_of_windows(effect, names, tally)
+    calendar = assembly.calendar
+    if effect.revised is None:
+        spans = spans_of(effect, calendar, tally, rows)
+    elif calendar.session is None:
+        spans = touched(spans_of(effect, calendar, tally, rows), effect.revised, pane_us)
+        rows = rows_of(rows, spans)
+    else:
+        spans = changed(rows, _published(effect, store))
+        rows = rows_of(rows, spans)
+    status = status_of_windows(effect, spans, names, tally)
     return status, _without_skipped(rows, status)
 
 
 def _without_skipped(rows: pa.Table, status: pa.Table) -> pa.Table:
     """A window that lacks panes has no rows."""
-    skipped = status.filter(status["skipped"])["window_start"]
-    if not len(skipped) or not rows.num_rows:
-        return rows
-    return rows.filter(pc.invert(pc.is_in(rows["window_start"], skipped.combine_chunks())))
+    skipped = set(by_span(status.filter(status["skipped"])))
+    return without(rows, skipped) if skipped else rows
+
+
+def _published(effect: CommitWindows, store: Store) -> dict[Span, tuple[int, pa.Table]]:
+    """What was said last of each window that ends in the effect's range: (revision, rows)."""
+    found: dict[Span, tuple[int, pa.Table]] = {}
+    for row in store.windows(effect.spec.uid, effect.first_us, effect.last_us):
+        status, rows = decode(row.status), decode(row.rows)
+        parts = by_span(rows)
+        for one in status.to_pylist():
+            span = (micros(one["window_start"]), micros(one["window_end"]))
+            inside = effect.first_us < span[1] <= effect.last_us
+            if inside and (span not in found or found[span][0] <= one["revision"]):
+                found[span] = one["revision"], parts.get(span, rows.slice(0, 0))
+    return found
 
 
 def _joined(tables: Sequence[pa.Table | None]) -> pa.Table | None:

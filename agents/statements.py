@@ -28,6 +28,7 @@ from elf.job.spec import Flow, JobSpec, app_id
 from elf.job.streamlog import FOREVER_US, Member, StreamLog
 from elf.ql.plan import Plan
 from elf.schema import Schema, merge_schemas
+from elf.windows.merging import describe as merges
 
 if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement, which most agents never see
     from elf.ql import statements
@@ -111,7 +112,7 @@ class Statements:
 
         stream = self._stream_of(query)
         plan = planner.plan(query, (yield from self._schema_of(stream)), stream=stream)
-        if plan.window is None and not self.finite:
+        if not plan.windows and not self.finite:
             raise UserError(
                 "a query over live streams needs a window, for instance WINDOWING 30 SECONDS at its end "
                 "(results over everything since the start are not supported yet)"
@@ -213,7 +214,7 @@ class Statements:
             raise UserError("EXPLAIN ANALYZE is not supported yet; EXPLAIN shows the plan")
         lines = [
             f"stream   {', '.join(plan.streams)}",
-            f"pane     {plan.fragment.pane_us / 1e6:g} s",
+            f"panes    {merges(plan.windows, plan.fragment.pane_us) if plan.windows else 'one'}",
             f"columns  {', '.join(f'{c.name} {c.type}' for c in plan.fragment.columns)}",
             *(f"map      {fragment.map_sql}" for fragment in plan.fragments),
             f"final    {plan.final_sql}",

@@ -10,16 +10,11 @@ import pyarrow as pa
 
 from agents.store import PaneCommitName
 from elf import windows
-from elf.errors import ElfBug
 from elf.job.contributions import numbers
 from elf.job.effects import CommitWindows, Coverage
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.tally import TALLY_COLUMNS
-
-STATUS_ROWS_MAX: Final = 1_000
-"""Windows without any row get a status of their own up to this many at a time; beyond, only those with rows
-do.
-"""
+from elf.windows import Spans
 
 STATUS_SCHEMA: Final = pa.schema(
     [
@@ -44,29 +39,18 @@ def status_of_all(
 
 
 def status_of_windows(
-    effect: CommitWindows, commits: Sequence[PaneCommitName], tally: pa.Table | None
+    effect: CommitWindows, spans: Spans, commits: Sequence[PaneCommitName], tally: pa.Table | None
 ) -> pa.Table:
     """A row a window: coverage from the commits, counts from the tally of all of their panes."""
-    window = effect.spec.plan.window
-    if window is None:
-        raise ElfBug("a job without windows")
     pane_us = effect.spec.plan.fragment.pane_us
-    size, step = window.size_us // pane_us, window.slide_us // pane_us
     panes = tally["_pane"].to_numpy() if tally is not None else np.empty(0, np.int64)
-    if effect.last_us - effect.first_us <= STATUS_ROWS_MAX * window.slide_us:
-        starts = np.arange(effect.first_us, effect.last_us, window.slide_us, dtype=np.int64) // pane_us
-    else:
-        starts = windows.windows_with(panes, size, step)
-        starts = starts[(starts * pane_us >= effect.first_us) & (starts * pane_us < effect.last_us)]
     values = np.zeros((len(panes), len(TALLY_COLUMNS)), np.int64)
     if tally is not None:
         values = np.stack([tally[name].to_numpy() for name in TALLY_COLUMNS], axis=1)
-    sums = windows.sums_by_window(panes, values, starts, size)
+    sums = windows.sums_by_window(panes, values, spans.starts // pane_us, -(-spans.ends // pane_us))
     rows = [
-        _status_row(
-            effect, commits, start, start + window.size_us, dict(zip(TALLY_COLUMNS, counts, strict=True))
-        )
-        for start, counts in zip((starts * pane_us).tolist(), sums.tolist(), strict=True)
+        _status_row(effect, commits, start, end, dict(zip(TALLY_COLUMNS, counts, strict=True)))
+        for start, end, counts in zip(spans.starts.tolist(), spans.ends.tolist(), sums.tolist(), strict=True)
     ]
     return pa.Table.from_pylist(rows, schema=STATUS_SCHEMA)
 
@@ -80,19 +64,30 @@ def _status_row(
 ) -> dict[str, object]:
     pane_us = effect.spec.plan.fragment.pane_us
     first = START_OF_TIME if start is None else start // pane_us
-    last = END_OF_TIME if end is None else end // pane_us
+    last = END_OF_TIME if end is None else -(-end // pane_us)
     parts = [part for part in effect.coverage if part.start < last and first < part.end]
     expected, missing = _covered(effect, parts)
     return {
         "window_start": start,
         "window_end": end,
-        "revision": sum(c.revision > 0 and c.start < last and first < c.end for c in commits),
+        "revision": _revision(effect, commits, first, last),
         "expected": len(expected),
         "reported": len(expected) - len(missing),
         "missing": list(missing.values()),
         **{name: counts.get(name, 0) for name in TALLY_COLUMNS},
         "skipped": any(part.lost for part in parts),
     }
+
+
+def _revision(effect: CommitWindows, commits: Sequence[PaneCommitName], first: int, last: int) -> int:
+    """How often panes were revised that decide the window: of a session, also those around it, since a row
+    there may join it with its neighbour.
+    """
+    session = effect.calendar.session
+    if session is not None:
+        around = -(-(session.max_us + 2 * session.gap_us) // effect.calendar.pane_us)
+        first, last = first - around, last + around
+    return sum(c.revision > 0 and c.start < last and first < c.end for c in commits)
 
 
 def _covered(effect: CommitWindows, parts: Sequence[Coverage]) -> tuple[set[str], dict[str, str]]:

@@ -26,6 +26,8 @@ from pyspark.sql import functions as F
 from agents.formats import get_format
 from agents.partitions import Target
 from elf.ql.plan import Plan
+from elf.ql.render_spark import since
+from elf.windows import Landmark
 from spark_backend.session import SparkFailed
 
 VIEW: Final = "rows"
@@ -56,15 +58,22 @@ def run(
     Columns: ``window_start`` and ``window_end`` first when the job has windows, then the SELECT list. Raises
     ``ArchiveError`` when an archive can't be listed, ``SparkFailed`` when Spark can't run the query.
     """
-    span = None if plan.window is None else _span(windows)
+    span = _span(windows) if plan.windows else None
     try:
         parts = [_rows(spark, plan, one, span) for one in archived]
         rows = reduce(DataFrame.unionByName, parts)
         rows.createOrReplaceTempView(VIEW)
-        table = spark.sql(plan.spark_sql).toArrow()
+        table = spark.sql(_query(plan, span)).toArrow()
     except (PySparkException, Py4JError) as error:
         raise SparkFailed(f"Spark could not run the query: {str(error).splitlines()[0]}") from error
-    return table if span is None else _within(table, span)
+    return table if span is None else _within(table, span, min((end for _, end in windows), default=0))
+
+
+def _query(plan: Plan, span: tuple[int, int] | None) -> str:
+    """Landmark windows begin where the live ones do, even if no row came for a while."""
+    if span is None or not any(isinstance(kind, Landmark) for kind in plan.windows):
+        return plan.spark_sql
+    return since(plan.spark_sql, span[0])
 
 
 def _span(windows: Sequence[tuple[int, int]]) -> tuple[int, int]:
@@ -100,7 +109,10 @@ def _uri(target: Target, path: str) -> str:
     return f"{_SCHEMES.get(scheme, scheme)}://{host}{path}"
 
 
-def _within(table: pa.Table, span: tuple[int, int]) -> pa.Table:
+def _within(table: pa.Table, span: tuple[int, int], first_end: int) -> pa.Table:
+    """Windows in the span; those that ended before the first that was asked for are not known to be
+    missing."""
     micros = pa.timestamp("us", "UTC")
     start, end = (table[name].cast(micros).cast(pa.int64()) for name in ("window_start", "window_end"))
-    return table.filter(pc.and_(pc.greater_equal(start, span[0]), pc.less_equal(end, span[1])))
+    inside = pc.and_(pc.greater_equal(start, span[0]), pc.less_equal(end, span[1]))
+    return table.filter(pc.and_(inside, pc.greater_equal(end, first_end)))

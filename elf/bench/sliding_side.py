@@ -64,6 +64,7 @@ class Master:
         commits.commit_panes(CommitPanes(self.spec.flows[0], batch, 0, 1, 0), self.store)
 
     def windows(self, first_us: int, last_us: int, panes: tuple[int, int]) -> None:
+        """Those that end in ``(first_us, last_us]``, of these committed panes."""
         coverage = (Coverage(self.spec.flows[0].uid, *panes, 0, 1, 1),)
         effect = CommitWindows(self.spec, first_us, last_us, coverage, (), last_us >= END_OF_TIME)
         done = commits.commit_windows(effect, self.store, self.finisher, "home", self.kept)
@@ -83,11 +84,16 @@ class Master:
 def spec_of(job: Job) -> tuple[JobSpec, Lane, Whole]:
     """The job, a lane with its flow installed, and its input."""
     where = f"WHERE store = '{job.store}'" if job.store else ""
+    return installed(job.path, where, f"{job.size_s} SECONDS SLIDE {job.slide_s} SECONDS")
+
+
+def installed(path: str, where: str, windowing: str) -> tuple[JobSpec, Lane, Whole]:
+    """The top rows of these windows as a job, a lane with its flow installed, and its input."""
     sql = (
         f"SELECT product, SUM(clicks_count) AS clicks FROM input {where} GROUP BY product "
-        f"ORDER BY clicks DESC LIMIT {TOP_ROWS} WINDOWING {job.size_s} SECONDS SLIDE {job.slide_s} SECONDS"
+        f"ORDER BY clicks DESC LIMIT {TOP_ROWS} WINDOWING {windowing}"
     )
-    format_, samples = get_format("json"), sample_lines((job.path,))
+    format_, samples = get_format("json"), sample_lines((path,))
     plan = plan_of(sql, format_.schema(pa.array(samples, pa.string()), None))
     settings = WorkerSettings(
         finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, cut_ms=NO_CUTS
@@ -96,7 +102,7 @@ def spec_of(job: Job) -> tuple[JobSpec, Lane, Whole]:
     lane = Lane(facts, settings, Store(":memory:"), samples=samples)
     flow = Flow(flow_uid(plan.fragment, "bench"), plan.fragment, bytes(16), "")
     lane.perform(Install(flow), 0)
-    return JobSpec("bench", "bench", 1, plan, (flow,)), lane, Whole(split_inputs((job.path,), 1)[0])
+    return JobSpec("bench", "bench", 1, plan, (flow,)), lane, Whole(split_inputs((path,), 1)[0])
 
 
 def sealed_of(lane: Lane, source: Whole) -> Sealed:
@@ -134,10 +140,9 @@ def run_live(job: Job) -> Answer:
     master, slides, slide_us = Master(spec), [], job.slide_s * 1_000_000
     for pane in range(first, last + size):
         inside = [encode(_of_pane(table, pane)) for table in (tally, groups)]
-        start = pane - size + 1
         began = time.perf_counter()
         master.panes(pane, pane + 1, *inside)
-        master.windows(start * slide_us, (start + 1) * slide_us, (first, pane + 1))
+        master.windows(pane * slide_us, (pane + 1) * slide_us, (first, pane + 1))
         slides.append(time.perf_counter() - began)
     return answered(sum(slides), master.answer(), {}, [1_000 * seconds for seconds in slides])
 

@@ -211,6 +211,19 @@ def sliding(
 
 
 @_bench.command()
+def windows(
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Events in the hour.")] = 1_000_000,
+    products: Annotated[int, typer.Option("--products", min=1, help="Distinct keys, Zipf 1.2.")] = 10_000,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each; the median counts.")] = 3,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+) -> int:
+    """Ten windows on one job, against one, in CPU time; one thread."""
+    from elf.bench.windows import bench_windows
+
+    return bench_windows(rows, products, repeat, as_json=json)
+
+
+@_bench.command()
 def idle(
     seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long each time.")] = 30,
     json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,

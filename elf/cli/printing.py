@@ -139,6 +139,8 @@ class TablePrinter:
             if heading := title(window):
                 self._console.print(heading, style="bold", markup=False)
             self._console.print(rich_table(window.table))
+        elif window.revision:  # a session that a revision joined with its neighbour is no more
+            self._console.print(f"{title(window)}  no rows", markup=False)
         if self._status:
             self._console.print(status_json(window), markup=False)
 

@@ -83,11 +83,13 @@ def _parts(rows: pa.Table) -> Iterator[tuple[_Span, pa.Table]]:
     if tuple(rows.column_names[:2]) != WINDOW_COLUMNS:
         yield (None, None), rows
         return
-    starts = pc.cast(rows.column(0), _US).cast(pa.int64()).to_numpy()
-    if (np.diff(starts) < 0).any():
-        order = np.argsort(starts, kind="stable")
-        rows, starts = rows.take(pa.array(order)), starts[order]
-    bounds = [0, *(np.flatnonzero(np.diff(starts)) + 1).tolist(), len(starts)]
+    starts, ends = (pc.cast(rows.column(i), _US).cast(pa.int64()).to_numpy() for i in (0, 1))
+    later = np.diff(starts)
+    if (later < 0).any() or ((later == 0) & (np.diff(ends) < 0)).any():
+        order = np.lexsort((ends, starts))
+        rows, starts, ends = rows.take(pa.array(order)), starts[order], ends[order]
+    edges = (np.diff(starts) != 0) | (np.diff(ends) != 0)
+    bounds = [0, *(np.flatnonzero(edges) + 1).tolist(), len(starts)]
     for begin, end in itertools.pairwise(bounds):
         span = (pc.cast(rows.column(i).slice(begin, 1), _US)[0].as_py() for i in (0, 1))
         yield (next(span), next(span)), rows.slice(begin, end - begin)

@@ -14,6 +14,7 @@ from elf.job.commands import Command
 from elf.job.contributions import Batch
 from elf.job.messages import LogEntry, Message, PaneRow, Request
 from elf.job.spec import Flow, JobSpec
+from elf.windows import Calendar
 
 
 @dataclass(frozen=True)
@@ -110,10 +111,12 @@ class Named:
 
 @dataclass(frozen=True)
 class CommitWindows:
-    """Assemble and commit the windows that start in ``[first_us, last_us)``; comes back as
+    """Assemble and commit the windows that end in ``(first_us, last_us]``; comes back as
     ``WindowsCommitted``.
 
-    For a job without windows both are 0 and the one result is over everything.
+    For a job without windows both are 0 and the one result is over everything. ``from_us``: windows that
+    start before are skipped; ``landmarks``: since when landmark windows reach, where that is not
+    ``from_us``. ``revised``: panes ``[start, end)`` that changed, and only what that changes is committed.
     """
 
     spec: JobSpec
@@ -122,6 +125,15 @@ class CommitWindows:
     coverage: tuple[Coverage, ...]
     names: tuple[Named, ...]
     final: bool = False
+    from_us: int = -(1 << 62)
+    landmarks: tuple[int, ...] = ()
+    revised: tuple[int, int] | None = None
+
+    @property
+    def calendar(self) -> Calendar:
+        """The windows of the job."""
+        plan = self.spec.plan
+        return Calendar(plan.windows, plan.fragment.pane_us, self.from_us, self.landmarks)
 
 
 @dataclass(frozen=True)

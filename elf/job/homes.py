@@ -358,13 +358,14 @@ class Homes:
 
     def _prune(self, home: _Home, now_ms: int) -> list[Effect]:
         """Forget windows of long ago."""
-        window, assembled = home.master.spec.plan.window, home.master.assembled_us()
-        if now_ms - home.pruned_ms < PRUNE_MS or window is None or assembled is None:
+        windows, assembled = home.master.spec.plan.windows, home.master.assembled_us()
+        if now_ms - home.pruned_ms < PRUNE_MS or not windows or assembled is None:
             return []
         home.pruned_ms = now_ms
         if not START_OF_TIME < assembled < END_OF_TIME:
             return []
-        return [PruneWindows(home.master.spec.uid, assembled - WINDOWS_KEPT * window.slide_us)]
+        kept_us = WINDOWS_KEPT * min(kind.step_us for kind in windows)
+        return [PruneWindows(home.master.spec.uid, assembled - kept_us)]
 
     def _expire(self, now_ms: int) -> list[Effect]:
         found: list[Effect] = []

@@ -16,15 +16,16 @@ Panes come from ``elf.job.panes``: the root of the flow on this node, or a copy 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
-from elf import windows
 from elf.errors import ElfBug
 from elf.job.contributions import numbers
 from elf.job.effects import CommitWindows, Coverage, Effect, Named, SaveJob
 from elf.job.history import Segment
 from elf.job.panes import Panes
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec
+from elf.windows import Calendar
 
 JobState = Literal["preparing", "active", "dropped"]
 JobEvent = Literal["prepared", "drop"]
@@ -113,13 +114,13 @@ class Master:
 
     def wanted_from(self, settled: int) -> int:
         """The first pane that it may want yet, if nothing below ``settled`` can change."""
-        window = self.spec.plan.window
-        if window is None or self.first_pane is None:
+        if not self.spec.plan.windows or self.first_pane is None:
             return START_OF_TIME
         if self._assembled_us is None:
             return min(settled, self.first_pane)
-        pane_us = self.spec.plan.fragment.pane_us
-        return (min(_us(settled, pane_us), self._assembled_us) - window.size_us) // pane_us
+        calendar = self.calendar()
+        found = calendar.needs_from(min(_us(settled, calendar.pane_us), self._assembled_us))
+        return _pane(found, calendar.pane_us)
 
     def assemble(self) -> list[Effect]:
         """Commit windows that are complete and not assembled, or revised. One range in flight at a time."""
@@ -131,62 +132,53 @@ class Master:
         self._assembling = True
         return [self._commit(*span)]
 
+    def calendar(self) -> Calendar:
+        """The job's windows, from P on."""
+        plan = self.spec.plan
+        start = START_OF_TIME if self.first_pane is None else self.first_pane
+        return Calendar(plan.windows, plan.fragment.pane_us, _us(start, plan.fragment.pane_us))
+
+    def _kept(self) -> Calendar:
+        """The same, of windows all of whose panes are still here."""
+        calendar = self.calendar()
+        kept = max([START_OF_TIME, *(flow.kept_from() for flow in self.flows)])
+        kept_us = _us(kept, calendar.pane_us)
+        if kept_us <= calendar.from_us:
+            return calendar
+        return replace(calendar, from_us=kept_us, landmarks=calendar.landmarks or (calendar.from_us,))
+
     def _complete_span(self) -> tuple[int, int] | None:
-        window = self.spec.plan.window
         committed = self.committed_to()
-        if window is None:
+        if not self.spec.plan.windows:
             return (0, 0) if committed >= END_OF_TIME and self._assembled_us is None else None
-        pane_us = self.spec.plan.fragment.pane_us
+        calendar = self.calendar()
         if self._assembled_us is None:
-            start = self.first_pane if self.first_pane is not None else START_OF_TIME
-            self._assembled_us = (
-                _us(start, pane_us)
-                if start <= START_OF_TIME
-                else windows.first_window(start * pane_us, window.slide_us)
-            )
-        if committed <= START_OF_TIME:
-            return None
-        if committed >= END_OF_TIME:
-            last = END_OF_TIME
-        else:
-            last = windows.complete_windows(committed * pane_us, window.size_us, window.slide_us)
+            self._assembled_us = calendar.from_us
+        last = calendar.last_end(_us(committed, calendar.pane_us))
         return (self._assembled_us, last) if last > self._assembled_us else None
 
-    def _revised_span(self) -> tuple[int, int] | None:
-        window = self.spec.plan.window
+    def _revised_span(self) -> tuple[int, int, tuple[int, int]] | None:
+        """Windows that end in this range and hold these panes are made again."""
         while self._revised:
             start, end = self._revised.pop(0)
-            if window is None:
-                return 0, 0
-            pane_us = self.spec.plan.fragment.pane_us
-            first, last = windows.touched_windows(
-                _us(start, pane_us), _us(end, pane_us), window.size_us, window.slide_us
-            )
-            first = max(first, self._first_window_us())
+            if not self.spec.plan.windows:
+                return 0, 0, (start, end)
+            calendar = self._kept()
+            first = max(_us(start, calendar.pane_us), calendar.from_us)
+            last = calendar.touched_to(first, _us(end, calendar.pane_us))
             last = min(last, self._assembled_us if self._assembled_us is not None else first)
             if first < last:
-                return first, last
+                return first, last, (start, end)
         return None
 
-    def _first_window_us(self) -> int:
-        """Start of the first window that it answers for, and all of whose panes are still here."""
-        window, pane = self.spec.plan.window, self.first_pane
-        if window is None or pane is None:
-            return START_OF_TIME
-        pane = max([pane, *(flow.kept_from() for flow in self.flows)])
-        if pane <= START_OF_TIME:
-            return START_OF_TIME
-        return windows.first_window(pane * self.spec.plan.fragment.pane_us, window.slide_us)
-
-    def _commit(self, first_us: int, last_us: int) -> CommitWindows:
-        window = self.spec.plan.window
-        pane_us = self.spec.plan.fragment.pane_us
+    def _commit(self, first_us: int, last_us: int, revised: tuple[int, int] | None = None) -> CommitWindows:
+        calendar = self._kept() if revised else self.calendar()
         start, end = START_OF_TIME, END_OF_TIME
-        if window is not None:
-            if last_us < END_OF_TIME:
-                end = (last_us - window.slide_us + window.size_us) // pane_us
-            if first_us > START_OF_TIME:
-                start = first_us // pane_us
+        if self.spec.plan.windows:
+            start, end = (
+                _pane(calendar.needs_from(first_us), calendar.pane_us),
+                _pane(last_us, calendar.pane_us),
+            )
         coverage: list[Coverage] = []
         names: list[Named] = []
         for flow in self.flows:
@@ -198,16 +190,26 @@ class Master:
             members = ((number, flow.member(number)) for number in numbers(everybody))
             names.extend(Named(flow.flow.uid, n, m.agent_id, m.name) for n, m in members if m is not None)
         final = self.committed_to() >= END_OF_TIME
-        return CommitWindows(self.spec, first_us, last_us, tuple(coverage), tuple(names), final)
+        return CommitWindows(
+            self.spec,
+            first_us,
+            last_us,
+            tuple(coverage),
+            tuple(names),
+            final,
+            calendar.from_us,
+            calendar.landmarks,
+            revised,
+        )
 
     def assembled_us(self) -> int | None:
-        """Windows that start before this are committed; None when none is."""
+        """Windows that end by here are committed; None when none is."""
         return self._assembled_us
 
     def windows_committed(self, done: CommitWindows) -> list[Effect]:
         """A range of windows is durable; the next one may follow."""
         self._assembling = False
-        if self.spec.plan.window is None:
+        if not self.spec.plan.windows:
             self._assembled_us = END_OF_TIME
         else:
             self._assembled_us = max(
@@ -220,3 +222,7 @@ class Master:
 def _us(pane: int, pane_us: int) -> int:
     """The event time at which a pane starts, bounded like panes are."""
     return max(START_OF_TIME, min(END_OF_TIME, pane * pane_us))
+
+
+def _pane(us: int, pane_us: int) -> int:
+    return us if abs(us) >= END_OF_TIME else us // pane_us

@@ -20,8 +20,7 @@ stacks 0.40 to 0.44 s with them; with 1,000 keys 0.02 to 0.04 s against 0.04 s. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -29,9 +28,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elf.job.lanes import PRESENT, Array, Coder, Lane
+from elf.job.rows import Int64s, KeyIndex, Rows
 from elf.ql.plan import Plan, Top
 
-Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _LOWEST: Final = np.iinfo(np.int64).min
@@ -39,117 +38,35 @@ CELLS: Final = 1 << 18
 """Windows times keys that are merged at a time: arrays of that many numbers stay in the processor's cache."""
 
 
-class KeyIndex:
-    """Numbers for keys, from 0, in the order in which they came."""
-
-    def __init__(self, keys: Sequence[str]) -> None:
-        self._names = list(keys)
-        self.keys: pa.Table | None = None
-        self.size = 0 if keys else 1
-
-    def ids(self, rows: pa.Table) -> Int64s:
-        """The number of each row's key; keys are in the canonical form of ``normalise``."""
-        if not self._names:
-            return np.zeros(rows.num_rows, np.int64)
-        found = rows.select(self._names)
-        whole = (
-            found if self.keys is None else pa.concat_tables([self.keys, found], promote_options="permissive")
-        )
-        codes = _codes(whole[self._names[0]])
-        for name in self._names[1:]:
-            more = _codes(whole[name])
-            codes = _codes(pa.chunked_array([codes * (int(more.max(initial=0)) + 1) + more]))
-        self.size = int(codes.max(initial=-1)) + 1
-        first = np.empty(self.size, np.int64)
-        first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
-        self.keys = whole.take(pa.array(first))
-        return codes[len(codes) - rows.num_rows :]
-
-
-def _codes(column: pa.ChunkedArray) -> Int64s:
-    """Equal values as equal numbers, 0, 1, … in the order of their first appearance."""
-    if pa.types.is_null(column.type):
-        return np.zeros(len(column), np.int64)
-    array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
-    codes = array.dictionary_encode(null_encoding="encode").indices
-    return np.asarray(codes.to_numpy(zero_copy_only=False), np.int64)
-
-
-@dataclass
-class Rows:
-    """Partial aggregates: slot (ascending), key number and an array a lane; each (slot, key) once."""
-
-    slots: Int64s
-    ids: Int64s
-    values: list[Array]
-
-    def between(self, first: int, last: int) -> tuple[slice, Int64s, Int64s]:
-        """(which rows, their slots counted from ``first``, their keys) of slots ``[first, last)``."""
-        begin, end = np.searchsorted(self.slots, (first, last))
-        rows = slice(int(begin), int(end))
-        return rows, self.slots[rows] - first, self.ids[rows]
-
-    def followed_by(self, more: Rows) -> Rows:
-        """These, then ``more``."""
-        return Rows(
-            np.concatenate([self.slots, more.slots]),
-            np.concatenate([self.ids, more.ids]),
-            [np.concatenate(pair) for pair in zip(self.values, more.values, strict=True)],
-        )
-
-    def merged(self, keys: int, lanes: Sequence[Lane]) -> Rows:
-        """Rows that share slot and key merged into one, from the left to the right."""
-        both, place = np.unique(self.slots * keys + self.ids, return_inverse=True)
-        values = []
-        for lane, given in zip(lanes, self.values, strict=True):
-            merged = lane.none(len(both))
-            lane.merge.at(merged, place, given)
-            values.append(merged)
-        return Rows(both // keys, both % keys, values)
-
-
-class Stacks:
-    """One block and the beginning of the next, as lanes. Slot ``i`` is about the block's ``i``-th window.
-
-    A pane of the block is in slot ``i`` when that is the last of the block's windows that holds it; a pane of
-    the next block is in slot ``i`` when that is the first one.
+class Prefixes:
+    """Windows that begin where their block does and grow: ``[first, first + step)``, ``[first, first + 2 *
+    step)`` …, a slot each. Panes are the units of the job's plan of merges.
     """
 
-    def __init__(self, plan: Plan, size: int, step: int, block: int) -> None:
-        self.block = block
+    def __init__(
+        self, plan: Plan, unit_us: int, first: int, step: int, terms_max: int, start_us: int | None = None
+    ) -> None:
+        self.first = first
+        self._start_us = first * unit_us if start_us is None else start_us
+        self.step = step
         self._plan = plan
-        self._size, self._step = size, step
-        self._base = -(-block * size // step) * step
-        self.count = max(0, -(-((block + 1) * size - self._base) // step))
+        self._unit_us = unit_us
         self._index = KeyIndex(plan.fragment.keys)
-        self._coders = [Coder(state, size) for state in plan.fragment.states]
-        self._left: Rows | None = None
-        self._left_size = 0
+        self._coders = [Coder(state, terms_max) for state in plan.fragment.states]
         self._right: Rows | None = None
-        self._suffixes: list[tuple[int, list[Array]]] = []
-        self._prefix: list[Array] = []
         self._prefix_slots = 0
-        self.right_tables: list[pa.Table] = []
         self._lanes = self._all_lanes()
+        self._prefix: list[Array] = [lane.none(self._index.size) for lane in self._lanes]
         self._best: Int64s | None = None
 
     def _all_lanes(self) -> list[Lane]:
         return [PRESENT, *(lane for coder in self._coders for lane in coder.lanes)]
 
-    def load_left(self, table: pa.Table | None) -> None:
-        """The panes of the block, in order of panes; once, and first."""
-        if table is not None:
-            slots = (table["_pane"].to_numpy() - self._base) // self._step
-            used = int(np.searchsorted(slots, 0))
-            self._left = self._rows(table.slice(used), slots[used:])
-        self._left_size = self._index.size
-        self._prefix = [lane.none(self._index.size) for lane in self._lanes]
-        self._suffixes = [(self.count, [lane.none(self._left_size) for lane in self._lanes])]
+    def load(self, table: pa.Table) -> None:
+        """More panes: whole slots, behind those that were loaded before."""
+        self._load(table, (table["_pane"].to_numpy() - self.first) // self.step)
 
-    def load_right(self, table: pa.Table) -> None:
-        """More panes of the next block: whole slots, behind those that were loaded before."""
-        self.right_tables.append(table)
-        slots = -((self._size - 1 + self._base - table["_pane"].to_numpy()) // self._step)
+    def _load(self, table: pa.Table, slots: Int64s) -> None:
         fresh = self._rows(table, slots)
         self._right = fresh if self._right is None else self._right.followed_by(fresh)
         grown = self._index.size - len(self._prefix[0])
@@ -172,19 +89,16 @@ class Stacks:
         for coder in self._coders:
             values += coder.encode(table[coder.state.name])
         rows = Rows(slots, self._index.ids(table), values)
-        return rows if self._step == 1 else rows.merged(self._index.size, self._lanes)
+        return rows if self.step == 1 else rows.merged(self._index.size, self._lanes)
 
     def _holders(self) -> list[list[Array]]:
         """Everything that is made of lanes."""
-        rows = [rows.values for rows in (self._left, self._right) if rows is not None]
-        return [*rows, *filter(None, [self._prefix]), *(arrays for _, arrays in self._suffixes)]
+        return [*([self._right.values] if self._right is not None else []), self._prefix]
 
-    def slot_of(self, start: int) -> int:
-        """The slot of the window that starts at this pane."""
-        return (start - self._base) // self._step
-
-    def start_of(self, slot: int) -> int:
-        return self._base + slot * self._step
+    def _spans(self, slots: Int64s) -> tuple[Int64s, Int64s]:
+        """Starts and ends of windows, in µs."""
+        starts = np.full(len(slots), self._start_us, np.int64)
+        return starts, (self.first + (slots + 1) * self.step) * self._unit_us
 
     # -- merging ---------------------------------------------------------------------------------------------
 
@@ -193,19 +107,18 @@ class Stacks:
         while first < last:
             until = min(last, first + max(1, CELLS // max(1, self._index.size)))
             with np.errstate(invalid="ignore", over="ignore"):
-                yield self._pick(first, self._suffix_rows(first, until), self._prefix_rows(first, until))
+                yield self._pick(first, self._made(first, until))
             first = until
 
-    def _suffix(self, slot: int) -> list[Array]:
-        """The panes of slots ``slot`` and above, merged."""
-        while self._suffixes[-1][0] < slot:
-            self._suffixes.pop()
-        while (above := self._suffixes[-1][0]) > slot:
-            middle = slot + (above - slot) // 2
-            arrays = [array.copy() for array in self._suffixes[-1][1]]
-            self._fold(arrays, self._left, middle, above, -1)
-            self._suffixes.append((middle, arrays))
-        return self._suffixes[-1][1]
+    def forget(self) -> None:
+        """What lies before the next window is in the prefix: let go of its rows."""
+        if self._right is not None:
+            kept, _, _ = self._right.between(self._prefix_slots, 1 << 62)
+            right = self._right
+            self._right = Rows(right.slots[kept], right.ids[kept], [values[kept] for values in right.values])
+
+    def _made(self, first: int, until: int) -> list[Array]:
+        return self._prefix_rows(first, until)
 
     def _fold(self, arrays: list[Array], rows: Rows | None, first: int, last: int, order: int) -> None:
         """Merge slots ``[first, last)`` into ``arrays``, ascending (1) or descending (-1)."""
@@ -214,14 +127,6 @@ class Stacks:
         which, _, ids = rows.between(first, last)
         for lane, array, values in zip(self._lanes, arrays, rows.values, strict=True):
             lane.merge.at(array, ids[::order], values[which][::order])
-
-    def _suffix_rows(self, first: int, last: int) -> list[Array]:
-        """A row a window, a column a key of the block; one array a lane."""
-        found = self._spread(self._left, first, last, self._left_size)
-        for lane, array, before in zip(self._lanes, found, self._suffix(last), strict=True):
-            for row in array[::-1]:
-                before = lane.merge(before, row, out=row)
-        return found
 
     def _prefix_rows(self, first: int, last: int) -> list[Array]:
         """A row a window, a column a key."""
@@ -241,16 +146,13 @@ class Stacks:
                 array[slots, ids] = values[which]
         return found
 
-    def _pick(self, first: int, suffix: list[Array], prefix: list[Array]) -> pa.Table:
+    def _pick(self, first: int, made: list[Array]) -> pa.Table:
         """The rows of windows from ``first`` on, but for those that cannot be among a LIMIT's."""
-        for lane, whole, part in zip(self._lanes, prefix, suffix, strict=True):
-            lane.merge(whole[:, : self._left_size], part, out=whole[:, : self._left_size])
-        wanted = self._wanted(prefix)
+        wanted = self._wanted(made)
         places = np.flatnonzero(wanted)
-        slots, ids = np.divmod(places, self._index.size)
-        values = [array.ravel()[places] for array in prefix]
-        starts = (self._base + (first + slots) * self._step) * self._plan.fragment.pane_us
-        return self._table(starts, ids, values[1:])
+        slots, ids = np.divmod(places, max(1, self._index.size))
+        values = [array.ravel()[places] for array in made]
+        return self._table(first + slots, ids, values[1:])
 
     def _wanted(self, lanes: list[Array]) -> Mask:
         present: Mask = lanes[0] != 0
@@ -284,9 +186,8 @@ class Stacks:
         self._best = best if len(best) == top.rows else None
         return wanted
 
-    def _table(self, starts: Int64s, ids: Int64s, values: list[Array]) -> pa.Table:
-        size_us = self._size * self._plan.fragment.pane_us
-        columns = [pa.array(starts, pa.timestamp("us")), pa.array(starts + size_us, pa.timestamp("us"))]
+    def _table(self, slots: Int64s, ids: Int64s, values: list[Array]) -> pa.Table:
+        columns = [pa.array(us, pa.timestamp("us")) for us in self._spans(slots)]
         names = ["window_start", "window_end"]
         if self._index.keys is not None:
             columns += self._index.keys.take(pa.array(ids)).columns
@@ -297,3 +198,76 @@ class Stacks:
             names.append(coder.state.name)
             at += len(coder.lanes)
         return pa.table(columns, names=names)
+
+
+class Stacks(Prefixes):
+    """One block and the beginning of the next, as lanes. Slot ``i`` is about the block's ``i``-th window.
+
+    A pane of the block is in slot ``i`` when that is the last of the block's windows that holds it; a pane of
+    the next block is in slot ``i`` when that is the first one.
+    """
+
+    def __init__(self, plan: Plan, unit_us: int, size: int, step: int, block: int) -> None:
+        super().__init__(plan, unit_us, -(-block * size // step) * step, step, size)
+        self.block = block
+        self._size = size
+        self.count = max(0, -(-((block + 1) * size - self.first) // step))
+        self._left: Rows | None = None
+        self._left_size = 0
+        self._suffixes: list[tuple[int, list[Array]]] = []
+        self.right_tables: list[pa.Table] = []
+
+    def load_left(self, table: pa.Table | None) -> None:
+        """The panes of the block, in order of panes; once, and first."""
+        if table is not None:
+            slots = (table["_pane"].to_numpy() - self.first) // self.step
+            used = int(np.searchsorted(slots, 0))
+            self._left = self._rows(table.slice(used), slots[used:])
+        self._left_size = self._index.size
+        self._prefix = [lane.none(self._index.size) for lane in self._lanes]
+        self._suffixes = [(self.count, [lane.none(self._left_size) for lane in self._lanes])]
+
+    def load(self, table: pa.Table) -> None:
+        """More panes of the next block: whole slots, behind those that were loaded before."""
+        self.right_tables.append(table)
+        self._load(table, -((self._size - 1 + self.first - table["_pane"].to_numpy()) // self.step))
+
+    def _holders(self) -> list[list[Array]]:
+        left = [self._left.values] if self._left is not None else []
+        return [*left, *super()._holders(), *(arrays for _, arrays in self._suffixes)]
+
+    def _spans(self, slots: Int64s) -> tuple[Int64s, Int64s]:
+        starts = (self.first + slots * self.step) * self._unit_us
+        return starts, starts + self._size * self._unit_us
+
+    def slot_of(self, start: int) -> int:
+        """The slot of the window that starts at this pane."""
+        return (start - self.first) // self.step
+
+    def start_of(self, slot: int) -> int:
+        return self.first + slot * self.step
+
+    def _made(self, first: int, until: int) -> list[Array]:
+        suffix, made = self._suffix_rows(first, until), self._prefix_rows(first, until)
+        for lane, whole, part in zip(self._lanes, made, suffix, strict=True):
+            lane.merge(whole[:, : self._left_size], part, out=whole[:, : self._left_size])
+        return made
+
+    def _suffix(self, slot: int) -> list[Array]:
+        """The panes of slots ``slot`` and above, merged."""
+        while self._suffixes[-1][0] < slot:
+            self._suffixes.pop()
+        while (above := self._suffixes[-1][0]) > slot:
+            middle = slot + (above - slot) // 2
+            arrays = [array.copy() for array in self._suffixes[-1][1]]
+            self._fold(arrays, self._left, middle, above, -1)
+            self._suffixes.append((middle, arrays))
+        return self._suffixes[-1][1]
+
+    def _suffix_rows(self, first: int, last: int) -> list[Array]:
+        """A row a window, a column a key of the block; one array a lane."""
+        found = self._spread(self._left, first, last, self._left_size)
+        for lane, array, before in zip(self._lanes, found, self._suffix(last), strict=True):
+            for row in array[::-1]:
+                before = lane.merge(before, row, out=row)
+        return found

@@ -1,8 +1,8 @@
 """ELF-QL as a sqlglot dialect: tokens and grammar, nothing about meaning.
 
 What it adds to sqlglot's own SQL: ``FROM *``, ``==``, back-quoted names beside double-quoted ones, ``SORT
-BY`` (it is ``ORDER BY``), ``WINDOWING … SLIDE …``, ``LATENESS …`` and ksqlDB's ``WINDOW TUMBLING | HOPPING
-(…)``. Every function call but the few with a grammar of their own (CAST, EXTRACT, …) parses as
+BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …`` and ksqlDB's ``WINDOW TUMBLING | HOPPING |
+SESSION (…)``. Every function call but the few with a grammar of their own (CAST, EXTRACT, …) parses as
 ``exp.Anonymous``: which functions exist is the business of ``elf.ql.functions``, not of the grammar.
 
 It never resolves a name or checks a type. A syntax error is a ``ParseError`` that carries the offset of its
@@ -40,9 +40,17 @@ class Duration(exp.Expression):
 
 
 class Windowing(exp.Expression):
-    """A window clause: ``kind`` is one of tumbling, sliding, session, cumulate."""
+    """One kind of window: ``kind`` is one of sliding, session, cumulate, landmark, rows. ``size`` and
+    ``slide`` are durations: size and slide, gap and MAX, size and STEP, EVERY; ROWS has a number.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True, "size": False, "slide": False}
+
+
+class Windowings(exp.Expression):
+    """``WINDOWING kind, kind …``: ``expressions`` are the kinds."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
 
 class Lateness(exp.Expression):
@@ -145,13 +153,32 @@ class ElfParser(Parser):
                 this.set("lateness", self.expression(Lateness(this=self._parse_duration()), start))
 
     def _parse_windowing(self, start: Token) -> exp.Expression:
+        kinds = [self._parse_window_kind()]
+        while self._match(TokenType.COMMA):
+            kinds.append(self._parse_window_kind())
+        return self.expression(Windowings(expressions=kinds), start)
+
+    def _parse_window_kind(self) -> exp.Expression:
+        start = self._curr
+        kind, slide = "sliding", None
         if self._match_text_seq("SESSION"):
-            return self.expression(Windowing(kind="session", size=self._parse_duration()), start)
-        size = self._parse_duration()
-        slide = self._parse_duration() if self._match_text_seq("SLIDE") else None
-        return self.expression(
-            Windowing(kind="sliding" if slide else "tumbling", size=size, slide=slide), start
-        )
+            kind, size = "session", self._parse_duration()
+            slide = self._parse_duration() if self._match_text_seq("MAX") else None
+        elif self._match_text_seq("CUMULATE"):
+            kind, size = "cumulate", self._parse_duration()
+            self._match(TokenType.COMMA)
+            self._expect("STEP")
+            slide = self._parse_duration()
+        elif self._match_text_seq("LANDMARK"):
+            self._expect("EVERY")
+            kind, size = "landmark", self._parse_duration()
+        elif self._next and self._next.text.upper() in ("ROW", "ROWS"):
+            kind, size = "rows", exp.Literal.number(start.text)
+            self._advance(2)
+        else:
+            size = self._parse_duration()
+            slide = self._parse_duration() if self._match_text_seq("SLIDE") else None
+        return self.expression(Windowing(kind=kind, size=size, slide=slide), start)
 
     def _parse_ksql_window(self) -> exp.Expression:
         self._match(TokenType.WINDOW)
@@ -161,18 +188,17 @@ class ElfParser(Parser):
             self.raise_error("expected TUMBLING (SIZE …) or HOPPING (SIZE …, ADVANCE BY …) after WINDOW")
         self._advance()
         self._match_l_paren()
-        if kind == "SESSION":
-            size, slide = self._parse_duration(), None
-        else:
+        if kind != "SESSION":
             self._expect("SIZE")
-            size, slide = self._parse_duration(), None
+        size, slide = self._parse_duration(), None
         if kind == "HOPPING":
             self._match(TokenType.COMMA)
             self._expect("ADVANCE", "BY")
             slide = self._parse_duration()
         self._match_r_paren()
-        name = {"TUMBLING": "tumbling", "HOPPING": "sliding", "SESSION": "session"}[kind]
-        return self.expression(Windowing(kind=name, size=size, slide=slide), start)
+        name = "session" if kind == "SESSION" else "sliding"
+        only = self.expression(Windowing(kind=name, size=size, slide=slide), start)
+        return self.expression(Windowings(expressions=[only]), start)
 
     def _expect(self, *words: str) -> None:
         if not self._match_text_seq(*words):

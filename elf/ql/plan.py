@@ -16,14 +16,7 @@ from dataclasses import dataclass
 
 from elf.aggregates import State
 from elf.schema import Column
-
-
-@dataclass(frozen=True)
-class Window:
-    """Sliding by ``slide_us``; tumbling when size equals slide. Half-open, aligned to the Unix epoch, UTC."""
-
-    size_us: int
-    slide_us: int
+from elf.windows import Kind
 
 
 @dataclass(frozen=True)
@@ -61,11 +54,14 @@ class Plan:
 
     sql: str
     fragment: Fragment
-    window: Window | None
+    windows: tuple[Kind, ...]
+    """Empty: one result over everything. A session is alone."""
     final_sql: str
     outputs: tuple[str, ...]
     spark_sql: str
     top: Top | None = None
+    session_states: tuple[str, str] | None = None
+    """Where windows are sessions: the states with a group's first and last event time in a pane."""
     more: tuple[Fragment, ...] = ()
     """The fragments over the query's other streams, if it has several. They differ from ``fragment`` in what
     they read only: keys, states, cells and panes are the same, so that panes of all of them merge into one.

@@ -7,8 +7,7 @@ change it, so jobs share it.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,7 +15,7 @@ from sqlglot import exp
 
 from elf.errors import QueryError
 from elf.ql import render_final, render_map, render_spark
-from elf.ql.expressions import Aggregate, Call, Expr, Ref, Slot, rewrite, walk
+from elf.ql.expressions import Aggregate, Expr, Ref, Slot, rewrite, walk
 from elf.ql.plan import Fragment, Plan, Top
 from elf.ql.render import render
 from elf.ql.rules import Draft, Order, Output, apply_rules
@@ -24,6 +23,7 @@ from elf.ql.source import Source
 from elf.ql.statements import Query, Select, parse
 from elf.ql.states import States, collect
 from elf.schema import Column, Schema
+from elf.windows import Session, pane_us_of
 
 _ORDERED_STATES: Final = ("count", "sum", "min", "max")
 """Aggregates that are in the order of their one state."""
@@ -58,14 +58,15 @@ def plan(query: Query, schema: Schema, *, stream: str) -> Plan:
 
 def _plan(sql: str, tree: exp.Select, schema: Schema, stream: str, source: Source) -> Plan:
     draft = number_keys(apply_rules(Draft(source, tree, schema)))
-    states = collect(_after_grouping(draft))
+    ends = _session_ends(draft)
+    states = collect([*_after_grouping(draft), *ends])
     fragment = Fragment(
         stream=stream,
-        columns=_columns(draft, schema),
+        columns=_columns(draft, ends, schema),
         map_sql=render_map.render_map(draft, states),
         keys=(*(f"k{index}" for index in range(len(draft.keys))), *states.cells),
         states=(*(column.state for column in states.columns), *states.cell_states),
-        pane_us=math.gcd(draft.window.size_us, draft.window.slide_us) if draft.window else 0,
+        pane_us=pane_us_of(draft.windows),
         lateness_us=draft.lateness_us,
         where_sql=render_map.render_where(draft.where, "duckdb"),
         cells=tuple(states.cells),
@@ -73,11 +74,12 @@ def _plan(sql: str, tree: exp.Select, schema: Schema, stream: str, source: Sourc
     return Plan(
         sql=sql,
         fragment=fragment,
-        window=draft.window,
+        windows=draft.windows,
         final_sql=render_final.render_final(draft, states, "duckdb"),
         outputs=tuple(output.name for output in draft.outputs),
         spark_sql=render_spark.render_spark(draft, states),
         top=_top(draft, states),
+        session_states=(states.state_of(ends[0]), states.state_of(ends[1])) if ends else None,
     )
 
 
@@ -90,10 +92,16 @@ def _top(draft: Draft, states: States) -> Top | None:
     first = draft.order[0]
     if not isinstance(first.value, Aggregate) or first.value.name not in _ORDERED_STATES:
         return None
-    match states.resolve(first.value):
-        case Call(args=(Slot(name=state),)):
-            return Top(state, first.descending, first.nulls_first, draft.limit)
-    return None
+    return Top(states.state_of(first.value), first.descending, first.nulls_first, draft.limit)
+
+
+def _session_ends(draft: Draft) -> tuple[Aggregate, ...]:
+    """The first and the last event time of a group, by which its pieces are stitched to sessions."""
+    event_time = draft.schema.event_time
+    if event_time is None or not any(isinstance(kind, Session) for kind in draft.windows):
+        return ()
+    time = Ref(event_time, "timestamp", 0)
+    return tuple(Aggregate(name, (time,), "timestamp") for name in ("min", "max"))
 
 
 def _after_grouping(draft: Draft) -> list[Expr]:
@@ -126,9 +134,9 @@ def number_keys(draft: Draft) -> Draft:
     )
 
 
-def _columns(draft: Draft, schema: Schema) -> tuple[Column, ...]:
+def _columns(draft: Draft, ends: Sequence[Expr], schema: Schema) -> tuple[Column, ...]:
     """The columns that the map fragment reads, in the schema's order."""
-    expressions = [*draft.where, *draft.keys, *_after_grouping(draft)]
+    expressions = [*draft.where, *draft.keys, *_after_grouping(draft), *ends]
     names = {part.name for expr in expressions for part in walk(expr) if isinstance(part, Ref)}
     return tuple(column for column in schema.columns if column.name in names)
 

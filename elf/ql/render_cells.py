@@ -83,7 +83,7 @@ def one_row_a_group(draft: Draft, states: States, engine: Engine, groups: str) -
     """A relation with the keys, the ordinary states and the values over cells (``v0`` …), from ``groups``."""
     if not states.cells:
         return groups
-    by = [f"g.{name}" for name in ("window_start", "window_end") if draft.window]
+    by = [f"g.{name}" for name in ("window_start", "window_end") if draft.windows]
     by += [f"g.k{index}" for index in range(len(draft.keys))]
     ordinary = " AND ".join(f"g.{name} IS NULL" for name in states.cells)
     items = list(by)

@@ -16,7 +16,7 @@ from elf.ql.states import States
 
 def render_final(draft: Draft, states: States, engine: Engine, groups: str = "groups") -> str:
     """``window_start`` and ``window_end`` where there is a window, then the SELECT list; rows in order."""
-    bounds = ["window_start", "window_end"] if draft.window else []
+    bounds = ["window_start", "window_end"] if draft.windows else []
     outer = [f"t.{bound} AS {bound}" for bound in bounds]
     outer += [f"t.c{index} AS {name(output.name, engine)}" for index, output in enumerate(draft.outputs)]
     inner = [f"g.{bound}" for bound in bounds]
@@ -33,7 +33,7 @@ def render_final(draft: Draft, states: States, engine: Engine, groups: str = "gr
     else:
         place = ["t.r"]
         inner.append(f"{_rank(draft, states, engine)} AS r")
-    places = [*(["t.window_start"] if draft.window else []), *place]
+    places = [*(f"t.{bound}" for bound in bounds), *place]
     having = [] if draft.having is None else [f"  WHERE {render(states.resolve(draft.having), engine)}"]
     limit = [] if draft.limit is None else [f"WHERE t.r <= {draft.limit}"]
     return "\n".join(
@@ -54,7 +54,7 @@ def _rank(draft: Draft, states: States, engine: Engine) -> str:
     """The row's place in its window. Without keys a window has one row."""
     if not draft.keys:
         return "1"
-    partition = "PARTITION BY g.window_start " if draft.window else ""
+    partition = "PARTITION BY g.window_start, g.window_end " if draft.windows else ""
     order = ", ".join(_item(order, states, engine) for order in draft.order)
     return f"ROW_NUMBER() OVER ({partition}ORDER BY {order})"
 

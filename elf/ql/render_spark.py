@@ -1,21 +1,26 @@
 """The whole query for Spark, over a view ``rows`` (the columns, and ``_ts`` BIGINT, event time in µs).
 
 It groups by window and keys into the same columns that the master's ``groups`` has, and ends in the same
-final fragment. Window bounds are integer arithmetic (``pmod``, so that times before 1970 are right); a
-sliding window's rows are multiplied, one for each window that they are in. The session's time zone must be
-UTC.
+final fragment. Window bounds are integer arithmetic (``pmod``, so that times before 1970 are right); rows are
+multiplied, one for each window that they are in. Sessions are found by the gaps between the rows that
+are wanted. The session's time zone must be UTC.
 """
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from elf.ql.expressions import Expr
-from elf.ql.plan import Window
 from elf.ql.render import render
 from elf.ql.render_cells import partial_rows
 from elf.ql.render_final import render_final
 from elf.ql.render_map import where_clause
 from elf.ql.rules import Draft
 from elf.ql.states import States
+from elf.windows import Cumulative, Kind, Landmark, Session, Sliding
+
+_MARK: Final = re.compile(r"/\*landmark\*/.*?/\*since\*/", re.DOTALL)
 
 
 def render_spark(draft: Draft, states: States) -> str:
@@ -23,32 +28,51 @@ def render_spark(draft: Draft, states: States) -> str:
     return render_final(draft, states, "spark", f"(\n{_indent(_groups(draft, states))}\n  )")
 
 
+def since(spark_sql: str, landmark_us: int) -> str:
+    """The same query with a landmark of its own, where it would be that of the first row."""
+    return _MARK.sub(f"{landmark_us}L", spark_sql)
+
+
 def _groups(draft: Draft, states: States) -> str:
-    window = draft.window
-    start = (
-        "" if window is None else "w.start" if window.slide_us < window.size_us else _tumbling_start(window)
-    )
+    start, end, source = _windows(draft)
     bounds = []
-    if window is not None:
-        bounds = [
-            f"timestamp_micros({start}) AS window_start",
-            f"timestamp_micros({start} + {window.size_us}L) AS window_end",
-        ]
+    if draft.windows:
+        bounds = [f"timestamp_micros({start}) AS window_start", f"timestamp_micros({end}) AS window_end"]
     keys = [render(key, "spark") for key in draft.keys]
-    grouping = ", ".join([*([start] if window is not None else []), *keys])
+    single = len(draft.windows) == 1 and isinstance(draft.windows[0], Sliding)
+    grouping = ", ".join([*([start] if single else [start, end] if draft.windows else []), *keys])
 
     def scan(conditions: tuple[Expr, ...]) -> list[str]:
-        lines = ["FROM rows AS r"]
-        if window is not None and window.slide_us < window.size_us:
-            lines.append(f"LATERAL VIEW explode({_starts(window)}) w AS start")
-        return [*lines, *_where(window, conditions)]
+        return [*source, *_where(bool(draft.windows), conditions)]
 
     return partial_rows(draft, states, "spark", bounds, scan, grouping)
 
 
-def _where(window: Window | None, wanted: tuple[Expr, ...]) -> list[str]:
+def _windows(draft: Draft) -> tuple[str, str, list[str]]:
+    """(a window's start, its end, the lines of FROM)."""
+    kinds, rows = draft.windows, "FROM rows AS r"
+    match kinds:
+        case ():
+            return "", "", [rows]
+        case (Sliding() as only,) if only.slide_us >= only.size_us:
+            start = f"(r._ts - pmod(r._ts, {only.size_us}L))"
+            return start, f"{start} + {only.size_us}L", [rows]
+        case (Sliding() as only,):
+            view = f"LATERAL VIEW explode({_starts(only)}) w AS start"
+            return "w.start", f"w.start + {only.size_us}L", [rows, view]
+        case (Session() as only,):
+            return "r._start", "r._end", [f"FROM ({_sessions(draft, only)}) AS r"]
+    spans = [_spans(kind) for kind in kinds]
+    every = spans[0] if len(spans) == 1 else f"array_distinct(concat({', '.join(spans)}))"
+    marks = [
+        f"CROSS JOIN ({_marks(draft, kind)}) AS {_name(kind)}" for kind in kinds if isinstance(kind, Landmark)
+    ]
+    return "w.span.a", "w.span.b", [rows, *marks, f"LATERAL VIEW explode({every}) w AS span"]
+
+
+def _where(windowed: bool, wanted: tuple[Expr, ...]) -> list[str]:
     conditions = where_clause(wanted, "spark")
-    if window is None:
+    if not windowed:
         return conditions
     timed = "WHERE r._ts IS NOT NULL"
     if not conditions:
@@ -57,16 +81,66 @@ def _where(window: Window | None, wanted: tuple[Expr, ...]) -> list[str]:
     return [f"{timed} AND ({body})"]
 
 
-def _tumbling_start(window: Window) -> str:
-    return f"(r._ts - pmod(r._ts, {window.size_us}L))"
-
-
-def _starts(window: Window) -> str:
+def _starts(window: Sliding) -> str:
     """Starts of the windows that hold ``_ts``: multiples of the slide in ``(_ts - size, _ts]``."""
     size, slide = window.size_us, window.slide_us
     first = f"r._ts - {size}L - pmod(r._ts - {size}L, {slide}L) + {slide}L"
     last = f"r._ts - pmod(r._ts, {slide}L)"
     return f"sequence({first}, {last}, {slide}L)"
+
+
+def _spans(kind: Kind) -> str:
+    """The windows of a kind that hold ``_ts``, as an array of (a, b)."""
+
+    def each(array: str, a: str, b: str) -> str:
+        return f"transform({array}, x -> named_struct('a', {a}, 'b', {b}))"
+
+    match kind:
+        case Sliding():
+            return each(_starts(kind), "x", f"x + {kind.size_us}L")
+        case Cumulative():
+            start = f"r._ts - pmod(r._ts, {kind.size_us}L)"
+            first = f"r._ts - pmod(r._ts, {kind.step_us}L) + {kind.step_us}L"
+            ends = f"sequence({first}, {start} + {kind.size_us}L, {kind.step_us}L)"
+            return each(ends, start, "x")
+        case Landmark():
+            ticks = f"filter({_name(kind)}.ticks, x -> x > r._ts)"
+            return each(ticks, f"{_name(kind)}.since", "x")
+    raise TypeError(kind)
+
+
+def _name(kind: Landmark) -> str:
+    return f"l{kind.every_us}"
+
+
+def _marks(draft: Draft, kind: Landmark) -> str:
+    """One row: the landmark, and the ends of the stretches that have a row."""
+    longest = max(other.every_us for other in draft.windows if isinstance(other, Landmark))
+    tick = f"r._ts - pmod(r._ts, {kind.every_us}L) + {kind.every_us}L"
+    where = " ".join(_where(True, draft.where))
+    start = f"/*landmark*/ MIN(r._ts - pmod(r._ts, {longest}L)) /*since*/"
+    return f"SELECT {start} AS since, collect_set({tick}) AS ticks FROM rows AS r {where}"
+
+
+def _sessions(draft: Draft, kind: Session) -> str:
+    """The wanted rows with ``_start`` and ``_end`` of their session: chains by gaps, cut at multiples of half
+    of the longest (``elf.windows.kinds``).
+    """
+    keys = [f"{render(key, 'spark')} AS _g{i}" for i, key in enumerate(draft.keys)] or ["0 AS _g0"]
+    by = ", ".join(f"_g{i}" for i in range(len(keys)))
+    half, gap = f"{kind.half_us}L", f"{kind.gap_us}L"
+    floor = "({0} - pmod({0}, " + half + "))"
+    rows = f"SELECT r.*, {', '.join(keys)} FROM rows AS r {' '.join(_where(True, draft.where))}"
+    apart = f"SELECT *, _ts - LAG(_ts) OVER (PARTITION BY {by} ORDER BY _ts) AS _apart FROM ({rows})"
+    chain = (
+        f"SELECT *, SUM(CASE WHEN _apart < {gap} THEN 0 ELSE 1 END) OVER (PARTITION BY {by} ORDER BY _ts "
+        f"ROWS UNBOUNDED PRECEDING) AS _chain FROM ({apart})"
+    )
+    began = f"SELECT *, MIN(_ts) OVER (PARTITION BY {by}, _chain) AS _began FROM ({chain})"
+    cut = f"greatest({floor.format('_ts')} + {half}, {floor.format('_began')} + {half} + {half})"
+    parts = f"SELECT *, {cut} AS _cut FROM ({began})"
+    over = f"OVER (PARTITION BY {by}, _chain, _cut)"
+    return f"SELECT *, MIN(_ts) {over} AS _start, least(MAX(_ts) {over} + {gap}, _cut) AS _end FROM ({parts})"
 
 
 def _indent(text: str) -> str:

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Final
 
 from sqlglot import exp
 
 from elf.ql.bind_aggregates import AGGREGATES
+from elf.ql.bind_windows import duration_us, windows_of
 from elf.ql.binder import BINDERS
-from elf.ql.dialect import UNITS_US, Duration, Windowing
 from elf.ql.expressions import Aggregate, Expr, Ref, Slot, conjuncts, connect, is_constant, rewrite
-from elf.ql.plan import Window
 from elf.ql.scope import Scope
 from elf.ql.source import Source, start_of
 from elf.schema import Schema
+from elf.windows import Kind
 
 EVENT_TIME_NAMES: Final = ("ts", "timestamp", "@timestamp", "time", "created_at")
 
@@ -52,7 +51,7 @@ class Draft:
     tree: exp.Select
     schema: Schema
     streams: tuple[str, ...] = ()
-    window: Window | None = None
+    windows: tuple[Kind, ...] = ()
     lateness_us: int | None = None
     where: tuple[Expr, ...] = ()
     keys: tuple[Expr, ...] = ()
@@ -161,32 +160,9 @@ def read_window(draft: Draft) -> Draft:
         raise draft.source.at(clause, f"{message}; this stream has none")
     return replace(
         draft,
-        window=_window(draft.source, clause),
-        lateness_us=None if lateness is None else _duration_us(draft.source, lateness.this),
+        windows=windows_of(draft.source, clause),
+        lateness_us=None if lateness is None else duration_us(draft.source, lateness.this),
     )
-
-
-def _window(source: Source, clause: Windowing) -> Window:
-    if clause.args["kind"] not in ("tumbling", "sliding"):
-        raise source.at(clause, f"WINDOWING {str(clause.args['kind']).upper()} is not supported yet")
-    size = _duration_us(source, clause.args["size"])
-    slide_node = clause.args.get("slide")
-    slide = size if slide_node is None else _duration_us(source, slide_node)
-    for node, value in ((clause.args["size"], size), (slide_node, slide)):
-        if value == 0 and node is not None:
-            raise source.at(node, "a window's size and slide must be more than 0")
-    if slide > size and slide_node is not None:
-        raise source.at(
-            slide_node, "the slide is longer than the window, so rows between windows would be lost"
-        )
-    return Window(size, slide)
-
-
-def _duration_us(source: Source, node: Duration) -> int:
-    exact = Decimal(node.name) * UNITS_US[node.args["unit"].removesuffix("S")]
-    if exact % 1000:
-        raise source.at(node, "durations are whole milliseconds")
-    return int(exact)
 
 
 def read_aliases(draft: Draft) -> Draft:
@@ -247,7 +223,7 @@ def bind_outputs(draft: Draft) -> Draft:
     scope = draft.scope("SELECT", aggregates=True, aliased=False)
     outputs = []
     grouped = bool(draft.keys) or _has_aggregates(draft)
-    taken = {"window_start", "window_end"} if draft.window else set()
+    taken = {"window_start", "window_end"} if draft.windows else set()
     for item in draft.tree.expressions:
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
             raise draft.source.at(item, "SELECT * (raw rows) is not supported yet")

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from elf.aggregates import State
+from elf.errors import ElfBug
 from elf.paos import AGGREGATES, StateRule
 from elf.ql.cells import CELLED, Cell
 from elf.ql.expressions import Aggregate, Call, Expr, Kind, Slot, rewrite, walk
@@ -44,6 +45,13 @@ class States:
     def cell_states(self) -> tuple[State, ...]:
         """What is kept of cells."""
         return tuple(dict.fromkeys(cell.state for cell in self.cells.values()))
+
+    def state_of(self, aggregate: Aggregate) -> str:
+        """The name of the one state of an aggregate that has just one."""
+        value = self.values[aggregate]
+        if isinstance(value, Call) and len(value.args) == 1 and isinstance(value.args[0], Slot):
+            return value.args[0].name
+        raise ElfBug(f"{aggregate.name} has more than one state")
 
     def resolve(self, expr: Expr) -> Expr:
         """``expr`` with every aggregate as its value over merged states."""

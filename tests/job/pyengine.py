@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from elf.aggregates import State
 from elf.job.ports import Wanted
-from elf.ql.plan import Fragment, Plan, Window
+from elf.ql.plan import Fragment, Plan
 from elf.schema import Column
+from elf.windows import Kind, Sliding, pane_us_of
 
 STREAM = "clicks"
 SECOND = 1_000_000
@@ -54,12 +55,25 @@ class PyMapper:
     def close(self) -> None: ...
 
 
+class PyEndsMapper:
+    """The same with the first and the last event time, for sessions."""
+
+    def run(self, rows: pa.Table) -> pa.Table:
+        aggregates = [("_ts", "count"), ("_ts", "min"), ("_ts", "max")]
+        found = rows.group_by(["_pane", "key"], use_threads=False).aggregate(aggregates)
+        ends = [found[name].cast(pa.timestamp("us")) for name in ("_ts_min", "_ts_max")]
+        names = ["_pane", "k0", "s0", "s1", "s2"]
+        return pa.table([found["_pane"], found["key"], found["_ts_count"], *ends], names=names)
+
+    def close(self) -> None: ...
+
+
 class PyEngine:
     def extractor(self, wanted: Wanted) -> PyExtractor:
         return PyExtractor()
 
-    def mapper(self, fragment: Fragment) -> PyMapper:
-        return PyMapper()
+    def mapper(self, fragment: Fragment) -> PyMapper | PyEndsMapper:
+        return PyMapper() if len(fragment.states) == 1 else PyEndsMapper()
 
 
 class PyFinisher:
@@ -114,6 +128,18 @@ def plan(
         )
         for stream in streams
     )
-    window = Window(size_s * SECOND, slide_s * SECOND)
+    window = (Sliding(size_s * SECOND, slide_s * SECOND),)
     final = str(least) if least else ""
     return Plan("SELECT …", first, window, final, ("key", "count"), "", more=tuple(more))
+
+
+def plan_of(kinds: tuple[Kind, ...]) -> Plan:
+    """The same count in windows of these kinds."""
+    ends = (State("s1", "min"), State("s2", "max"))
+    fragment = replace(
+        plan().fragment,
+        map_sql="count by key, with ends",
+        states=(State("s0", "sum", True), *ends),
+        pane_us=pane_us_of(kinds),
+    )
+    return replace(plan(), fragment=fragment, windows=kinds, session_states=("s1", "s2"))

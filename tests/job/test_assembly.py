@@ -16,7 +16,8 @@ from elf import windows
 from elf.aggregates import SUM_TYPE, State, SumOverflow, merge_tables
 from elf.job import stacks
 from elf.job.assembly import Assembly
-from elf.ql.plan import Fragment, Plan, Top, Window
+from elf.ql.plan import Fragment, Plan, Top
+from elf.windows import Calendar, Cumulative, Kind, Landmark, Sliding
 
 STATES = (
     State("n", "sum", identity_zero=True),
@@ -66,40 +67,70 @@ PANES = st.lists(ROW, max_size=40).map(
         STATES,
     )
 )
-SHAPES = st.tuples(st.integers(1, 12), st.integers(1, 15)).filter(lambda shape: math.gcd(*shape) == 1)
+PANE_US = 1_000
+Shape = tuple[tuple[str, int, int], ...]
+SLIDING = st.tuples(st.just("sliding"), st.integers(1, 12), st.integers(1, 15)).filter(
+    lambda shape: math.gcd(*shape[1:]) == 1
+)
 """(panes a window, panes a slide): any sliding window, with gaps too, is a multiple of one of these."""
+TUMBLING = st.integers(1, 12).map(lambda size: ("sliding", size, size))
+CUMULATIVE = st.tuples(st.just("cumulative"), st.integers(1, 5), st.integers(1, 4)).map(
+    lambda shape: (shape[0], shape[1] * shape[2], shape[2])
+)
+LANDMARK = st.integers(1, 9).map(lambda every: ("landmark", every, every))
+SHAPES = SLIDING.map(lambda one: (one,)) | st.lists(
+    SLIDING | TUMBLING | CUMULATIVE | LANDMARK, min_size=1, max_size=5, unique=True
+).map(tuple)
 
 
-def plan(size: int, step: int, keys: Sequence[str] = KEYS, top: Top | None = None) -> Plan:
-    fragment = Fragment("s", (), "", tuple(keys), STATES, 1_000, None)
-    return Plan("", fragment, Window(size * 1_000, step * 1_000), "", (), "", top)
+def kinds(shape: Shape) -> tuple[Kind, ...]:
+    make = {"sliding": Sliding, "cumulative": Cumulative, "landmark": lambda every, _: Landmark(every)}
+    return tuple(make[name](a * PANE_US, b * PANE_US) for name, a, b in shape)
+
+
+def plan(shape: Shape, keys: Sequence[str] = KEYS, top: Top | None = None) -> Plan:
+    fragment = Fragment("s", (), "", tuple(keys), STATES, PANE_US, None)
+    return Plan("", fragment, kinds(shape), "", (), "", top)
+
+
+def made(job: Plan) -> Assembly:
+    return Assembly(job, Calendar(job.windows, PANE_US))
+
+
+def bounds(shape: Shape, busy: list[int], first: int, last: int) -> set[tuple[int, int]]:
+    """The windows that end in ``(first, last]``, in panes, one after the other."""
+    found = set()
+    marks = [every for name, every, _ in shape if name == "landmark"]
+    for name, size, step in shape:
+        for end in range(first + 1, last + 1):
+            if name == "sliding" and (end - size) % step == 0:
+                found.add((end - size, end))
+            if name == "cumulative" and end % step == 0:
+                found.add(((end - 1) // size * size, end))
+            if name == "landmark" and end % size == 0 and any(end - size <= p < end for p in busy):
+                found.add((min(busy) // max(marks) * max(marks), end))
+    return found
 
 
 def recomputed(
-    panes: pa.Table, size: int, step: int, first: int, last: int, keys: Sequence[str] = KEYS
+    panes: pa.Table, shape: Shape, first: int, last: int, keys: Sequence[str] = KEYS
 ) -> pa.Table | None:
-    """The windows that start in ``[first, last)``, each merged from all of its panes."""
+    """The windows that end in ``(first, last]``, each merged from all of its panes."""
     found = []
     numbers = panes["_pane"].to_numpy()
-    for start in range(-(-first // step) * step, last, step):
-        inside = panes.filter(pa.array((numbers >= start) & (numbers < start + size)))
+    for start, end in bounds(shape, numbers[numbers < last].tolist(), first, last):
+        inside = panes.filter(pa.array((numbers >= start) & (numbers < end)))
         if inside.num_rows:
             merged = merge_tables([inside], keys, STATES)
-            times = [
-                pa.array([t * 1_000] * merged.num_rows, pa.timestamp("us")) for t in (start, start + size)
-            ]
+            times = [pa.array([t * PANE_US] * merged.num_rows, pa.timestamp("us")) for t in (start, end)]
             names = ["window_start", "window_end", *merged.column_names]
             found.append(pa.table([*times, *merged.columns], names=names))
     return pa.concat_tables(found) if found else None
 
 
-def assembled(
-    assembly: Assembly, panes: pa.Table, first: int, last: int, held_to: int | None = None
-) -> pa.Table | None:
-    """The same of an assembly that holds the panes below ``held_to``."""
-    if held_to is not None:
-        panes = panes.filter(pa.array(panes["_pane"].to_numpy() >= held_to))
-    tables = [t for t in assembly.windows(first * 1_000, last * 1_000, panes) if t.num_rows]
+def assembled(assembly: Assembly, panes: pa.Table, first: int, last: int) -> pa.Table | None:
+    """The same of an assembly."""
+    tables = [t for t in assembly.windows(first * PANE_US, last * PANE_US, panes) if t.num_rows]
     return pa.concat_tables(tables) if tables else None
 
 
@@ -135,44 +166,36 @@ def exact(table: pa.Table | None) -> list[str]:
 
 
 @given(PANES, SHAPES, st.integers(-30, 20), st.integers(1, 60), st.sampled_from([1, 7, 1 << 18]))
-@settings(max_examples=150, deadline=None)
-def test_every_window_is_its_panes(
-    panes: pa.Table, shape: tuple[int, int], first: int, count: int, cells: int
-) -> None:
+@settings(max_examples=60, deadline=None)
+def test_every_window_is_its_panes(panes: pa.Table, shape: Shape, first: int, count: int, cells: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stacks, "CELLS", cells)
-        got = assembled(Assembly(plan(*shape), plan(*shape).window), panes, first, first + count)  # type: ignore[arg-type]
-    assert_same(got, recomputed(panes, *shape, first, first + count), panes)
+        got = assembled(made(plan(shape)), panes, first, first + count)
+    assert_same(got, recomputed(panes, shape, first, first + count), panes)
 
 
 @given(PANES, SHAPES, st.lists(st.integers(1, 30), min_size=1, max_size=6), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_what_is_kept_changes_nothing(
-    panes: pa.Table, shape: tuple[int, int], steps: list[int], data: st.DataObject
+    panes: pa.Table, shape: Shape, steps: list[int], data: st.DataObject
 ) -> None:
     """Warm, window by window, is cold, to the last bit; and all at once."""
-    window = plan(*shape).window
-    assert window is not None
-    warm, at, found = Assembly(plan(*shape), window), -40, []
+    warm, at, found = made(plan(shape)), -40, []
     for step in steps:
-        held = warm.held_to if warm.range_of(at * 1_000, (at + step) * 1_000)[0] == warm.next else None
-        mine = assembled(warm, panes, at, at + step, held)
-        cold = assembled(Assembly(plan(*shape), window), panes, at, at + step)
-        assert exact(mine) == exact(cold)
+        mine = assembled(warm, panes, at, at + step)
+        assert exact(mine) == exact(assembled(made(plan(shape)), panes, at, at + step))
         found += exact(mine)
         at += step
-    whole = assembled(Assembly(plan(*shape), window), panes, -40, at)
-    assert sorted(found) == exact(whole)
+    assert sorted(found) == exact(assembled(made(plan(shape)), panes, -40, at))
 
 
 @given(PANES, SHAPES)
 @settings(max_examples=50, deadline=None)
-def test_without_keys(panes: pa.Table, shape: tuple[int, int]) -> None:
-    job = plan(*shape, keys=())
+def test_without_keys(panes: pa.Table, shape: Shape) -> None:
+    job = plan(shape, keys=())
     merged = merge_tables([panes], ("_pane",), STATES)
-    assert job.window is not None
-    got = assembled(Assembly(job, job.window), merged, -500, 500)
-    assert_same(got, recomputed(merged, *shape, -500, 500, ()), panes)
+    got = assembled(made(job), merged, -500, 500)
+    assert_same(got, recomputed(merged, shape, -500, 500, ()), panes)
 
 
 TOPS = st.builds(
@@ -181,17 +204,19 @@ TOPS = st.builds(
 
 
 @given(PANES, SHAPES, TOPS)
-@settings(max_examples=150, deadline=None)
-def test_the_first_rows_of_a_window_are_all_there(panes: pa.Table, shape: tuple[int, int], top: Top) -> None:
+@settings(max_examples=60, deadline=None)
+def test_the_first_rows_of_a_window_are_all_there(panes: pa.Table, shape: Shape, top: Top) -> None:
     """What a LIMIT would keep, with all that tie with its last row, of the rows of each window."""
-    job = plan(*shape, top=top)
-    assert job.window is not None
-    whole = by_name(assembled(Assembly(plan(*shape), job.window), panes, -500, 500))
-    some = by_name(assembled(Assembly(job, job.window), panes, -500, 500))
+    job = plan(shape, top=top)
+    whole = by_name(assembled(made(plan(shape)), panes, -500, 500))
+    some = by_name(assembled(made(job), panes, -500, 500))
     assert all(repr(whole[name]) == repr(row) for name, row in some.items())
-    starts = {row["window_start"] for row in whole.values()}
-    for start in starts:
-        rows = [(name, row[top.state]) for name, row in whole.items() if row["window_start"] == start]
+    spans = {(row["window_start"], row["window_end"]) for row in whole.values()}
+    for span in spans:
+        mine = [
+            (name, row) for name, row in whole.items() if (row["window_start"], row["window_end"]) == span
+        ]
+        rows = [(name, row[top.state]) for name, row in mine]
         valid = sorted((_order(v), name) for name, v in rows if v is not None)
         if top.descending:
             valid = valid[::-1]
@@ -209,24 +234,32 @@ def _order(value: object) -> tuple[bool, object]:
 def test_sums_beyond_38_digits_are_an_error_and_those_that_come_back_are_not() -> None:
     big = Decimal(10**38 - 1)
     job = Plan(
-        "", Fragment("s", (), "", (), (State("s", "sum"),), 1_000, None), Window(3_000, 1_000), "", (), ""
+        "", Fragment("s", (), "", (), (State("s", "sum"),), 1_000, None), (Sliding(3_000, 1_000),), "", (), ""
     )
-    assert job.window is not None
     back = pa.table({"_pane": [0, 1, 2], "s": pa.array([big, big, Decimal(1 - 10**38)], SUM_TYPE)})
-    (table,) = [t for t in Assembly(job, job.window).windows(0, 1_000, back) if t.num_rows]
+    (table,) = [t for t in made(job).windows(2_000, 3_000, back) if t.num_rows]
     assert table["s"].to_pylist() == [big]
     with pytest.raises(SumOverflow):
-        list(Assembly(job, job.window).windows(0, 1_000, back.slice(0, 2)))
+        list(made(job).windows(2_000, 3_000, back.slice(0, 2)))
 
 
-@given(st.lists(st.integers(-20, 20), max_size=12), SHAPES)
-def test_tallies_by_window(numbers: list[int], shape: tuple[int, int]) -> None:
-    size, step = shape
+@given(
+    st.lists(st.integers(-20, 20), min_size=1, max_size=12), SHAPES, st.integers(-30, 20), st.integers(1, 40)
+)
+def test_tallies_by_window(numbers: list[int], shape: Shape, first: int, count: int) -> None:
     panes = np.array(numbers, np.int64)
+    calendar = Calendar(kinds(shape), PANE_US).beginning_at(min(numbers) * PANE_US)
+    last = first + count
+    spans = calendar.holding(panes, first * PANE_US, last * PANE_US)
+    known = bounds(shape, numbers, first, last)
+    want = sorted((a, b) for a, b in known if any(a <= pane < b for pane in numbers))
+    starts, ends = spans.starts // PANE_US, spans.ends // PANE_US
+    assert list(zip(starts.tolist(), ends.tolist(), strict=True)) == want
+    every = calendar.ending(first * PANE_US, last * PANE_US)
+    assert set(want) <= set(
+        zip((every.starts // PANE_US).tolist(), (every.ends // PANE_US).tolist(), strict=True)
+    )
     values = np.arange(2 * len(panes), dtype=np.int64).reshape(-1, 2)
-    starts = windows.windows_with(panes, size, step)
-    every = range(-60 * step, 60 * step, step)
-    assert starts.tolist() == [s for s in every if any(s <= p < s + size for p in numbers)]
-    sums = windows.sums_by_window(panes, values, starts, size)
-    for start, found in zip(starts, sums, strict=True):
-        assert found.tolist() == values[(panes >= start) & (panes < start + size)].sum(axis=0).tolist()
+    sums = windows.sums_by_window(panes, values, starts, ends)
+    for start, end, found in zip(starts, ends, sums, strict=True):
+        assert found.tolist() == values[(panes >= start) & (panes < end)].sum(axis=0).tolist()

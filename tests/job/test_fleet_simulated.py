@@ -30,7 +30,7 @@ def settled(world: World, spec, until_ms: int) -> dict:
     return {
         s: w
         for s, w in world.committed(spec).items()
-        if s + spec.plan.window.size_us < (until_ms - 1_000) * 1000
+        if s + spec.plan.windows[0].size_us < (until_ms - 1_000) * 1000
     }
 
 

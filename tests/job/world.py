@@ -35,6 +35,7 @@ from elf.job.streamlog import decode_entry, encode_entry
 from elf.job.uplink import SNAPSHOT_OVERHEAD
 from elf.job.worker import StreamWorker
 from elf.ql.plan import Plan
+from elf.windows import Sliding
 from tests.job.inline import InlineJobs
 from tests.job.pyengine import STREAM, PyFinisher
 from tests.job.simlane import Log, SimLane
@@ -374,8 +375,8 @@ class World:
 
     def truth(self, spec: JobSpec, start: int, missing: Sequence[str] = ()) -> dict[str, int]:
         """A count over the logs of all agents that are not named as missing."""
-        window = spec.plan.window
-        assert window is not None
+        (window,) = spec.plan.windows
+        assert isinstance(window, Sliding)
         agents = [a for a in self.agents if f"a{a.index}" not in missing]
         logs = [a.logs[stream] for a in agents for stream in spec.plan.streams if stream in a.streams]
         counts = Counter(key for log in logs for ts, key in log.rows if start <= ts < start + window.size_us)

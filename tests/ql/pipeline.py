@@ -12,7 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elf.aggregates import identity_row, merge_tables
+from elf.job.assembly import Assembly
+from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.ql.plan import Plan
+from elf.windows import Calendar
 
 Row = tuple[object, ...]
 Result = tuple[list[str], list[Row]]
@@ -22,7 +25,7 @@ Result = tuple[list[str], list[Row]]
 def run_live(con: duckdb.DuckDBPyConnection, plan: Plan, table: pa.Table, *, parts: int, seed: int) -> Result:
     """What a fleet of ``parts`` agents would answer, the rows spread over them at random."""
     fragment = plan.fragment
-    timed = table.filter(pc.is_valid(table["ts"])) if plan.window else table
+    timed = table.filter(pc.is_valid(table["ts"])) if plan.windows else table
     micros = timed["ts"].cast(pa.int64()).to_pylist()
     panes = [micro // fragment.pane_us if fragment.pane_us else 0 for micro in micros]
     needed = timed.select([column.name for column in fragment.columns])
@@ -46,25 +49,20 @@ def run_live(con: duckdb.DuckDBPyConnection, plan: Plan, table: pa.Table, *, par
 
 def _groups(plan: Plan, merged: pa.Table) -> pa.Table:
     fragment = plan.fragment
-    if plan.window is None:
+    if not plan.windows:
         whole = merge_tables([merged.drop_columns("_pane")], list(fragment.keys), list(fragment.states))
         empty = whole.num_rows == 0 and not fragment.keys
         return identity_row(whole.schema, list(fragment.states)) if empty else whole
-    size, slide = plan.window.size_us, plan.window.slide_us
-    starts, index = [], []
-    for row, pane in enumerate(merged["_pane"].to_pylist()):
-        start = pane * fragment.pane_us // slide * slide
-        while start + size > pane * fragment.pane_us:
-            starts.append(start)
-            index.append(row)
-            start -= slide
-    spread = merged.take(pa.array(index, pa.int64())).drop_columns("_pane")
-    spread = spread.append_column("window_start", pa.array(starts, pa.int64()))
-    whole = merge_tables([spread], ["window_start", *fragment.keys], list(fragment.states))
-    begin = whole["window_start"]
-    whole = whole.drop_columns("window_start")
-    whole = whole.append_column("window_start", begin.cast(pa.timestamp("us")))
-    return whole.append_column("window_end", pc.add(begin, size).cast(pa.timestamp("us")))
+    made = Assembly(plan, Calendar(plan.windows, fragment.pane_us))
+    found = [table for table in made.windows(START_OF_TIME, END_OF_TIME, merged) if table.num_rows]
+    return pa.concat_tables(found) if found else _none(plan, merged)
+
+
+def _none(plan: Plan, merged: pa.Table) -> pa.Table:
+    empty = merged.slice(0, 0).drop_columns("_pane")
+    for name in ("window_start", "window_end"):
+        empty = empty.append_column(name, pa.array([], pa.timestamp("us")))
+    return empty
 
 
 def run_by_hand(con: duckdb.DuckDBPyConnection, sql: str) -> Result:

@@ -28,6 +28,7 @@ from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.plan import Plan
 from elf.ql.planner import plan_text
 from elf.schema import Column, Schema
+from elf.windows import Calendar
 
 SCHEMA = Schema(
     (
@@ -102,7 +103,7 @@ class Engine:
         self._finisher = Finisher(self.plan.final_sql)
 
     def map(self, rows: list[tuple[object, ...]]) -> pa.Table:
-        timed = [row for row in rows if row[0] is not None or not self.plan.window]
+        timed = [row for row in rows if row[0] is not None or not self.plan.windows]
         columns = zip(*timed, strict=True) if timed else [()] * len(SCHEMA.columns)
         arrays = [
             pa.array(values, field.type)
@@ -227,7 +228,7 @@ def sliding(request: pytest.FixtureRequest) -> Iterator[Engine]:
 def test_sliding_windows_merge_alike(sliding: Engine) -> None:
     """Two stacks against merging each window's panes: the same memories, and the same values."""
     plan = sliding.plan
-    assert plan.window is not None
+    calendar = Calendar(plan.windows, plan.fragment.pane_us)
 
     @given(ROWS)
     @settings(max_examples=25, deadline=None)
@@ -246,7 +247,7 @@ def test_sliding_windows_merge_alike(sliding: Engine) -> None:
                     merged = merged.append_column(name, times)
                 windows.append(merged)
         want = pa.concat_tables(windows)
-        assembled = Assembly(plan, plan.window).windows(-15_000_000, 25_000_000, panes)
+        assembled = Assembly(plan, calendar).windows(-12_000_000, 27_000_000, panes)
         got = pa.concat_tables([table for table in assembled if table.num_rows])
         assert bits(got.select(want.column_names)) == bits(want)
         assert sliding.final(got) == sliding.final(want)

@@ -26,7 +26,7 @@ def _renderings(sql: str) -> str:
     states = ", ".join(f"{state.name} {state.merge}" for state in fragment.states)
     return (
         f"-- columns: {columns}\n-- keys: {', '.join(fragment.keys)}\n-- states: {states}\n"
-        f"-- pane_us: {fragment.pane_us}, lateness_us: {fragment.lateness_us}, window: {made.window}\n"
+        f"-- pane_us: {fragment.pane_us}, lateness_us: {fragment.lateness_us}, windows: {made.windows}\n"
         f"-- outputs: {', '.join(made.outputs)}\n\n"
         f"-- map\n{fragment.map_sql}\n\n-- final\n{made.final_sql}\n\n-- spark\n{made.spark_sql}\n"
     )

@@ -8,9 +8,9 @@ import pytest
 
 from elf.aggregates import State
 from elf.ql.functions import ALIASES, FUNCTIONS, PARTS
-from elf.ql.plan import Window
 from elf.ql.planner import plan_text
 from elf.schema import Column, Schema
+from elf.windows import Cumulative, Kind, Landmark, Session, Sliding
 from tests.ql.cases import queries, scalars
 from tests.ql.table import SCHEMA
 
@@ -65,28 +65,51 @@ def test_equal_aggregates_are_computed_once() -> None:
 @pytest.mark.parametrize(
     ("clause", "window", "pane_us", "lateness_us"),
     [
-        ("", None, 0, None),
-        ("WINDOWING 30 SECONDS", Window(30_000_000, 30_000_000), 30_000_000, None),
-        ("WINDOWING 300 SECONDS SLIDE 5 SECONDS", Window(300_000_000, 5_000_000), 5_000_000, None),
+        ("", (), 0, None),
+        ("WINDOWING 30 SECONDS", (Sliding(30_000_000, 30_000_000),), 30_000_000, None),
+        ("WINDOWING 300 SECONDS SLIDE 5 SECONDS", (Sliding(300_000_000, 5_000_000),), 5_000_000, None),
         (
             "WINDOWING 7 SECONDS SLIDE 5 SECONDS LATENESS 0 SECONDS",
-            Window(7_000_000, 5_000_000),
+            (Sliding(7_000_000, 5_000_000),),
             1_000_000,
             0,
         ),
         (
             "LATENESS 1 MINUTE WINDOWING 1 HOUR",
-            Window(3_600_000_000, 3_600_000_000),
+            (Sliding(3_600_000_000, 3_600_000_000),),
             3_600_000_000,
             60_000_000,
         ),
-        ("WINDOWING 1.5 SECONDS", Window(1_500_000, 1_500_000), 1_500_000, None),
-        ("WINDOWING 1 DAY SLIDE 1 MILLISECOND", Window(86_400_000_000, 1_000), 1_000, None),
+        ("WINDOWING 1.5 SECONDS", (Sliding(1_500_000, 1_500_000),), 1_500_000, None),
+        (
+            "WINDOWING 10 MINUTES, 1 HOUR SLIDE 4 MINUTES, CUMULATE 1 DAY STEP 1 HOUR, LANDMARK EVERY 1 HOUR",
+            (
+                Sliding(600_000_000, 600_000_000),
+                Sliding(3_600_000_000, 240_000_000),
+                Cumulative(86_400_000_000, 3_600_000_000),
+                Landmark(3_600_000_000),
+            ),
+            120_000_000,
+            None,
+        ),
+        (
+            "WINDOWING SESSION 61 SECONDS MAX 1 HOUR",
+            (Session(61_000_000, 3_600_000_000),),
+            60_000_000,
+            None,
+        ),
+        (
+            "WINDOW SESSION (60 SECONDS)",
+            (Session(60_000_000, 86_400_000_000),),
+            60_000_000,
+            None,
+        ),
+        ("WINDOWING 1 DAY SLIDE 1 MILLISECOND", (Sliding(86_400_000_000, 1_000),), 1_000, None),
     ],
 )
-def test_windows(clause: str, window: Window | None, pane_us: int, lateness_us: int | None) -> None:
+def test_windows(clause: str, window: tuple[Kind, ...], pane_us: int, lateness_us: int | None) -> None:
     plan = plan_text(f"SELECT COUNT(*) FROM x {clause}", SCHEMA)
-    assert (plan.window, plan.fragment.pane_us, plan.fragment.lateness_us) == (window, pane_us, lateness_us)
+    assert (plan.windows, plan.fragment.pane_us, plan.fragment.lateness_us) == (window, pane_us, lateness_us)
 
 
 def test_names_of_columns_that_are_words_of_sql() -> None:

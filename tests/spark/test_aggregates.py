@@ -15,6 +15,7 @@ from elf.aggregates import merge_tables
 from elf.job.assembly import Assembly
 from elf.ql.plan import Plan
 from elf.ql.planner import plan_text
+from elf.windows import Calendar, Sliding
 from spark_backend import offline
 from spark_backend.compare import LiveWindow, compare
 from tests.spark.test_offline import BASE_US, CLICKS, SECOND, Click, archived, clicks, store_clicks, windows
@@ -31,8 +32,9 @@ AGGREGATES = (
 
 
 def live(plan: Plan, parts: list[list[Click]], first_us: int, last_us: int) -> list[LiveWindow]:
-    """The windows that start in ``[first_us, last_us)``, of agents that have a part of the rows each."""
-    assert plan.window is not None
+    """The windows that end in ``(first_us, last_us]``, of agents that have a part of the rows each."""
+    (window,) = plan.windows
+    assert isinstance(window, Sliding)
     fragment = plan.fragment
     mapper, finisher = Mapper(fragment.map_sql, fragment.columns), Finisher(plan.final_sql)
     partials = []
@@ -51,12 +53,14 @@ def live(plan: Plan, parts: list[list[Click]], first_us: int, last_us: int) -> l
         partials.append(mapper.run(table.append_column("_pane", panes)))
     committed = merge_tables(partials, ("_pane", *fragment.keys), fragment.states)
     found = []
-    for groups in Assembly(plan, plan.window).windows(first_us, last_us, committed):
+    for groups in Assembly(plan, Calendar(plan.windows, fragment.pane_us)).windows(
+        first_us, last_us, committed
+    ):
         result = finisher.run(groups)
         starts = result["window_start"].cast(pa.int64())
         for start in np.unique(starts.to_numpy()).tolist():
             one = result.filter(pc.equal(starts, start))
-            found.append(LiveWindow(start, start + plan.window.size_us, 0, {}, one))
+            found.append(LiveWindow(start, start + window.size_us, 0, {}, one))
     mapper.close()
     finisher.close()
     return found
@@ -72,9 +76,10 @@ def test_live_is_offline(spark: SparkSession, tmp_path: Path, by: str, shape: st
     for n, part in enumerate(parts):
         store_clicks(tmp_path / "t", part, agent=f"agent{n}")
     plan = plan_text(f"SELECT {AGGREGATES} FROM clicks{by} WINDOWING {shape}", CLICKS, stream="clicks")
-    assert plan.window is not None
-    size, slide = (us // SECOND for us in (plan.window.size_us, plan.window.slide_us))
+    (window,) = plan.windows
+    assert isinstance(window, Sliding)
+    size, slide = (us // SECOND for us in (window.size_us, window.slide_us))
     asked = windows(size, slide, (60 - size) // slide + 1)
-    mine = live(plan, parts, BASE_US, BASE_US + 60 * SECOND - size * SECOND + 1)
+    mine = live(plan, parts, BASE_US + (size - 1) * SECOND, BASE_US + 60 * SECOND)
     comparison = compare(mine, offline.run(spark, plan, [archived(tmp_path / "t")], asked))
     assert comparison.equal_windows == len(asked) == len(comparison.windows), comparison.windows

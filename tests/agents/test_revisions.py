@@ -1,0 +1,178 @@
+"""Windows of every kind, while panes are committed and revised: what was said last of each window is what a
+slow oracle makes of all rows, and nothing else is left standing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pytest
+
+from agents import commits
+from agents.spans import by_span, micros
+from agents.store import PaneCommit, Store
+from elf.aggregates import State, merge_tables
+from elf.batch import decode, encode
+from elf.job.effects import CommitWindows, Coverage
+from elf.job.spec import END_OF_TIME, Flow, JobSpec
+from elf.job.tally import tally
+from elf.ql.plan import Fragment, Plan
+from elf.windows import Calendar, Cumulative, Kind, Landmark, Session, Sliding
+from tests.agents.test_commits import Everything
+
+STATES = (State("n", "sum", identity_zero=True), State("first", "min"), State("last", "max"))
+PANE = 1_000
+Row = tuple[str, int]
+Window = tuple[int, int, str]
+KINDS: dict[str, tuple[Kind, ...]] = {
+    "sessions": (Session(2_500, 8_000),),
+    "long sessions": (Session(4_000, 40_000),),
+    "many": (Sliding(2_000, 2_000), Sliding(6_000, 6_000), Sliding(10_000, 10_000), Sliding(7_000, 3_000)),
+    "growing": (Cumulative(12_000, 3_000), Landmark(4_000), Sliding(3_000, 3_000)),
+}
+
+
+def oracle(rows: Iterable[Row], kinds: tuple[Kind, ...], to_us: int) -> dict[Window, int]:
+    """Rows a window and key, one row after the other, of windows that end by ``to_us``."""
+    found: Counter[Window] = Counter()
+    for kind in kinds:
+        if isinstance(kind, Session):
+            return sessions(rows, kind, to_us)
+        ends = range(kind.step_us, to_us + 1, kind.step_us)
+        if isinstance(kind, Sliding):
+            spans = [(a, a + kind.size_us) for a in range(0, to_us - kind.size_us + 1, kind.slide_us)]
+        elif isinstance(kind, Cumulative):
+            spans = [((end - 1) // kind.size_us * kind.size_us, end) for end in ends]
+        else:
+            spans = [(0, end) for end in ends if any(end - kind.every_us <= t < end for _, t in rows)]
+        for start, end in spans:
+            counts = Counter((start, end, key) for key, t in rows if start <= t < end)
+            found |= counts
+    return dict(found)
+
+
+def sessions(rows: Iterable[Row], kind: Session, to_us: int) -> dict[Window, int]:
+    times: dict[str, list[int]] = defaultdict(list)
+    for key, t in sorted(rows):
+        times[key].append(t)
+    found: dict[Window, int] = {}
+    for key, all_times in times.items():
+        chains: list[list[int]] = []
+        for t in all_times:
+            if chains and t - chains[-1][-1] < kind.gap_us:
+                chains[-1].append(t)
+            else:
+                chains.append([t])
+        half = kind.max_us // 2
+        for chain in chains:
+            parts: dict[int, list[int]] = defaultdict(list)
+            for t in chain:
+                parts[max(t // half + 1, chain[0] // half + 2) * half].append(t)
+            for cut, part in parts.items():
+                start, end = part[0], min(part[-1] + kind.gap_us, cut)
+                assert end - start <= kind.max_us
+                if end <= to_us:
+                    found[start, end, key] = len(part)
+    return found
+
+
+class Job:
+    """A job's home, without its master: panes are committed and revised by hand."""
+
+    def __init__(self, kinds: tuple[Kind, ...]) -> None:
+        fragment = Fragment("s", (), "", ("k",), STATES, PANE, None)
+        plan = Plan("", fragment, kinds, "", (), "", session_states=("first", "last"))
+        self.spec = JobSpec("job", "me", 1, plan, (Flow("flow", fragment, bytes(16), ""),))
+        self.store = Store(":memory:")
+        self.kept = commits.Kept()
+        self.rows: list[Row] = []
+        self.revisions: dict[int, int] = {}
+        self.said: dict[tuple[int, int], tuple[int, dict[str, int]]] = {}
+
+    def commit(self, pane: int, rows: list[Row]) -> None:
+        """These rows too are in the pane."""
+        self.rows += rows
+        revision = self.revisions.get(pane, -1) + 1
+        self.revisions[pane] = revision
+        inside = [(k, t) for k, t in self.rows if t // PANE == pane]
+        table = pa.table(
+            {
+                "_pane": pa.array([pane] * len(inside), pa.int64()),
+                "k": pa.array([k for k, _ in inside], pa.string()),
+                "n": pa.array([1] * len(inside), pa.int64()),
+                **{name: pa.array([t for _, t in inside], pa.timestamp("us")) for name in ("first", "last")},
+            }
+        )
+        payload = encode(merge_tables([table], ("_pane", "k"), STATES)) if inside else b""
+        counts = tally(pa.array([pane]).to_numpy(), rows_in=len(inside))
+        self.store.commit_panes(
+            PaneCommit("flow", pane, pane + 1, revision, b"\1", 1, 0, 0, encode(counts), payload)
+        )
+
+    def windows(self, first_us: int, last_us: int, revised: tuple[int, int] | None = None) -> None:
+        coverage = tuple(
+            Coverage(pane, pane + 1, revision, 1, 1) for pane, revision in sorted(self.revisions.items())
+        )
+        effect = CommitWindows(
+            self.spec, first_us, last_us, coverage, ((0, "a"),), from_us=0, revised=revised
+        )
+        done = commits.commit_windows(effect, self.store, Everything(), "me", self.kept)
+        if done.result is None:
+            return
+        parts = by_span(decode(done.result.payload))
+        for one in decode(done.result.status).to_pylist():
+            span = (micros(one["window_start"]), micros(one["window_end"]))
+            rows = parts.pop(span).to_pylist() if span in parts else []
+            if span in self.said:
+                assert revised is not None
+                assert self.said[span][0] < one["revision"]
+            self.said[span] = (one["revision"], {row["k"]: row["n"] for row in rows})
+        assert not parts, "windows without a status"
+
+    def standing(self) -> dict[Window, int]:
+        return {(*span, key): n for span, (_, counts) in self.said.items() for key, n in counts.items()}
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("seed", range(2))
+def test_the_last_word_on_each_window_is_right(name: str, seed: int) -> None:
+    chance, kinds, panes = random.Random(seed), KINDS[name], 60
+    job, calendar = Job(kinds), Calendar(kinds, PANE, 0)
+    rows = [(chance.choice("abc"), chance.randrange(panes * PANE)) for _ in range(chance.choice([40, 150]))]
+    rows += [("d", t) for t in range(3_000, 55_000, 1_900)]
+    late = chance.sample(rows, 15)
+    assembled = 0
+    for pane in range(panes):
+        now = [row for row in rows if row not in late and row[1] // PANE == pane]
+        job.commit(pane, now)
+        last = calendar.last_end((pane + 1) * PANE)
+        if last > assembled:
+            job.windows(assembled, last)
+            assembled = last
+        for row in [row for row in late if row[1] // PANE <= pane and chance.random() < 0.1]:
+            late.remove(row)
+            where = row[1] // PANE
+            job.commit(where, [row])
+            end = min(calendar.touched_to(where * PANE, (where + 1) * PANE), assembled)
+            if where * PANE < end:
+                job.windows(where * PANE, end, (where, where + 1))
+            if chance.random() < 0.3:
+                job.kept = commits.Kept()
+    assert job.standing() == oracle(job.rows, kinds, assembled)
+    job.store.close()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_finite_input_is_one_range(name: str) -> None:
+    chance, kinds = random.Random(9), KINDS[name]
+    job = Job(kinds)
+    for pane in range(40):
+        job.commit(pane, [(chance.choice("ab"), pane * PANE + chance.randrange(PANE)) for _ in range(3)])
+    first = CommitWindows(job.spec, -END_OF_TIME, END_OF_TIME, (), (), True, 0)
+    assert first.calendar.needs_from(0) == 0
+    job.windows(-END_OF_TIME, END_OF_TIME)
+    end = max(end for _, end, _ in job.standing())
+    assert job.standing() == {window: n for window, n in oracle(job.rows, kinds, end + 60_000).items() if n}

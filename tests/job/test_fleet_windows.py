@@ -1,0 +1,78 @@
+"""Every kind of window in whole fleets on virtual time: an agent and the root die and come back, messages are
+lost and doubled, and the last word on each window is what all logs say.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from agents.spans import by_span, micros
+from elf.batch import decode
+from elf.job.spec import JobSpec
+from elf.windows import Cumulative, Kind, Landmark, Session, Sliding
+from tests.agents.test_revisions import oracle
+from tests.job.pyengine import SECOND, plan_of
+from tests.job.test_fleet_simulated import begun
+from tests.job.world import World
+
+KINDS: dict[str, tuple[Kind, ...]] = {
+    "several": (
+        Sliding(2 * SECOND, 2 * SECOND),
+        Sliding(6 * SECOND, 6 * SECOND),
+        Sliding(5 * SECOND, 2 * SECOND),
+        Cumulative(8 * SECOND, 2 * SECOND),
+        Landmark(4 * SECOND),
+    ),
+    "sessions": (Session(500_000, 8 * SECOND),),
+}
+
+
+def last_words(world: World, spec: JobSpec) -> dict[tuple[int, int, str], int]:
+    """Rows a window and key, of the highest revision of each window, as its home has them."""
+    said: dict[tuple[int, int], tuple[int, dict[str, int]]] = {}
+    for row in world.home(spec).store.windows(spec.uid, -(1 << 62), 1 << 62):
+        parts = by_span(decode(row.rows))
+        for one in decode(row.status).to_pylist():
+            span = (micros(one["window_start"]), micros(one["window_end"]))
+            rows = parts[span].to_pylist() if span in parts else []
+            if span not in said or said[span][0] <= one["revision"]:
+                said[span] = (one["revision"], {r["k0"]: r["s0"] for r in rows})
+    return {(*span, key): n for span, (_, counts) in said.items() for key, n in counts.items()}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_last_word_on_each_window_is_what_all_logs_say(name: str) -> None:
+    world = World(31, 4, loss=0.02, doubles=0.02)
+    spec, until = begun(world, 24_000, query=plan_of(KINDS[name]), rate_ms=400)
+    world.run(8_000)
+    victim = next(a for a in world.agents if a.address not in (spec.flows[0].home, world.agents[0].address))
+    victim.crash()
+    world.run(9_000)
+    world.restart(victim)
+    world.run(2_000)
+    home = world.home(spec)
+    home.crash()
+    world.run(1_000)
+    world.restart(home)
+    world.run(35_000)
+    (master,) = home.node.homes.jobs()
+    start, end = max(0, master.calendar().from_us), until * 1000
+    rows = [
+        (key, ts)
+        for agent in world.agents
+        for log in agent.logs.values()
+        for ts, key in log.rows
+        if ts >= start
+    ]
+    kinds = tuple(kind for kind in KINDS[name] if not isinstance(kind, Landmark))
+    want = {window: n for window, n in oracle(rows, kinds, end).items() if window[0] >= start}
+    if kinds != KINDS[name]:
+        every = 4 * SECOND
+        mark = start or min(ts for _, ts in rows) // every * every
+        for tick in range(mark // every * every + every, end + 1, every):
+            counts = Counter((mark, tick, key) for key, ts in rows if ts < tick)
+            want |= counts if any(tick - every <= ts < tick for _, ts in rows) else {}
+    assert len(want) > 30
+    assert {window: n for window, n in last_words(world, spec).items() if window[1] <= end} == want
