@@ -114,11 +114,10 @@ class Job:
 
     def windows(self, first_us: int, last_us: int, revised: tuple[int, int] | None = None) -> None:
         coverage = tuple(
-            Coverage("flow", pane, pane + 1, revision, 1, 1) for pane, revision in sorted(self.revisions.items())
+            Coverage("flow", pane, pane + 1, revision, 1, 1)
+            for pane, revision in sorted(self.revisions.items())
         )
-        effect = CommitWindows(
-            self.spec, first_us, last_us, coverage, (), from_us=0, revised=revised
-        )
+        effect = CommitWindows(self.spec, first_us, last_us, coverage, (), from_us=0, revised=revised)
         done = commits.commit_windows(effect, self.store, Everything(), "me", self.kept)
         if done.result is None:
             return
