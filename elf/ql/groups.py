@@ -43,12 +43,7 @@ def plan_groups(query: Query, schema: Schema, *, stream: str) -> Groups:
     if not isinstance(tree, exp.Select):
         raise QueryError("a job's query is one SELECT")
     draft = number_keys(apply_rules(Draft(Source(query.source), tree, schema)))
-    if (
-        planned.window is not None
-        or draft.having is not None
-        or draft.limit is not None
-        or "order" in _said(query)
-    ):
+    if planned.windows or draft.having is not None or draft.limit is not None or "order" in _said(query):
         raise QueryError(
             "a job's query has no WINDOWING, HAVING, ORDER BY or LIMIT: the job decides when to flush, and "
             "what to make of the groups"
