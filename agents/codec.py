@@ -7,8 +7,9 @@ into the envelope. A crc32 each covers the envelope's contents and the payload.
 
 Rules: pure (no socket, no clock); any bytes at all give a message or a ``FrameRefused`` (a ``PeerError``),
 nothing else; a frame is judged by its own bytes only, so that a bad one harms no other. It must never decode
-into anything but the types of ``elf.job.messages.MESSAGES`` and ``overlay.messages.MESSAGES``. The checksum
-finds accidents, not enemies: who may talk to whom is the transport's to say.
+into anything but the types in the ``MESSAGES`` of ``elf.job.messages``, ``overlay.messages`` and
+``overlay.replica``. The checksum finds accidents, not enemies: who may talk to whom is the transport's to
+say.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from elf.errors import ElfBug, PeerError
 from elf.job import messages as job_messages
 from elf.job import programmessages as program_messages
 from overlay import messages as overlay_messages
+from overlay import replica
 
 MAGIC: Final = "elf"
 WIRE_VERSION: Final = 2
@@ -36,8 +38,9 @@ Reason = Literal["size", "malformed", "version", "cluster", "checksum", "tag", "
 """Why a frame was refused: a metric label, so the set is closed."""
 
 Frame = bytes | memoryview
-Message = job_messages.Message | overlay_messages.Message
-"""A message of ours: a struct of ``elf.job.messages`` or a dataclass of ``overlay.messages``."""
+Message = job_messages.Message | overlay_messages.Message | replica.Message
+"""A message of ours: a struct of ``elf.job.messages``, or a dataclass of ``overlay.messages`` or
+``overlay.replica.messages``."""
 
 
 class FrameRefused(PeerError):
@@ -95,6 +98,7 @@ def _tags() -> dict[str, type[Message]]:
         ("job", job_messages.MESSAGES),
         ("program", program_messages.MESSAGES),
         ("overlay", overlay_messages.MESSAGES),
+        ("group", replica.MESSAGES),
     )
     return {f"{family}.{cls.__name__}": cls for family, types in families for cls in types}
 
@@ -246,6 +250,14 @@ def _body(tag: str, body: bytes) -> Message:
         message = read(body)
     except (ValueError, TypeError, RecursionError) as error:
         raise FrameRefused("fields", f"{tag}: {error}") from None
-    if not isinstance(message, job_messages.Message) and not overlay_messages.well_formed(message):
-        raise FrameRefused("fields", f"{tag}: a key of the wrong length")
+    if not _well_formed(message):
+        raise FrameRefused("fields", f"{tag}: keys or numbers that make no sense")
     return message
+
+
+def _well_formed(message: Message) -> bool:
+    if isinstance(message, job_messages.Message):
+        return True
+    if isinstance(message, replica.Message):
+        return replica.well_formed(message)
+    return overlay_messages.well_formed(message)

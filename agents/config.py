@@ -141,7 +141,10 @@ class ProtocolConfig:
     """Time limits of rolling up (PROTOCOL sections 3 to 5, 8)."""
 
     restart_grace_secs: float = setting(
-        300.0, number(), "An agent silent for longer is still expected in results, but no longer waited for."
+        300.0,
+        number(),
+        "An agent silent for longer is still expected in results, but no longer waited for; "
+        "another keeps the stream log in its place.",
     )
     future_bound_secs: float = setting(60.0, _SECS, "Rows further ahead of the clock are set aside, counted.")
     revise_secs: float = setting(600.0, number(), "How long after its commit a pane takes corrections.")

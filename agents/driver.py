@@ -3,7 +3,8 @@ small pool.
 
 The loop stays free: it only moves messages between the transport and the node. Reading files, mapping,
 sealing, cuts, merges, commits and final fragments run on threads and come back to the node as events, in the
-order in which each lane did them. Small durable words (the log, a job's record) are written before the
+order in which each lane did them. So do the writes of replica groups: what rests on them waits in the node,
+not in the loop (``agents.groups``). Small durable words (the log, a job's record) are written before the
 messages that stand after them are sent.
 """
 
@@ -25,6 +26,7 @@ import overlay as ring
 from agents import codec, commits
 from agents.archive import ArchiveError
 from agents.functions.hosts import Hosts, Settings
+from agents.groups import Persisted
 from agents.inputs import Input
 from agents.lane import Lane, snapshot_names
 from agents.metrics import Loss, Metrics
@@ -39,6 +41,7 @@ from elf.job.contributions import Piece
 from elf.job.messages import Message
 from elf.job.programport import ProgramEffect, ProgramEvent
 from elf.job.streamlog import encode_entry
+from overlay import replica
 
 if TYPE_CHECKING:  # DuckDB, as in agents.streams
     from agents.engine import Finisher
@@ -111,6 +114,7 @@ class Driver:
         self._log = structlog.get_logger().bind(agent=node.me.name, address=node.me.address)
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="commit")
         self._shipper = ThreadPoolExecutor(1, thread_name_prefix="ship")
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="groups")
         self._finishers: dict[str, Finisher] = {}
         self._kept: dict[str, commits.Kept] = {}
         self._streams = {lane.facts.stream: _stream(lane, source) for lane, source in streams}
@@ -181,6 +185,7 @@ class Driver:
         await asyncio.to_thread(self._hosts.close)
         self._pool.shutdown(wait=True)
         self._shipper.shutdown(wait=True)
+        self._disk.shutdown(wait=True)
         for finisher in self._finishers.values():
             finisher.close()
         await self.transport.close()
@@ -203,6 +208,8 @@ class Driver:
             if isinstance(decoded.message, Message):
                 listens = ":" in decoded.sender and not decoded.sender.startswith("client:")
                 self._event(was.Arrived(decoded.sender if listens else origin, decoded.message))
+            elif isinstance(decoded.message, replica.Message):
+                self._event(replica.Received(decoded.message))
             else:
                 self._event(ring.Received(decoded.message))
 
@@ -237,7 +244,7 @@ class Driver:
             match effect:
                 case do.Send() if effect.to in self._clients:
                     self._clients[effect.to].put_nowait(effect.message)
-                case do.Send() | ring.Send():
+                case do.Send() | ring.Send() | replica.Send():
                     frames = codec.encode(effect.message, cluster=self._cluster, sender=self.node.me.address)
                     self.transport.send(effect.to, frames)
                 case do.Work():
@@ -434,6 +441,9 @@ class Driver:
             case do.PruneWindows():
                 pruned = self._pool.submit(self.store.prune_windows, effect.job, effect.below_us)
                 self._when_done(pruned, lambda _: None)
+            case replica.Persist():
+                written = self._disk.submit(self.store.persist, effect.writes)
+                self._when_done(written, lambda _: self._event(Persisted()))
             case do.Forget():
                 self._when_done(self._pool.submit(self._forget, effect), lambda _: None)
             case _:

@@ -33,6 +33,7 @@ class Facts:
         metrics.members_live(len(node.overlay.peers()) + 1)
         metrics.jobs(len(node.log.jobs()) + len(node.log.programs()))
         metrics.flows(node.flows)
+        metrics.log(node.log.last, keeps=node.keeping.keeps, leads=node.keeping.leads)
         for kind, count in self._driver.losses().items():
             metrics.lost(kind, count)
         return metrics.render()

@@ -88,6 +88,10 @@ class Metrics:
         )
         self._jobs = self._gauge("jobs", "Jobs that this node knows.")
         self._flows = self._gauge("flows", "Flows that this node computes, each for any number of jobs.")
+        self._log = self._gauge("log_entries", "Entries of the stream log that this node knows.")
+        self._keeps = self._gauge(
+            "log_keeper", "1 if this node keeps the stream log, 2 if it leads those that do."
+        )
         self._cuts = Histogram(
             "elf_cut_seconds", "Time to make a cut durable.", registry=self._registry, buckets=CUT_SECONDS
         )
@@ -144,6 +148,10 @@ class Metrics:
 
     def flows(self, flows: int) -> None:
         self._flows.set(flows)
+
+    def log(self, entries: int, *, keeps: bool, leads: bool) -> None:
+        self._log.set(entries)
+        self._keeps.set(2 if leads else 1 if keeps else 0)
 
     def refused(self, reason: str) -> None:
         """A message from a peer that the codec did not take (``FrameRefused.reason``)."""

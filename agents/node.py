@@ -1,4 +1,5 @@
-"""A node: overlay, stream log, worker side, homes and clients, composed into one pure state machine.
+"""A node: overlay, replica groups, stream log, worker side, homes and clients, composed into one pure state
+machine.
 
 ``handle(event, now_ms) -> list[Effect]``; ``deadline()`` says when it wants a ``tick``. The driver (or a
 simulator) performs the effects. What a node sends to itself it handles at once, so that a fleet of one is no
@@ -7,15 +8,17 @@ special case. It must never read a clock, open anything, or block.
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import overlay as ring
+from agents import keeping
 from agents.asks import ToAddress, ToKey
+from agents.beginning import PEERS_FACT, NodeSettings, Restored
 from agents.clients import Clients
 from agents.codec import pack, unpack
+from agents.groups import Persisted
+from agents.keeping import Keeping
 from agents.statements import Statements
 from elf.errors import PeerError
 from elf.job import messages as say
@@ -35,71 +38,28 @@ from elf.job.events import (
     WindowsRead,
     Worked,
 )
-from elf.job.flowroots import StoredPanes
-from elf.job.homes import Homes, StoredJob, refusal
-from elf.job.membership import FOUNDER_FACT, Identity, Membership, StreamSince
+from elf.job.homes import Homes, refusal
+from elf.job.membership import Identity, StreamSince
 from elf.job.notices import Notices
 from elf.job.placing import AtKey, Here, Taken
 from elf.job.programmessages import MESSAGES as PROGRAM_MESSAGES
-from elf.job.programmessages import AddProgram
 from elf.job.programport import ProgramEffect, ProgramEvent
 from elf.job.programs import Programs, ToApp
-from elf.job.root import RootSettings
 from elf.job.spec import Flow, app_id
 from elf.job.streamlog import StreamLog
 from elf.job.uplink import Uplink, piece_of
-
-LOG_TOPIC = hashlib.sha1(b"elf stream log").digest()[:16]
-"""The tree down which the founder tells that the stream log grew."""
-
-PEERS_FACT = "peers"
-"""Durable: addresses of live peers, a line each, to find the ring again after a restart."""
+from overlay import replica
 
 REMEMBER_MS = 1_000
-"""Between two looks at whether these have changed."""
+"""Between two looks at whether the peers to be remembered have changed."""
 
-NodeEffect = Effect | ring.Send | ProgramEffect
+NodeEffect = Effect | ring.Send | replica.Send | replica.Persist | ProgramEffect
 """What the driver performs."""
 
-NodeEvent = Event | ring.Received | ProgramEvent
+NodeEvent = Event | ring.Received | replica.Received | Persisted | ProgramEvent
 
-Step = Effect | ring.Effect | ToAddress | ToKey | ToApp | ProgramEffect
+Step = keeping.Step | ToAddress | ToKey | ToApp | ProgramEffect
 """What the parts of a node want; ``_settle`` does what is for the node itself."""
-
-
-@dataclass(frozen=True)
-class Restored:
-    """What an earlier life of this agent left in its store."""
-
-    founder: str | None = None
-    cluster_uid: str = ""
-    log: tuple[say.LogEntry, ...] = ()
-    jobs: tuple[StoredJob, ...] = ()
-    flows: Mapping[str, StoredPanes] = field(default_factory=dict)
-    """Every flow of which the store has something."""
-    installed: frozenset[tuple[str, str]] = frozenset()
-    """(Stream, flow) that the lanes compute."""
-    retained: tuple[tuple[str, int, int, int], ...] = ()
-    """Snapshots: flow, first pane, end, size in bytes."""
-    suspended: frozenset[str] = frozenset()
-    """Flows that were over their quota."""
-
-
-@dataclass(frozen=True)
-class NodeSettings:
-    """Settings of the protocol for one node."""
-
-    root: RootSettings = field(default_factory=RootSettings)
-    beat_ms: int = 1_000
-    offer_ms: int = 3_000
-    follow_ms: int = 2_000
-    retained_bytes_max: int = 256 << 20
-
-
-def overlay_config(restored: Restored, me: Identity, join_retry_ms: int = 500) -> ring.OverlayConfig:
-    """A founder that comes back looks for its ring for a moment only: the others may be waiting for it."""
-    timeout_ms = 5_000 if restored.founder == me.address else 30_000
-    return ring.OverlayConfig(join_retry_ms=join_retry_ms, join_timeout_ms=timeout_ms)
 
 
 class Node:
@@ -110,6 +70,7 @@ class Node:
         me: Identity,
         streams: Sequence[StreamSince],
         overlay: ring.Overlay,
+        groups: replica.Groups,
         settings: NodeSettings,
         restored: Restored,
         *,
@@ -118,14 +79,20 @@ class Node:
         self.me = me
         self.overlay = overlay
         self.log = StreamLog(restored.log)
-        self.membership = Membership(
+        self.keeping = Keeping(
             me,
             streams,
-            self.log,
+            overlay,
+            groups,
+            log=self.log,
+            cluster=restored.cluster,
             founder=restored.founder,
-            cluster_uid=restored.cluster_uid or new_cluster_uid,
+            new_cluster_uid=new_cluster_uid,
             follow_ms=settings.follow_ms,
+            grace_ms=settings.root.grace_ms,
+            keepers_max=settings.keepers_max,
         )
+        self.membership = self.keeping.membership
         self.uplink = Uplink(
             overlay.parent,
             overlay.children,
@@ -137,11 +104,10 @@ class Node:
         )
         self.homes = Homes(me.address, self.log, settings.root)
         self.notices = Notices(self.log)
-        self.clients = Clients(me.address, Statements(me, self.log, overlay, self.homes))
+        self.clients = Clients(me.address, Statements(me, self.log, overlay, self.homes, self.membership))
         self._streams = frozenset(stream.name for stream in streams)
         self.programs = Programs(me.address, me.name, self._streams, self.log, overlay)
         self._restored = restored
-        self._founds = False
         self._ring_ready = False
         self._leaving = False
         self._untils: dict[str, int] = {}
@@ -156,16 +122,16 @@ class Node:
     # -- beginning and end -----------------------------------------------------------------------------------
 
     def start(self, contacts: Sequence[str], now_ms: int) -> list[NodeEffect]:
-        """Join the ring through ``contacts``; with none, found the ring, and the stream log if it was never
-        founded.
+        """Join the ring through ``contacts``; with none, found the ring, and the stream log if this agent
+        never belonged to a cluster.
         """
-        self._founds = not contacts and self._restored.founder is None
         for flow in self._ours():
             # before anything else: the lanes go on at once, and what they seal must find its line
             retained = {(a, b): size for uid, a, b, size in self._restored.retained if uid == flow.uid}
             self.uplink.add(flow, retained, suspended=flow.uid in self._restored.suspended)
         found: list[Step] = list(self.homes.restore(self._restored.jobs, self._restored.flows, now_ms))
         found.extend(self._sweep())
+        found.extend(self.keeping.start(contacts, now_ms))
         return self._settle([*found, *self.overlay.start(contacts, now_ms)], now_ms)
 
     def _sweep(self) -> list[Step]:
@@ -182,7 +148,7 @@ class Node:
     @property
     def ready(self) -> bool:
         """True when the ring has us and the stream log names us in all our streams."""
-        return self._ring_ready and self.membership.founder is not None and self.membership.joined()
+        return self._ring_ready and self.membership.cluster is not None and self.membership.joined()
 
     @property
     def leaving(self) -> bool:
@@ -202,10 +168,13 @@ class Node:
         ):
             return []
         if not self.membership.left():
-            return list(self.membership.leave(self._untils, now_ms, self._neighbours()))
-        told = [
-            Send(to, say.Reply(request=n, text=f"{self.me.name} has left")) for to, n in self._leave_clients
-        ]
+            return list(self.membership.leave(self._untils, now_ms, self.keeping.neighbours()))
+        if not self.keeping.gone() and not self.keeping.late(now_ms):
+            return list(self.keeping.go(now_ms))
+        text = f"{self.me.name} has left"
+        if not self.keeping.gone():
+            text += "; no majority of the stream log's keepers has let it go: they will replace it in time"
+        told = [Send(to, say.Reply(request=n, text=text)) for to, n in self._leave_clients]
         self._leave_clients = []
         return [*told, *self.overlay.leave(now_ms), Stop("left the cluster", 0)]
 
@@ -218,6 +187,10 @@ class Node:
         match event:
             case ring.Received():
                 return list(self.overlay.handle(event, now_ms))
+            case replica.Received():
+                return list(self.keeping.received(event.message, now_ms))
+            case Persisted():
+                return list(self.keeping.persisted(now_ms))
             case Arrived():
                 return self._arrived(event.sender, event.message, now_ms)
             case Worked():
@@ -259,34 +232,31 @@ class Node:
         """When ``tick`` is wanted next."""
         waits = [
             self.overlay.deadline(),
+            self.keeping.deadline(),
             self.uplink.deadline(),
             self.clients.deadline(),
             self.programs.deadline(),
         ]
         if self._ring_ready:  # before, a tick does nothing about these
-            waits += [self.membership.deadline(), self.homes.deadline(now_ms)]
+            waits.append(self.homes.deadline(now_ms))
         return min((at for at in waits if at is not None), default=now_ms + 1_000)
 
     def tick(self, now_ms: int) -> list[NodeEffect]:
         found: list[Step] = list(self.overlay.handle(ring.Tick(), now_ms))
+        found.extend(self.keeping.tick(now_ms))
         if self._ring_ready:
-            if now_ms >= self.membership.deadline():
-                found.extend(self.membership.tick(now_ms, self._neighbours()))
-            found.extend(self.homes.tick(now_ms, self.membership.founder))
+            found.extend(self.homes.tick(now_ms, self.membership.keeper))
         found.extend(self.uplink.tick(now_ms))
         found.extend(self.clients.tick(now_ms))
-        found.extend(self.programs.tick(now_ms, self.membership.founder))
+        found.extend(self.programs.tick(now_ms, self.membership.keeper))
         found.extend(self._left(now_ms))
         if now_ms >= self._remember_ms:
             self._remember_ms = now_ms + REMEMBER_MS
             found.extend(self._remember_peers())
         return self._settle(found, now_ms)
 
-    def _neighbours(self) -> list[str]:
-        return [peer.address for peer in self.overlay.peers()]
-
     def _remember_peers(self) -> list[Step]:
-        peers = frozenset(self._neighbours())
+        peers = frozenset(self.keeping.neighbours())
         if not peers or peers == self._saved_peers:
             return []
         self._saved_peers = peers
@@ -320,7 +290,9 @@ class Node:
                     todo.extend(self._routed(effect.payload, "", now_ms))
                 case ring.Missed():
                     todo.extend(self._missed(effect, now_ms))
-                case ring.PeerUp() | ring.PeerDown() | ring.TreeChanged():
+                case ring.PeerDown():
+                    todo.extend(self.keeping.peer_down(effect.peer.address, now_ms))
+                case ring.PeerUp() | ring.TreeChanged():
                     pass
                 case ring.Anycasted() | ring.AnycastFailed():  # nothing of ours is sent so
                     pass
@@ -336,8 +308,9 @@ class Node:
         """Multicasts that can't be had: what the log and roots say can be asked for, notices can't."""
         count = missed.last - missed.first + 1
         self.multicasts_missed += count
-        if missed.topic == LOG_TOPIC:
-            return self.membership.ask(now_ms, self._neighbours())
+        asked = self.keeping.missed(missed.topic, now_ms)
+        if asked is not None:
+            return asked
         return [
             *self.uplink.unheard(missed.topic, now_ms),
             *self.programs.missed(missed.topic, count, now_ms),
@@ -356,34 +329,24 @@ class Node:
         return self._arrived(origin, message, now_ms)
 
     def _not_joined(self, failed: ring.JoinFailed, now_ms: int) -> Sequence[Step]:
-        """Nobody answers. A stranger gives up; the founder, after a failure of everybody, begins the ring
-        again; the others go on trying until somebody is back.
+        """Nobody answers. A stranger gives up; a keeper, after a failure of everybody, begins the ring again;
+        the others go on trying until somebody is back.
         """
-        if self._restored.founder is None:
+        if self.membership.cluster is None:
             tried = ", ".join(failed.contacts)
             text = f"cannot join the cluster through {tried}: {failed.reason}; is an agent running there?"
             return [Stop(text, 1)]
-        return self.overlay.start([] if self.membership.is_founder else failed.contacts, now_ms)
+        alone = self.me.address in self.membership.keepers
+        return self.overlay.start([] if alone else failed.contacts, now_ms)
 
     def _on_ring(self, now_ms: int) -> list[Step]:
         self._ring_ready = True
         found: list[Step] = []
-        if self._founds:
-            self.membership.founder = self.me.address
-            fact = f"{self.me.address}\n{self.membership.cluster_uid}".encode()
-            found.append(SaveFact(FOUNDER_FACT, fact))
-        if self.membership.is_founder:
-            found.extend(self.overlay.host(LOG_TOPIC, now_ms))
         self._hosted.clear()
         found.extend(self._begin(now_ms))
         for program in self.log.programs():
             found.extend(self.programs.begin(program, now_ms))
-        if self.membership.founder:
-            found.extend(self._listen(now_ms))
-        return [*found, *self.membership.ask(now_ms, self._neighbours())]
-
-    def _listen(self, now_ms: int) -> list[Step]:
-        return list(self.overlay.subscribe(LOG_TOPIC, now_ms, home=self.membership.founder))
+        return [*found, *self.keeping.on_ring(now_ms)]
 
     # -- the stream log grew ---------------------------------------------------------------------------------
 
@@ -406,9 +369,7 @@ class Node:
             found.extend(self.homes.log_changed(now_ms))
             found.extend(self._begin(now_ms))
             found.extend(self._end(now_ms))
-        if self.membership.is_founder and new:
-            found.append(Multicast(LOG_TOPIC, say.LogTail(after=new[0].seq - 1, entries=tuple(new))))
-        return found
+        return [*found, *self.keeping.spread(new, now_ms)]
 
     def _begin(self, now_ms: int) -> list[Step]:
         """Be the root of flows that are ours to commit, and run those over streams of ours."""
@@ -417,6 +378,8 @@ class Node:
             if self._ring_ready and uid not in self._hosted:
                 self._hosted[uid] = topic
                 found.extend(self.overlay.host(topic, now_ms))
+                root = self.homes.roots.get(uid)
+                found.extend(self.keeping.take_part(root.flow.fragment.stream, now_ms) if root else ())
         for flow in self._ours():
             if flow.uid not in self._begun:
                 self._begun[flow.uid] = flow
@@ -469,11 +432,13 @@ class Node:
             case say.Verdict():
                 return list(self.uplink.verdict(message, now_ms))
             case say.Hello() | say.Welcome() | say.Follow() | say.LogTail() | say.Refused():
-                return self._heard_log(sender, message, now_ms)
-            case say.JoinStream() | say.LeaveStream() | say.AddJob() | say.DropJobEntry() | AddProgram():
-                return list(self.membership.serve(sender, message))
+                return list(self.keeping.hear(sender, message, now_ms))
+            case _ if isinstance(message, say.Wish):
+                return list(self.keeping.serve(sender, message, now_ms))
+            case say.Spread():
+                return list(self.keeping.spread_here(message, now_ms))
             case _ if isinstance(message, PROGRAM_MESSAGES):
-                return list(self.programs.arrived(sender, message, now_ms, self.membership.founder))
+                return list(self.programs.arrived(sender, message, now_ms, self.membership.keeper))
             case say.Request():
                 return self._requested(message, now_ms)
             case say.Answer() if self.programs.awaits(message.id):
@@ -492,23 +457,11 @@ class Node:
             case _:
                 return []
 
-    def _heard_log(
-        self,
-        sender: str,
-        message: say.Hello | say.Welcome | say.Follow | say.LogTail | say.Refused,
-        now_ms: int,
-    ) -> list[Step]:
-        knew = self.membership.founder
-        found: list[Step] = list(self.membership.hear(sender, message, now_ms))
-        if self.membership.founder and not knew:
-            found.extend(self._listen(now_ms))
-        return found
-
     def _slice(self, sender: str, message: say.Slice, now_ms: int) -> list[Step]:
         if self.homes.roots.get(message.flow) is not None:
             return list(self.homes.roots.take(message, now_ms))
         flow = self.log.flow(message.flow)
-        if flow is None:
+        if flow is None or flow.home == self.me.address:  # its root is here no more, or not yet
             self.unknown_flow += 1
             return []
         return list(self.uplink.carry(sender, flow, piece_of(message), now_ms))
@@ -528,6 +481,8 @@ class Node:
                 return list(self.homes.inspected(request))
             case say.InspectFlow():
                 return list(self.homes.roots.inspected(request))
+            case say.LocateInTree():
+                return [self.keeping.place(request)]
             case say.DescribeStream() | say.RollArchive():
                 if request.stream not in self._streams:
                     return [
@@ -559,10 +514,13 @@ class Node:
                 return [refusal(request)]
         found.extend(effects)
         if spec is not None:
-            found.extend(self.homes.tick(now_ms, self.membership.founder))
+            for stream in spec.plan.streams:
+                found.extend(self.keeping.take_part(stream, now_ms))
+            found.extend(self.homes.tick(now_ms, self.membership.keeper))
         return found
 
     def check(self) -> None:
         """Raise when an invariant of this node is broken."""
         self.overlay.check()
+        self.keeping.desk.groups.check()
         self.homes.check()

@@ -21,6 +21,7 @@ from pathlib import Path
 import overlay as ring
 from agents import logs
 from agents.archive import Archive
+from agents.beginning import PEERS_FACT, REPLICA, NodeSettings, Restored, overlay_config
 from agents.config import Config, FunctionsConfig, StreamConfig
 from agents.driver import Driver, End
 from agents.facts import Facts
@@ -31,20 +32,21 @@ from agents.http import HttpServer
 from agents.inputs import Input, Tail
 from agents.lane import Lane, LaneFacts, load_cut
 from agents.metrics import Metrics
-from agents.node import PEERS_FACT, Node, NodeSettings, Restored, overlay_config
+from agents.node import Node
 from agents.rejects import RejectFile
 from agents.restore import stored_flows, stored_jobs
 from agents.spill import SpillFolder
 from agents.store import Store
 from agents.transport import ZeroMqTransport
 from elf.errors import UserError
-from elf.job.membership import FOUNDER_FACT, Identity, StreamSince
+from elf.job.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince, read_cluster
 from elf.job.ports import Spill
 from elf.job.root import RootSettings
 from elf.job.streamlog import decode_entry
 from elf.job.uplink import SNAPSHOT_OVERHEAD
 from elf.job.worker import LONG_AGO, WorkerSettings
 from elf.schema import ColumnType
+from overlay import replica
 
 STORE_FILE = "elf.sqlite"
 LOCK_FILE = "lock"
@@ -89,7 +91,7 @@ async def _run(config: Config, folder: Path, listening: Listening | None) -> End
         agent.listen, advertise=_advertised(config), limits=config.transport.limits()
     )
     store = Store(folder / STORE_FILE)
-    me = Identity(store.agent_id(), agent.name, store.begin_incarnation(), transport.address)
+    me = Identity(store.agent_id(), agent.name, store.begin_incarnation(int(time.time())), transport.address)
     metrics = Metrics()
     streams = [
         _stream(config, name, stream, store, folder, me, metrics) for name, stream in config.streams.items()
@@ -115,7 +117,7 @@ async def _run(config: Config, folder: Path, listening: Listening | None) -> End
     if listening is not None:
         listening(me.address, server.address if server is not None else None)
     try:
-        return await driver.run(_contacts(config, store, me))
+        return await driver.run(_contacts(config, restored, store, me))
     finally:
         if server is not None:
             await server.stop()
@@ -137,9 +139,11 @@ def _advertised(config: Config) -> str | None:
     return None if agent.advertise == agent.listen else agent.advertise
 
 
-def _contacts(config: Config, store: Store, me: Identity) -> list[str]:
-    """Whom to join through: the bootstrap, and whoever was alive when this agent last ran."""
+def _contacts(config: Config, restored: Restored, store: Store, me: Identity) -> list[str]:
+    """Whom to join through: the bootstrap, whoever was alive when this agent last ran, and the log's
+    keepers."""
     remembered = (store.get(PEERS_FACT) or b"").decode().split()
+    remembered += restored.cluster.keepers.addresses if restored.cluster is not None else ()
     return [
         address
         for address in dict.fromkeys([*config.cluster.bootstrap, *remembered])
@@ -157,13 +161,11 @@ def _node(config: Config, me: Identity, restored: Restored, store: Store) -> Nod
     )
     since = [StreamSince(name, since_us(name, stream, store)) for name, stream in config.streams.items()]
     settings = NodeSettings(root=root, retained_bytes_max=protocol.retained_bytes_max)
-    overlay = ring.Overlay(
-        ring.Peer(me.address, me.incarnation),
-        overlay_config(restored, me, _ms(config.cluster.retry_join_secs)),
-        random.Random(),
-        config.agent.place,
-    )
-    return Node(me, since, overlay, settings, restored, new_cluster_uid=str(uuid.uuid4()))
+    peer, rng = ring.Peer(me.address, me.incarnation), random.Random()
+    retry_ms = _ms(config.cluster.retry_join_secs)
+    overlay = ring.Overlay(peer, overlay_config(restored, me, retry_ms), rng, config.agent.place)
+    groups = replica.Groups(peer, REPLICA, rng, restored.groups)
+    return Node(me, since, overlay, groups, settings, restored, new_cluster_uid=str(uuid.uuid4()))
 
 
 def since_us(name: str, stream: StreamConfig, store: Store) -> int:
@@ -239,10 +241,9 @@ def _spill(config: Config, folder: Path, stream: str) -> Spill:
 
 def restore(store: Store, lanes: list[Lane]) -> Restored:
     """What the last incarnation of this agent left in its store."""
-    founder, uid = None, ""
-    fact = store.get(FOUNDER_FACT)
-    if fact:
-        founder, uid = fact.decode().split("\n")
+    told, told_before = store.get(CLUSTER_FACT), store.get(FOUNDER_FACT)
+    cluster = read_cluster(told, told_before)
+    founder = cluster.keepers.leader if cluster is not None and not told else None
     jobs = stored_jobs(store)
     installed = frozenset((lane.facts.stream, uid) for lane in lanes for uid in lane.worker.flows())
     retained = tuple(
@@ -253,7 +254,7 @@ def restore(store: Store, lanes: list[Lane]) -> Restored:
     suspended = frozenset(uid for lane in lanes for uid in lane.worker.suspended())
     log = tuple(decode_entry(entry) for _, entry in store.load_log())
     flows = stored_flows(store, jobs)
-    return Restored(founder, uid, log, jobs, flows, installed, retained, suspended)
+    return Restored(cluster, founder, log, store.load_groups(), jobs, flows, installed, retained, suspended)
 
 
 def _ms(secs: float) -> int:

@@ -20,11 +20,12 @@ from dataclasses import dataclass
 import psutil
 
 from agents import codec, logs
+from agents.beginning import REPLICA, NodeSettings, Restored
 from agents.driver import MESSAGE_BYTES_MAX, Driver
 from agents.formats import get_format
 from agents.inputs import Range, Whole, split_inputs
 from agents.lane import Lane, LaneFacts
-from agents.node import Node, NodeSettings, Restored
+from agents.node import Node
 from agents.samples import sample_lines
 from agents.store import Store
 from agents.streams import guess_format
@@ -36,6 +37,7 @@ from elf.job.membership import Identity, StreamSince
 from elf.job.worker import LONG_AGO, WorkerSettings
 from elf.ql import planner, statements
 from overlay import Overlay, OverlayConfig, Peer
+from overlay.replica import Groups
 
 CLUSTER = "run"
 
@@ -109,11 +111,13 @@ class _Fleet:
             finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, cut_ms=1 << 60
         )
         lane = Lane(facts, settings, store, samples=samples)
+        rng = random.Random(index)
         node = Node(
             me,
             [StreamSince(facts.stream, LONG_AGO)],
-            Overlay(ring_peer(me), OverlayConfig(), random.Random(index)),
-            NodeSettings(),
+            Overlay(ring_peer(me), OverlayConfig(), rng),
+            Groups(ring_peer(me), REPLICA, rng),
+            NodeSettings(keepers_max=1),  # they live and die together
             Restored(),
             new_cluster_uid=CLUSTER,
         )

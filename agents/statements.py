@@ -8,23 +8,22 @@ asked of the members of a stream or of the job's home.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 import msgspec
-import pyarrow as pa
 
 import overlay as ring
 from agents.about import describe, job_row, summary, trees
+from agents.answers import facts_of, place_of, state_of, stream_tree, table_of
 from agents.asks import SILENT, Ask, Procedure, Reading, ToAddress, ToKey
 from agents.submissions import Submissions, described, program_row
-from elf.batch import encode
 from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.homes import ONE_SHOT_PREFIX, Homes
-from elf.job.membership import Identity
+from elf.job.membership import Identity, Membership
 from elf.job.notices import CHARS_MAX
-from elf.job.spec import Flow, JobSpec, app_id
+from elf.job.spec import Flow, JobSpec, app_id, stream_topic
 from elf.job.streamlog import FOREVER_US, Member, StreamLog
 from elf.ql.plan import Plan
 from elf.schema import Schema, merge_schemas
@@ -35,6 +34,8 @@ if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement,
 
 SAMPLE_MEMBERS = 5
 """Members that are asked which columns a stream has (DESIGN 4.5: three or more)."""
+STREAM_PREFIX = "stream:"
+"""What stands before a stream's name where a job's might stand."""
 COMPARED_WINDOWS = 1_000
 """The last commits of a job that are handed out for a comparison."""
 
@@ -42,8 +43,11 @@ COMPARED_WINDOWS = 1_000
 class Statements:
     """The procedures of one agent."""
 
-    def __init__(self, me: Identity, log: StreamLog, overlay: ring.Overlay, homes: Homes) -> None:
+    def __init__(
+        self, me: Identity, log: StreamLog, overlay: ring.Overlay, homes: Homes, membership: Membership
+    ) -> None:
         self._me = me
+        self._membership = membership
         self._log = log
         self._overlay = overlay
         self._homes = homes
@@ -106,6 +110,15 @@ class Statements:
     def _members(self, stream: str) -> list[Member]:
         return [member for member in self._log.members(stream) if member.until_us == FOREVER_US]
 
+    def _live(self) -> set[str]:
+        return {self._me.address, *(peer.address for peer in self._overlay.peers())}
+
+    def _sample(self, stream: str) -> list[Member]:
+        """Some members of a stream to be asked: those that we know to live, if any."""
+        members, live = self._members(stream), self._live()
+        known = [member for member in members if member.address in live]
+        return (known or members)[:SAMPLE_MEMBERS]
+
     def _planned(self, query: statements.Query) -> Generator[list[Ask], list[say.Answer], Plan]:
         """The plan of a query over a stream of this fleet; its columns are what members have seen."""
         from elf.ql import planner
@@ -121,7 +134,7 @@ class Statements:
 
     def _schema_of(self, stream: str) -> Generator[list[Ask], list[say.Answer], Schema]:
         """The columns that members of a stream have seen."""
-        members = self._members(stream)[:SAMPLE_MEMBERS]
+        members = self._sample(stream)
         answers = yield [
             ToAddress(member.address, say.DescribeStream(id=0, origin="", stream=stream))
             for member in members
@@ -166,10 +179,10 @@ class Statements:
         (answer,) = yield [ToKey(app_id(name, creator), request)]
         if answer.error == SILENT:
             raise UserError(
-                f"job {name}: its master or the founder of the stream log does not answer; "
+                f"job {name}: its master or the keepers of the stream log do not answer; "
                 "SHOW JOBS tells if it exists"
             )
-        return _facts(answer)
+        return facts_of(answer)
 
     def _create(self, asked: say.Execute, statement: statements.CreateJob) -> Procedure:
         facts = yield from self._found_job(
@@ -233,13 +246,29 @@ class Statements:
         return [{"stream": s, "members": len(self._members(s))} for s in self._log.streams()]
 
     def members(self) -> list[dict[str, object]]:
-        """Every member of every stream: ``live``, ``away`` or ``left``."""
-        live = {self._me.address, *(peer.address for peer in self._overlay.peers())}
+        """Every member of every stream: ``live``, ``away`` or ``left``; and whether it keeps the stream log,
+        or leads those that do."""
+        live = self._live()
         return [
-            {"stream": s, "number": m.number, "agent": m.name, "address": m.address, "state": _state(m, live)}
+            {
+                "stream": s,
+                "number": m.number,
+                "agent": m.name,
+                "address": m.address,
+                "state": state_of(m, live),
+                "log": self._keeps(m),
+            }
             for s in self._log.streams()
             for m in self._log.members(s)
         ]
+
+    def _keeps(self, member: Member) -> str:
+        cluster = self._membership.cluster
+        if cluster is None or member.until_us != FOREVER_US:
+            return ""
+        if member.address == cluster.keepers.leader:
+            return "leads"
+        return "keeps" if member.address in cluster.keepers.addresses else ""
 
     def _show(self, request: int, what: str) -> Procedure:
         rows: list[dict[str, object]]
@@ -250,26 +279,26 @@ class Statements:
             rows += [program_row(spec, facts) for spec, facts in programs]
         else:
             rows = self.streams() if what == "streams" else self.members()
-        return _table(request, rows, what)
+        return table_of(request, rows, what)
 
     def _describe(self, asked: say.Execute, name: str) -> Procedure:
         if name in self._log.streams():
-            members = self._members(name)[:SAMPLE_MEMBERS]
+            members = self._sample(name)
             answers = yield [
                 ToAddress(m.address, say.DescribeStream(id=0, origin="", stream=name)) for m in members
             ]
             seen = [msgspec.msgpack.decode(a.body, type=say.StreamSeen) for a in answers if not a.error]
             schema = merge_schemas([one.schema for one in seen])
-            return _table(asked.request, [{"column": c.name, "type": c.type} for c in schema.columns], name)
+            return table_of(asked.request, [{"column": c.name, "type": c.type} for c in schema.columns], name)
         if self._log.find_job(name, asked.creator) is None:
             for program, known in (yield from self._submissions.inspect()):
                 if program == self._log.find_program(name, asked.creator):
                     about = described(program, known).items()
-                    return _table(asked.request, [{"fact": k, "value": v} for k, v in about], name)
+                    return table_of(asked.request, [{"fact": k, "value": v} for k, v in about], name)
         spec = self._find(name, asked.creator)
         facts = yield from self._inspect(spec, 0)
         told = describe(facts, self._log, self._named)
-        return _table(asked.request, [{"fact": k, "value": v} for k, v in told.items()], name)
+        return table_of(asked.request, [{"fact": k, "value": v} for k, v in told.items()], name)
 
     # -- calls -----------------------------------------------------------------------------------------------
 
@@ -278,6 +307,8 @@ class Statements:
         match call.verb:
             case "status":
                 return say.Reply(request=call.request, body=json.dumps(self.status()).encode())
+            case "tree" if call.argument.startswith(STREAM_PREFIX):
+                return (yield from self._stream_tree(call))
             case "tree":
                 spec = self._find(call.argument, call.creator)
                 flows = yield from self._inspect_flows(spec)
@@ -289,8 +320,25 @@ class Statements:
             case _:
                 raise UserError(f"this agent does not know the call {call.verb}")
 
+    def _stream_tree(self, call: say.Call) -> Procedure:
+        """Where every member of a stream hangs in the stream's tree; its root may be no member."""
+        name = call.argument.removeprefix(STREAM_PREFIX)
+        if name not in self._log.streams():
+            raise UserError(f"there is no stream {name}; streams: {', '.join(self._log.streams()) or 'none'}")
+        members, where = self._members(name), say.LocateInTree(id=0, origin="", stream=name)
+        asks: list[Ask] = [ToKey(stream_topic(name), where)]
+        top, *answers = yield [*asks, *(ToAddress(m.address, where) for m in members)]
+        if top.error:
+            raise UserError(f"the root of the tree of stream {name} does not answer; try again")
+        tree = stream_tree(
+            name, place_of(top).address, list(zip(members, map(place_of, answers), strict=True))
+        )
+        return say.Reply(request=call.request, body=json.dumps(tree).encode())
+
     def status(self) -> dict[str, object]:
         """This agent's view of itself and of the fleet."""
+        cluster = self._membership.cluster
+        leader = cluster.keepers.leader if cluster is not None else ""
         return {
             "agent": self._me.name,
             "agent_id": self._me.agent_id,
@@ -304,12 +352,13 @@ class Statements:
                 for name in (*(s.name for s in self._log.jobs()), *(s.name for s in self._log.programs()))
                 if not name.startswith(ONE_SHOT_PREFIX)
             ),
+            "log": {"entries": self._log.last, "leader": leader, "keepers": self._membership.keepers},
             "master_of": sorted(m.spec.name for m in self._homes.jobs()),
         }
 
     def _inspect(self, spec: JobSpec, windows: int) -> Generator[list[Ask], list[say.Answer], say.JobFacts]:
         request = say.Inspect(id=0, origin="", uid=spec.uid, windows=windows)
-        return _facts((yield from self._ask_home(spec, request)))
+        return facts_of((yield from self._ask_home(spec, request)))
 
     def _ask_home(
         self, spec: JobSpec, request: say.Request
@@ -366,30 +415,3 @@ class Statements:
         }
         payload = msgspec.msgpack.encode(facts)
         return say.Reply(request=call.request, body=json.dumps(body).encode(), payload=payload)
-
-
-def _facts(answer: say.Answer) -> say.JobFacts:
-    if answer.error:
-        raise UserError(answer.error)
-    return msgspec.msgpack.decode(answer.body, type=say.JobFacts)
-
-
-def _state(member: Member, live: Iterable[str]) -> str:
-    if member.until_us != FOREVER_US:
-        return "left"
-    return "live" if member.address in live else "away"
-
-
-def _table(request: int, rows: Sequence[dict[str, object]], what: str) -> say.Reply:
-    if not rows:
-        return say.Reply(request=request, text=f"no {what}")
-    columns = {
-        name: [row[name] if isinstance(row[name], int) else str(row[name]) for row in rows]
-        for name in rows[0]
-    }
-    table = pa.table({name: _column(values) for name, values in columns.items()})
-    return say.Reply(request=request, payload=encode(table))
-
-
-def _column(values: Sequence[object]) -> Sequence[object]:
-    return values if all(isinstance(v, int) for v in values) else [str(v) for v in values]

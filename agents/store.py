@@ -21,9 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from agents import hardstate
 from agents.sqlite import SqliteFile, StoreError
 from agents.tables import APPLICATION_ID, SCHEMA, SCHEMA_VERSION, UPGRADES
 from elf.errors import ElfBug
+from overlay import replica
 
 __all__ = [
     "JobRow",
@@ -156,10 +158,16 @@ class Store:
                 _put(con, "agent_id", known)
             return known.decode()
 
-    def begin_incarnation(self) -> int:
-        """Counts one more start of this agent and returns its number, from 1."""
+    def begin_incarnation(self, least: int = 1) -> int:
+        """Counts one more start of this agent and returns its number: one above the last, and ``least`` or
+        more.
+
+        Agents give the time in seconds: then one that has lost its data folder, and with it the count, is
+        above what its peers remember of that address, and so is heard.
+        """
         with self._file.writing() as con:
-            number = int(_blob(con, "SELECT value FROM facts WHERE key = ?", "incarnation") or b"0") + 1
+            known = int(_blob(con, "SELECT value FROM facts WHERE key = ?", "incarnation") or b"0")
+            number = max(known + 1, least)
             _put(con, "incarnation", str(number).encode())
             return number
 
@@ -360,6 +368,19 @@ class Store:
                 (int(seq), bytes(entry))
                 for seq, entry in con.execute("SELECT seq, entry FROM log ORDER BY seq")
             ]
+
+    # -- replica groups --------------------------------------------------------------------------------------
+
+    def persist(self, writes: Sequence[replica.Write]) -> None:
+        """Makes writes of replica groups, in order, in one transaction."""
+        with self._file.writing() as con:
+            for write in writes:
+                hardstate.apply(con, write)
+
+    def load_groups(self) -> dict[bytes, replica.Stored]:
+        """The hard state of every group in which this agent has a seat."""
+        with self._file.reading() as con:
+            return hardstate.load(con)
 
 
 def _marks(count: int) -> str:

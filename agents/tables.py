@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-SCHEMA_VERSION: Final = 2
+from agents import hardstate
+
+SCHEMA_VERSION: Final = 3
 APPLICATION_ID: Final = 0x656C6631
 """``elf1``: tells our files from other programs' SQLite files."""
 
-SCHEMA: Final = """
+SCHEMA: Final = (
+    """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE cuts (stream TEXT PRIMARY KEY, cut BLOB NOT NULL);
 CREATE TABLE snapshots (
@@ -30,11 +33,14 @@ CREATE TABLE window_commits (
 CREATE INDEX window_commits_by_end ON window_commits (job, last_end, revision);
 CREATE TABLE log (seq INTEGER PRIMARY KEY, entry BLOB NOT NULL);
 """
+    + hardstate.SCHEMA
+)
 UPGRADES: Final[dict[int, str]] = {
     1: """
 ALTER TABLE pane_commits ADD COLUMN seq INTEGER NOT NULL DEFAULT 0;
 UPDATE pane_commits SET seq = rowid;
 CREATE INDEX pane_commits_by_seq ON pane_commits (flow, seq);
 CREATE TABLE flows (uid TEXT PRIMARY KEY, first_pane INTEGER NOT NULL) WITHOUT ROWID;
-"""
+""",
+    2: hardstate.SCHEMA,
 }

@@ -210,6 +210,10 @@ class Overlay:
         """The smoothed round trip to an address; None if it was not measured lately."""
         return self._pastry.proximity.rtt_ms(node_id(address))
 
+    def place_of(self, address: str) -> str:
+        """Where a peer says that it stands, ``region/rack``; "" if it never told us."""
+        return self._pastry.proximity.place(node_id(address))
+
     def neighbourhood(self) -> tuple[Peer, ...]:
         """The nearest live peers by round trip, nearest first."""
         return self._pastry.neighbourhood()

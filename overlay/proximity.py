@@ -53,6 +53,11 @@ class Proximity:
         reach = self._reach.get(node)
         return reach.rtt_ms if reach else None
 
+    def place(self, node: int) -> str:
+        """The peer's locality label; empty: unknown."""
+        reach = self._reach.get(node)
+        return reach.place if reach else ""
+
     def nearer(self, node: int, holder: int) -> bool:
         """Whether a measured peer is so much nearer than another that it should take its place."""
         percent = self._context.config.nearer_percent

@@ -18,6 +18,7 @@ from elf.cli.options import (
     OutputOption,
     SqlFile,
     SqlText,
+    TreeName,
     one_text,
 )
 
@@ -100,7 +101,7 @@ def streams(
 
 
 def tree(
-    job: JobName,
+    job: TreeName,
     connect: Connect = DEFAULT_ADDRESS,
     json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
     plot: Annotated[
@@ -108,7 +109,8 @@ def tree(
     ] = None,
     cluster: Cluster = _CLUSTER,
 ) -> int:
-    """The reduction tree of a job from its root down (one for each of its flows), and who reads it."""
+    """The reduction tree of a job from its root down (one for each of its flows), and who reads it; or a
+    stream's (stream:NAME)."""
     from elf.cli.tree import show_tree
 
     return show_tree(connect, cluster, job, as_json=json, plot=plot)

@@ -24,6 +24,9 @@ OutputOption = Annotated[Output, typer.Option("--output", help="How results are 
 SqlText = Annotated[str | None, typer.Option("--execute", "-e", help="The statements.")]
 SqlFile = Annotated[Path | None, typer.Option("--file", "-f", help="A file with the statements.")]
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")]
+TreeName = Annotated[
+    str, typer.Argument(metavar="JOB | stream:NAME", help="The name of a job, or of a stream.")
+]
 
 _STREAM: Final = re.compile(r"[A-Za-z_]\w*=")
 

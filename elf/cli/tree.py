@@ -42,11 +42,17 @@ class FlowTree(msgspec.Struct, frozen=True):
 
 
 class TreeFacts(msgspec.Struct, frozen=True):
-    """The answer to the call ``tree``. The master is the root of the first flow, if the job founded it."""
+    """The answer to the call ``tree``. ``job`` may be ``stream:`` and a stream's name. The master is the
+    root of the first flow, if the job founded it."""
 
     job: str
     master: str
     flows: tuple[FlowTree, ...]
+
+    @property
+    def title(self) -> str:
+        """Whose trees they are."""
+        return self.job.replace(":", " ", 1) if self.job.startswith("stream:") else f"job {self.job}"
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,7 @@ def show_tree(address: str, cluster: str, job: str, *, as_json: bool, plot: Path
         print(json.dumps(answer, ensure_ascii=False))
     elif facts is not None:
         if plot is None:
-            console(sys.stdout).print(f"job {facts.job}", markup=False, highlight=False)
+            console(sys.stdout).print(facts.title, markup=False, highlight=False)
         for tree in facts.flows:
             if plot is None:
                 _print(facts, tree, names)
@@ -199,7 +205,8 @@ def _print(facts: TreeFacts, tree: FlowTree, names: dict[str, str]) -> None:
     root = Tree(labels.text(tree.root), guide_style="dim")
     grow(root, tree.root)
     out = console(sys.stdout)
-    out.print(Text(f"flow {tree.flow[:8]} over {tree.stream}, read by {', '.join(tree.readers)}"))
+    readers = f"flow {tree.flow[:8]} over {tree.stream}, read by {', '.join(tree.readers)}"
+    out.print(Text(readers if tree.flow else f"stream {tree.stream}"))
     out.print(root)
     for address in children.get("", []):
         out.print(labels.text(address))
@@ -222,6 +229,6 @@ def plot_tree(facts: TreeFacts, tree: FlowTree, names: dict[str, str], path: Pat
         np.array([place[above.get(address, address)] for address in addresses], np.int64),
         [address in members for address in addresses],
         place[tree.root],
-        f"job {facts.job}: {shape(tree)}" + (f", {len(loose)} without a parent" if loose else ""),
+        f"{facts.title}: {shape(tree)}" + (f", {len(loose)} without a parent" if loose else ""),
         path,
     )

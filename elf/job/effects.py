@@ -162,7 +162,7 @@ class SaveFlow:
 
 @dataclass(frozen=True)
 class SaveFact:
-    """A small durable fact of this node (founder, peers)."""
+    """A small durable fact of this node (cluster, peers)."""
 
     key: str
     value: bytes

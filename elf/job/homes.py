@@ -1,6 +1,6 @@
 """The jobs that this node is the home of: master of the job, publisher of its windows.
 
-A home makes a job's record durable before it tells anybody, and asks the stream log's founder for the entry
+A home makes a job's record durable before it tells anybody, and asks the stream log's keepers for the entry
 until it sees it. It proposes a flow of its own for each fragment, with the root here; the entry says which
 flows the job reads indeed (equal ones that run already are shared, wherever their roots are). Their panes are
 those of the roots here (``roots``) or copies (``mirrors``). Each window is committed, then published, once a
@@ -74,7 +74,7 @@ class StoredJob:
 
 
 class Homes:
-    """See the module's docstring. ``founder`` tells where the stream log's founder is now."""
+    """See the module's docstring."""
 
     def __init__(self, address: str, log: StreamLog, settings: RootSettings) -> None:
         self._address = address
@@ -333,11 +333,11 @@ class Homes:
     def _unlogged(self) -> list[JobSpec]:
         return [h.master.spec for h in self._homes.values() if self._log.job(h.master.spec.uid) is None]
 
-    def tick(self, now_ms: int, founder: str | None) -> list[Effect]:
+    def tick(self, now_ms: int, keeper: str | None) -> list[Effect]:
         found: list[Effect] = []
         if now_ms >= self._next_ms:
             self._next_ms = now_ms + 1_000
-            found.extend(self._remind(founder))
+            found.extend(self._remind(keeper))
             found.extend(self._expire(now_ms))
             for home in self._homes.values():
                 found.extend(self._tell_of_silence(home, now_ms))
@@ -348,13 +348,13 @@ class Homes:
             found.extend(self._prune(home, now_ms))
         return found
 
-    def _remind(self, founder: str | None) -> list[Effect]:
+    def _remind(self, keeper: str | None) -> list[Effect]:
         """What the stream log must say and does not say yet."""
-        if founder is None:
+        if keeper is None:
             return []
         self._dropping = {uid for uid in self._dropping if not self._log.is_dropped(uid)}
-        added = [Send(founder, AddJob(spec=spec)) for spec in self._unlogged()]
-        return [*added, *(Send(founder, DropJobEntry(uid=uid)) for uid in self._dropping)]
+        added = [Send(keeper, AddJob(spec=spec)) for spec in self._unlogged()]
+        return [*added, *(Send(keeper, DropJobEntry(uid=uid)) for uid in self._dropping)]
 
     def _prune(self, home: _Home, now_ms: int) -> list[Effect]:
         """Forget windows of long ago."""

@@ -1,40 +1,48 @@
-"""Following the stream log: finding its founder, joining our streams, taking its entries, or, at the founder,
-giving them out.
+"""Following the stream log: finding its keepers, joining our streams, taking the log's entries.
 
-    unknown --Welcome--> following          a node with a bootstrap asks a neighbour who founded the log
-    founder                                 a node started without a bootstrap, or that was the founder before
+    unknown --Welcome--> following          a node with a bootstrap asks its neighbours who keeps the log
+    unknown --founding--> following         a node that founds it (``elf.job.keepers``) follows itself
 
-The founder also ends flows that no job has read for ``flow_grace_ms``.
+A follower asks one keeper after the other, every ``follow_ms``, so that a dead one costs a turn and nothing
+has to watch them. The trees of its streams make it prompt: what a tree missed and cannot repair it says, and
+the follower asks at once. The asking makes it sure, for everybody and for all streams. Wishes (``JoinStream``
+and its like) are repeated until their entry is seen, so nothing here needs an answer.
 
-A follower asks every ``follow_ms``; the founder's multicasts make it prompt: the tree repairs those that are
-missed, and when it can't it says so and the follower asks at once. The asking makes it sure.
-``JoinStream`` is repeated until its entry is seen, so nothing here needs an answer.
+Every fifth time a neighbour is asked as well who keeps the log: an agent that was away while all its keepers
+changed learns the new ones, and two clusters that have come into one ring notice it. The smaller one stops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
 
-from elf.errors import UserError
+import msgspec
+
 from elf.job.effects import Effect, SaveFact, SaveLog, Send, Stop
 from elf.job.messages import (
-    AddJob,
-    DropJobEntry,
     Follow,
     Hello,
     JoinStream,
     LeaveStream,
     LogEntry,
+    LogKeepers,
     LogTail,
     Refused,
     Welcome,
 )
-from elf.job.programmessages import AddProgram
 from elf.job.streamlog import FOREVER_US, StreamLog
 
-FOUNDER_FACT = "founder"
-"""Durable: address of the founder and the cluster's uid, two lines."""
+CLUSTER_FACT: Final = "cluster"
+"""Durable: the cluster's uid, and who keeps its log as far as known (msgpack of both)."""
+FOUNDER_FACT: Final = "founder"
+"""The same in data folders of elf before there were keepers: the founder's address and the uid, two lines."""
+
+JOINING_MS: Final = 250
+"""Between two askings while we are not a member of all our streams."""
+HELLO_EVERY: Final = 5
 
 
 @dataclass(frozen=True)
@@ -55,10 +63,27 @@ class StreamSince:
     since_us: int
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """The cluster that an agent belongs to, as its data folder remembers it. Keepers of epoch 0 are a
+    guess."""
+
+    uid: str
+    keepers: LogKeepers
+
+
+def read_cluster(cluster: bytes | None, founder: bytes | None) -> Cluster | None:
+    """What these two facts say; None: the agent never belonged to any."""
+    if cluster:
+        return msgspec.msgpack.decode(cluster, type=Cluster)
+    if founder:
+        address, uid = founder.decode().split("\n")
+        return Cluster(uid, LogKeepers(0, 0, address, (address,)))
+    return None
+
+
 class Membership:
-    """This node's view of the stream log. ``take`` methods return effects; new entries are read from
-    ``fresh``.
-    """
+    """This node's view of the stream log. Methods return effects; new entries are read from ``fresh``."""
 
     def __init__(
         self,
@@ -66,26 +91,18 @@ class Membership:
         streams: Sequence[StreamSince],
         log: StreamLog,
         *,
-        founder: str | None,
-        cluster_uid: str,
+        cluster: Cluster | None,
         follow_ms: int = 2_000,
-        flow_grace_ms: int = 10_000,
     ) -> None:
         self.me = me
         self.log = log
-        self.founder = founder
-        self.cluster_uid = cluster_uid
+        self.cluster = cluster
         self.fresh: list[LogEntry] = []
         self._streams = tuple(streams)
         self._follow_ms = follow_ms
-        self._flow_grace_ms = flow_grace_ms
-        self._idle_since: dict[str, int] = {}
         self._next_ms = 0
         self._leaving: dict[str, int] = {}
-
-    @property
-    def is_founder(self) -> bool:
-        return self.founder == self.me.address
+        self._asked = crc32(me.agent_id.encode())
 
     def deadline(self) -> int:
         return self._next_ms
@@ -108,49 +125,57 @@ class Membership:
         member = self.log.member_of(stream, self.me.agent_id)
         return None if member is None else member.number
 
+    @property
+    def keepers(self) -> tuple[str, ...]:
+        """Addresses of the log's keepers, as far as we know."""
+        return self.cluster.keepers.addresses if self.cluster is not None else ()
+
+    @property
+    def keeper(self) -> str | None:
+        """The keeper whose turn it is to be asked."""
+        return self.keepers[self._asked % len(self.keepers)] if self.keepers else None
+
     # -- asking ----------------------------------------------------------------------------------------------
 
     def tick(self, now_ms: int, neighbours: Sequence[str]) -> list[Effect]:
-        """Ask what is to be asked: for the founder, for new entries, to be let in."""
+        """Ask what is to be asked: who the keepers are, for new entries, to be let in."""
         if now_ms < self._next_ms:
             return []
-        ended = self._end_flows(now_ms) if self.is_founder else []
-        return [*ended, *self.ask(now_ms, neighbours)]
-
-    def _end_flows(self, now_ms: int) -> list[Effect]:
-        """At the founder: a job that comes soon after the last reader finds the flow still running."""
-        self._idle_since = {uid: self._idle_since.get(uid, now_ms) for uid in self.log.idle_flows()}
-        found: list[Effect] = []
-        for uid, since_ms in self._idle_since.items():
-            if now_ms - since_ms >= self._flow_grace_ms:
-                found.extend(self._appended(self.log.end_flow(uid)))
-        return found
+        return self.ask(now_ms, neighbours)
 
     def ask(self, now_ms: int, neighbours: Sequence[str]) -> list[Effect]:
-        self._next_ms = now_ms + (self._follow_ms if self.founder and self.joined() else 250)
-        if self.founder is None:
+        self._asked += 1
+        settled = self.cluster is not None and self.joined() and not self._leaving
+        self._next_ms = now_ms + (self._follow_ms if settled else JOINING_MS)
+        keeper = self.keeper
+        if self.cluster is None or keeper is None:
             return [Send(address, Hello()) for address in neighbours[:3]]
-        wishes: list[Effect] = []
+        found: list[Effect] = [Send(keeper, wish) for wish in self._wishes()]
+        if keeper != self.me.address:
+            found.append(Send(keeper, self._follow(self.cluster.keepers)))
+        if neighbours and self._asked % HELLO_EVERY == 0:
+            found.append(Send(neighbours[self._asked // HELLO_EVERY % len(neighbours)], Hello()))
+        return found
+
+    def _follow(self, keepers: LogKeepers) -> Follow:
+        return Follow(agent_id=self.me.agent_id, known=self.log.last, epoch=keepers.epoch, term=keepers.term)
+
+    def _wishes(self) -> list[JoinStream | LeaveStream]:
+        found: list[JoinStream | LeaveStream] = []
         for stream in self._streams:
+            member = self.log.member_of(stream.name, self.me.agent_id)
             if stream.name in self._leaving:
                 until = self._leaving[stream.name]
-                wishes.append(
-                    self._to_founder(
-                        LeaveStream(stream=stream.name, agent_id=self.me.agent_id, until_us=until)
-                    )
-                )
-                continue
-            member = self.log.member_of(stream.name, self.me.agent_id)
-            if member is None or member.incarnation != self.me.incarnation or member.until_us != FOREVER_US:
-                wishes.append(self._to_founder(self._join(stream)))
-        if not self.is_founder:
-            wishes.append(Send(self.founder, Follow(agent_id=self.me.agent_id, known=self.log.last)))
-        return wishes
+                wish = LeaveStream(stream=stream.name, agent_id=self.me.agent_id, until_us=until)
+                found += [wish] if member is not None and member.until_us > until else []
+            elif member is None or member.incarnation != self.me.incarnation:
+                found.append(self._join(stream))
+        return found
 
     def leave(self, untils: dict[str, int], now_ms: int, neighbours: Sequence[str]) -> list[Effect]:
-        """Tell the founder that we are gone from these event times on, until the log says so."""
-        self._leaving = untils
-        return self.ask(now_ms, neighbours)
+        """Ask for the word that we are gone from these event times on, until the log says so."""
+        begins, self._leaving = not self._leaving, untils
+        return self.ask(now_ms, neighbours) if begins else self.tick(now_ms, neighbours)
 
     def _join(self, stream: StreamSince) -> JoinStream:
         me = self.me
@@ -163,9 +188,6 @@ class Membership:
             since_us=stream.since_us,
         )
 
-    def _to_founder(self, message: JoinStream | LeaveStream | AddJob | DropJobEntry) -> Send:
-        return Send(self.founder or self.me.address, message)
-
     # -- hearing ---------------------------------------------------------------------------------------------
 
     def hear(
@@ -173,66 +195,69 @@ class Membership:
     ) -> list[Effect]:
         match message:
             case Hello():
-                return (
-                    [Send(sender, Welcome(founder=self.founder, cluster_uid=self.cluster_uid))]
-                    if self.founder
-                    else []
-                )
+                return [Send(sender, self._welcome(self.cluster))] if self.cluster is not None else []
             case Welcome():
-                return self._welcomed(message, now_ms)
+                return self._welcomed(sender, message, now_ms)
             case Follow():
-                tail = self.log.after(message.known)
-                return [Send(sender, LogTail(after=message.known, entries=tail))] if tail else []
+                return self._followed(sender, message)
             case LogTail():
                 return self._take_tail(message)
             case Refused():
-                return [Stop(message.text, 1)]
+                return [Stop(message.text, 1)] if message.agent_id == self.me.agent_id else []
 
-    def _welcomed(self, welcome: Welcome, now_ms: int) -> list[Effect]:
-        if self.founder is None:
-            self.founder, self.cluster_uid = welcome.founder, welcome.cluster_uid
-            fact = f"{self.founder}\n{self.cluster_uid}".encode()
-            return [SaveFact(FOUNDER_FACT, fact), *self.ask(now_ms, ())]
-        if welcome.cluster_uid != self.cluster_uid:
-            return [
-                Stop(
-                    f"another cluster of the same name answers at {welcome.founder}: rename one of the two",
-                    1,
-                )
-            ]
-        return []
+    def _welcome(self, cluster: Cluster) -> Welcome:
+        return Welcome(keepers=cluster.keepers, cluster_uid=cluster.uid, entries=self.log.last)
+
+    def _welcomed(self, sender: str, welcome: Welcome, now_ms: int) -> list[Effect]:
+        if self.cluster is None:
+            return [*self.kept_by(welcome.cluster_uid, welcome.keepers), *self.ask(now_ms, ())]
+        if welcome.cluster_uid == self.cluster.uid:
+            return self.kept_by(welcome.cluster_uid, welcome.keepers)
+        if (welcome.entries, welcome.cluster_uid) < (self.log.last, self.cluster.uid):
+            return []
+        text = (
+            f"{sender} belongs to another cluster of the same name, kept by "
+            f"{', '.join(welcome.keepers.addresses)}: rename one of the two, or remove this agent's data "
+            "folder and name those as its bootstrap"
+        )
+        return [Stop(text, 1)]
+
+    def kept_by(self, uid: str, keepers: LogKeepers) -> list[Effect]:
+        """Somebody who knows says who keeps the log; what is older than what we know is nothing new."""
+        known = self.cluster
+        news = known is None or (keepers.epoch, keepers.term) > (known.keepers.epoch, known.keepers.term)
+        if not news or not keepers.addresses:
+            return []
+        self.cluster = Cluster(uid, keepers)
+        if known is not None and known.keepers.addresses == keepers.addresses and known.keepers.epoch:
+            return []
+        return [SaveFact(CLUSTER_FACT, msgspec.msgpack.encode(self.cluster))]
+
+    def _followed(self, sender: str, asked: Follow) -> list[Effect]:
+        if self.cluster is None:
+            return []
+        keepers = self.cluster.keepers
+        tail = self.log.after(asked.known)
+        if not tail and (keepers.epoch, keepers.term) <= (asked.epoch, asked.term):
+            return []
+        return [Send(sender, self.tail(self.cluster, asked.known, tail))]
+
+    @staticmethod
+    def tail(cluster: Cluster, after: int, entries: tuple[LogEntry, ...]) -> LogTail:
+        return LogTail(cluster_uid=cluster.uid, keepers=cluster.keepers, after=after, entries=entries)
 
     def _take_tail(self, tail: LogTail) -> list[Effect]:
-        new = self.log.extend(tail.after, tail.entries)
-        self.fresh.extend(new)
-        if new:
-            return [SaveLog(new)]
-        if tail.after > self.log.last and self.founder and not self.is_founder:
-            return [Send(self.founder, Follow(agent_id=self.me.agent_id, known=self.log.last))]
-        return []
+        if self.cluster is None or tail.cluster_uid != self.cluster.uid:
+            return []
+        found = self.kept_by(tail.cluster_uid, tail.keepers)
+        gap = tail.after > self.log.last
+        found.extend(self.take(tail.after, tail.entries))
+        if gap and self.keeper not in (None, self.me.address):
+            found.append(Send(str(self.keeper), self._follow(self.cluster.keepers)))
+        return found
 
-    def serve(
-        self, sender: str, wish: JoinStream | LeaveStream | AddJob | DropJobEntry | AddProgram
-    ) -> list[Effect]:
-        """At the founder: append what is asked for. Elsewhere the wish is passed on to the founder."""
-        if not self.is_founder:
-            return [Send(self.founder, wish)] if self.founder and sender != self.founder else []
-        try:
-            match wish:
-                case JoinStream():
-                    new = self.log.join(wish)
-                case LeaveStream():
-                    new = self.log.leave(wish.stream, wish.agent_id, wish.until_us)
-                case AddJob():
-                    new = self.log.add_job(wish.spec)
-                case DropJobEntry():
-                    new = self.log.drop_job(wish.uid)
-                case AddProgram():
-                    new = self.log.add_program(wish.spec)
-        except UserError as refused:
-            return [Send(sender, Refused(text=str(refused)))]
-        return self._appended(new)
-
-    def _appended(self, new: tuple[LogEntry, ...]) -> list[Effect]:
+    def take(self, after: int, entries: Sequence[LogEntry]) -> list[Effect]:
+        """Entries of the log after ``after``: what is new of them is ours from now on."""
+        new = self.log.extend(after, entries)
         self.fresh.extend(new)
         return [SaveLog(new)] if new else []

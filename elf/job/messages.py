@@ -226,33 +226,64 @@ class ProgramAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 LogEntry = MemberJoined | MemberLeft | JobAdded | JobDropped | FlowEnded | ProgramAdded
 
 
+class LogKeepers(msgspec.Struct, frozen=True):
+    """Who keeps the stream log: the voters of its replica group, as of a membership (``epoch``) and a term,
+    and who leads them ("" while nobody is known). The higher (epoch, term) is news.
+    """
+
+    epoch: int
+    term: int
+    leader: str
+    addresses: tuple[str, ...]
+
+
 class Hello(Message, frozen=True, kw_only=True):
-    """A ready node to a neighbour: who founded the stream log of this cluster?"""
+    """A node to a neighbour: who keeps the stream log of this cluster? Four times a second until it knows,
+    then every ten seconds: two clusters in one ring must not stay unnoticed.
+    """
 
 
 class Welcome(Message, frozen=True, kw_only=True):
-    """The answer; empty when the neighbour does not know yet."""
+    """The answer of one that knows. ``entries``: how many of the log it has."""
 
-    founder: str
+    keepers: LogKeepers
     cluster_uid: str
+    entries: int
 
 
 class Follow(Message, frozen=True, kw_only=True):
-    """Every agent to the founder, every two seconds: I know the log up to ``known``."""
+    """Every agent to one keeper after the other, every two seconds: I know the log up to ``known``, and its
+    keepers as of (``epoch``, ``term``).
+    """
 
     agent_id: str
     known: int
+    epoch: int
+    term: int
 
 
 class LogTail(Message, frozen=True, kw_only=True):
-    """Founder to one follower, or down the tree: entries of the log, in order, after ``after``."""
+    """Entries of the log, in order, after ``after``: a keeper to one follower, if there is news; and the
+    leader down the trees of the streams that they are about.
+    """
 
+    cluster_uid: str
+    keepers: LogKeepers
     after: int
     entries: tuple[LogEntry, ...]
 
 
-class JoinStream(Message, frozen=True, kw_only=True):
-    """Agent to founder, until it sees its own entry: I have this stream, from ``since_us`` on."""
+class Spread(Message, frozen=True, kw_only=True):
+    """Routed to a topic without a home: the node nearest to it, its root, multicasts ``body`` (a packed
+    message) down the tree.
+    """
+
+    topic: bytes
+    body: bytes
+
+
+class JoinStream(Message, frozen=True, kw_only=True, tag=True):
+    """Agent to a keeper, until it sees its own entry: I have this stream, from ``since_us`` on."""
 
     stream: str
     agent_id: str
@@ -262,31 +293,48 @@ class JoinStream(Message, frozen=True, kw_only=True):
     since_us: int
 
 
-class LeaveStream(Message, frozen=True, kw_only=True):
-    """Agent to founder: I am gone for panes that start at ``until_us`` or later."""
+class LeaveStream(Message, frozen=True, kw_only=True, tag=True):
+    """Agent to a keeper, until it sees the entry: I am gone for panes that start at ``until_us`` or later."""
 
     stream: str
     agent_id: str
     until_us: int
 
 
-class AddJob(Message, frozen=True, kw_only=True):
-    """A job's master to the founder, until it sees the entry. The founder puts a running flow in the place of
+class AddJob(Message, frozen=True, kw_only=True, tag=True):
+    """A job's master to a keeper, until it sees the entry. The keepers put a running flow in the place of
     each proposed one that is equal to it.
     """
 
     spec: JobSpec
 
 
-class DropJobEntry(Message, frozen=True, kw_only=True):
-    """A job's home to the founder, until it sees the entry."""
+class DropJobEntry(Message, frozen=True, kw_only=True, tag=True):
+    """A job's home to a keeper, until it sees the entry."""
 
     uid: str
 
 
-class Refused(Message, frozen=True, kw_only=True):
-    """Founder to an agent that may not join (a copied disk, another cluster): it stops and says ``text``."""
+class AddProgram(Message, frozen=True, kw_only=True, tag=True):
+    """The node nearest to an app id to a keeper, until it sees the entry of this job in Python."""
 
+    spec: ProgramSpec
+
+
+class EndFlow(Message, frozen=True, kw_only=True, tag=True):
+    """The leader of the keepers to itself: no job has read this flow for a while."""
+
+    uid: str
+
+
+Wish = JoinStream | LeaveStream | AddJob | DropJobEntry | AddProgram | EndFlow
+"""What may be asked of the stream log. A wish is a record of its replica group; see ``elf.job.keepers``."""
+
+
+class Refused(Message, frozen=True, kw_only=True):
+    """A keeper to an agent that may not join (a copied data folder): it stops and says ``text``."""
+
+    agent_id: str
     text: str
 
 
@@ -332,6 +380,14 @@ class Request(Message, frozen=True, kw_only=True):
 
     id: int
     origin: str
+
+
+class LocateInTree(Request, frozen=True, kw_only=True):
+    """To the members of a stream, and routed to its topic: where do you hang in its tree? Answered with
+    ``TreePlace``.
+    """
+
+    stream: str
 
 
 class DescribeStream(Request, frozen=True, kw_only=True):
@@ -448,6 +504,13 @@ class JobFacts(msgspec.Struct, frozen=True):
     failure: str = ""
 
 
+class TreePlace(msgspec.Struct, frozen=True):
+    """A node and its parent in a tree: "" for the root, and for one that has none yet."""
+
+    address: str
+    parent: str
+
+
 class StreamSeen(msgspec.Struct, frozen=True):
     """A member's view of a stream."""
 
@@ -534,11 +597,15 @@ MESSAGES: tuple[type[Message], ...] = (
     Welcome,
     Follow,
     LogTail,
+    Spread,
     JoinStream,
     LeaveStream,
     AddJob,
     DropJobEntry,
+    AddProgram,
+    EndFlow,
     Refused,
+    LocateInTree,
     DescribeStream,
     CreateJob,
     DropJob,

@@ -29,12 +29,6 @@ class InspectProgram(Request, frozen=True, kw_only=True):
     uid: str
 
 
-class AddProgram(Message, frozen=True, kw_only=True):
-    """To the founder of the stream log, until it has the entry."""
-
-    spec: ProgramSpec
-
-
 class Note(Message, frozen=True, kw_only=True):
     """``send_to``: from a job on one agent to the same job on another, at most once."""
 
@@ -93,7 +87,6 @@ MESSAGES: tuple[type[Message], ...] = (
     SubmitProgram,
     DropProgram,
     InspectProgram,
-    AddProgram,
     Note,
     Told,
     Routed,

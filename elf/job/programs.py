@@ -301,8 +301,8 @@ class Programs:
 
     # -- messages --------------------------------------------------------------------------------------------
 
-    def arrived(self, sender: str, message: say.Message, now_ms: int, founder: str | None) -> list[Step]:
-        """A message of ``programmessages``, but for ``AddProgram``."""
+    def arrived(self, sender: str, message: say.Message, now_ms: int, keeper: str | None) -> list[Step]:
+        """A message of ``programmessages``."""
         match message:
             case note.Note():
                 return self._for(message.uid, calls.Sent(sender, message.value), now_ms)
@@ -318,9 +318,9 @@ class Programs:
                 self._heard(message, now_ms)
                 return []
             case note.SubmitProgram():
-                return list(self.submitting.submitted(message, now_ms, founder))
+                return list(self.submitting.submitted(message, now_ms, keeper))
             case note.DropProgram():
-                return list(self.submitting.asked_to_drop(message, now_ms, founder))
+                return list(self.submitting.asked_to_drop(message, now_ms, keeper))
             case note.InspectProgram():
                 body = msgspec.msgpack.encode(self._facts(message.uid, now_ms))
                 return [Send(message.origin, say.Answer(id=message.id, body=body))]
@@ -375,8 +375,8 @@ class Programs:
                 waits.append(running.told_ms + TROUBLE_MS)
         return min(waits, default=None)
 
-    def tick(self, now_ms: int, founder: str | None) -> list[Step]:
-        found: list[Step] = [*self.submitting.tick(now_ms, founder), *self._asking.tick(now_ms)]
+    def tick(self, now_ms: int, keeper: str | None) -> list[Step]:
+        found: list[Step] = [*self.submitting.tick(now_ms, keeper), *self._asking.tick(now_ms)]
         for running in self._running.values():
             every = running.spec.every_ms
             if running.timer_ms is not None and now_ms >= running.timer_ms:

@@ -30,6 +30,11 @@ def topics_of(name: str, creator: str) -> tuple[bytes, ...]:
     return tuple(app_id(name, creator, salt) for salt in range(CHOICES))
 
 
+def stream_topic(name: str) -> bytes:
+    """Key of a stream's tree, in which all its members are: first 128 bits of SHA-1("stream", NUL, name)."""
+    return hashlib.sha1(f"stream\0{name}".encode()).digest()[:16]
+
+
 def flow_uid(fragment: Fragment, generation: str) -> str:
     """The flow's unique name: a hash of everything that decides its contents, plus a generation. No two
     founders may give the same generation, since an ended flow and a new one of equal contents are two.

@@ -1,13 +1,13 @@
 """The stream log: members, flows and jobs of every stream, as numbered entries that every agent follows.
 
-Its *founder* appends; everybody else holds a prefix of it. It says who is **expected** (without it "12 of 12
-agents" may mean 12 of 15), which flows to compute, which jobs read them and where a job's home is. Member
-numbers are given once and never used again; rosters are in event time: a member is expected in a pane when
-``since <= start of the pane < until`` (PROTOCOL 1, 2).
+Its *keepers* make it grow, all in the same way (``elf.job.keepers``); everybody holds a prefix of it. It says
+who is **expected** (without it "12 of 12 agents" may mean 12 of 15), which flows to compute, which jobs read
+them and where a job's home is. Member numbers are given once and never used again; rosters are in event time:
+a member is expected in a pane when ``since <= start of the pane < until`` (PROTOCOL 1, 2).
 
 The order of entries decides who shares a flow: a job is *attached* to the flows that its entry names, from
-its entry on to its tombstone. The founder puts a running flow in the place of an equal one that a new job
-proposes, and ends a flow that no job is attached to; nothing is attached after the end.
+its entry on to its tombstone. The keepers put a running flow in the place of an equal one that a new job
+proposes, and end a flow that no job is attached to; nothing is attached after the end.
 """
 
 from __future__ import annotations
@@ -19,14 +19,20 @@ import msgspec
 
 from elf.errors import ElfBug, UserError
 from elf.job.messages import (
+    AddJob,
+    AddProgram,
+    DropJobEntry,
+    EndFlow,
     FlowEnded,
     JobAdded,
     JobDropped,
     JoinStream,
+    LeaveStream,
     LogEntry,
     MemberJoined,
     MemberLeft,
     ProgramAdded,
+    Wish,
 )
 from elf.job.program import ProgramSpec
 from elf.job.spec import Flow, JobSpec
@@ -131,72 +137,73 @@ class StreamLog:
         if flow is not None and self._by_fragment.get(flow.fragment) == uid:
             del self._by_fragment[flow.fragment]
 
-    # -- what the founder appends ----------------------------------------------------------------------------
+    # -- how its keepers make it grow ------------------------------------------------------------------------
 
-    def join(self, wish: JoinStream) -> tuple[LogEntry, ...]:
-        """The entry for an agent that joins a stream; none when it stands there already.
+    def grow(self, wish: Wish) -> tuple[LogEntry, ...]:
+        """Append what a wish comes to, if it comes to anything. Raises ``UserError``, as ``entry_for``."""
+        entry = self.entry_for(wish)
+        if entry is None:
+            return ()
+        self._apply(entry)
+        return (entry,)
 
-        Raises ``UserError`` for an incarnation that is not above the known one (a copied data folder).
+    def entry_for(self, wish: Wish) -> LogEntry | None:
+        """The entry that a wish comes to; None when what it wants stands there already.
+
+        A function of the log and the wish alone: every keeper comes to the same. Raises ``UserError`` for a
+        copied data folder.
+        """
+        seq = self.last + 1
+        match wish:
+            case JoinStream():
+                return self._join(seq, wish)
+            case LeaveStream():
+                member = self.member_of(wish.stream, wish.agent_id)
+                if member is None or member.until_us <= wish.until_us:
+                    return None
+                return MemberLeft(seq=seq, stream=wish.stream, number=member.number, until_us=wish.until_us)
+            case AddJob():
+                if wish.spec.uid in self._jobs or wish.spec.uid in self._dropped:
+                    return None
+                # running flows in the place of those that are equal to them
+                flows = tuple(
+                    self._flows.get(self._by_fragment.get(f.fragment, ""), f) for f in wish.spec.flows
+                )
+                return JobAdded(seq=seq, spec=replace(wish.spec, flows=flows))
+            case AddProgram():
+                known = wish.spec.uid in (*self._programs, *self._jobs, *self._dropped)
+                return None if known else ProgramAdded(seq=seq, spec=wish.spec)
+            case DropJobEntry():
+                # also of a job whose entry has not come yet: then it never does
+                dropped = wish.uid in self._dropped
+                return None if dropped else JobDropped(seq=seq, uid=wish.uid, lingers=True)
+            case EndFlow():
+                ends = wish.uid in self._flows and not self._attached[wish.uid]
+                return FlowEnded(seq=seq, uid=wish.uid) if ends else None
+
+    def _join(self, seq: int, wish: JoinStream) -> MemberJoined | None:
+        """A start of an agent joins once: who has left comes back in a later one, and a wish that arrives
+        late or twice lets nobody in again. An incarnation that is not above the known one is a copied folder.
         """
         known = self.member_of(wish.stream, wish.agent_id)
-        if known is not None and known.incarnation == wish.incarnation and known.address == wish.address:
-            if known.until_us == FOREVER_US:
-                return ()
-        elif known is not None and wish.incarnation <= known.incarnation:
+        if known is not None and (known.incarnation, known.address) == (wish.incarnation, wish.address):
+            return None
+        if known is not None and wish.incarnation <= known.incarnation:
             raise UserError(
                 f"agent {wish.agent_id} is known as {known.name} at {known.address}, start number "
                 f"{known.incarnation}; {wish.address} says {wish.incarnation}: is its data folder a copy? "
                 "Remove that folder to start as a new agent"
             )
-        number = known.number if known is not None else len(self._members.get(wish.stream, {}))
-        return self._append(
-            MemberJoined(
-                seq=self.last + 1,
-                stream=wish.stream,
-                number=number,
-                agent_id=wish.agent_id,
-                name=wish.name,
-                incarnation=wish.incarnation,
-                address=wish.address,
-                since_us=wish.since_us,
-            )
+        return MemberJoined(
+            seq=seq,
+            stream=wish.stream,
+            number=known.number if known is not None else len(self._members.get(wish.stream, {})),
+            agent_id=wish.agent_id,
+            name=wish.name,
+            incarnation=wish.incarnation,
+            address=wish.address,
+            since_us=wish.since_us,
         )
-
-    def leave(self, stream: str, agent_id: str, until_us: int) -> tuple[LogEntry, ...]:
-        known = self.member_of(stream, agent_id)
-        if known is None or known.until_us <= until_us:
-            return ()
-        return self._append(
-            MemberLeft(seq=self.last + 1, stream=stream, number=known.number, until_us=until_us)
-        )
-
-    def add_job(self, spec: JobSpec) -> tuple[LogEntry, ...]:
-        """The entry of a job, which reads running flows where they are equal to those that it proposes."""
-        if spec.uid in self._jobs or spec.uid in self._dropped:
-            return ()
-        flows = tuple(self._flows.get(self._by_fragment.get(f.fragment, ""), f) for f in spec.flows)
-        return self._append(JobAdded(seq=self.last + 1, spec=replace(spec, flows=flows)))
-
-    def add_program(self, spec: ProgramSpec) -> tuple[LogEntry, ...]:
-        if spec.uid in self._programs or spec.uid in self._jobs or spec.uid in self._dropped:
-            return ()
-        return self._append(ProgramAdded(seq=self.last + 1, spec=spec))
-
-    def drop_job(self, uid: str) -> tuple[LogEntry, ...]:
-        """A tombstone, also of a job whose entry has not come yet: then it never does."""
-        if uid in self._dropped:
-            return ()
-        return self._append(JobDropped(seq=self.last + 1, uid=uid, lingers=True))
-
-    def end_flow(self, uid: str) -> tuple[LogEntry, ...]:
-        """End a flow that no job is attached to."""
-        if uid not in self._flows or self._attached[uid]:
-            return ()
-        return self._append(FlowEnded(seq=self.last + 1, uid=uid))
-
-    def _append(self, entry: LogEntry) -> tuple[LogEntry, ...]:
-        self._apply(entry)
-        return (entry,)
 
     # -- what everybody asks ---------------------------------------------------------------------------------
 
@@ -212,6 +219,24 @@ class StreamLog:
     def jobs(self) -> tuple[JobSpec, ...]:
         """Jobs that are not dropped."""
         return tuple(spec for uid, spec in self._jobs.items() if uid not in self._dropped)
+
+    def streams_of(self, entry: LogEntry) -> tuple[str, ...]:
+        """The streams that an entry of this log is about; all of them for a job in Python, which every agent
+        runs."""
+        match entry:
+            case MemberJoined() | MemberLeft():
+                return (entry.stream,)
+            case JobAdded():
+                spec: JobSpec | None = entry.spec
+            case ProgramAdded():
+                return self.streams()
+            case JobDropped() if entry.uid in self._programs:
+                return self.streams()
+            case JobDropped():
+                spec = self._jobs.get(entry.uid)
+            case FlowEnded():
+                spec = None  # its readers are gone, and its workers hear of it soon enough
+        return tuple(sorted({flow.fragment.stream for flow in spec.flows})) if spec is not None else ()
 
     def job(self, uid: str) -> JobSpec | None:
         return None if uid in self._dropped else self._jobs.get(uid)

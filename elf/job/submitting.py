@@ -1,6 +1,6 @@
 """How a job in Python gets into the stream log, and out of it: at the node nearest to its app id.
 
-That node lets one request a name through, gives the job its generation, and asks the founder until the log
+That node lets one request a name through, gives the job its generation, and asks a keeper of the log until it
 has the entry; then it answers. Two nodes that both believe to be nearest give the same generation: the log
 takes one entry of that uid, and the other request is told that the name is taken.
 """
@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 
 from elf.job.effects import Send
-from elf.job.messages import Answer, DropJobEntry
+from elf.job.messages import AddProgram, Answer, DropJobEntry
 from elf.job.program import ProgramSpec
-from elf.job.programmessages import AddProgram, DropProgram, SubmitProgram
+from elf.job.programmessages import DropProgram, SubmitProgram
 from elf.job.streamlog import StreamLog
 
 AGAIN_MS: Final = 500
@@ -40,7 +40,7 @@ class Submitting:
         self._waiting: dict[bytes, _Waiting] = {}
         self._next_ms = 0
 
-    def submitted(self, request: SubmitProgram, now_ms: int, founder: str | None) -> list[Send]:
+    def submitted(self, request: SubmitProgram, now_ms: int, keeper: str | None) -> list[Send]:
         spec = request.spec
         own = [s for s in self._log.programs() if s.app == spec.app]
         if own and own[-1].wish == spec.wish:
@@ -56,13 +56,13 @@ class Submitting:
         numbered = replace(spec, generation=self._log.generation(spec.name, spec.creator))
         dropped = own[-1].uid if own else ""
         self._waiting[spec.app] = _Waiting(request, numbered, dropped, now_ms + GIVE_UP_MS)
-        return self._remind(now_ms, founder)
+        return self._remind(now_ms, keeper)
 
-    def asked_to_drop(self, request: DropProgram, now_ms: int, founder: str | None) -> list[Send]:
+    def asked_to_drop(self, request: DropProgram, now_ms: int, keeper: str | None) -> list[Send]:
         if self._log.program(request.uid) is None:
             return [Send(request.origin, Answer(id=request.id))]
         self._waiting[request.app] = _Waiting(request, None, request.uid, now_ms + GIVE_UP_MS)
-        return self._remind(now_ms, founder)
+        return self._remind(now_ms, keeper)
 
     def logged(self, uid: str, master: str) -> list[Send]:
         """The log has an entry of this job."""
@@ -84,23 +84,23 @@ class Submitting:
     def deadline(self) -> int | None:
         return self._next_ms if self._waiting else None
 
-    def tick(self, now_ms: int, founder: str | None) -> list[Send]:
+    def tick(self, now_ms: int, keeper: str | None) -> list[Send]:
         if not self._waiting or now_ms < self._next_ms:
             return []
         self._waiting = {app: w for app, w in self._waiting.items() if now_ms < w.until_ms}
-        return self._remind(now_ms, founder)
+        return self._remind(now_ms, keeper)
 
-    def _remind(self, now_ms: int, founder: str | None) -> list[Send]:
+    def _remind(self, now_ms: int, keeper: str | None) -> list[Send]:
         """What the stream log must say and does not say yet."""
         self._next_ms = now_ms + AGAIN_MS
-        if founder is None:
+        if keeper is None:
             return []
         found: list[Send] = []
         for waiting in self._waiting.values():
             if waiting.uid and self._log.program(waiting.uid) is not None:
-                found.append(Send(founder, DropJobEntry(uid=waiting.uid)))
+                found.append(Send(keeper, DropJobEntry(uid=waiting.uid)))
             if waiting.spec is not None:
-                found.append(Send(founder, AddProgram(spec=waiting.spec)))
+                found.append(Send(keeper, AddProgram(spec=waiting.spec)))
         return found
 
 

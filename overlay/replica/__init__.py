@@ -75,6 +75,7 @@ from overlay.replica.effects import (
     Snapped,
     Write,
 )
+from overlay.replica.forms import well_formed
 from overlay.replica.groups import Groups
 from overlay.replica.messages import MESSAGES, Message
 from overlay.replica.values import Entry, Member, Membership, Snapshot, Standing, Stored
@@ -113,4 +114,5 @@ __all__ = [
     "Standing",
     "Stored",
     "Write",
+    "well_formed",
 ]

@@ -200,6 +200,10 @@ class Groups:
         group = self._groups.get(key)
         return group.standing() if group is not None else None
 
+    def alive(self, address: str) -> bool:
+        """Whether a peer that shares a group with us, and leads it or is led by us, was heard lately."""
+        return self._reception.links.alive(address)
+
     def peers(self) -> int:
         """How many peers we beat: those that lead groups of ours or are in groups that we lead."""
         return self._reception.links.tied()

@@ -72,20 +72,12 @@ class Links:
         before = self._ties.get(group, _LOOSE)
         if tie == before:
             return
-        self._pull(group, before)
         if tie == _LOOSE:
             self._ties.pop(group, None)
-            return
-        self._ties[group] = tie
-        bit = _mark(group, tie.term)
-        for address in tie.led:
-            link = self._link(address)
-            link.led.add(group)
-            link.mark_led ^= bit
-        if tie.leader:
-            link = self._link(tie.leader)
-            link.followed.add(group)
-            link.mark_followed ^= bit
+        else:
+            self._ties[group] = tie
+        self._draw(group, tie)
+        self._pull(group, before, tie)
 
     def led(self, address: str) -> Collection[bytes]:
         """The groups that we lead and the address is in."""
@@ -192,18 +184,32 @@ class Links:
     def _watch(self, address: str, link: Link) -> None:
         self._desk.agenda.set(("link", address), link.heard + self._desk.config.silence_ms)
 
-    def _pull(self, group: bytes, tie: Tie) -> None:
+    def _draw(self, group: bytes, tie: Tie) -> None:
+        bit = _mark(group, tie.term)
+        for address in tie.led:
+            link = self._link(address)
+            link.led.add(group)
+            link.mark_led ^= bit
+        if tie.leader:
+            link = self._link(tie.leader)
+            link.followed.add(group)
+            link.mark_followed ^= bit
+
+    def _pull(self, group: bytes, tie: Tie, now: Tie) -> None:
+        """The opposite. Of peers that the group needs as before what is known stays known."""
         bit = _mark(group, tie.term)
         for address in tie.led:
             link = self._links[address]
-            link.led.discard(group)
             link.mark_led ^= bit
-            self._loosen(address, link)
+            if address not in now.led:
+                link.led.discard(group)
+                self._loosen(address, link)
         if tie.leader:
             link = self._links[tie.leader]
-            link.followed.discard(group)
             link.mark_followed ^= bit
-            self._loosen(tie.leader, link)
+            if tie.leader != now.leader:
+                link.followed.discard(group)
+                self._loosen(tie.leader, link)
 
     def _loosen(self, address: str, link: Link) -> None:
         if not link.tied:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import types
 import typing
 import zlib
@@ -29,12 +30,15 @@ from elf.errors import ElfBug, PeerError
 from elf.job import messages as job
 from elf.job import programmessages as program
 from overlay import messages as ring
+from overlay import replica
 from overlay.ids import KEY_BYTES, Peer
+from overlay.replica.world import Weather, World
 
 CLUSTER = "shop"
 SENDER = "10.0.0.7:7071"
 MAX = 1 << 20
 ALL_TYPES: tuple[type[Message], ...] = (*job.MESSAGES, *program.MESSAGES, *ring.MESSAGES)
+"""Of any values; those of replica groups see below."""
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 keys = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
@@ -136,6 +140,49 @@ def test_no_type_is_left_out(cls: type[Message], data: st.DataObject) -> None:
     assert read(sent(message)) == message
 
 
+class _Heard(World):
+    """A world of replica groups in which every message travels as frames."""
+
+    heard: typing.ClassVar[set[type]] = set()
+
+    def _send(self, source: str, effect: replica.Send) -> None:
+        message = read(sent(effect.message))
+        assert message == effect.message
+        self.heard.add(type(message))
+        super()._send(source, replica.Send(effect.to, typing.cast(replica.Message, message)))
+
+
+def test_replica_groups_work_through_frames() -> None:
+    """What they say must make sense to be decoded, so real groups say it: all of it."""
+    config = replica.ReplicaConfig(size=3, piece_bytes=50, compact_entries=4)
+    world, key = _Heard(random.Random(4), config, Weather(loss=0.05, doubling=0.05)), b"k" * KEY_BYTES
+    for address in "abcd":
+        world.start(address)
+    world.perform("a", world.at("a").create(key, b"state" * 40, ["b", "c"], world.now))
+    world.run(3_000)
+    for turn in range(9):
+        for address in "bc":
+            record = f"{address} {turn}".encode()
+            world.judge.asked(address, turn, key, record)
+            world.perform(address, world.at(address).propose(key, turn, record, world.now))
+        world.run(400)
+    world.crash("b")
+    world.wipe("b")
+    world.start("b")
+    world.run(4_000)
+    world.perform("d", world.at("d").enter(key, ["a", "b", "c"], world.now))
+    world.run(4_000)
+    for address in "ac":
+        world.perform(address, world.at(address).leave(world.now))
+        world.run(4_000)
+    assert _Heard.heard == set(replica.MESSAGES)
+
+
+def test_groups_of_nonsense_are_refused() -> None:
+    ask = replica.messages.Ask(Peer("a:1", 1), b"short")
+    assert reason_of(sent(ask)) == "fields"
+
+
 def test_a_payload_is_a_frame_of_its_own_and_the_very_same_bytes() -> None:
     frames = sent(SLICE)
     assert len(frames) == 2
@@ -158,7 +205,7 @@ def test_a_message_rides_in_an_overlay_message() -> None:
 
 def test_names_that_both_families_use_stay_apart() -> None:
     for refused in (
-        job.Refused(text="no"),
+        job.Refused(agent_id="a", text="no"),
         ring.Refused(sender=Peer("a:1", 1), topic=b"t" * KEY_BYTES, reason="no", instead=""),
     ):
         assert read(sent(refused)) == refused

@@ -286,3 +286,48 @@ def test_what_cannot_start_says_so_in_one_line(tmp_path: Path) -> None:
         assert str(first.port) in taken.stderr.splitlines()[-1]
     finally:
         fleet.stop()
+
+
+async def test_the_founder_is_killed_for_good_and_agents_join_and_jobs_are_made(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, 4)
+    *first, late = fleet.agents
+    fleet.agents = first
+    fleet.start()
+    try:
+        client = await connected(fleet, 1)
+
+        async def log() -> dict[str, list[str]]:
+            status = await client.status()
+            return dict(status["log"])
+
+        async def led(by: set[str]) -> None:
+            deadline = time.monotonic() + 30
+            while set((told := await log())["keepers"]) != by or str(told["leader"]) == first[0].address:
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"the log is kept by {told}")
+                await asyncio.sleep(0.2)
+                if first[0].process is not None and set(told["keepers"]) == by:
+                    first[0].kill()
+
+        await led({agent.address for agent in first})
+        fleet.begin_writing()
+        late.bootstrap = (first[2].address,)
+        late.write_config()
+        late.log.touch()
+        late.start()
+        fleet.agents = [*first, late]
+        await (await connected(fleet, 3)).close()
+        await create(client)
+        (job,) = (await client.status())["jobs"]
+        assert job == "popular"
+        async with watched(client, "popular") as windows:
+            await until(
+                lambda: any(
+                    w.status["reported"] == 3 and w.status["expected"] == 4 for w in windows.values()
+                ),
+                "windows of the three that live",
+            )
+            fleet.end_writing()
+    finally:
+        fleet.agents = [*first, late]
+        fleet.stop()

@@ -12,16 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from agents.beginning import REPLICA, NodeSettings, Restored
 from agents.driver import Driver
 from agents.functions.sandbox import Sandboxes
-from agents.node import Node, NodeSettings, Restored
+from agents.node import Node
 from agents.store import Store
 from agents.transport import MemoryNetwork
 from elf.job import messages as say
 from elf.job.calls import Loaded
 from elf.job.membership import Identity
 from elf.job.program import Submission
-from overlay import Overlay, OverlayConfig, Peer
+from overlay import Overlay, OverlayConfig, Peer, replica
 from tests.fleet.fleet import Fleet
 from tests.fleet.test_fleet import connected, create, until
 
@@ -53,8 +54,9 @@ class Agents:
     def _driver(self, network: MemoryNetwork, index: int) -> Driver:
         address = f"agent-{index}:0"
         me = Identity(f"id{index}", f"agent-{index}", 1, address)
-        overlay = Overlay(Peer(address, 1), OverlayConfig(), random.Random(index))
-        node = Node(me, [], overlay, NodeSettings(), Restored(), new_cluster_uid="c")
+        peer, rng = Peer(address, 1), random.Random(index)
+        overlay, groups = Overlay(peer, OverlayConfig(), rng), replica.Groups(peer, REPLICA, rng)
+        node = Node(me, [], overlay, groups, NodeSettings(), Restored(), new_cluster_uid="c")
         driver = Driver(node, network.listen(address), Store(":memory:"), [], cluster="c")
         driver._hosts.sandboxes = self.sandboxes
         driver._hosts._log = lambda spec, line: self.said.append((spec.name, line))

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from agents.node import LOG_TOPIC
 from elf.job.root import RootSettings
-from elf.job.spec import JobSpec
+from elf.job.spec import JobSpec, stream_topic
 from elf.ql.plan import Plan
 from tests.job.pyengine import SECOND, STREAM, plan
 from tests.job.world import World
@@ -140,26 +139,6 @@ def test_an_agent_that_joins_later_is_counted_from_then_on() -> None:
     assert last[2]["expected"] == 4
 
 
-def test_while_the_founder_is_away_jobs_run_on_and_joins_wait() -> None:
-    world = World(8, 5)
-    late = world.agents.pop()
-    spec, until = begun(world, 40_000)
-    founder = world.agents[0]
-    assert world.home(spec) is not founder
-    world.run(6_000)
-    founder.crash()
-    world.agents.append(late)
-    late.start([world.agents[2].address])
-    world.run(14_000)
-    away = [status for start, (_, _, status) in world.committed(spec).items() if status["missing"] == ["a0"]]
-    assert len(away) >= 2
-    assert not late.node.membership.joined()
-    world.restart(founder)
-    world.run_until(lambda: late.node.membership.joined(), 20_000)
-    world.run(40_000)
-    check_all(world, spec, until, least=12)
-
-
 def test_everybody_dies_at_once_and_comes_back() -> None:
     world = World(9, 4)
     spec, until = begun(world, 30_000)
@@ -228,21 +207,19 @@ def test_crashes_loss_and_doubles_never_make_a_window_wrong(seed: int) -> None:
 
 
 def test_a_member_that_missed_the_word_of_a_job_has_it_from_the_tree() -> None:
-    """Its asking of the founder is put off for good, so only the repaired multicast can tell it."""
+    """Its asking of the keepers is put off for good, so only the repaired multicast can tell it."""
     world = World(5, 6)
     world.start_all()
-    world.run(3_000)
-    founder = world.agents[0]
-    deaf = next(
-        agent for agent in reversed(world.agents) if founder.address in agent.node.overlay.path(LOG_TOPIC)
-    )
+    world.run_until(lambda: sum(agent.node.keeping.keeps for agent in world.agents) == 5)
+    (deaf,) = (agent for agent in world.agents if not agent.node.keeping.keeps)
+    assert deaf.node.overlay.parent(stream_topic(STREAM)) is not None
+    world.run(500)
     deaf.node.membership._next_ms = 1 << 60
     world.isolated = {deaf.address}
-    through = next(agent.index for agent in world.agents if agent is not deaf and agent is not founder)
-    spec = world.create(through, plan(2))
+    spec = world.create(next(agent.index for agent in world.agents if agent is not deaf), plan(2))
     world.run(200)
     assert deaf.node.log.job(spec.uid) is None
     world.isolated = set()
     world.run(1_500)
     assert deaf.node.log.job(spec.uid) is not None
-    assert deaf.node.membership.deadline() == 1 << 60
+    assert deaf.node.membership._next_ms == 1 << 60

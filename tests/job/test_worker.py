@@ -20,7 +20,7 @@ from elf.errors import UserError
 from elf.job.commands import Feed, Finish, Idle, Install
 from elf.job.cut import StreamCut
 from elf.job.flowstate import Sealed
-from elf.job.messages import JoinStream
+from elf.job.messages import JoinStream, LeaveStream
 from elf.job.ports import Spill
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.streamlog import StreamLog
@@ -194,7 +194,7 @@ def test_rows_before_the_agent_was_a_member_are_unrostered_and_nothing_else() ->
 
 
 def join(log: StreamLog, agent: str, incarnation: int, address: str = "a:1") -> tuple[object, ...]:
-    return log.join(
+    return log.grow(
         JoinStream(
             stream="s", agent_id=agent, name=agent, incarnation=incarnation, address=address, since_us=0
         )
@@ -213,7 +213,10 @@ def test_member_numbers_are_given_once_and_a_copied_disk_is_refused() -> None:
         join(log, "x", 2, "d:1")
     with pytest.raises(UserError, match="copy"):
         join(log, "x", 1, "a:1")
-    log.leave("s", "y", 5)
+    log.grow(LeaveStream(stream="s", agent_id="y", until_us=5))
+    assert join(log, "y", 1, "b:1") == ()  # a wish that comes late lets nobody in again
+    assert log.member_of("s", "y").until_us == 5
+    assert len(join(log, "y", 2, "b:1")) == 1
     join(log, "z", 1, "e:1")
     assert [m.number for m in log.members("s")] == [0, 1, 2]
     copy = StreamLog(log.after(0))

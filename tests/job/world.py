@@ -17,8 +17,10 @@ import numpy as np
 
 import overlay as ring
 from agents import commits
+from agents.beginning import PEERS_FACT, REPLICA, NodeSettings, Restored, overlay_config
 from agents.codec import decode, encode, pack
-from agents.node import FOUNDER_FACT, PEERS_FACT, Node, NodeSettings, Restored, overlay_config
+from agents.groups import Persisted
+from agents.node import Node
 from agents.restore import stored_flows, stored_jobs
 from agents.store import SnapshotName, Store
 from elf.batch import decode as table_of
@@ -27,7 +29,7 @@ from elf.job import events as was
 from elf.job import messages as say
 from elf.job.contributions import Piece
 from elf.job.master import Master
-from elf.job.membership import Identity, StreamSince
+from elf.job.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince, read_cluster
 from elf.job.programport import ProgramEffect
 from elf.job.root import RootSettings
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, app_id
@@ -36,6 +38,7 @@ from elf.job.uplink import SNAPSHOT_OVERHEAD
 from elf.job.worker import StreamWorker
 from elf.ql.plan import Plan
 from elf.windows import Sliding
+from overlay import replica
 from tests.job.inline import InlineJobs
 from tests.job.pyengine import STREAM, PyFinisher
 from tests.job.simlane import Log, SimLane
@@ -74,10 +77,11 @@ class SimAgent:
         self.up, self.life = True, self.life + 1
         self.kept: dict[str, commits.Kept] = {}
         self.jobs = InlineJobs(lambda event: world.after(1, self, lambda: self.handle(event)))
-        incarnation = self.store.begin_incarnation()
+        incarnation = self.store.begin_incarnation(world.now // 1_000)
         me = Identity(self.agent_id, f"a{self.index}", incarnation, self.address)
         peer = ring.Peer(self.address, incarnation)
         rng = random.Random(world.rng.random())
+        self.checked = 0
         self.lanes = {stream: SimLane(self, stream) for stream in self.streams}
         streams = [StreamSince(stream, -(1 << 62)) for stream in self.streams]
         node_settings = NodeSettings(root=world.root_settings, retained_bytes_max=world.retained_bytes_max)
@@ -86,21 +90,22 @@ class SimAgent:
             me,
             streams,
             ring.Overlay(peer, overlay_config(restored, me), rng),
+            replica.Groups(peer, REPLICA, rng, restored.groups),
             node_settings,
             restored,
-            new_cluster_uid="sim",
+            new_cluster_uid=f"of {self.agent_id}",
         )
         known = (self.store.get(PEERS_FACT) or b"").decode().split()
+        known += restored.cluster.keepers.addresses if restored.cluster else ()
         self.perform(self.node.start([*contacts, *known], world.now))
         for lane in self.lanes.values():
             world.after(world.rng.randrange(1, 100), self, lane.read)
         self._plan_tick()
 
     def _restored(self) -> Restored:
-        founder, uid = None, ""
-        fact = self.store.get(FOUNDER_FACT)
-        if fact:
-            founder, uid = fact.decode().split("\n")
+        told, told_before = self.store.get(CLUSTER_FACT), self.store.get(FOUNDER_FACT)
+        cluster = read_cluster(told, told_before)
+        founder = cluster.keepers.leader if cluster is not None and not told else None
         entries = tuple(decode_entry(entry) for _, entry in self.store.load_log())
         jobs = stored_jobs(self.store)
         cuts = {stream: lane.cut for stream, lane in self.lanes.items() if lane.cut is not None}
@@ -112,7 +117,8 @@ class SimAgent:
         )
         suspended = frozenset(f.flow.uid for cut in cuts.values() for f in cut.flows if f.suspended)
         panes = stored_flows(self.store, jobs)
-        return Restored(founder, uid, entries, jobs, panes, installed, retained, suspended)
+        groups = self.store.load_groups()
+        return Restored(cluster, founder, entries, groups, jobs, panes, installed, retained, suspended)
 
     def crash(self) -> None:
         self.up = False
@@ -127,7 +133,7 @@ class SimAgent:
         world = self.world
         for effect in effects:
             match effect:
-                case do.Send() | ring.Send():
+                case do.Send() | ring.Send() | replica.Send():
                     world.send(self, effect.to, effect.message)
                 case do.Work():
                     self.lanes[effect.stream].give(effect.command)
@@ -142,6 +148,8 @@ class SimAgent:
                 case do.SaveJob():
                     record = msgspec.msgpack.encode((effect.spec, effect.first_pane))
                     self.store.save_job(effect.spec.uid, record, effect.state)
+                case replica.Persist():
+                    world.later(self, lambda e=effect: self._persist(e))
                 case do.SaveFact():
                     self.store.put(effect.key, effect.value)
                 case do.Fetch():
@@ -172,8 +180,17 @@ class SimAgent:
                     self.jobs.perform(effect)
                 case _:
                     raise TypeError(repr(effect))
+        world.check_log(self)
         if world.checking:
             self.node.check()
+
+    def _persist(self, effect: replica.Persist) -> None:
+        self.world.crash_point(self)
+        if self.up:
+            self.store.persist(effect.writes)
+        self.world.crash_point(self)
+        if self.up:
+            self.handle(Persisted())
 
     def _windows(self, effect: do.CommitWindows) -> None:
         finisher = PyFinisher(effect.spec.plan.final_sql)
@@ -235,6 +252,8 @@ class World:
         self.by_address = {agent.address: agent for agent in self.agents}
         self.client_inbox: list[object] = []
         self.isolated: set[str] = set()
+        self.entries: list[say.LogEntry] = []
+        """The longest log that any agent ever had."""
         self.unheard: set[str] = set()
         """Agents whose snapshots get lost on the way, though all else of them arrives."""
 
@@ -285,8 +304,20 @@ class World:
         decoded = decode(frames, cluster="sim", max_bytes=1 << 30)
         if isinstance(decoded.message, say.Message):
             agent.handle(was.Arrived(decoded.sender, decoded.message))
+        elif isinstance(decoded.message, replica.Message):
+            agent.handle(replica.Received(decoded.message))
         else:
             agent.handle(ring.Received(decoded.message))  # type: ignore[arg-type]
+
+    def check_log(self, agent: SimAgent) -> None:
+        """All logs are prefixes of one another at every moment: a new entry is the one that others have."""
+        log = agent.node.log
+        for seq in range(agent.checked, log.last):
+            (entry,) = log.after(seq, 1)
+            if seq == len(self.entries):
+                self.entries.append(entry)
+            assert self.entries[seq] == entry, (agent.address, seq)
+        agent.checked = log.last
 
     def run(self, ms: int) -> None:
         end = self.now + ms

@@ -1,0 +1,65 @@
+"""What a node begins with: its settings, and what an earlier life of the agent left in its store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import overlay as ring
+from elf.job.flowroots import StoredPanes
+from elf.job.homes import StoredJob
+from elf.job.keepers import KEEPERS_MAX
+from elf.job.membership import Cluster, Identity
+from elf.job.messages import LogEntry
+from elf.job.root import RootSettings
+from overlay import replica
+
+PEERS_FACT: Final = "peers"
+"""Durable: addresses of live peers, a line each, to find the ring again after a restart."""
+REPLICA: Final = replica.ReplicaConfig(beat_ms=1_500, silence_ms=4_000)
+"""Groups in agents beat a little slower than by default: an idle leader of five costs less. From a leader's
+crash to the next one it is 5 s at most, and less where the overlay notices it first."""
+ALONE_MS: Final = 5_000
+JOIN_MS: Final = 30_000
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What an earlier life of this agent left in its store. ``founder``: who held the log that it followed,
+    in a data folder of elf from before there were keepers."""
+
+    cluster: Cluster | None = None
+    founder: str | None = None
+    log: tuple[LogEntry, ...] = ()
+    groups: Mapping[bytes, replica.Stored] = field(default_factory=dict)
+    jobs: tuple[StoredJob, ...] = ()
+    flows: Mapping[str, StoredPanes] = field(default_factory=dict)
+    """Every flow of which the store has something."""
+    installed: frozenset[tuple[str, str]] = frozenset()
+    """(Stream, flow) that the lanes compute."""
+    retained: tuple[tuple[str, int, int, int], ...] = ()
+    """Snapshots: flow, first pane, end, size in bytes."""
+    suspended: frozenset[str] = frozenset()
+    """Flows that were over their quota."""
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """Settings of the protocol for one node."""
+
+    root: RootSettings = field(default_factory=RootSettings)
+    beat_ms: int = 1_000
+    offer_ms: int = 3_000
+    follow_ms: int = 2_000
+    retained_bytes_max: int = 256 << 20
+    keepers_max: int = KEEPERS_MAX
+
+
+def overlay_config(restored: Restored, me: Identity, join_retry_ms: int = 500) -> ring.OverlayConfig:
+    """A keeper that comes back looks for its ring for a moment only: the others may be waiting for it. Of
+    several the first begins the ring again, the next ones look a little longer."""
+    timeout_ms, cluster = JOIN_MS, restored.cluster
+    if cluster is not None and me.address in cluster.keepers.addresses:
+        timeout_ms = ALONE_MS * (1 + cluster.keepers.addresses.index(me.address))
+    return ring.OverlayConfig(join_retry_ms=join_retry_ms, join_timeout_ms=timeout_ms)

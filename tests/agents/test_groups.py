@@ -1,0 +1,135 @@
+"""Replica groups in an agent: the store does what ``Disk`` says, and nothing is said before it is durable."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from agents.groups import GroupDesk
+from agents.store import Store
+from elf.job.effects import Effect, SaveFact
+from overlay import replica
+from overlay.ids import Peer
+from overlay.replica.world import Weather, World
+
+KEY = b"k" * 16
+
+
+def test_the_store_is_a_disk_write_by_write(tmp_path: Path) -> None:
+    """Groups under loss, crashes and compaction; each disk's writes go into a store as well."""
+    config = replica.ReplicaConfig(size=3, piece_bytes=64, compact_entries=5)
+    stores = {address: Store(tmp_path / address) for address in "abcd"}
+    kinds = set()
+
+    class Twice(World):
+        def _written(self, node, effect) -> None:  # type: ignore[no-untyped-def]
+            super()._written(node, effect)
+            stores[node.address].persist(effect.writes)
+            kinds.update(type(write) for write in effect.writes)
+            assert stores[node.address].load_groups() == node.disk.groups
+
+    world = Twice(random.Random(6), config, Weather(loss=0.1, doubling=0.1))
+    for address in "abcd":
+        world.start(address)
+    for key in (KEY, b"l" * 16):
+        world.perform("a", world.at("a").create(key, b"state" * 40, ["b", "c"], world.now))
+    world.run(2_000)
+    for turn in range(24):
+        for address in "abc":
+            if turn == 8 and address == "b":
+                world.crash("b")
+            if address in world.running():
+                record = f"{address} {turn}".encode()
+                world.judge.asked(address, turn, KEY, record)
+                world.perform(address, world.at(address).propose(KEY, turn, record, world.now))
+        world.run(300)
+    world.start("b")
+    world.run(4_000)
+    world.perform("d", world.at("d").enter(KEY, ["a", "b", "c"], world.now))
+    world.run(3_000)
+    world.perform("c", world.at("c").leave(world.now))
+    world.run(6_000)
+    assert kinds == {replica.Seated, replica.Promised, replica.Recorded, replica.Snapped, replica.Forgotten}
+    assert stores["c"].load_groups() == {}
+    for store in stores.values():
+        store.close()
+
+
+def test_a_store_of_the_schema_before_gets_its_tables(tmp_path: Path) -> None:
+    Store(tmp_path / "old").close()
+    con = sqlite3.connect(tmp_path / "old")
+    for statement in ("DROP TABLE replica_groups", "DROP TABLE replica_entries", "PRAGMA user_version = 2"):
+        con.execute(statement)
+    con.commit()
+    con.close()
+    store = Store(tmp_path / "old")
+    assert store.load_groups() == {}
+    store.close()
+
+
+class Counted:
+    """A machine whose state is the records that it was told."""
+
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+
+    def install(self, state: bytes) -> None:
+        self.records = state.split()
+
+    def apply(self, record: bytes) -> list[Effect]:
+        self.records.append(record)
+        return [SaveFact("applied", record)]
+
+    def state(self) -> bytes:
+        return b" ".join(self.records)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_is_said_or_done_before_it_is_durable_and_nothing_twice(seed: int) -> None:
+    """A group of one: whatever was being written when it died, what was said before is there afterwards."""
+    rng, store, life, now = random.Random(seed), Store(":memory:"), 0, 1_000
+    said: list[bytes] = []
+    proposed = 0
+    while life < 6:
+        life += 1
+        machine = Counted()
+        config = replica.ReplicaConfig(compact_entries=4)
+        groups = replica.Groups(Peer("a:1", life), config, rng, store.load_groups())
+        desk = GroupDesk(groups, {KEY: machine})
+        steps = desk.start(now)
+        if life == 1:
+            steps += desk.create(KEY, b"", now)
+        writing: replica.Persist | None = None
+        for _ in range(rng.randrange(20, 60)):
+            for step in steps:
+                if isinstance(step, replica.Persist):
+                    assert writing is None
+                    writing = step
+                elif isinstance(step, SaveFact):
+                    assert writing is None or step.value not in b"".join(map(repr_of, writing.writes))
+                    said += [step.value] if step.value not in said else []
+            now += 100
+            chance = rng.random()
+            if writing is not None and chance < 0.4:
+                store.persist(writing.writes)
+                writing = None
+                steps = desk.persisted(now)
+            elif chance < 0.7:
+                proposed += 1
+                steps = desk.propose(KEY, b"%d" % proposed, now)
+            else:
+                steps = desk.tick(now)
+        said += [s.value for s in steps if isinstance(s, SaveFact) and s.value not in said]
+        assert len(set(machine.records)) == len(machine.records)
+        assert machine.records == [record for record in said if record in machine.records]
+    stored = store.load_groups()[KEY]
+    durable = stored.snapshot.state.split() + [e.payload for e in stored.entries if e.payload]
+    assert durable[: len(said)] == said
+    assert len(said) > 20
+
+
+def repr_of(write: replica.Write) -> bytes:
+    return b"".join(e.payload for e in write.entries) if isinstance(write, replica.Recorded) else b""

@@ -1,0 +1,306 @@
+"""Who keeps the stream log, on virtual time: it goes on without its founder, through crashes, lost disks,
+losses and doubles; and all logs are prefixes of one another at every moment (``World.check_log``)."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from agents.store import Store
+from elf.job import messages as say
+from elf.job.keepers import LOG_GROUP, wanted
+from elf.job.membership import CLUSTER_FACT, FOUNDER_FACT, Cluster
+from elf.job.root import RootSettings
+from elf.job.streamlog import encode_entry
+from tests.job.pyengine import STREAM, plan
+from tests.job.world import SimAgent, World
+
+
+def keepers(world: World) -> set[str]:
+    return {agent.address for agent in world.agents if agent.up and agent.node.keeping.keeps}
+
+
+def kept(count: int, world: World) -> None:
+    """Wait until so many keep the log, and all of them know who."""
+    world.run_until(lambda: len(keepers(world)) == count)
+    world.run_until(
+        lambda: all(
+            set(agent.node.membership.keepers) == keepers(world) for agent in world.agents if agent.up
+        )
+    )
+
+
+def drop(world: World, uid: str) -> None:
+    home = next(agent for agent in world.agents if agent.up and agent.node.homes.jobs())
+    request = say.DropJob(id=1, origin="client:1", uid=uid)
+    home.perform(home.node._settle(home.node._requested(request, world.now), world.now))
+    live = [agent for agent in world.agents if agent.up]
+    world.run_until(lambda: all(agent.node.log.is_dropped(uid) for agent in live))
+
+
+def joined(world: World, agent: SimAgent) -> None:
+    live = [agent for agent in world.agents if agent.up]
+    world.run_until(
+        lambda: all(a.node.log.member_of(STREAM, agent.agent_id) is not None for a in live), 30_000
+    )
+    world.run_until(lambda: agent.node.ready)
+
+
+def seats(agent: SimAgent) -> set[int]:
+    return {stored.seat for stored in agent.store.load_groups().values()}
+
+
+def test_two_of_five_keepers_die_for_good_and_joins_create_and_drop_go_on() -> None:
+    world = World(21, 6, checking=False)
+    late = world.agents.pop()
+    world.start_all()
+    kept(5, world)
+    world.agents[0].crash()
+    world.agents[3].crash()
+    world.agents.append(late)
+    late.start([world.agents[1].address])
+    joined(world, late)
+    spec = world.create(2, plan(2))
+    drop(world, spec.uid)
+    assert late.node.log.is_dropped(spec.uid)
+
+
+def test_the_founder_of_three_is_replaced_when_it_has_been_dead_for_long() -> None:
+    world = World(22, 4, checking=False)
+    world.root_settings = RootSettings(grace_ms=8_000)
+    world.start_all()
+    kept(3, world)
+    founder = world.agents[0]
+    spare = next(agent for agent in world.agents if not agent.node.keeping.keeps)
+    founder.crash()
+    world.run_until(lambda: founder.address not in spare.node.membership.keepers, 30_000)
+    kept(3, world)
+    assert spare.node.keeping.keeps
+    world.restart(founder)
+    world.run_until(lambda: founder.node.ready and founder.store.load_groups() == {}, 30_000)
+
+
+def test_half_of_the_keepers_restart_again_and_again() -> None:
+    world = World(23, 4, loss=0.03, doubles=0.03)
+    world.start_all()
+    kept(3, world)
+    first = [a for a in world.agents if a.node.keeping.keeps][:2]
+    for turn in range(4):
+        victim = first[turn % 2]
+        victim.crash()
+        world.run(1_000)
+        world.restart(victim)
+        world.run(1_500)
+    spec = world.create(3, plan(2))
+    drop(world, spec.uid)
+
+
+def test_a_keeper_that_lost_its_disk_comes_back_under_another_seat() -> None:
+    world = World(24, 5, checking=False)
+    world.start_all()
+    kept(5, world)
+    victim = world.agents[0]
+    before = seats(victim)
+    victim.crash()
+    victim.store = Store(":memory:")
+    victim.agent_id = victim.store.agent_id()
+    victim.start([world.agents[2].address])
+    world.run_until(lambda: victim.node.ready and victim.node.keeping.keeps, 30_000)
+    kept(5, world)
+    assert not before & seats(victim)
+    assert len(victim.node.log.members(STREAM)) == 6
+
+
+def test_of_two_agents_the_founder_keeps_the_log_alone() -> None:
+    world = World(25, 3, checking=False)
+    founder, other, late = world.agents
+    world.agents.remove(late)
+    world.start_all()
+    world.run(5_000)
+    assert keepers(world) == {founder.address}
+    other.crash()
+    world.agents.append(late)
+    late.start([founder.address])
+    joined(world, late)
+    founder.crash()
+    world.restart(other)
+    world.run(8_000)
+    assert not other.node.membership.joined()
+    world.restart(founder)
+    joined(world, other)
+    kept(3, world)
+
+
+def test_keepers_leave_and_the_last_one_hands_the_log_over() -> None:
+    world = World(26, 4, checking=False)
+    world.start_all()
+    kept(3, world)
+    for goes in world.agents[:3]:
+        goes.perform(goes.node.leave(world.now))
+        world.run_until(lambda goes=goes: bool(goes.ended), 30_000)
+        assert goes.ended == "left the cluster"
+        assert goes.store.load_groups() == {}
+    (last,) = world.agents[3:]
+    world.run_until(lambda: last.node.keeping.leads and last.node.membership.keepers == (last.address,))
+    assert [member.until_us < 1 << 62 for member in last.node.log.members(STREAM)].count(True) == 3
+
+
+@pytest.mark.parametrize("founder_first", [True, False])
+def test_data_folders_from_before_there_were_keepers_come_up(founder_first: bool) -> None:
+    world = World(27, 3, checking=False)
+    world.start_all()
+    entries = world.agents[0].node.log.after(0)
+    for agent in world.agents:
+        agent.crash()
+        old = Store(":memory:")
+        old.append_log([(entry.seq, encode_entry(entry)) for entry in entries])
+        old.put("agent_id", agent.agent_id.encode())
+        old.put(FOUNDER_FACT, f"{world.agents[0].address}\nsim".encode())
+        agent.store = old
+    for agent in world.agents if founder_first else reversed(world.agents):
+        agent.start([other.address for other in world.agents])
+        world.run(2_000)
+    world.run_until(lambda: all(agent.node.ready for agent in world.agents), 40_000)
+    kept(3, world)
+    assert world.entries[: len(entries)] == list(entries)
+    told = world.agents[0].store.get(CLUSTER_FACT)
+    assert told is not None
+    assert msgspec.msgpack.decode(told, type=Cluster).uid == "sim"
+    birth = {agent.store.load_groups()[LOG_GROUP].birth for agent in world.agents}
+    world.agents[0].crash()
+    world.restart(world.agents[0])
+    world.run(5_000)
+    assert {agent.store.load_groups()[LOG_GROUP].birth for agent in world.agents} == birth
+
+
+def test_a_copied_data_folder_is_refused_whoever_is_asked() -> None:
+    world = World(28, 4, checking=False)
+    world.start_all()
+    kept(3, world)
+    twin = SimAgent(world, 9)
+    twin.agent_id = world.agents[1].agent_id
+    world.agents.append(twin)
+    world.by_address[twin.address] = twin
+    twin.store.put("incarnation", b"1")
+    world.now, twin_now = 5_000, world.now
+    twin.start([world.agents[2].address])
+    world.now = twin_now
+    world.run_until(lambda: bool(twin.ended), 20_000)
+    assert "is its data folder a copy" in twin.ended
+    assert all(agent.up for agent in world.agents[:4])
+
+
+def test_a_founder_that_lost_its_disk_and_has_no_bootstrap_stops_and_says_so() -> None:
+    """It cannot know better than to found a cluster; when the rings find each other, the smaller one goes."""
+    world = World(29, 4, checking=False)
+    world.start_all()
+    kept(3, world)
+    founder = world.agents[0]
+    founder.crash()
+    world.run(6_000)
+    founder.store = Store(":memory:")
+    founder.agent_id = founder.store.agent_id()
+    world.by_address.pop(founder.address)
+    elsewhere, world.entries = world.entries, []
+    founder.start([])
+    world.run(1_000)
+    world.entries = elsewhere
+    founder.checked = 1 << 30
+    world.by_address[founder.address] = founder
+    world.run_until(lambda: bool(founder.ended), 60_000)
+    assert "another cluster of the same name" in founder.ended
+    world.run(3_000)
+    assert all(agent.up for agent in world.agents[1:])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_crashes_losses_and_doubles_while_agents_come_and_go(
+    seed: int, request: pytest.FixtureRequest
+) -> None:
+    world = World(300 + seed, 7, loss=0.05, doubles=0.05)
+    late = [world.agents.pop(), world.agents.pop()]
+    world.start_all()
+    world.crash_share = 0.01
+    for agent in late:
+        world.run(4_000)
+        world.agents.append(agent)
+        live = [a.address for a in world.agents if a.up and a is not agent]
+        agent.start(live[:3])
+    world.run(15_000)
+    world.crash_share, world.loss, world.doubles = 0.0, 0.0, 0.0
+    world.run(10_000)
+    for agent in world.agents:
+        world.restart(agent)
+    world.run_until(lambda: all(agent.node.ready for agent in world.agents), 60_000)
+    kept(5, world)
+    spec = world.create(3, plan(2))
+    drop(world, spec.uid)
+    world.run(3_000)
+    assert {agent.node.log.last for agent in world.agents} == {len(world.entries)}
+
+
+def test_any_agent_tells_who_keeps_the_log_and_draws_the_tree_of_a_stream() -> None:
+    world = World(31, 4, checking=False)
+    world.start_all()
+    kept(3, world)
+    world.run(3_000)
+    asked = world.agents[3]
+    leader = next(agent for agent in world.agents if agent.node.keeping.leads)
+    told = {m["address"]: m["log"] for m in asked.node.clients.statements.members()}
+    assert told == {
+        a.address: "leads" if a is leader else "keeps" if a.node.keeping.keeps else "" for a in world.agents
+    }
+    assert asked.node.clients.statements.status()["log"] == {
+        "entries": 4,
+        "leader": leader.address,
+        "keepers": asked.node.membership.keepers,
+    }
+    call = say.Call(request=1, verb="tree", argument=f"stream:{STREAM}")
+    asked.perform(asked.node._settle(asked.node.clients.heard("client:1", call, world.now), world.now))
+    world.run_until(lambda: bool(world.client_inbox))
+    (reply,) = world.client_inbox
+    assert isinstance(reply, say.Reply)
+    tree = json.loads(reply.body)
+    (tree,) = tree["flows"]
+    assert {edge["address"] for edge in tree["edges"]} == {agent.address for agent in world.agents}
+    assert [edge["address"] for edge in tree["edges"] if not edge["parent"]] == [tree["root"]]
+    call = say.Call(request=2, verb="tree", argument="stream:nothing")
+    (failed,) = asked.node.clients.heard("client:1", call, world.now)
+    assert "there is no stream nothing; streams: clicks" in failed.message.text
+
+
+def nowhere(address: str) -> str:
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("voters", "gone", "candidates", "chosen"),
+    [
+        ("a", "", "", "a"),
+        ("a", "", "b", "a"),
+        ("a", "", "bc", "abc"),
+        ("abc", "", "d", "abc"),
+        ("abc", "", "de", "abcde"),
+        ("abcde", "", "fg", "abcde"),
+        ("abc", "c", "", "abc"),
+        ("abc", "c", "d", "abd"),
+        ("abcd", "", "", "abc"),
+        ("abcd", "d", "", "abc"),
+        ("abcde", "de", "", "abc"),
+        ("abcde", "e", "f", "abcdf"),
+        ("ab", "", "", "a"),
+        ("ab", "b", "", "ab"),
+        ("a", "a", "bc", "b"),
+        ("a", "a", "", "a"),
+    ],
+)
+def test_who_should_keep_the_log(voters: str, gone: str, candidates: str, chosen: str) -> None:
+    assert "".join(wanted(voters, gone, candidates, nowhere)) == chosen
+
+
+def test_keepers_are_looked_for_in_other_racks_first() -> None:
+    places = {"a": "eu/1", "b": "eu/1", "c": "eu/2", "d": "eu/1", "e": "us/1", "f": ""}
+    assert wanted("a", "", "bcde", places.__getitem__, most=3) == ("a", "c", "e")
+    assert wanted("a", "", "bcde", places.__getitem__) == ("a", "c", "e", "b", "d")
