@@ -51,7 +51,7 @@ class Statements:
         self._log = log
         self._overlay = overlay
         self._homes = homes
-        self._submissions = Submissions(log, self._schema_of, self._stream_of)
+        self._submissions = Submissions(log, self._schema_of, self._streams_of)
         self._one_shots = 0
         self.finite = False
         """True for ``elf run``: inputs end, any name after FROM means the only stream, windows are optional.
@@ -123,8 +123,14 @@ class Statements:
         """The plan of a query over a stream of this fleet; its columns are what members have seen."""
         from elf.ql import planner
 
-        stream = self._stream_of(query)
-        plan = planner.plan(query, (yield from self._schema_of(stream)), stream=stream)
+        schemas = {}
+        for stream in self._streams_of(query):
+            schemas[stream] = yield from self._schema_of(stream)
+        if self.finite:
+            ((stream, schema),) = schemas.items()
+            plan = planner.plan(query, schema, stream=stream)
+        else:
+            plan = planner.plan_streams(query, schemas)
         if not plan.windows and not self.finite:
             raise UserError(
                 "a query over live streams needs a window, for instance WINDOWING 30 SECONDS at its end "
@@ -133,7 +139,7 @@ class Statements:
         return plan
 
     def _schema_of(self, stream: str) -> Generator[list[Ask], list[say.Answer], Schema]:
-        """The columns that members of a stream have seen."""
+        """The columns of a stream, as some of its members have seen them."""
         members = self._sample(stream)
         answers = yield [
             ToAddress(member.address, say.DescribeStream(id=0, origin="", stream=stream))
@@ -150,23 +156,21 @@ class Statements:
             )
         return merge_schemas([one.schema for one in seen])
 
-    def _stream_of(self, query: statements.Query) -> str:
+    def _streams_of(self, query: statements.Query) -> tuple[str, ...]:
         from elf.ql import planner
 
         named = planner.streams_of(query)
-        streams = self._log.streams()
+        streams = tuple(self._log.streams())
         if self.finite:
-            return streams[0]
+            return streams[:1]
         if named == "*":
-            if len(streams) == 1:
-                return streams[0]
-            raise UserError(
-                "FROM * over several streams is not supported yet in a fleet; "
-                f"name one of: {', '.join(streams) or '(none)'}"
-            )
-        if named[0] not in streams:
-            raise UserError(f"there is no stream {named[0]}; streams: {', '.join(streams) or 'none'}")
-        return named[0]
+            if not streams:
+                raise UserError("there is no stream yet")
+            return streams
+        for name in named:
+            if name not in streams:
+                raise UserError(f"there is no stream {name}; streams: {', '.join(streams) or 'none'}")
+        return tuple(named)
 
     def _found_job(
         self, name: str, creator: str, query: statements.Query, *, replacing: bool
@@ -391,6 +395,10 @@ class Statements:
     def _compare(self, call: say.Call) -> Procedure:
         """Close and ship the archives of the job's stream, then hand out what the job committed."""
         spec = self._find(call.argument, call.creator)
+        if spec.plan.more:
+            raise UserError(
+                f"job {spec.name} reads several streams; comparing is for jobs of one stream so far"
+            )
         stream = spec.plan.fragment.stream
         members = self._members(stream)
         answers = yield [

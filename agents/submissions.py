@@ -26,18 +26,18 @@ if TYPE_CHECKING:  # sqlglot, as in agents.statements
     from elf.ql import statements
 
 SchemaOf = Callable[[str], Generator[list[Ask], list[say.Answer], Schema]]
-StreamOf = Callable[["statements.Query"], str]
+StreamsOf = Callable[["statements.Query"], tuple[str, ...]]
 
 Found = tuple[ProgramSpec, note.ProgramFacts | None]
 
 
 class Submissions:
-    """``schema_of`` asks members of a stream for its columns; ``stream_of``: the stream of a query."""
+    """``schema_of`` asks members of a stream for its columns; ``streams_of``: the streams of a query."""
 
-    def __init__(self, log: StreamLog, schema_of: SchemaOf, stream_of: StreamOf) -> None:
+    def __init__(self, log: StreamLog, schema_of: SchemaOf, streams_of: StreamsOf) -> None:
         self._log = log
         self._schema_of = schema_of
-        self._stream_of = stream_of
+        self._streams_of = streams_of
 
     def submit(self, call: say.Call) -> Procedure:
         """A client's job."""
@@ -97,7 +97,11 @@ class Submissions:
         if len(parsed) != 1 or not isinstance(parsed[0], statements.Select):
             raise UserError(f"subscription {wish.name}: one SELECT is needed")
         query = parsed[0].query
-        stream = self._stream_of(query)
+        stream, *others = self._streams_of(query)
+        if others:
+            raise UserError(
+                f"subscription {wish.name}: a job's query is of one stream, not {1 + len(others)}"
+            )
         schema = yield from self._schema_of(stream)
         groups = plan_groups(query, schema, stream=stream)
         return Tap(wish.name, groups.fragment, groups.keys, groups.states)

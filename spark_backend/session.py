@@ -33,6 +33,7 @@ _SETTINGS: Final = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "true",
     "spark.sql.variable.substitute": "false",
+    "spark.sql.variant.allowDuplicateKeys": "true",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
     "spark.ui.enabled": "false",

@@ -56,9 +56,13 @@ class Asked:
 
 @dataclass(frozen=True)
 class Rule:
-    """``arguments``: how many. ``distinct``: whether DISTINCT may stand before the first."""
+    """``arguments``: how many. ``distinct``: whether DISTINCT may stand before the first. ``usage`` and
+    ``about`` are for people.
+    """
 
     build: Callable[[Asked], Expr]
+    usage: str
+    about: str
     arguments: int = 1
     distinct: bool = False
 
@@ -151,7 +155,7 @@ def _end(asked: Asked) -> Expr:
     """FIRST and LAST: what does not fit 64 bits is text."""
     event_time = asked.scope.schema.event_time
     if event_time is None:
-        asked.scope.fail(asked.node, f"{asked.upper} goes by event time, and this stream has none")
+        asked.scope.fail(asked.node, f"{asked.upper} goes by event time, and there is none here")
     time, arg = Ref(event_time, "timestamp", start_of(asked.node) or 0), asked.narrow(asked.arg)
     if arg.kind in ("text", "null"):
         return asked.aggregate(f"{asked.name} of texts", "text", become(arg, "text"), time)
@@ -202,28 +206,37 @@ def _top(asked: Asked) -> Expr:
 
 
 AGGREGATES: Final[Mapping[str, Rule]] = {
-    "count": Rule(_count, distinct=True),
-    "sum": Rule(_sum, distinct=True),
-    "avg": Rule(_avg, distinct=True),
-    "min": Rule(_extreme("min"), distinct=True),
-    "max": Rule(_extreme("max"), distinct=True),
-    "bool_and": Rule(_all_or_any("min")),
-    "every": Rule(_all_or_any("min")),
-    "bool_or": Rule(_all_or_any("max")),
-    "stddev": Rule(_variance("stddev_samp")),
-    "stddev_samp": Rule(_variance("stddev_samp")),
-    "stddev_pop": Rule(_variance("stddev_pop")),
-    "variance": Rule(_variance("var_samp")),
-    "var_samp": Rule(_variance("var_samp")),
-    "var_pop": Rule(_variance("var_pop")),
-    "first": Rule(_end),
-    "last": Rule(_end),
-    "approx_count_distinct": Rule(_approx_distinct),
-    "median": Rule(_percentile),
-    "percentile": Rule(_percentile, arguments=2),
-    "approx_percentile": Rule(_percentile, arguments=2),
-    "approx_top_k": Rule(_top, arguments=2),
-}
+    "count": Rule(_count, "COUNT(*), COUNT([DISTINCT] x)",
+                  "rows; rows where x is not NULL; different values, exactly (memory for each of them)",
+                  distinct=True),
+    "sum": Rule(_sum, "SUM([DISTINCT] x)", "the sum; of integers exact, of 38 digits", distinct=True),
+    "avg": Rule(_avg, "AVG([DISTINCT] x)", "the mean, a double", distinct=True),
+    "min": Rule(_extreme("min"), "MIN(x)", "the least, of any type", distinct=True),
+    "max": Rule(_extreme("max"), "MAX(x)", "the greatest, of any type", distinct=True),
+    "bool_and": Rule(_all_or_any("min"), "BOOL_AND(condition)", "whether the condition holds for all rows"),
+    "every": Rule(_all_or_any("min"), "EVERY(condition)", "the same as BOOL_AND"),
+    "bool_or": Rule(_all_or_any("max"), "BOOL_OR(condition)", "whether the condition holds for any row"),
+    "stddev": Rule(_variance("stddev_samp"), "STDDEV(x)", "the same as STDDEV_SAMP"),
+    "stddev_samp": Rule(_variance("stddev_samp"), "STDDEV_SAMP(x)",
+                        "the standard deviation of a sample; of integers exact"),
+    "stddev_pop": Rule(_variance("stddev_pop"), "STDDEV_POP(x)",
+                       "the standard deviation of the whole; of integers exact"),
+    "variance": Rule(_variance("var_samp"), "VARIANCE(x)", "the same as VAR_SAMP"),
+    "var_samp": Rule(_variance("var_samp"), "VAR_SAMP(x)", "the variance of a sample; of integers exact"),
+    "var_pop": Rule(_variance("var_pop"), "VAR_POP(x)", "the variance of the whole; of integers exact"),
+    "first": Rule(_end, "FIRST(x)", "the first by event time; of several at one time, the least"),
+    "last": Rule(_end, "LAST(x)", "the last by event time; of several at one time, the greatest"),
+    "approx_count_distinct": Rule(_approx_distinct, "APPROX_COUNT_DISTINCT(x)",
+                                  "different values by HyperLogLog: standard error 1.6 %, memory for at most "
+                                  "4,096 registers a group; of doubles exact"),
+    "median": Rule(_percentile, "MEDIAN(x)", "the same as PERCENTILE(x, 0.5)"),
+    "percentile": Rule(_percentile, "PERCENTILE(x, p)",
+                       "exact, between two values where need be; memory for each value of each group", 2),
+    "approx_percentile": Rule(_percentile, "APPROX_PERCENTILE(x, p)",
+                              "the value of that rank to 0.79 %; memory for 64 numbers a doubling of x", 2),
+    "approx_top_k": Rule(_top, "APPROX_TOP_K(x, k)",
+                         "the k most frequent values with counts, as JSON; exact, memory for each value", 2),
+}  # fmt: skip
 """The aggregates, by name in lower case."""
 
 _DISTINCT: Final = ", ".join(

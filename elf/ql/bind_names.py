@@ -67,6 +67,14 @@ def _as_column(node: exp.Expr, parts: list[str], scope: Scope) -> Expr | None:
     if len(parts) > 1 and parts[0].lower() in {stream.lower() for stream in scope.streams}:
         names.append(".".join(parts[1:]))
     for name in names:
+        if scope.derived is not None:
+            found = [name] if name in scope.derived else []
+            found += [other for other in scope.derived if other.lower() == name.lower() and other != name]
+            if len(found) == 1 or name in found:
+                return scope.derived[found[0]]
+            if found:
+                scope.fail(node, f'column "{name}" is ambiguous: columns differ only in case')
+            continue
         column = scope.schema.find(name)
         if column is not None:
             return Ref(column.name, column.type, start_of(node) or 0)
@@ -99,7 +107,8 @@ def _quote(node: exp.Expr, scope: Scope) -> str:
 def _unknown(name: str, scope: Scope) -> str:
     if name.lower() in PSEUDO_COLUMNS:
         return f"the pseudo column {name.lower()} is not supported yet"
-    known = [*scope.schema.names(), *scope.aliases]
+    columns = scope.schema.names() if scope.derived is None else tuple(scope.derived)
+    known = [*columns, *scope.aliases]
     return f'unknown column "{name}"{did_you_mean(name, known)}'
 
 

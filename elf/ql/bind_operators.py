@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from sqlglot import exp
 
+from elf.ql.bind_times import TIMES, shift
 from elf.ql.expressions import Call, Constant, Expr, Kind, Spelled, arithmetic, comparison, connect
-from elf.ql.functions import as_text
+from elf.ql.functions_number import quotient
+from elf.ql.functions_text import as_text
 from elf.ql.kinds import CAST_TYPES, INT64_MAX, INT64_MIN, become, cast, common, read_text
 from elf.ql.patterns import like_for_spark
 from elf.ql.render import text_literal
 from elf.ql.scope import Scope
+from elf.ql.signatures import spelled
 
 
 def _bind_literal(node: exp.Literal, scope: Scope) -> Expr:
@@ -67,7 +71,14 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
 
 def _bind_arithmetic(node: exp.Binary, scope: Scope) -> Expr:
     op = _ARITHMETIC[type(node)]
+    moved = shift(node, op, scope)
+    if moved is not None:
+        return moved
     left, right = scope.bind(node.left), scope.bind(node.right)
+    if {left.kind, right.kind} == {"timestamp"}:
+        scope.fail(node, "the difference of two timestamps is date_diff('second', from, to)")
+    if "timestamp" in (left.kind, right.kind):
+        scope.fail(node, f"{op} of a timestamp takes an interval, as in ts {op} INTERVAL 5 MINUTES")
     left, right = numeric(node.left, left, op, scope), numeric(node.right, right, op, scope)
     kind: Kind = "double" if op == "/" else common((left.kind, right.kind)) or "double"
     typed = "/" if op == "/" else f"{op} double" if kind == "double" else op
@@ -166,18 +177,54 @@ def _bind_is(node: exp.Is, scope: Scope) -> Expr:
     return scope.fail(node.expression, "IS takes NULL, TRUE or FALSE")
 
 
-def _bind_like(node: exp.Binary, scope: Scope) -> Expr:
+def _bind_like(node: exp.Binary, scope: Scope, escape: str = "") -> Expr:
+    """In ELF-QL, as in DuckDB, a backslash means itself; Spark must be told."""
     text, pattern = scope.bind(node.left), scope.bind(node.right)
-    if common((text.kind, "text")) != "text":
-        scope.fail(node.left, f"LIKE needs text, this is {text.kind}")
-    if not (isinstance(pattern, Constant) and isinstance(pattern.value, str)):
-        scope.fail(node.right, "a LIKE pattern that is no text constant is not supported yet")
-    spelled = Spelled(
-        text_literal(pattern.value, "duckdb"), text_literal(like_for_spark(pattern.value), "spark")
-    )
+    for part, expr in ((node.left, text), (node.right, pattern)):
+        if common((expr.kind, "text")) != "text":
+            scope.fail(part, f"LIKE needs text, this is {expr.kind}; CAST it to text")
     op = "ilike" if isinstance(node, exp.ILike) else "like"
-    found = Call(op, (become(text, "text"), spelled), "boolean")
+    args: tuple[Expr, ...] = (become(text, "text"),)
+    if escape:
+        if not (isinstance(pattern, Constant) and isinstance(pattern.value, str)):
+            scope.fail(node.right, "LIKE … ESCAPE takes a text constant as its pattern")
+        if not re.fullmatch(
+            rf"(?:[^{re.escape(escape)}]|{re.escape(escape)}[%_{re.escape(escape)}])*",
+            pattern.value,
+            re.DOTALL,
+        ):
+            scope.fail(node.right, f"after {escape} in this pattern there must be %, _ or {escape}")
+        op, args = f"{op} escape", (*args, spelled(pattern.value), spelled(escape))
+    elif isinstance(pattern, Constant) and isinstance(pattern.value, str):
+        like = Spelled(
+            text_literal(pattern.value, "duckdb"), text_literal(like_for_spark(pattern.value), "spark")
+        )
+        args = (*args, like)
+    else:
+        args = (*args, Call("like for spark", (become(pattern, "text"),), "text"))
+    found = Call(op, args, "boolean")
     return Call("not", (found,), "boolean") if node.args.get("negate") else found
+
+
+def _bind_escape(node: exp.Escape, scope: Scope) -> Expr:
+    escape = node.expression
+    if not (isinstance(escape, exp.Literal) and escape.is_string and len(escape.name) == 1):
+        scope.fail(escape, "ESCAPE takes one character in quotes")
+    if not isinstance(node.this, exp.Like | exp.ILike):
+        scope.fail(node, "ESCAPE stands after LIKE or ILIKE")
+    return _bind_like(node.this, scope, escape.name)
+
+
+def _bind_quotient(node: exp.IntDiv, scope: Scope) -> Expr:
+    args = [numeric(part, scope.bind(part), "//", scope) for part in (node.left, node.right)]
+    for part, arg in zip((node.left, node.right), args, strict=True):
+        if arg.kind != "bigint":
+            scope.fail(part, f"// needs integers of 64 bits, this is {arg.kind}; / divides doubles")
+    return quotient(args)
+
+
+def _bind_regexp(node: exp.RegexpLike, scope: Scope) -> Expr:
+    return scope.fail(node, "RLIKE is not supported; write regexp_matches(text, pattern)")
 
 
 def _bind_concatenation(node: exp.Binary, scope: Scope) -> Expr:
@@ -186,7 +233,9 @@ def _bind_concatenation(node: exp.Binary, scope: Scope) -> Expr:
         expr = scope.bind(part)
         text = as_text(expr)
         if text is None:
-            scope.fail(part, f"|| with {expr.kind} is not supported yet")
+            scope.fail(
+                part, f"|| with {expr.kind} is not supported: the engines write it differently; CAST it"
+            )
         parts.append(text)
     return Call("||", tuple(parts), "text")
 
@@ -215,18 +264,32 @@ def _bind_case(node: exp.Case, scope: Scope) -> Expr:
     return Call("case", (*args, become(values[-1], kind)), kind)
 
 
+_CAST_HINTS: Final[Mapping[tuple[Kind, Kind], str]] = {
+    ("double", "text"): ": the engines write doubles differently; CAST it to bigint first",
+    ("timestamp", "bigint"): "; epoch_us(ts), epoch_ms(ts) and epoch(ts) give its number",
+    ("timestamp", "double"): "; epoch(ts) gives its seconds",
+    (
+        "bigint",
+        "timestamp",
+    ): "; to_timestamp(seconds), make_timestamp_ms(…) and make_timestamp(µs) read numbers",
+    ("double", "timestamp"): "; to_timestamp(seconds) reads numbers",
+}
+
+
 def _bind_cast(node: exp.Cast, scope: Scope) -> Expr:
     target = node.args["to"]
     kind = CAST_TYPES.get(target.this)
     if kind is None or target.expressions:
         known = ", ".join(sorted({name.upper() for name in CAST_TYPES.values()}))
-        scope.fail(node, f"the type {target.sql()} is not supported yet; there are {known}")
+        hint = "; date_trunc('day', ts) is the day of a timestamp" if target.this == exp.DType.DATE else ""
+        scope.fail(node, f"the type {target.sql()} is not supported yet; there are {known}{hint}")
     expr = scope.bind(node.this)
     if isinstance(expr, Constant) and isinstance(expr.value, str) and kind == "timestamp":
         return read_as(node.this, expr, kind, scope)
     found = cast(expr, kind)
     if found is None:
-        scope.fail(node, f"a CAST of {expr.kind} to {kind} is not supported yet")
+        hint = _CAST_HINTS.get((expr.kind, kind), "")
+        scope.fail(node, f"a CAST of {expr.kind} to {kind} is not supported{hint or ' yet'}")
     return found
 
 
@@ -244,6 +307,10 @@ OPERATORS: Final[Mapping[type[exp.Expr], Callable[..., Expr]]] = {
     exp.Between: _bind_between,
     exp.In: _bind_in,
     exp.Is: _bind_is,
+    **TIMES,
+    exp.IntDiv: _bind_quotient,
+    exp.Escape: _bind_escape,
+    exp.RegexpLike: _bind_regexp,
     exp.Like: _bind_like,
     exp.ILike: _bind_like,
     exp.DPipe: _bind_concatenation,

@@ -17,9 +17,10 @@ from elf.ql.bind_aggregates import FILTERS
 from elf.ql.bind_calls import CALLS
 from elf.ql.bind_names import NAMES
 from elf.ql.bind_operators import OPERATORS
+from elf.ql.bind_over import OVERS
 from elf.ql.expressions import Expr
 
 BINDERS: Final[Mapping[type[exp.Expr], Callable[..., Expr]]] = MappingProxyType(
-    {**NAMES, **OPERATORS, **CALLS, **FILTERS}
+    {**NAMES, **OPERATORS, **CALLS, **FILTERS, **OVERS}
 )
 """Everything that an expression may consist of."""

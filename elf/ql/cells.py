@@ -27,8 +27,8 @@ from typing import Final, Literal
 
 from elf.aggregates import State
 from elf.ql.expressions import Aggregate, Call, Expr, Ref
-from elf.ql.forms import Engine, Form
 from elf.ql.kinds import become
+from elf.ql.templates import Engine, Form
 
 COUNT: Final = State("cell_count", "sum", identity_zero=True)
 RANK: Final = State("cell_rank", "max")

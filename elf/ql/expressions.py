@@ -74,19 +74,32 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Slot:
-    """A column of ``groups``: a key (``k0``) or a merged state (``s0``)."""
+    """A column of ``groups``: a key (``k0``), a merged state (``s0``), whether a key is left out (``z0``)."""
 
     name: str
     kind: Kind
 
 
-Expr = Ref | Constant | Spelled | Call | Aggregate | Slot
+@dataclass(frozen=True)
+class Over:
+    """A window function over the rows of one result window. ``args``: its ``arguments`` first, then what it
+    is partitioned by, then what it is ordered by, each ``ways`` with (descending, nulls first).
+    """
+
+    name: str
+    args: tuple[Expr, ...]
+    kind: Kind
+    arguments: int
+    ways: tuple[tuple[bool, bool], ...]
+
+
+Expr = Ref | Constant | Spelled | Call | Aggregate | Slot | Over
 
 TRUE = Constant(True, "boolean")
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    return expr.args if isinstance(expr, Call | Aggregate) else ()
+    return expr.args if isinstance(expr, Call | Aggregate | Over) else ()
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -103,13 +116,13 @@ def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     changed = change(expr)
     if changed is not None:
         return changed
-    if isinstance(expr, Call | Aggregate):
+    if isinstance(expr, Call | Aggregate | Over):
         return replace(expr, args=tuple(rewrite(arg, change) for arg in expr.args))
     return expr
 
 
 def is_constant(expr: Expr) -> bool:
-    return not any(isinstance(part, Ref | Aggregate | Slot) for part in walk(expr))
+    return not any(isinstance(part, Ref | Aggregate | Slot | Over) for part in walk(expr))
 
 
 _MIRROR = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -1,9 +1,5 @@
 """How each operator and function is spelled in DuckDB and in Spark, so that both mean the same.
 
-A form is a template for each engine: ``{0}``, ``{1}`` … are the operands, rendered (every compound operand
-comes in parentheses or as a call, so templates need none of their own around them); ``{args}`` is all of
-them with commas.
-
 Rules (the known differences between the engines, and what ELF-QL says instead):
 
 - no expression fails on data: integer overflow, division by zero, a cast that does not fit give NULL;
@@ -12,55 +8,28 @@ Rules (the known differences between the engines, and what ELF-QL says instead):
   it;
 - double to bigint rounds half to even, text to bigint rounds half away from zero (both as DuckDB does),
   ``round`` rounds half away from zero;
+- ``//`` is for integers and leaves the fraction out (-7 // 2 is -3);
+- roots and logarithms outside of their domain are NULL, other functions of doubles what IEEE says; their
+  last bits are those of the engine's library, so results agree relatively;
 - lower and upper agree but for letters whose case mapping changes their number (``ß``, ``İ``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final
 
-Engine = Literal["duckdb", "spark"]
-
-
-@dataclass(frozen=True)
-class Form:
-    """The templates of one operation."""
-
-    duckdb: str
-    spark: str
-
-    def template(self, engine: Engine) -> str:
-        return self.duckdb if engine == "duckdb" else self.spark
-
-
-def _same(template: str) -> Form:
-    return Form(template, template)
-
+from elf.ql.forms_web import WEB
+from elf.ql.templates import Form, matched
+from elf.ql.templates import same as _same
 
 _INTEGER = r"^\s*([+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?)\s*\z"
 _TIMESTAMP = r"^\s*([0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?Z?)?)\s*\z"
 
 
-def _spark_text(text: str) -> str:
-    return text.replace("\\", "\\\\")
-
-
-def _matched(pattern: str) -> Form:
-    """The operand where it has the form of ``pattern`` (its first group), else the empty text, which casts to
-    nothing.
-    """
-    braced = pattern.replace("{", "{{").replace("}", "}}")
-    return Form(
-        f"regexp_extract({{0}}, '{braced}', 1)",
-        f"regexp_extract({{0}}, '{_spark_text(braced)}', 1)",
-    )
-
-
-_NUMBER_TEXT = _matched(_INTEGER)
-_TIMESTAMP_TEXT = _matched(_TIMESTAMP)
+_NUMBER_TEXT = matched(_INTEGER)
+_TIMESTAMP_TEXT = matched(_TIMESTAMP)
 _FINITE = "CASE WHEN abs({0}) < 4503599627370496e0 THEN {1} ELSE {0} END"
 _BOOLEAN_TEXT = (
     "CASE WHEN lower({0}) IN ('true', 't', 'yes', 'y', '1') THEN TRUE "
@@ -82,6 +51,8 @@ _OPERATORS: dict[str, Form] = {
     "not": _same("NOT {0}"),
     "like": _same("{0} LIKE {1}"),
     "ilike": _same("{0} ILIKE {1}"),
+    "like escape": _same("{0} LIKE {1} ESCAPE {2}"),
+    "ilike escape": _same("{0} ILIKE {1} ESCAPE {2}"),
     "||": _same("{0} || {1}"),
     "+": Form("TRY({0} + {1})", "try_add({0}, {1})"),
     "-": Form("TRY({0} - {1})", "try_subtract({0}, {1})"),
@@ -90,8 +61,13 @@ _OPERATORS: dict[str, Form] = {
     "- double": _same("{0} - {1}"),
     "* double": _same("{0} * {1}"),
     "/": _same("{0} / NULLIF({1}, 0e0)"),
-    "%": _same("{0} % NULLIF({1}, 0)"),
+    # The least integer % -1 overflows in DuckDB.
+    "%": Form("{0} % (CASE WHEN {1} = -1 THEN 1 ELSE NULLIF({1}, 0) END)", "{0} % NULLIF({1}, 0)"),
     "% double": _same("{0} % NULLIF({1}, 0e0)"),
+    "//": Form(
+        "CASE WHEN {1} = -1 THEN TRY(0 - {0}) ELSE {0} // NULLIF({1}, 0) END",
+        "CASE WHEN {1} = -1 THEN try_subtract(0L, {0}) WHEN {1} <> 0 THEN {0} div {1} END",
+    ),
     "negate double": _same("-{0}"),
 }
 
@@ -140,12 +116,29 @@ _TEXT: dict[str, Form] = {
     "text or empty": _same("COALESCE({0}, '')"),
     "replace": _same("replace({0}, {1}, {2})"),
     "contains": _same("contains({0}, {1})"),
+    "octet_length": Form("strlen({0})", "CAST(octet_length({0}) AS BIGINT)"),
+    "left": Form("left({0}, {1})", "left({0}, CAST({1} AS INT))"),
+    "right": Form("right({0}, {1})", "right({0}, CAST({1} AS INT))"),
+    "width": _same("CASE WHEN {0} < 0 THEN 0 WHEN {0} > 2147483647 THEN 2147483647 ELSE {0} END"),
+    "lpad": _same("lpad({0}, {1}, {2})"),
+    "rpad": _same("rpad({0}, {1}, {2})"),
+    "repeat": _same("repeat({0}, {1})"),
+    "reverse": Form(
+        "array_to_string(list_transform(range(length({0}), 0, -1), lambda i: substring({0}, i, 1)), '')",
+        "reverse({0})",
+    ),
+    "concat_ws": _same("concat_ws({args})"),
+    "translate": _same("translate({0}, {1}, {2})"),
+    "md5": _same("md5({0})"),
+    "sha256": Form("sha256({0})", "sha2({0}, 256)"),
+    "like for spark": Form("{0}", "replace({0}, '\\\\', '\\\\\\\\')"),
     "starts_with": Form("starts_with({0}, {1})", "startswith({0}, {1})"),
     "ends_with": Form("ends_with({0}, {1})", "endswith({0}, {1})"),
     "strpos": Form("strpos({0}, {1})", "CAST(instr({0}, {1}) AS BIGINT)"),
     "split_part": _same("split_part({0}, {1}, {2})"),
     "regexp_matches": Form("regexp_matches({0}, {1})", "regexp_like({0}, {1})"),
     "regexp_extract": _same("regexp_extract({0}, {1}, {2})"),
+    "regexp_replace": Form("regexp_replace({0}, {1}, {2}, 'g')", "regexp_replace({0}, {1}, {2})"),
 }
 
 _NUMBERS: dict[str, Form] = {
@@ -157,6 +150,17 @@ _NUMBERS: dict[str, Form] = {
     ),
     "floor": Form("floor({0}) + 0e0", f"{_FINITE.replace('{1}', 'CAST(floor({0}) AS DOUBLE)')} + 0e0"),
     "ceil": Form("ceil({0}) + 0e0", f"{_FINITE.replace('{1}', 'CAST(ceil({0}) AS DOUBLE)')} + 0e0"),
+    "trunc": Form(
+        "trunc({0}) + 0e0",
+        _FINITE.replace("{1}", "CAST(CASE WHEN {0} < 0e0 THEN ceil({0}) ELSE floor({0}) END AS DOUBLE)")
+        + " + 0e0",
+    ),
+    "sign": _same("CAST(CASE WHEN {0} > 0 THEN 1 WHEN {0} < 0 THEN -1 WHEN {0} = 0 THEN 0 END AS BIGINT)"),
+    "sqrt": _same("CASE WHEN {0} >= 0e0 THEN sqrt({0}) END"),
+    **{name: _same(f"CASE WHEN {{0}} > 0e0 THEN {name}({{0}}) END") for name in ("ln", "log10", "log2")},
+    **{name: _same(f"{name}({{0}})") for name in ("cbrt", "exp", "sin", "cos", "tan", "atan")},
+    **{name: _same(f"{name}({{0}})") for name in ("radians", "degrees")},
+    **{name: _same(f"{name}({{0}}, {{1}})") for name in ("power", "atan2")},
     "coalesce": _same("COALESCE({args})"),
     "nullif": _same("NULLIF({0}, {1})"),
     "least": _same("least({args})"),
@@ -175,12 +179,37 @@ _TIME_PARTS = {
     "dayofyear": "dayofyear",
 }
 
+_YEARS: Final = "-62135596800000000 AND 253402300799999999"
+"""The years 1 to 9999 in µs."""
+
 _TIMES: dict[str, Form] = {
     **{
         name: Form(f"{name}({{0}})", f"CAST({spark}({{0}}) AS BIGINT)") for name, spark in _TIME_PARTS.items()
     },
+    "dayofweek": Form("dayofweek({0})", "CAST(dayofweek({0}) - 1 AS BIGINT)"),
     "isodow": Form("isodow({0})", "CAST(weekday({0}) + 1 AS BIGINT)"),
     "epoch_ms": Form("epoch_ms(date_trunc('millisecond', {0}))", "unix_millis({0})"),
+    "epoch_us": Form("epoch_us({0})", "unix_micros({0})"),
+    "epoch": Form("CAST(epoch_us({0}) AS DOUBLE) / 1e6", "CAST(unix_micros({0}) AS DOUBLE) / 1e6"),
+    "from us": Form(
+        f"CASE WHEN {{0}} BETWEEN {_YEARS} THEN make_timestamp({{0}}) END",
+        f"CASE WHEN {{0}} BETWEEN {_YEARS} THEN timestamp_micros({{0}}) END",
+    ),
+    "add months": Form(
+        f"CASE WHEN epoch_us({{0}}) BETWEEN {_YEARS} THEN {{0}} + to_months({{1}}) END",
+        f"CASE WHEN unix_micros({{0}}) BETWEEN {_YEARS} THEN {{0}} + make_ym_interval(0, {{1}}) END",
+    ),
+    "floor div": Form("({0} - (({0} % {1}) + {1}) % {1}) // {1}", "({0} - pmod({0}, {1})) div {1}"),
+    "number of year": Form("year({0})", "CAST(year({0}) AS BIGINT)"),
+    "number of quarter": Form("year({0}) * 4 + quarter({0})", "CAST(year({0}) * 4 + quarter({0}) AS BIGINT)"),
+    "number of month": Form("year({0}) * 12 + month({0})", "CAST(year({0}) * 12 + month({0}) AS BIGINT)"),
+    "dayname": Form("dayname({0})", "date_format({0}, 'EEEE')"),
+    "monthname": Form("monthname({0})", "date_format({0}, 'MMMM')"),
+    "last_day": Form("CAST(last_day({0}) AS TIMESTAMP)", "CAST(last_day({0}) AS TIMESTAMP)"),
+    "strftime": Form(
+        f"CASE WHEN epoch_us({{0}}) BETWEEN {_YEARS} THEN strftime({{0}}, {{1}}) END",
+        f"CASE WHEN unix_micros({{0}}) BETWEEN {_YEARS} THEN date_format({{0}}, {{1}}) END",
+    ),
     "date_trunc": _same("date_trunc({0}, {1})"),
 }
 
@@ -215,12 +244,25 @@ _PACKED: dict[str, Form] = {
 }
 
 FORMS: Final[Mapping[str, Form]] = MappingProxyType(
-    {**_OPERATORS, **_CASTS, **_TEXT, **_NUMBERS, **_TIMES, **_CELLS, **_PACKED}
+    {**_OPERATORS, **_CASTS, **_TEXT, **_NUMBERS, **_TIMES, **_CELLS, **_PACKED, **WEB}
 )
 """By operation."""
 
 _CALLS = frozenset({"+", "-", "*"})
-_OTHERS = frozenset({"round", "round to", "floor", "ceil", "text to boolean", "number to boolean"})
+_OTHERS = frozenset(
+    {
+        "round",
+        "round to",
+        "floor",
+        "ceil",
+        "trunc",
+        "epoch",
+        "floor div",
+        "number of quarter",
+        "number of month",
+    }
+    | {"text to boolean", "number to boolean", "json valid"}
+)
 
 INFIX: Final = (frozenset(_OPERATORS) - _CALLS) | _OTHERS | {"case", "and", "or", "in", "final avg"}
 """Operations whose text must stand in parentheses inside another one."""

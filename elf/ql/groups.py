@@ -14,17 +14,19 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from elf.errors import QueryError
+from elf.ql.draft import Draft
 from elf.ql.expressions import Call, Slot
 from elf.ql.plan import Fragment
 from elf.ql.planner import number_keys, plan_text
 from elf.ql.planner import plan as plan_query
-from elf.ql.rules import Draft, apply_rules
+from elf.ql.rules import apply_rules
 from elf.ql.source import Source, did_you_mean
 from elf.ql.statements import Query
 from elf.ql.states import collect
 from elf.schema import Schema
 
 _ONE_STATE = ("count_star", "count", "sum", "min", "max")
+_LATER = {"distinct", "having", "qualify", "order", "limit", "offset"}
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,10 @@ def plan_groups(query: Query, schema: Schema, *, stream: str) -> Groups:
     if not isinstance(tree, exp.Select):
         raise QueryError("a job's query is one SELECT")
     draft = number_keys(apply_rules(Draft(Source(query.source), tree, schema)))
-    if planned.windows or draft.having is not None or draft.limit is not None or "order" in _said(query):
+    if planned.windows or draft.sets or draft.below is not None or _LATER & _said(query):
         raise QueryError(
-            "a job's query has no WINDOWING, HAVING, ORDER BY or LIMIT: the job decides when to flush, and "
-            "what to make of the groups"
+            "a job's query has no WINDOWING, no subquery with groups, no grouping sets and nothing after "
+            "GROUP BY: the job decides when to flush, and what to make of the groups"
         )
     states = collect([output.value for output in draft.outputs])
     keys: dict[str, str] = {}

@@ -10,6 +10,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any, Final
+
+REPEAT_MAX: Final = 1000
+"""What RE2 repeats at most."""
 
 
 class BadPattern(Exception):
@@ -61,7 +65,9 @@ def regex(pattern: str) -> Regex:
         elif text == "$":
             text = "\\z"
         java.append(text)
-    return Regex(pattern, "".join(java), _count_groups(pattern))
+    tree = _parsed(pattern)
+    _check_repeats(tree)
+    return Regex(pattern, "".join(java), tree.state.groups - 1)
 
 
 def _check_escape(text: str, known: frozenset[str]) -> None:
@@ -86,12 +92,51 @@ def _check_class(text: str) -> None:
         raise BadPattern("class intersections, nested and named classes are not supported in patterns")
 
 
-def _count_groups(pattern: str) -> int:
-    """Python's grammar holds all of the subset, so it finds what is malformed."""
+def _parsed(pattern: str) -> Any:
+    """Python's tree of a pattern: its grammar holds all of the subset, so it finds what is malformed."""
     try:
-        return re.compile(pattern.replace("\\z", "\\Z")).groups
-    except re.error as error:
+        return re._parser.parse(pattern.replace("\\z", "\\Z"))  # type: ignore[attr-defined]
+    except (re.error, OverflowError) as error:
         raise BadPattern(f"not a regular expression: {error}") from error
+
+
+def nullable(pattern: str) -> bool:
+    """Whether it can match the empty text."""
+    least: int = _parsed(pattern).getwidth()[0]
+    return least == 0
+
+
+def _check_repeats(tree: Any, most: int = REPEAT_MAX) -> None:
+    """RE2 repeats at most a thousand times, all levels together. What a group that may be empty holds after
+    it has been repeated is another matter in each engine.
+    """
+    for what, value in tree:
+        name = str(what)
+        if name in ("MAX_REPEAT", "MIN_REPEAT"):
+            low, high, inner = value
+            times = max(low, 1 if int(high) == int(re._constants.MAXREPEAT) else high)  # type: ignore[attr-defined]
+            if times > most:
+                raise BadPattern(f"more than {REPEAT_MAX} repetitions are not supported in patterns")
+            if high > 1 and inner.getwidth()[0] == 0 and inner.state.groups > 1 and _holds_group(inner):
+                raise BadPattern("repeating a group that can match nothing is not supported in patterns")
+            _check_repeats(inner, most // max(times, 1))
+        elif name == "SUBPATTERN":
+            _check_repeats(value[3], most)
+        elif name == "BRANCH":
+            for branch in value[1]:
+                _check_repeats(branch, most)
+
+
+def _holds_group(tree: Any) -> bool:
+    for what, value in tree:
+        name = str(what)
+        if name == "SUBPATTERN" and (value[0] is not None or _holds_group(value[3])):
+            return True
+        if name in ("MAX_REPEAT", "MIN_REPEAT") and _holds_group(value[2]):
+            return True
+        if name == "BRANCH" and any(_holds_group(branch) for branch in value[1]):
+            return True
+    return False
 
 
 def like_for_spark(pattern: str) -> str:

@@ -65,6 +65,7 @@ class Plan:
     more: tuple[Fragment, ...] = ()
     """The fragments over the query's other streams, if it has several. They differ from ``fragment`` in what
     they read only: keys, states, cells and panes are the same, so that panes of all of them merge into one.
+    Spark's ``rows`` are then those of all streams.
     """
 
     @property

@@ -7,7 +7,7 @@ change it, so jobs share it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -15,14 +15,17 @@ from sqlglot import exp
 
 from elf.errors import QueryError
 from elf.ql import render_final, render_map, render_spark
-from elf.ql.expressions import Aggregate, Expr, Ref, Slot, rewrite, walk
+from elf.ql.draft import Draft, Order, Output
+from elf.ql.expressions import Aggregate, Constant, Expr, Over, Ref, Slot, rewrite, walk
+from elf.ql.kinds import become
 from elf.ql.plan import Fragment, Plan, Top
 from elf.ql.render import render
-from elf.ql.rules import Draft, Order, Output, apply_rules
+from elf.ql.rules import apply_rules, several_streams
 from elf.ql.source import Source
 from elf.ql.statements import Query, Select, parse
 from elf.ql.states import States, collect
-from elf.schema import Column, Schema
+from elf.ql.templates import Engine
+from elf.schema import Column, ColumnType, Schema, unify
 from elf.windows import Session, pane_us_of
 
 _ORDERED_STATES: Final = ("count", "sum", "min", "max")
@@ -31,15 +34,11 @@ _ORDERED_STATES: Final = ("count", "sum", "min", "max")
 
 def streams_of(query: Query) -> tuple[str, ...] | str:
     """The names after FROM, or ``"*"``."""
-    tables = [clause.this for clause in _sources(query.tree)]
+    named = {cte.alias.lower() for cte in query.tree.find_all(exp.CTE)}
+    tables = [table for table in query.tree.find_all(exp.Table, bfs=False) if table.name.lower() not in named]
     if any(isinstance(table.this, exp.Star) for table in tables):
         return "*"
     return tuple(dict.fromkeys(table.name for table in tables if table.name))
-
-
-def _sources(tree: exp.Expr) -> Iterable[exp.Expr]:
-    clause = tree.args.get("from_")
-    return ([clause] if clause is not None else []) + list(tree.args.get("joins") or [])
 
 
 def plan(query: Query, schema: Schema, *, stream: str) -> Plan:
@@ -47,22 +46,57 @@ def plan(query: Query, schema: Schema, *, stream: str) -> Plan:
 
     Raises ``QueryError``.
     """
+    named = streams_of(query)
+    if named != "*" and len(named) > 1 and several_streams(query.tree):
+        second = next(table for table in query.tree.find_all(exp.Table, bfs=False) if table.name == named[1])
+        raise Source(query.source).at(second, "several streams in FROM are not supported here yet")
+    return plan_streams(query, {stream: schema})
+
+
+def plan_streams(query: Query, schemas: Mapping[str, Schema]) -> Plan:
+    """The plan of ``query`` over these streams, each with its columns: a fragment a stream.
+
+    A column that a stream lacks is NULL there; integers and doubles make doubles. Raises ``QueryError``.
+    """
     source = Source(query.source)
     if not isinstance(query.tree, exp.Select):
         raise source.at(query.tree, f"{query.tree.key.upper()} is not supported yet")
     try:
-        return _plan(query.sql, query.tree, schema, stream, source)
+        return _plan(query.sql, query.tree, schemas, source)
     except RecursionError as error:
         raise QueryError("the query is nested too deeply") from error
 
 
-def _plan(sql: str, tree: exp.Select, schema: Schema, stream: str, source: Source) -> Plan:
-    draft = number_keys(apply_rules(Draft(source, tree, schema)))
+def _plan(sql: str, tree: exp.Select, schemas: Mapping[str, Schema], source: Source) -> Plan:
+    schema = _together(schemas, source, tree)
+    whole = number_keys(apply_rules(Draft(source, tree, schema)))
+    drafts = [whole]
+    while drafts[0].below is not None:
+        drafts.insert(0, number_keys(drafts[0].below))
+    draft = drafts[0]
     ends = _session_ends(draft)
     states = collect([*_after_grouping(draft), *ends])
-    fragment = Fragment(
+    levels = [(over, collect(_after_grouping(over))) for over in drafts[1:]]
+    first, *others = (
+        _fragment(stream, one, *_of_stream(draft, states, schema, one)) for stream, one in schemas.items()
+    )
+    return Plan(
+        sql=sql,
+        fragment=first,
+        windows=draft.windows,
+        final_sql=_over_levels(render_final.render_final(draft, states, "duckdb"), levels, "duckdb"),
+        outputs=tuple(output.name for output in whole.outputs),
+        spark_sql=_over_levels(render_spark.render_spark(draft, states), levels, "spark"),
+        top=_top(draft, states),
+        session_states=(states.state_of(ends[0]), states.state_of(ends[1])) if ends else None,
+        more=tuple(others),
+    )
+
+
+def _fragment(stream: str, schema: Schema, draft: Draft, states: States) -> Fragment:
+    return Fragment(
         stream=stream,
-        columns=_columns(draft, ends, schema),
+        columns=_columns(draft, states, schema),
         map_sql=render_map.render_map(draft, states),
         keys=(*(f"k{index}" for index in range(len(draft.keys))), *states.cells),
         states=(*(column.state for column in states.columns), *states.cell_states),
@@ -71,28 +105,65 @@ def _plan(sql: str, tree: exp.Select, schema: Schema, stream: str, source: Sourc
         where_sql=render_map.render_where(draft.where, "duckdb"),
         cells=tuple(states.cells),
     )
-    return Plan(
-        sql=sql,
-        fragment=fragment,
-        windows=draft.windows,
-        final_sql=render_final.render_final(draft, states, "duckdb"),
-        outputs=tuple(output.name for output in draft.outputs),
-        spark_sql=render_spark.render_spark(draft, states),
-        top=_top(draft, states),
-        session_states=(states.state_of(ends[0]), states.state_of(ends[1])) if ends else None,
-    )
+
+
+def _together(schemas: Mapping[str, Schema], source: Source, tree: exp.Select) -> Schema:
+    """The columns of all streams, with the types that go for all."""
+    one, *more = schemas.values()
+    if not more:
+        return one
+    kinds: dict[str, ColumnType] = {}
+    for stream, schema in schemas.items():
+        for column in schema.columns:
+            kind = unify(kinds.setdefault(column.name, column.type), column.type)
+            if kind == "text" and (column.type, kinds[column.name]) != ("text", "text"):
+                found = f"{kinds[column.name]} in one of the streams and {column.type} in {stream}"
+                raise source.at(tree, f"column {column.name} is {found}; declare its type in their config")
+            kinds[column.name] = kind
+    if len({schema.event_time for schema in schemas.values()}) > 1:
+        raise source.at(tree, "the streams have their event time in columns of different names")
+    return Schema(tuple(Column(name, kind) for name, kind in kinds.items()), one.event_time)
+
+
+def _of_stream(draft: Draft, states: States, whole: Schema, own: Schema) -> tuple[Draft, States]:
+    """What is computed from raw rows, over the columns that one of the streams has."""
+    if whole == own:
+        return draft, states
+
+    def change(part: Expr) -> Expr | None:
+        if not isinstance(part, Ref):
+            return None
+        column = next((column for column in own.columns if column.name == part.name), None)
+        if column is None:
+            return Constant(None, part.kind)
+        return become(Ref(column.name, column.type, part.at), part.kind)
+
+    keys = tuple(rewrite(key, change) for key in draft.keys)
+    where = tuple(rewrite(condition, change) for condition in draft.where)
+    return replace(draft, keys=keys, where=where), states.over(change)
+
+
+def _over_levels(sql: str, levels: Iterable[tuple[Draft, States]], engine: Engine) -> str:
+    """The final fragment with the queries over a subquery's rows around it."""
+    for draft, states in levels:
+        sql = render_final.render_over(draft, states, engine, sql)
+    return sql
 
 
 def _top(draft: Draft, states: States) -> Top | None:
     """What a LIMIT leaves, where the first item of the ORDER BY is an aggregate in the order of its state,
     and a group is one row.
     """
-    if not draft.limit or states.cells or draft.having is not None or not draft.order:
+    later = (draft.having, draft.qualify) != (None, None) or draft.distinct or draft.sets
+    if not draft.limit or states.cells or later or not draft.order:
+        return None
+    ranked = any(isinstance(part, Over) for expr in _after_grouping(draft) for part in walk(expr))
+    if ranked:
         return None
     first = draft.order[0]
     if not isinstance(first.value, Aggregate) or first.value.name not in _ORDERED_STATES:
         return None
-    return Top(states.state_of(first.value), first.descending, first.nulls_first, draft.limit)
+    return Top(states.state_of(first.value), first.descending, first.nulls_first, draft.offset + draft.limit)
 
 
 def _session_ends(draft: Draft) -> tuple[Aggregate, ...]:
@@ -105,8 +176,8 @@ def _session_ends(draft: Draft) -> tuple[Aggregate, ...]:
 
 
 def _after_grouping(draft: Draft) -> list[Expr]:
-    having = [] if draft.having is None else [draft.having]
-    return [*(output.value for output in draft.outputs), *having, *(order.value for order in draft.order)]
+    conditions = [condition for condition in (draft.having, draft.qualify) if condition is not None]
+    return [*(output.value for output in draft.outputs), *conditions, *(order.value for order in draft.order)]
 
 
 def number_keys(draft: Draft) -> Draft:
@@ -115,28 +186,43 @@ def number_keys(draft: Draft) -> Draft:
     The tie-break of the ordering (the keys as the query lists them) becomes part of ``order``.
     """
     ordered = sorted(draft.keys, key=lambda key: render(key, "duckdb"))
-    slots = {
-        Slot(f"k{i}", key.kind): Slot(f"k{ordered.index(key)}", key.kind) for i, key in enumerate(draft.keys)
+    places = [ordered.index(key) for key in draft.keys]
+    slots: dict[Expr, Expr] = {
+        Slot(f"k{i}", key.kind): Slot(f"k{places[i]}", key.kind) for i, key in enumerate(draft.keys)
     }
+    left_out: dict[Expr, Expr] = {
+        Slot(f"z{i}", "bigint"): Slot(f"z{place}", "bigint") for i, place in enumerate(places)
+    }
+    if draft.sets:
+        slots.update(left_out)
 
     def renumber(expr: Expr) -> Expr:
-        return rewrite(expr, lambda part: slots[part] if isinstance(part, Slot) else None)
+        return rewrite(expr, lambda part: slots.get(part) if isinstance(part, Slot) else None)
 
     orders = [replace(order, value=renumber(order.value)) for order in draft.order]
     said = {order.value for order in orders}
-    ties = [Order(slot, descending=False, nulls_first=False) for slot in slots.values() if slot not in said]
+    apart = [renumber(output.value) for output in draft.outputs] if draft.distinct else slots.values()
+    ties = [
+        Order(value, descending=False, nulls_first=False)
+        for value in dict.fromkeys(apart)
+        if value not in said
+    ]
     return replace(
         draft,
         keys=tuple(ordered),
         outputs=tuple(Output(output.name, renumber(output.value)) for output in draft.outputs),
+        sets=tuple(frozenset(places[index] for index in one) for one in draft.sets),
         having=None if draft.having is None else renumber(draft.having),
+        qualify=None if draft.qualify is None else renumber(draft.qualify),
         order=(*orders, *ties),
     )
 
 
-def _columns(draft: Draft, ends: Sequence[Expr], schema: Schema) -> tuple[Column, ...]:
+def _columns(draft: Draft, states: States, schema: Schema) -> tuple[Column, ...]:
     """The columns that the map fragment reads, in the schema's order."""
-    expressions = [*draft.where, *draft.keys, *_after_grouping(draft), *ends]
+    aggregated = [arg for column in states.columns for arg in column.aggregate.args]
+    cells = [cell.given for cell in states.cells.values()]
+    expressions = [*draft.where, *draft.keys, *aggregated, *cells]
     names = {part.name for expr in expressions for part in walk(expr) if isinstance(part, Ref)}
     return tuple(column for column in schema.columns if column.name in names)
 

@@ -8,8 +8,9 @@ from typing import Final
 
 from elf.errors import ElfBug
 from elf.paos import AGGREGATES
-from elf.ql.expressions import Aggregate, Call, Constant, Expr, Kind, Ref, Slot, Spelled
-from elf.ql.forms import FORMS, INFIX, Engine
+from elf.ql.expressions import Aggregate, Call, Constant, Expr, Kind, Over, Ref, Slot, Spelled
+from elf.ql.forms import FORMS, INFIX
+from elf.ql.templates import Engine
 
 TYPES: Final[Mapping[Engine, Mapping[Kind, str]]] = {
     "duckdb": {
@@ -80,7 +81,26 @@ def render(expr: Expr, engine: Engine) -> str:
         return f"g.{expr.name}"
     if isinstance(expr, Aggregate):
         raise ElfBug(f"aggregate {expr.name} reached the rendering")
+    if isinstance(expr, Over):
+        return _over(expr, engine)
     return _call(expr, engine)
+
+
+def direction(descending: bool, nulls_first: bool) -> str:
+    """Of an item of ORDER BY."""
+    return f"{'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
+
+
+def _over(over: Over, engine: Engine) -> str:
+    """Its first partition is the result window, which the binder put there."""
+    args = [render(arg, engine) for arg in over.args]
+    first, last = over.arguments, len(args) - len(over.ways)
+    parts = [f"PARTITION BY {', '.join(args[first:last])}"] if first < last else []
+    by = [f"{arg} {direction(*way)}" for arg, way in zip(args[last:], over.ways, strict=True)]
+    parts += [f"ORDER BY {', '.join(by)}"] if by else []
+    arg = ", ".join(args[:first]) or ("*" if over.name == "count" else "")
+    text = f"{over.name.upper()}({arg}) OVER ({' '.join(parts)})"
+    return f"CAST({text} AS {TYPES[engine][over.kind]})"
 
 
 def _call(call: Call, engine: Engine) -> str:

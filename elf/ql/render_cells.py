@@ -12,11 +12,12 @@ from itertools import chain
 
 from elf.aggregates import State
 from elf.ql.cells import CELLED, RANK, Cell
+from elf.ql.draft import Draft
 from elf.ql.expressions import Call, Expr
-from elf.ql.forms import Engine
+from elf.ql.grouping import regrouped
 from elf.ql.render import TYPES, render
-from elf.ql.rules import Draft
 from elf.ql.states import States
+from elf.ql.templates import Engine
 
 Scan = Callable[[tuple[Expr, ...]], list[str]]
 """The lines FROM and WHERE of a scan of the raw rows that meet these conditions."""
@@ -81,10 +82,14 @@ def _unused(state: State) -> str:
 
 def one_row_a_group(draft: Draft, states: States, engine: Engine, groups: str) -> str:
     """A relation with the keys, the ordinary states and the values over cells (``v0`` …), from ``groups``."""
+    if draft.sets:
+        merged = [*(column.state for column in states.columns), *states.cell_states]
+        groups = regrouped(groups, draft.bounds, draft.sets, len(draft.keys), states.cells, merged)
     if not states.cells:
         return groups
-    by = [f"g.{name}" for name in ("window_start", "window_end") if draft.windows]
+    by = [f"g.{name}" for name in draft.bounds]
     by += [f"g.k{index}" for index in range(len(draft.keys))]
+    by += [f"g.z{index}" for index in range(len(draft.keys) if draft.sets else 0)]
     ordinary = " AND ".join(f"g.{name} IS NULL" for name in states.cells)
     items = list(by)
     for column in states.columns:

@@ -2,61 +2,119 @@
 
 LIMIT counts in each window. Rows are ordered in their window by the query's order, then by the group keys,
 ascending, NULLs last; that makes the order total, the LIMIT unambiguous and the result the same everywhere.
-Only a LIMIT needs each row's rank.
+Only a LIMIT needs each row's rank. HAVING comes before window functions, QUALIFY after them, then DISTINCT,
+then LIMIT, each in a SELECT of its own where there is one.
 """
 
 from __future__ import annotations
 
-from elf.ql.forms import Engine
-from elf.ql.render import name, render
-from elf.ql.render_cells import one_row_a_group
-from elf.ql.rules import Draft, Order
+from elf.ql.draft import Draft, Order
+from elf.ql.expressions import Expr
+from elf.ql.render import direction, name, render
+from elf.ql.render_cells import one_row_a_group, partial_rows
+from elf.ql.render_map import where_clause
 from elf.ql.states import States
+from elf.ql.templates import Engine
 
 
 def render_final(draft: Draft, states: States, engine: Engine, groups: str = "groups") -> str:
     """``window_start`` and ``window_end`` where there is a window, then the SELECT list; rows in order."""
-    bounds = ["window_start", "window_end"] if draft.windows else []
-    outer = [f"t.{bound} AS {bound}" for bound in bounds]
+    outer = [f"t.{bound} AS {bound}" for bound in draft.bounds]
     outer += [f"t.c{index} AS {name(output.name, engine)}" for index, output in enumerate(draft.outputs)]
-    inner = [f"g.{bound}" for bound in bounds]
+    inner = [f"g.{bound}" for bound in draft.bounds]
     inner += [
         f"{render(states.resolve(output.value), engine)} AS c{index}"
         for index, output in enumerate(draft.outputs)
     ]
-    if draft.limit is None:
-        place = [f"t.o{index} {_direction(order)}" for index, order in enumerate(draft.order)]
+    staged = draft.qualify is not None or draft.distinct
+    limited = draft.limit is not None or draft.offset > 0
+    if staged or not limited:
         inner += [
             f"{render(states.resolve(order.value), engine)} AS o{index}"
             for index, order in enumerate(draft.order)
         ]
     else:
-        place = ["t.r"]
         inner.append(f"{_rank(draft, states, engine)} AS r")
-    places = [*(f"t.{bound}" for bound in bounds), *place]
+    if draft.qualify is not None:
+        inner.append(f"{render(states.resolve(draft.qualify), engine)} AS q")
     having = [] if draft.having is None else [f"  WHERE {render(states.resolve(draft.having), engine)}"]
-    limit = [] if draft.limit is None else [f"WHERE t.r <= {draft.limit}"]
+    rows = [
+        f"  SELECT {', '.join(inner)}",
+        f"  FROM {one_row_a_group(draft, states, engine, groups)} AS g",
+        *having,
+    ]
+    if staged:
+        rows = _stages(draft, rows, limited)
+    place = (
+        ["t.r"] if limited else [f"t.o{index} {_direction(order)}" for index, order in enumerate(draft.order)]
+    )
+    places = [*(f"t.{bound}" for bound in draft.bounds), *place]
     return "\n".join(
         [
             f"SELECT {', '.join(outer)}",
             "FROM (",
-            f"  SELECT {', '.join(inner)}",
-            f"  FROM {one_row_a_group(draft, states, engine, groups)} AS g",
-            *having,
+            *rows,
             ") AS t",
-            *limit,
+            *_limit(draft),
             *([f"ORDER BY {', '.join(places)}"] if places else []),
         ]
     )
+
+
+def render_over(draft: Draft, states: States, engine: Engine, rows: str) -> str:
+    """A query over the result rows of another one, within each of its windows."""
+    keys = [render(key, engine) for key in draft.keys]
+    grouping = ", ".join([*(f"r.{bound}" for bound in draft.bounds), *keys])
+
+    def scan(conditions: tuple[Expr, ...]) -> list[str]:
+        return ["FROM (", indented(rows), ") AS r", *where_clause(conditions, engine)]
+
+    partial = partial_rows(
+        draft, states, engine, [f"r.{bound} AS {bound}" for bound in draft.bounds], scan, grouping
+    )
+    return render_final(draft, states, engine, f"(\n{indented(partial)}\n  )")
+
+
+def indented(text: str) -> str:
+    """Every line a level deeper."""
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def _stages(draft: Draft, rows: list[str], limited: bool) -> list[str]:
+    """The rows that QUALIFY and DISTINCT leave, with their rank where there is a LIMIT."""
+    names = [
+        *draft.bounds,
+        *(f"c{i}" for i in range(len(draft.outputs))),
+        *(f"o{i}" for i in range(len(draft.order))),
+    ]
+    kept = ", ".join(f"t.{one}" for one in names)
+    where = ["  WHERE t.q"] if draft.qualify is not None else []
+    rows = [f"  SELECT {'DISTINCT ' if draft.distinct else ''}{kept}", "  FROM (", *rows, "  ) AS t", *where]
+    if not limited:
+        return rows
+    partition = _partition(draft, "t")
+    order = ", ".join(f"t.o{index} {_direction(one)}" for index, one in enumerate(draft.order))
+    by = f"ORDER BY {order}" if order else "ORDER BY 1"
+    return [f"  SELECT t.*, ROW_NUMBER() OVER ({partition}{by}) AS r", "  FROM (", *rows, "  ) AS t"]
+
+
+def _limit(draft: Draft) -> list[str]:
+    first = [f"t.r > {draft.offset}"] if draft.offset else []
+    last = [] if draft.limit is None else [f"t.r <= {draft.offset + draft.limit}"]
+    return [f"WHERE {' AND '.join([*first, *last])}"] if first or last else []
 
 
 def _rank(draft: Draft, states: States, engine: Engine) -> str:
     """The row's place in its window. Without keys a window has one row."""
     if not draft.keys:
         return "1"
-    partition = "PARTITION BY g.window_start, g.window_end " if draft.windows else ""
+    partition = _partition(draft, "g")
     order = ", ".join(_item(order, states, engine) for order in draft.order)
     return f"ROW_NUMBER() OVER ({partition}ORDER BY {order})"
+
+
+def _partition(draft: Draft, of: str) -> str:
+    return f"PARTITION BY {', '.join(f'{of}.{bound}' for bound in draft.bounds)} " if draft.windows else ""
 
 
 def _item(order: Order, states: States, engine: Engine) -> str:
@@ -64,4 +122,4 @@ def _item(order: Order, states: States, engine: Engine) -> str:
 
 
 def _direction(order: Order) -> str:
-    return f"{'DESC' if order.descending else 'ASC'} NULLS {'FIRST' if order.nulls_first else 'LAST'}"
+    return direction(order.descending, order.nulls_first)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from elf.ql.draft import Draft
 from elf.ql.expressions import TRUE, Expr, connect
-from elf.ql.forms import Engine
 from elf.ql.render import render
 from elf.ql.render_cells import partial_rows
-from elf.ql.rules import Draft
 from elf.ql.states import States
+from elf.ql.templates import Engine
 
 
 def render_where(conditions: tuple[Expr, ...], engine: Engine) -> str:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from elf.ql.draft import Draft
 from elf.ql.expressions import Expr
 from elf.ql.render import render
 from elf.ql.render_cells import partial_rows
-from elf.ql.render_final import render_final
+from elf.ql.render_final import indented, render_final
 from elf.ql.render_map import where_clause
-from elf.ql.rules import Draft
 from elf.ql.states import States
 from elf.windows import Cumulative, Kind, Landmark, Session, Sliding
 
@@ -25,7 +25,7 @@ _MARK: Final = re.compile(r"/\*landmark\*/.*?/\*since\*/", re.DOTALL)
 
 def render_spark(draft: Draft, states: States) -> str:
     """The same columns and rows as the live answer, in the same order."""
-    return render_final(draft, states, "spark", f"(\n{_indent(_groups(draft, states))}\n  )")
+    return render_final(draft, states, "spark", f"(\n{indented(_groups(draft, states))}\n  )")
 
 
 def since(spark_sql: str, landmark_us: int) -> str:
@@ -141,7 +141,3 @@ def _sessions(draft: Draft, kind: Session) -> str:
     parts = f"SELECT *, {cut} AS _cut FROM ({began})"
     over = f"OVER (PARTITION BY {by}, _chain, _cut)"
     return f"SELECT *, MIN(_ts) {over} AS _start, least(MAX(_ts) {over} + {gap}, _cut) AS _end FROM ({parts})"
-
-
-def _indent(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.splitlines())

@@ -7,90 +7,32 @@ with a ``QueryError`` at the place. What comes out says everything that the thre
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
 
-from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.bind_windows import duration_us, windows_of
-from elf.ql.binder import BINDERS
-from elf.ql.expressions import Aggregate, Expr, Ref, Slot, conjuncts, connect, is_constant, rewrite
+from elf.ql.draft import Draft, has_aggregates, ordinal
+from elf.ql.expressions import Expr, Ref, conjuncts, is_constant
+from elf.ql.grouping import SETS_MAX, SetsNode, sets_of
+from elf.ql.rules_after import bind_having, bind_order, bind_outputs, bind_qualify, output_name, read_limit
 from elf.ql.scope import Scope
-from elf.ql.source import Source, start_of
-from elf.schema import Schema
-from elf.windows import Kind
+from elf.ql.source import start_of
+from elf.windows import Session
 
 EVENT_TIME_NAMES: Final = ("ts", "timestamp", "@timestamp", "time", "created_at")
-
-
-@dataclass(frozen=True)
-class Output:
-    """One column of the result: its name, and its value over keys and aggregates."""
-
-    name: str
-    value: Expr
-
-
-@dataclass(frozen=True)
-class Order:
-    """One item of ORDER BY. NULLs come last unless the query says otherwise."""
-
-    value: Expr
-    descending: bool
-    nulls_first: bool
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A query on its way through the rules. Keys are bound expressions over ``rows``; what comes after them
-    refers to them as slots ``k0``, ``k1`` … in the order of GROUP BY.
-    """
-
-    source: Source
-    tree: exp.Select
-    schema: Schema
-    streams: tuple[str, ...] = ()
-    windows: tuple[Kind, ...] = ()
-    lateness_us: int | None = None
-    where: tuple[Expr, ...] = ()
-    keys: tuple[Expr, ...] = ()
-    outputs: tuple[Output, ...] = ()
-    having: Expr | None = None
-    order: tuple[Order, ...] = ()
-    limit: int | None = None
-    aliases: dict[str, exp.Expr] = field(default_factory=dict)
-
-    def scope(
-        self, clause: str, *, aggregates: bool, aliases_first: bool = False, aliased: bool = True
-    ) -> Scope:
-        aliases = self.aliases if aliased else {}
-        keys = self.keys if aggregates and aliased else None
-        return Scope(
-            self.source,
-            self.schema,
-            clause,
-            aggregates,
-            streams=self.streams,
-            aliases=aliases,
-            aliases_first=aliases_first,
-            keys=keys,
-            binders=BINDERS,
-        )
 
 
 Rule = Callable[[Draft], Draft]
 
 _KNOWN_CLAUSES: Final = frozenset(
-    {"expressions", "from_", "where", "group", "having", "order", "limit", "windowing", "lateness"}
+    {"expressions", "from_", "where", "group", "having", "qualify", "order", "limit", "with_"}
+    | {"offset", "distinct", "windowing", "lateness"}
 )
 _REFUSED: Final[dict[str, str]] = {
-    "with_": "WITH (a common table expression)",
-    "distinct": "SELECT DISTINCT",
     "joins": "a join",
     "laterals": "LATERAL",
-    "qualify": "QUALIFY",
-    "offset": "OFFSET",
     "sample": "TABLESAMPLE",
     "windows": "WINDOW … AS",
     "into": "SELECT INTO",
@@ -104,15 +46,24 @@ _REFUSED: Final[dict[str, str]] = {
 }
 
 
+def several_streams(tree: exp.Expr) -> bool:
+    """Whether FROM has a comma between streams: the rows of all of them, one after the other (no product)."""
+    joins = tree.args.get("joins") or []
+    return bool(joins) and not any(
+        isinstance(value, exp.Expr) or (value and part != "this")
+        for join in joins
+        for part, value in join.args.items()
+        if part != "this" or not isinstance(value, exp.Table)
+    )
+
+
 def refuse_unsupported(draft: Draft) -> Draft:
     """Clauses that the language will have, or that SQL has, but that are not there yet."""
     for key, value in draft.tree.args.items():
-        if not value or key in _KNOWN_CLAUSES:
+        if not value or key in _KNOWN_CLAUSES or (key == "joins" and several_streams(draft.tree)):
             continue
         place = value[0] if isinstance(value, list) else value
         feature = _REFUSED.get(key, key.rstrip("_").upper())
-        if key == "joins" and not (place.args.get("kind") or place.args.get("on") or place.args.get("using")):
-            feature = "several streams in FROM"
         at = start_of(place) if isinstance(place, exp.Expr) else None
         raise draft.source.error(
             f"{feature} is not supported yet", at if at is not None else start_of(draft.tree)
@@ -128,8 +79,18 @@ def read_from(draft: Draft) -> Draft:
             "a query needs FROM: the name of a stream, or *", len(draft.source.text.rstrip())
         )
     table = clause.this
+    name = table.name.lower() if isinstance(table, exp.Table) else ""
+    inner = table.this if isinstance(table, exp.Subquery) else draft.ctes.get(name)
+    others = [join.this for join in draft.tree.args.get("joins") or []]
+    queries = [other for other in others if other.name.lower() in draft.ctes]
+    if queries or (inner is not None and others):
+        raise draft.source.at(
+            (queries or others)[0], "a comma in FROM stands between streams, not subqueries"
+        )
+    if inner is not None and not table.args.get("db"):
+        return _over(draft, table, inner)
     if not isinstance(table, exp.Table):
-        raise draft.source.at(table, f"{_table_feature(table)} in FROM is not supported yet")
+        raise draft.source.at(table, f"{table.key.upper()} in FROM is not supported yet")
     if table.args.get("db"):
         raise draft.source.at(table, "a stream's name has no dots; quote it if it does")
     for part, value in table.args.items():
@@ -137,19 +98,86 @@ def read_from(draft: Draft) -> Draft:
             raise draft.source.at(table, f"{_REFUSED.get(part, part.upper())} in FROM is not supported yet")
     if table.alias_column_names:
         raise draft.source.at(table, "names for columns in FROM are not supported yet")
-    names = [table.name] if isinstance(table.this, exp.Identifier) else []
-    return replace(draft, streams=(*names, *([table.alias] if table.alias else [])))
+    tables = [table, *others]
+    names = [part for one in tables for part in (one.name, one.alias) if part]
+    return replace(draft, streams=tuple(dict.fromkeys(names)))
 
 
-def _table_feature(table: exp.Expr) -> str:
-    return "a subquery" if isinstance(table, exp.Subquery) else table.key.upper()
+def read_with(draft: Draft) -> Draft:
+    """WITH: queries that have a name."""
+    clause = draft.tree.args.get("with_")
+    if clause is None:
+        return draft
+    if clause.args.get("recursive"):
+        raise draft.source.at(clause, "WITH RECURSIVE would need unbounded state and is not supported")
+    ctes = dict(draft.ctes)
+    for cte in clause.expressions:
+        if cte.alias.lower() in ctes:
+            raise draft.source.at(cte, f"{cte.alias} is named twice in WITH")
+        ctes[cte.alias.lower()] = cte.this
+    return replace(draft, ctes=ctes)
+
+
+def _over(draft: Draft, table: exp.Expr, inner: exp.Expr) -> Draft:
+    """FROM a subquery. Without groups it is part of this query; with groups this query is over its rows."""
+    if not isinstance(inner, exp.Select):
+        raise draft.source.at(inner, f"{inner.key.upper()} in a subquery is not supported yet")
+    name = table.name.lower() if isinstance(table, exp.Table) else ""
+    hidden = {other: tree for other, tree in draft.ctes.items() if other != name}
+    below = Draft(
+        draft.source, inner, draft.schema, windows=draft.windows, lateness_us=draft.lateness_us, ctes=hidden
+    )
+    names = tuple(dict.fromkeys(part for part in (table.alias, name) if part))
+    if inner.args.get("group") or inner.args.get("distinct") or has_aggregates(below):
+        below = apply_rules(below)
+        columns: dict[str, Expr] = {
+            output.name: Ref(output.name, output.value.kind) for output in below.outputs
+        }
+        schema = replace(draft.schema, event_time=None)
+        return replace(
+            draft, streams=names, derived=columns, below=below, schema=schema,
+            windows=below.windows, lateness_us=below.lateness_us,
+        )  # fmt: skip
+    for rule in (refuse_unsupported, read_with, read_window, read_from, read_aliases, bind_where):
+        below = rule(below)
+    for part in ("having", "qualify", "order", "limit", "offset"):
+        if inner.args.get(part) is not None:
+            clause = "ORDER BY" if part == "order" else part.upper()
+            raise draft.source.at(
+                inner.args[part],
+                f"{clause} in a subquery of raw rows would need unbounded state; it belongs after a GROUP "
+                "BY, or in the outer query",
+            )
+    return replace(
+        draft, streams=names, derived=_columns(below), below=below.below, schema=below.schema,
+        where=below.where, windows=below.windows, lateness_us=below.lateness_us,
+    )  # fmt: skip
+
+
+def _columns(draft: Draft) -> dict[str, Expr]:
+    """What a subquery without groups calls its columns."""
+    found: dict[str, Expr] = {}
+    scope = draft.scope("SELECT", aggregates=False, aliased=False)
+    for item in draft.tree.expressions:
+        if isinstance(item, exp.Star):
+            if draft.derived is not None:
+                found.update(draft.derived)
+            else:
+                found.update({one.name: Ref(one.name, one.type) for one in draft.schema.columns})
+            continue
+        value = scope.bind(item.this if isinstance(item, exp.Alias) else item)
+        name = output_name(draft.source, item, value)
+        if name in found:
+            raise draft.source.at(item, f'the subquery has two columns "{name}"; name one with AS')
+        found[name] = value
+    return found
 
 
 def read_window(draft: Draft) -> Draft:
     """WINDOWING and LATENESS."""
     clause, lateness = draft.tree.args.get("windowing"), draft.tree.args.get("lateness")
     if clause is None:
-        if lateness is not None:
+        if lateness is not None and not draft.windows:
             raise draft.source.at(lateness, "LATENESS needs a window: add WINDOWING …")
         return draft
     if draft.schema.event_time is None:
@@ -158,10 +186,13 @@ def read_window(draft: Draft) -> Draft:
             f"a window needs event time, which is a timestamp column named {names} (or as the config says)"
         )
         raise draft.source.at(clause, f"{message}; this stream has none")
+    windows = windows_of(draft.source, clause)
+    if draft.windows not in ((), windows):
+        raise draft.source.at(clause, "this window is not that of the outer query; say it once, at the end")
     return replace(
         draft,
-        windows=windows_of(draft.source, clause),
-        lateness_us=None if lateness is None else duration_us(draft.source, lateness.this),
+        windows=windows,
+        lateness_us=draft.lateness_us if lateness is None else duration_us(draft.source, lateness.this),
     )
 
 
@@ -180,7 +211,7 @@ def bind_where(draft: Draft) -> Draft:
     if clause is None:
         return draft
     condition = draft.scope("WHERE", aggregates=False).condition(clause.this, "WHERE")
-    return replace(draft, where=conjuncts(condition))
+    return replace(draft, where=(*draft.where, *conjuncts(condition)))
 
 
 def bind_keys(draft: Draft) -> Draft:
@@ -190,148 +221,66 @@ def bind_keys(draft: Draft) -> Draft:
         return draft
     for name, value in clause.args.items():
         if value and name != "expressions":
-            feature = "GROUP BY ALL" if name == "all" else name.replace("_", " ").upper()
-            raise draft.source.at(clause, f"{feature} is not supported yet")
+            feature = "GROUP BY ALL" if name == "all" else f"WITH {name.upper()}"
+            hint = f"; write GROUP BY {name.upper()} (a, b)" if name in ("rollup", "cube") else ""
+            raise draft.source.at(clause, f"{feature} is not supported{hint or ' yet'}")
+    some = next((node for node in clause.expressions if isinstance(node, SetsNode)), None)
+    if some is not None and draft.below is None and any(isinstance(kind, Session) for kind in draft.windows):
+        raise draft.source.at(
+            some,
+            "sessions are those of a whole key, so they have no subtotals; make a job for each set of keys",
+        )
     keys: dict[Expr, None] = {}
+    sets: dict[frozenset[Expr], None] = {}
     scope = draft.scope("GROUP BY", aggregates=False)
-    for node in clause.expressions:
-        if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
-            feature = "GROUPING SETS" if isinstance(node, exp.GroupingSets) else node.key.upper()
-            raise draft.source.at(node, f"{feature} is not supported yet")
-        key = scope.bind(_ordinal(draft, node, "GROUP BY") or node)
-        if is_constant(key):
-            raise draft.source.at(node, "GROUP BY a constant makes no groups; leave it out")
-        keys[key] = None
-    return replace(draft, keys=tuple(keys))
+    for nodes in sets_of(clause.expressions):
+        members = [_key(draft, node, scope) for node in nodes]
+        keys.update(dict.fromkeys(members))
+        sets[frozenset(members)] = None
+        if len(sets) > SETS_MAX:
+            raise draft.source.at(clause, f"more than {SETS_MAX} grouping sets are not supported")
+    numbers = {key: number for number, key in enumerate(keys)}
+    numbered = tuple(frozenset(numbers[key] for key in one) for one in sets)
+    return replace(draft, keys=tuple(keys), sets=numbered if len(numbered) > 1 or not all(numbered) else ())
 
 
-def _ordinal(draft: Draft, node: exp.Expr, clause: str) -> exp.Expr | None:
-    """The item of the SELECT list that a number in GROUP BY or ORDER BY means; None for anything else."""
-    if not (isinstance(node, exp.Literal) and not node.is_string):
-        return None
-    items = draft.tree.expressions
-    if not node.name.isdigit() or not 1 <= int(node.name) <= len(items):
-        raise draft.source.at(node, f"{clause} {node.name}: the SELECT list has items 1 to {len(items)}")
-    item: exp.Expr = items[int(node.name) - 1]
-    return item.this if isinstance(item, exp.Alias) else item
+def _key(draft: Draft, node: exp.Expr, scope: Scope) -> Expr:
+    key = scope.bind(ordinal(draft, node, "GROUP BY") or node)
+    if is_constant(key):
+        raise draft.source.at(node, "GROUP BY a constant makes no groups; leave it out")
+    return key
 
 
-def bind_outputs(draft: Draft) -> Draft:
-    """The SELECT list, over keys and aggregates, under unique names."""
-    if not draft.tree.expressions:
-        raise draft.source.at(draft.tree, "the SELECT list is empty")
-    scope = draft.scope("SELECT", aggregates=True, aliased=False)
-    outputs = []
-    grouped = bool(draft.keys) or _has_aggregates(draft)
-    taken = {"window_start", "window_end"} if draft.windows else set()
-    for item in draft.tree.expressions:
-        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
-            raise draft.source.at(item, "SELECT * (raw rows) is not supported yet")
-        value = scope.bind(item.this if isinstance(item, exp.Alias) else item)
-        if not grouped:
-            raise draft.source.at(
-                item, "raw rows (a SELECT without an aggregate and without GROUP BY) is not supported yet"
-            )
-        name = _unique(_output_name(draft.source, item, value), taken)
-        outputs.append(Output(name, _over_groups(draft, value, "SELECT")))
-    return replace(draft, outputs=tuple(outputs))
-
-
-def _has_aggregates(draft: Draft) -> bool:
-    """Whether the query makes one group of everything: an aggregate in SELECT, HAVING or ORDER BY."""
-    nodes = [*draft.tree.expressions, draft.tree.args.get("having"), draft.tree.args.get("order")]
-    calls = (call for node in nodes if node is not None for call in node.find_all(exp.Anonymous))
-    return any(call.name.lower() in AGGREGATES for call in calls)
-
-
-def _output_name(source: Source, item: exp.Expr, value: Expr) -> str:
-    """The alias, else the column's own name, else the text as it was written."""
-    if isinstance(item, exp.Alias):
-        return item.alias
-    if isinstance(value, Ref):
-        return value.name
-    return " ".join(source.text[item.meta["from"] : item.meta["to"] + 1].split())
-
-
-def _unique(name: str, taken: set[str]) -> str:
-    candidate, number = name, 0
-    while candidate.lower() in taken:
-        number += 1
-        candidate = f"{name}_{number}"
-    taken.add(candidate.lower())
-    return candidate
-
-
-def bind_having(draft: Draft) -> Draft:
-    """HAVING."""
-    clause = draft.tree.args.get("having")
+def read_distinct(draft: Draft) -> Draft:
+    """SELECT DISTINCT: without groups, the SELECT list is what to group by."""
+    clause = draft.tree.args.get("distinct")
     if clause is None:
         return draft
-    condition = draft.scope("HAVING", aggregates=True).condition(clause.this, "HAVING")
-    return replace(draft, having=connect("and", conjuncts(_over_groups(draft, condition, "HAVING"))))
-
-
-def bind_order(draft: Draft) -> Draft:
-    """ORDER BY (SORT BY is the same): aliases, ordinals, expressions over keys and aggregates."""
-    clause = draft.tree.args.get("order")
-    if clause is None:
-        return draft
-    items = []
-    for ordered in clause.expressions:
-        for part, value in ordered.args.items():
-            if value and part not in ("this", "desc", "nulls_first"):
-                raise draft.source.at(ordered, f"ORDER BY … {part.upper()} is not supported yet")
-        node = ordered.this
-        plain_name = isinstance(node, exp.Column)
-        scope = draft.scope("ORDER BY", aggregates=True, aliases_first=plain_name)
-        value = _over_groups(draft, scope.bind(_ordinal(draft, node, "ORDER BY") or node), "ORDER BY")
-        items.append(Order(value, bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))))
-    return replace(draft, order=tuple(items))
-
-
-def read_limit(draft: Draft) -> Draft:
-    """LIMIT, a constant."""
-    clause = draft.tree.args.get("limit")
-    if clause is None:
-        return draft
-    if isinstance(clause, exp.Fetch) or clause.args.get("limit_options") or clause.expressions:
-        raise draft.source.at(clause, "FETCH, LIMIT BY and LIMIT … PERCENT are not supported yet")
-    if clause.args.get("offset"):
-        raise draft.source.at(clause, "OFFSET is not supported yet")
-    count = clause.expression
-    if not isinstance(count, exp.Literal) or count.is_string or not count.name.isdigit():
-        raise draft.source.at(count, "LIMIT takes a whole number")
-    return replace(draft, limit=int(count.name))
-
-
-def _over_groups(draft: Draft, expr: Expr, clause: str) -> Expr:
-    """``expr`` with keys as slots. A column that is neither a key nor inside an aggregate has no single value
-    a group.
-    """
-    slots = {key: Slot(f"k{index}", key.kind) for index, key in enumerate(draft.keys)}
-
-    def change(part: Expr) -> Expr | None:
-        if part in slots:
-            return slots[part]
-        if isinstance(part, Aggregate):
-            return part
-        if isinstance(part, Ref):
-            message = f'column "{part.name}" in {clause} must be in GROUP BY or inside an aggregate'
-            raise draft.source.error(message, part.at)
-        return None
-
-    return rewrite(expr, change)
+    if clause.args.get("on"):
+        raise draft.source.at(
+            clause.args["on"],
+            "DISTINCT ON is not supported; write QUALIFY ROW_NUMBER() OVER (PARTITION BY …) = 1",
+        )
+    if draft.keys or has_aggregates(draft):
+        return replace(draft, distinct=True)
+    scope = draft.scope("SELECT DISTINCT", aggregates=False, aliased=False)
+    items = [item.this if isinstance(item, exp.Alias) else item for item in draft.tree.expressions]
+    bound = [scope.bind(item) for item in items if not isinstance(item, exp.Star)]
+    return replace(draft, keys=tuple(dict.fromkeys(key for key in bound if not is_constant(key))))
 
 
 RULES: Final[tuple[Rule, ...]] = (
     refuse_unsupported,
-    read_from,
+    read_with,
     read_window,
+    read_from,
     read_aliases,
     bind_where,
     bind_keys,
+    read_distinct,
     bind_outputs,
     bind_having,
+    bind_qualify,
     bind_order,
     read_limit,
 )

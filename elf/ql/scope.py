@@ -14,16 +14,11 @@ from elf.ql.source import Source
 from elf.schema import Schema
 
 _FEATURES: dict[type[exp.Expr], str] = {
-    exp.Window: "a window function (OVER)",
     exp.Distinct: "DISTINCT in an aggregate",
     exp.Subquery: "a subquery",
     exp.Select: "a subquery",
     exp.Exists: "a subquery (EXISTS)",
     exp.Star: "* here",
-    exp.Interval: "INTERVAL",
-    exp.CurrentTimestamp: "CURRENT_TIMESTAMP",
-    exp.IntDiv: "integer division",
-    exp.Escape: "LIKE … ESCAPE",
     exp.Tuple: "a tuple",
     exp.Array: "an array",
     exp.Lambda: "a lambda",
@@ -31,14 +26,13 @@ _FEATURES: dict[type[exp.Expr], str] = {
     exp.IgnoreNulls: "IGNORE NULLS",
     exp.Placeholder: "a placeholder",
     exp.JSONExtract: "->",
-    exp.JSONExtractScalar: "->>",
     exp.Any: "ANY",
-    exp.AtTimeZone: "AT TIME ZONE",
 }
 
 
 _OPERANDS: Final = frozenset({"this", "expression", "expressions"})
 _PARTS: Final[Mapping[type[exp.Expr], frozenset[str]]] = {
+    exp.Window: frozenset({"this", "partition_by", "order", "spec", "over"}),
     exp.Column: frozenset({"this", "table", "db", "catalog"}),
     exp.Literal: frozenset({"this", "is_string"}),
     exp.Like: frozenset({"this", "expression", "negate"}),
@@ -51,6 +45,9 @@ _PARTS: Final[Mapping[type[exp.Expr], frozenset[str]]] = {
     exp.Trim: frozenset({"this", "expression", "position"}),
     exp.Substring: frozenset({"this", "start", "length"}),
     exp.StrPosition: frozenset({"this", "substr"}),
+    exp.AtTimeZone: frozenset({"this", "zone"}),
+    exp.Interval: frozenset({"this", "unit"}),
+    exp.JSONExtractScalar: frozenset({"this", "expression", "only_json_types", "scalar_only"}),
 }
 """What each node may consist of; anything else that the grammar found is refused, never overlooked."""
 
@@ -69,11 +66,15 @@ class Scope:
     aggregates: bool
     streams: tuple[str, ...] = ()
     """Names that may stand before a column: the stream's, or its alias."""
+    derived: Mapping[str, Expr] | None = None
+    """Of a subquery in FROM: its columns by name; then the schema's names mean nothing."""
     aliases: Mapping[str, exp.Expr] = field(default_factory=dict)
     """Expressions of the SELECT list by alias, in lower case."""
     aliases_first: bool = False
     keys: tuple[Expr, ...] | None = None
     """After grouping: the keys, the only columns that have a value outside of aggregates."""
+    ranks: bool = False
+    """Whether window functions (OVER) may stand here."""
     within: str | None = None
     """The aggregate that we are in the argument of."""
 

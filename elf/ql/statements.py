@@ -15,6 +15,8 @@ from typing import Final, Literal, NoReturn
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
+from elf.errors import QueryError
+from elf.ql import parameters
 from elf.ql.dialect import Elf
 from elf.ql.source import Source, did_you_mean
 
@@ -31,6 +33,15 @@ class Query:
     def says_lateness(self) -> bool:
         """Whether it has a LATENESS of its own."""
         return self.tree.args.get("lateness") is not None
+
+    def with_values(self, changes: Mapping[str, str]) -> Query:
+        """The query with other values of its parameters, each as written in SQL. Raises ``QueryError``."""
+        source = Source(self.sql)
+        _, values = parameters.split(source, _tokens(source))
+        found = parse(parameters.with_values(self.sql, values, changes))
+        if len(found) != 1 or not isinstance(found[0], Select):
+            raise QueryError("a parameter is one constant")
+        return found[0].query
 
 
 @dataclass(frozen=True)
@@ -179,7 +190,8 @@ class _Words:
         rest = self.tokens[self.index :]
         if not rest or rest[0].text.upper() not in ("SELECT", "WITH", "("):
             self.fail("expected SELECT")
-        tree = _parse_query(self.source, rest)
+        rest_of_query, values = parameters.split(self.source, rest)
+        tree = parameters.substitute(self.source, _parse_query(self.source, rest_of_query), values)
         return Query(self.source.text[rest[0].start : rest[-1].end + 1], tree, self.source.text)
 
 

@@ -7,8 +7,8 @@ SUM(x) and COUNT(x)), so that queries which aggregate the same have the same sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from elf.aggregates import State
 from elf.errors import ElfBug
@@ -24,8 +24,18 @@ class StateColumn:
     """A state, and how each engine computes it from raw rows (Spark sums integers as decimals: exactly)."""
 
     state: State
-    duckdb: str
-    spark: str
+    rule: StateRule
+    aggregate: Aggregate
+
+    @property
+    def duckdb(self) -> str:
+        """Over raw rows."""
+        return _duckdb(self.rule, self.aggregate)
+
+    @property
+    def spark(self) -> str:
+        """Over raw rows."""
+        return _spark(self.rule, self.aggregate)
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,20 @@ class States:
             return value.args[0].name
         raise ElfBug(f"{aggregate.name} has more than one state")
 
+    def over(self, change: Callable[[Expr], Expr | None]) -> States:
+        """The same states of other rows."""
+
+        def changed(cell: Cell) -> Cell:
+            key = cell.key if cell.rank is not None else rewrite(cell.key, change)
+            return replace(cell, given=rewrite(cell.given, change), key=key)
+
+        columns = []
+        for column in self.columns:
+            args = tuple(rewrite(arg, change) for arg in column.aggregate.args)
+            columns.append(replace(column, aggregate=replace(column.aggregate, args=args)))
+        cells = {name: changed(cell) for name, cell in self.cells.items()}
+        return replace(self, columns=tuple(columns), cells=cells)
+
     def resolve(self, expr: Expr) -> Expr:
         """``expr`` with every aggregate as its value over merged states."""
         return rewrite(expr, lambda part: self.values.get(part) if isinstance(part, Aggregate) else None)
@@ -64,14 +88,12 @@ def collect(expressions: Iterable[Expr]) -> States:
     """
     found = {part: None for expr in expressions for part in walk(expr) if isinstance(part, Aggregate)}
     plain = [aggregate for aggregate in found if aggregate.name in AGGREGATES]
-    rules: dict[str, tuple[StateRule, str]] = {}
+    rules: dict[str, tuple[StateRule, Aggregate]] = {}
     for aggregate in plain or [Aggregate("count_star", (), "bigint")]:
         for rule, text in _partials(aggregate):
-            rules.setdefault(text, (rule, _spark(rule, aggregate)))
+            rules.setdefault(text, (rule, aggregate))
     names = {text: f"s{index}" for index, text in enumerate(sorted(rules))}
-    columns = tuple(
-        StateColumn(rules[text][0].state(names[text]), text, rules[text][1]) for text in sorted(rules)
-    )
+    columns = tuple(StateColumn(rules[text][0].state(names[text]), *rules[text]) for text in sorted(rules))
     by_text = {column.duckdb: column.state.name for column in columns}
     values: dict[Aggregate, Expr] = {
         aggregate: _value(aggregate, [by_text[text] for _, text in _partials(aggregate)])
@@ -98,8 +120,11 @@ def _cell(aggregate: Aggregate) -> Cell:
 
 def _partials(aggregate: Aggregate) -> list[tuple[StateRule, str]]:
     """The rules of an aggregate with the DuckDB text of each."""
-    texts = _arguments(*(render(arg, "duckdb") for arg in aggregate.args))
-    return [(rule, rule.partial.format(**texts)) for rule in AGGREGATES[aggregate.name].states]
+    return [(rule, _duckdb(rule, aggregate)) for rule in AGGREGATES[aggregate.name].states]
+
+
+def _duckdb(rule: StateRule, aggregate: Aggregate) -> str:
+    return rule.partial.format(**_arguments(*(render(arg, "duckdb") for arg in aggregate.args)))
 
 
 def _spark(rule: StateRule, aggregate: Aggregate) -> str:

@@ -7,6 +7,8 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-ql", action="store_true", default=False, help="renew tests/ql's golden files")
+    parser.addoption("--ql-rows", type=int, default=100, help="rows on which functions are compared")
+    parser.addoption("--ql-seed", type=int, default=1, help="seed of those rows")
 
 
 @pytest.fixture

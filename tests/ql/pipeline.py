@@ -26,7 +26,7 @@ def run_live(con: duckdb.DuckDBPyConnection, plan: Plan, table: pa.Table, *, par
     """What a fleet of ``parts`` agents would answer, the rows spread over them at random."""
     fragment = plan.fragment
     timed = table.filter(pc.is_valid(table["ts"])) if plan.windows else table
-    micros = timed["ts"].cast(pa.int64()).to_pylist()
+    micros = timed["ts"].cast(pa.int64()).to_pylist() if fragment.pane_us else [0] * timed.num_rows
     panes = [micro // fragment.pane_us if fragment.pane_us else 0 for micro in micros]
     needed = timed.select([column.name for column in fragment.columns])
     rows = needed.append_column("_pane", pa.array(panes, pa.int64()))

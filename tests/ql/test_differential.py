@@ -12,13 +12,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from elf.ql.planner import plan_text
+from tests.ql import test_functions as functions
 from tests.ql.cases import Case, prepare, queries, scalars
-from tests.ql.pipeline import Result, difference, plain, run_by_hand, run_live
+from tests.ql.pipeline import Result, difference, plain, run_by_hand, run_live, same
 from tests.ql.table import SCHEMA, rows
 
 TABLE = rows()
 
 
+_GENERATED = {"--ql-rows": 100, "--ql-seed": 1}
 CASES = (*queries(), *scalars())
 
 
@@ -44,26 +46,27 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.sql.variant.allowDuplicateKeys", "true")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
-    _register(session, folder)
     yield session
     session.stop()
 
 
-def _register(session: SparkSession, folder: Path) -> None:
+def _register(session: SparkSession, table: pa.Table, path: Path) -> None:
     zoned = pa.table(
         {
-            name: TABLE[name].cast(pa.timestamp("us", "UTC")) if name in ("ts", "seen") else TABLE[name]
-            for name in TABLE.column_names
+            name: table[name].cast(pa.timestamp("us", "UTC"))
+            if pa.types.is_timestamp(table.field(name).type)
+            else table[name]
+            for name in table.column_names
         }
     )
-    path = folder / "rows.parquet"
-    pq.write_table(zoned.append_column("_ts", TABLE["ts"].cast(pa.int64())), path)
+    pq.write_table(zoned, path)
     session.read.parquet(str(path)).createOrReplaceTempView("rows")
 
 
@@ -76,7 +79,8 @@ def test_live_answer_is_that_of_duckdb(con: duckdb.DuckDBPyConnection, case: Cas
         assert difference(run_live(con, plan, TABLE, parts=parts, seed=seed), wanted) is None
 
 
-def test_spark_answers_alike(con: duckdb.DuckDBPyConnection, spark: SparkSession) -> None:
+def test_spark_answers_alike(con: duckdb.DuckDBPyConnection, spark: SparkSession, tmp_path: Path) -> None:
+    _register(spark, TABLE.append_column("_ts", TABLE["ts"].cast(pa.int64())), tmp_path / "rows.parquet")
     wrong = []
     for case in CASES:
         frame = spark.sql(plan_text(case.elf, SCHEMA).spark_sql)
@@ -85,3 +89,22 @@ def test_spark_answers_alike(con: duckdb.DuckDBPyConnection, spark: SparkSession
         if found is not None:
             wrong.append(f"{case.elf}\n    {found}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_spark_computes_every_function_alike(
+    con: duckdb.DuckDBPyConnection, spark: SparkSession, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    """All functions on generated values; ``--ql-rows`` and ``--ql-seed`` for more."""
+    count, seed = (int(pytestconfig.getoption(name, default=given)) for name, given in _GENERATED.items())
+    table = functions.rows(count, seed)
+    _register(spark, table, tmp_path / "functions.parquet")
+    con.register("rows", table)
+    live = plain(con.sql(functions.values("duckdb")).fetchall())
+    got = plain([tuple(row) for row in spark.sql(functions.values("spark")).collect()])
+    wrong: dict[str, str] = {}
+    for mine, other in zip(live, got, strict=True):
+        for trial, a, b in zip(("id", *functions.TRIALS), mine, other, strict=True):
+            if not same(a, b):
+                of = table.slice(int(str(mine[0])), 1).to_pylist()
+                wrong.setdefault(trial, f"{trial}: DuckDB {a!r}, Spark {b!r}, of {of}")
+    assert not wrong, "\n".join(wrong.values())

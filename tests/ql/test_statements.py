@@ -112,3 +112,19 @@ def test_any_text_gives_statements_or_a_query_error(text: str) -> None:
 def test_deep_nesting_is_an_error_of_the_query() -> None:
     with pytest.raises(QueryError, match="nested too deeply"):
         parse("SELECT COUNT(*) FROM x WHERE " + "(" * 5000 + "1" + ")" * 5000)
+
+
+def test_parameters_are_put_in_their_places() -> None:
+    text = "SELECT COUNT(*) AS n FROM x WHERE clicks > :least AND store = :Store LIMIT :k {}"
+    (select,) = parse(text.format("WITH (least = -3, store = 'toys', k = 5)"))
+    assert isinstance(select, Select)
+    (plain,) = parse("SELECT COUNT(*) AS n FROM x WHERE clicks > -3 AND store = 'toys' LIMIT 5")
+    assert isinstance(plain, Select)
+    made, wanted = (plan(one.query, SCHEMA, stream="x") for one in (select, plain))
+    assert (made.fragment, made.final_sql) == (wanted.fragment, wanted.final_sql)
+    changed = select.query.with_values({"LEAST": "7", "k": "1"})
+    assert changed.sql == text.format("WITH (least = 7, store = 'toys', k = 1)")
+    with pytest.raises(QueryError, match="no parameter most; there are: least, store, k"):
+        select.query.with_values({"most": "1"})
+    with pytest.raises(QueryError):
+        select.query.with_values({"k": "1); DROP JOB a; SELECT (1"})

@@ -164,8 +164,8 @@ BAD = {
     "unknown stream": (
         ["-q", "SELECT COUNT(*) FROM z", "--stream", f"a={SAMPLE}", "--stream", f"b={SAMPLE}"], "streams: a, b"
     ),
-    "not yet": (["-q", "SELECT COUNT(*) OVER () FROM x", "--input", str(SAMPLE)], "not supported yet"),
-    "raw rows": (["-q", "SELECT c_ip FROM x", "--input", str(SAMPLE)], "not supported yet"),
+    "not yet": (["-q", "SELECT COUNT(*) FROM x JOIN y ON TRUE", "--input", str(SAMPLE)], "not supported yet"),
+    "raw rows": (["-q", "SELECT c_ip FROM x", "--input", str(SAMPLE)], "gives raw rows"),
     "two statements": (["-q", "SHOW JOBS", "--input", str(SAMPLE)], "SELECT"),
 }  # fmt: skip
 

@@ -1,0 +1,133 @@
+"""What clauses and operators are for, in words; each example is run by the tests.
+
+The examples of clauses are queries over a stream ``log`` with the columns of an access log (DESIGN section
+4.5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Clause:
+    """``example``: a whole query."""
+
+    name: str
+    usage: str
+    about: str
+    example: str
+
+
+@dataclass(frozen=True)
+class Operator:
+    """``example``: an expression, which ``gives`` the other."""
+
+    name: str
+    usage: str
+    about: str
+    example: str
+    gives: str
+
+
+CLAUSES: Final[tuple[Clause, ...]] = (
+    Clause("SELECT", "SELECT expression [AS name], …",
+           "What each row of the result holds, over the keys of GROUP BY and aggregates. Without GROUP BY "
+           "all rows are one group.",
+           "SELECT COUNT(*) AS hits, SUM(sc_bytes) AS bytes FROM log"),
+    Clause("FROM", "FROM stream | *",
+           "The stream whose rows are read; * means the only stream that there is.",
+           "SELECT COUNT(*) FROM *"),
+    Clause("WHERE", "WHERE condition",
+           "Rows for which the condition is not true are left out, on the agents.",
+           "SELECT COUNT(*) AS missing FROM log WHERE sc_status = 404"),
+    Clause("GROUP BY", "GROUP BY expression | alias | ordinal, …",
+           "A row of the result for each distinct key.",
+           "SELECT url_path(cs_uri_stem) AS path, COUNT(*) AS hits FROM log GROUP BY path"),
+    Clause("HAVING", "HAVING condition", "Groups for which the condition is not true are left out.",
+           "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip HAVING hits > 100"),
+    Clause("ORDER BY", "ORDER BY expression [ASC | DESC] [NULLS FIRST | LAST], …",
+           "The order of the rows of a window; SORT BY is the same. NULLs are last unless the query says "
+           "otherwise, ties go by the keys, ascending.",
+           "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip ORDER BY hits DESC, c_ip"),
+    Clause("SELECT DISTINCT", "SELECT DISTINCT expression, …", "Each row of a window once.",
+           "SELECT DISTINCT cs_method, sc_status FROM log"),
+    Clause("GROUPING SETS", "GROUP BY ROLLUP (a, b) | CUBE (a, b) | GROUPING SETS ((a, b), (a), ())",
+           "Totals and subtotals in one result; GROUPING(a) is 1 in rows that are not grouped by a.",
+           "SELECT sc_status, cs_method, COUNT(*) AS hits FROM log GROUP BY ROLLUP (sc_status, cs_method)"),
+    Clause("OVER", "ROW_NUMBER() | RANK() | DENSE_RANK() OVER ([PARTITION BY a, …] ORDER BY b, …), "
+           "COUNT | SUM | AVG | MIN | MAX (…) OVER ([PARTITION BY a, …])",
+           "A group's place, or a total, among the groups of its window.",
+           "SELECT sc_status, 100 * COUNT(*) / SUM(COUNT(*)) OVER () AS percent FROM log GROUP BY sc_status"),
+    Clause("QUALIFY", "QUALIFY condition",
+           "Which groups stay, by window functions: the top of each of something.",
+           "SELECT sc_status, c_ip, COUNT(*) AS hits FROM log GROUP BY sc_status, c_ip "
+           "QUALIFY ROW_NUMBER() OVER (PARTITION BY sc_status ORDER BY hits DESC) <= 3"),
+    Clause("LIMIT BY", "LIMIT n BY a, …", "The first n rows of each a, in each window.",
+           "SELECT sc_status, c_ip, COUNT(*) AS hits FROM log GROUP BY sc_status, c_ip "
+           "ORDER BY hits DESC LIMIT 3 BY sc_status"),
+    Clause("OFFSET", "OFFSET n", "Leaves the first n rows of each window out.",
+           "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip ORDER BY hits DESC LIMIT 10 OFFSET 10"),
+    Clause("LIMIT", "LIMIT n", "The first n rows of each window.",
+           "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip ORDER BY hits DESC LIMIT 10"),
+    Clause("WINDOWING", "WINDOWING size [SLIDE slide]",
+           "Windows of event time, aligned to the epoch: a result each. WINDOW TUMBLING (SIZE …) and WINDOW "
+           "HOPPING (SIZE …, ADVANCE BY …) are the same.",
+           "SELECT COUNT(*) AS hits FROM log WINDOWING 5 MINUTES SLIDE 30 SECONDS"),
+    Clause("LATENESS", "LATENESS duration",
+           "How long a window waits for rows that come out of order; what is later is counted and left out.",
+           "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS LATENESS 2 SECONDS"),
+    Clause("subqueries", "FROM (SELECT …) [AS] name, WITH name AS (SELECT …) SELECT …",
+           "A query over another's rows. One without groups becomes part of this one; one with groups is "
+           "asked again in each of its windows. The window is said once.",
+           "WITH hosts AS (SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip) "
+           "SELECT MAX(hits) AS most, COUNT(*) AS hosts FROM hosts WINDOWING 1 MINUTE"),
+    Clause("WITH (…)", "… :name … WITH (name = constant, …)",
+           "Values of parameters, at the end of a query: numbers, texts, TRUE, FALSE or NULL.",
+           "SELECT COUNT(*) AS slow FROM log WHERE sc_bytes > :least WITH (least = 100000)"),
+)  # fmt: skip
+"""In the order of the reference."""
+
+OPERATORS: Final[tuple[Operator, ...]] = (
+    Operator("+ - *", "a + b, a - b, a * b", "Arithmetic. Integers have 64 bits; what does not fit is NULL.",
+             "9223372036854775807 + 1", "NULL"),
+    Operator("/", "a / b", "The quotient, always a double; NULL where b is 0.", "7 / 2", "3.5"),
+    Operator("//", "a // b, a DIV b", "The quotient of integers without its fraction; NULL where b is 0.",
+             "-7 // 2", "-3"),
+    Operator("%", "a % b", "The remainder, with the sign of a; NULL where b is 0.", "-7 % 3", "-1"),
+    Operator("comparisons", "= (or ==) <> < <= > >=",
+             "NULL beside NULL is NULL. A text constant beside a number or a "
+             "timestamp is read as one.", "2 == 2.0", "TRUE"),
+    Operator("IS DISTINCT FROM", "a IS [NOT] DISTINCT FROM b", "A comparison for which NULL is a value.",
+             "NULL IS DISTINCT FROM 1", "TRUE"),
+    Operator("AND OR NOT", "a AND b, a OR b, NOT a", "With NULL for unknown.", "NULL AND FALSE", "FALSE"),
+    Operator("BETWEEN", "a [NOT] BETWEEN low AND high",
+             "Both ends belong to it.", "3 BETWEEN 1 AND 3", "TRUE"),
+    Operator("IN", "a [NOT] IN (b, …)", "Whether it is one of the list.", "404 IN (403, 404)", "TRUE"),
+    Operator("IS", "a IS [NOT] NULL | TRUE | FALSE", "Never NULL itself.", "NULL IS NULL", "TRUE"),
+    Operator("LIKE", "text [NOT] LIKE | ILIKE pattern [ESCAPE 'c']",
+             "% stands for any text, _ for one character, all else for itself; ILIKE without regard to case.",
+             "'/a_b/c' LIKE '/a!_b/%' ESCAPE '!'", "TRUE"),
+    Operator("||", "a || b", "Texts in a row; NULL with NULL.", "'a' || 1", "'a1'"),
+    Operator("->>", "json ->> path", "As json_extract_string(json, path).",
+             """'{"a": {"b": 5}}' ->> '$.a.b'""",
+             "'5'"),
+    Operator("CASE", "CASE WHEN condition THEN value … [ELSE value] END, CASE a WHEN b THEN value … END",
+             "The value of the first condition that is true, else that of ELSE, else NULL.",
+             "CASE WHEN 404 < 400 THEN 'good' WHEN 404 < 500 THEN 'client' ELSE 'server' END", "'client'"),
+    Operator("CAST", "CAST(a AS type), TRY_CAST(a AS type), a::type",
+             "BIGINT, DOUBLE, TEXT, BOOLEAN, TIMESTAMP; what does not fit is NULL, with TRY_CAST or without.",
+             "CAST('2.5' AS BIGINT)", "3"),
+    Operator("EXTRACT", "EXTRACT(part FROM timestamp)", "As date_part(part, timestamp).",
+             "EXTRACT(hour FROM TIMESTAMP '2024-05-03 04:05:06')", "4"),
+    Operator("INTERVAL", "timestamp + INTERVAL n unit, timestamp - INTERVAL n unit",
+             "MICROSECONDS … WEEKS have a length; MONTHS, QUARTERS and YEARS keep the day or take the last.",
+             "TIMESTAMP '2024-01-31' + INTERVAL 1 MONTH", "TIMESTAMP '2024-02-29'"),
+    Operator("AT TIME ZONE", "timestamp AT TIME ZONE '+02:00'",
+             "Clocks at that offset; zones with rules ('Europe/Paris') are refused: the engines "
+             "carry different tables.",
+             "TIMESTAMP '2024-05-03 23:30:00' AT TIME ZONE '+02:00'",
+             "TIMESTAMP '2024-05-04 01:30:00'"),
+)  # fmt: skip
+"""In the order of the reference."""

@@ -1,0 +1,108 @@
+"""A query on its way through the rules (``elf.ql.rules``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from elf.ql.bind_aggregates import AGGREGATES
+from elf.ql.binder import BINDERS
+from elf.ql.expressions import Expr
+from elf.ql.scope import Scope
+from elf.ql.source import Source
+from elf.schema import Schema
+from elf.windows import Kind
+
+
+@dataclass(frozen=True)
+class Output:
+    """One column of the result: its name, and its value over keys and aggregates."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Order:
+    """One item of ORDER BY. NULLs come last unless the query says otherwise."""
+
+    value: Expr
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A query on its way through the rules. Keys are bound expressions over ``rows``; what comes after them
+    refers to them as slots ``k0``, ``k1`` … in the order of GROUP BY.
+    """
+
+    source: Source
+    tree: exp.Select
+    schema: Schema
+    streams: tuple[str, ...] = ()
+    ctes: Mapping[str, exp.Expr] = field(default_factory=dict)
+    """The queries of WITH, by name in lower case."""
+    derived: Mapping[str, Expr] | None = None
+    """A subquery's columns. Of one without groups they are expressions over the stream's rows."""
+    below: Draft | None = None
+    """A subquery in FROM that groups: this query is over the rows of its windows."""
+    windows: tuple[Kind, ...] = ()
+    lateness_us: int | None = None
+    where: tuple[Expr, ...] = ()
+    keys: tuple[Expr, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    sets: tuple[frozenset[int], ...] = ()
+    """GROUPING SETS, as numbers of keys; none: one, with all keys."""
+    having: Expr | None = None
+    qualify: Expr | None = None
+    distinct: bool = False
+    """SELECT DISTINCT over groups: equal rows of a window are one."""
+    order: tuple[Order, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+    aliases: dict[str, exp.Expr] = field(default_factory=dict)
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """The columns that tell result windows apart: none without windows."""
+        return ("window_start", "window_end") if self.windows else ()
+
+    def scope(
+        self, clause: str, *, aggregates: bool, aliases_first: bool = False, aliased: bool = True
+    ) -> Scope:
+        aliases = self.aliases if aliased else {}
+        keys = self.keys if aggregates and aliased else None
+        return Scope(
+            self.source,
+            self.schema,
+            clause,
+            aggregates,
+            streams=self.streams,
+            derived=self.derived,
+            aliases=aliases,
+            aliases_first=aliases_first,
+            ranks=clause in ("SELECT", "QUALIFY", "ORDER BY"),
+            keys=keys,
+            binders=BINDERS,
+        )
+
+
+def has_aggregates(draft: Draft) -> bool:
+    """Whether the query makes one group of everything: an aggregate in SELECT, HAVING or ORDER BY."""
+    nodes = [*draft.tree.expressions, draft.tree.args.get("having"), draft.tree.args.get("order")]
+    calls = (call for node in nodes if node is not None for call in node.find_all(exp.Anonymous))
+    return any(call.name.lower() in AGGREGATES for call in calls)
+
+
+def ordinal(draft: Draft, node: exp.Expr, clause: str) -> exp.Expr | None:
+    """The item of the SELECT list that a number in GROUP BY or ORDER BY means; None for anything else."""
+    if not (isinstance(node, exp.Literal) and not node.is_string):
+        return None
+    items = draft.tree.expressions
+    if not node.name.isdigit() or not 1 <= int(node.name) <= len(items):
+        raise draft.source.at(node, f"{clause} {node.name}: the SELECT list has items 1 to {len(items)}")
+    item: exp.Expr = items[int(node.name) - 1]
+    return item.this if isinstance(item, exp.Alias) else item

@@ -1,0 +1,169 @@
+"""The rules from SELECT on: what is made of groups, in which order, and how much of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from elf.ql.bind_over import ranked_before
+from elf.ql.draft import Draft, Order, Output, has_aggregates, ordinal
+from elf.ql.expressions import Aggregate, Call, Constant, Expr, Over, Ref, Slot, conjuncts, connect, rewrite
+from elf.ql.source import Source, start_of
+
+_RAW = "gives raw rows, which would need unbounded state; group them, for instance with SELECT DISTINCT"
+
+
+def bind_outputs(draft: Draft) -> Draft:
+    """The SELECT list, over keys and aggregates, under unique names."""
+    if not draft.tree.expressions:
+        raise draft.source.at(draft.tree, "the SELECT list is empty")
+    scope = draft.scope("SELECT", aggregates=True, aliased=False)
+    outputs = []
+    grouped = bool(draft.keys) or has_aggregates(draft)
+    taken = set(draft.bounds)
+    for item in draft.tree.expressions:
+        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+            raise draft.source.at(item, f"SELECT * {_RAW}")
+        value = scope.bind(item.this if isinstance(item, exp.Alias) else item)
+        if not grouped and draft.below is not None:
+            raise draft.source.at(
+                item,
+                "a SELECT without aggregates over a subquery with groups is not supported yet; write HAVING, "
+                "ORDER BY and LIMIT in the subquery",
+            )
+        if not grouped:
+            raise draft.source.at(item, f"a SELECT without an aggregate and without GROUP BY {_RAW}")
+        name = _unique(output_name(draft.source, item, value), taken)
+        outputs.append(Output(name, _over_groups(draft, value, "SELECT")))
+    return replace(draft, outputs=tuple(outputs))
+
+
+def output_name(source: Source, item: exp.Expr, value: Expr) -> str:
+    """The alias, else the column's own name, else the text as it was written."""
+    if isinstance(item, exp.Alias):
+        return item.alias
+    if isinstance(value, Ref):
+        return value.name
+    return " ".join(source.text[item.meta["from"] : item.meta["to"] + 1].split())
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    candidate, number = name, 0
+    while candidate.lower() in taken:
+        number += 1
+        candidate = f"{name}_{number}"
+    taken.add(candidate.lower())
+    return candidate
+
+
+def bind_having(draft: Draft) -> Draft:
+    """HAVING."""
+    clause = draft.tree.args.get("having")
+    if clause is None:
+        return draft
+    condition = draft.scope("HAVING", aggregates=True).condition(clause.this, "HAVING")
+    return replace(draft, having=connect("and", conjuncts(_over_groups(draft, condition, "HAVING"))))
+
+
+def bind_qualify(draft: Draft) -> Draft:
+    """QUALIFY: a condition over window functions."""
+    clause = draft.tree.args.get("qualify")
+    if clause is None:
+        return draft
+    condition = draft.scope("QUALIFY", aggregates=True).condition(clause.this, "QUALIFY")
+    return replace(draft, qualify=_over_groups(draft, condition, "QUALIFY"))
+
+
+def bind_order(draft: Draft) -> Draft:
+    """ORDER BY (SORT BY is the same): aliases, ordinals, expressions over keys and aggregates."""
+    clause = draft.tree.args.get("order")
+    if clause is None:
+        return draft
+    items = []
+    for ordered in clause.expressions:
+        for part, value in ordered.args.items():
+            if value and part not in ("this", "desc", "nulls_first"):
+                raise draft.source.at(ordered, f"ORDER BY … {part.upper()} is not supported yet")
+        node = ordered.this
+        plain_name = isinstance(node, exp.Column)
+        scope = draft.scope("ORDER BY", aggregates=True, aliases_first=plain_name)
+        value = _over_groups(draft, scope.bind(ordinal(draft, node, "ORDER BY") or node), "ORDER BY")
+        if draft.distinct and value not in [output.value for output in draft.outputs]:
+            raise draft.source.at(
+                ordered, "with SELECT DISTINCT, ORDER BY takes only what is in the SELECT list"
+            )
+        items.append(Order(value, bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))))
+    return replace(draft, order=tuple(items))
+
+
+def read_limit(draft: Draft) -> Draft:
+    """LIMIT, a constant."""
+    clause, offset = draft.tree.args.get("limit"), draft.tree.args.get("offset")
+    if offset is not None:
+        draft = replace(draft, offset=_whole(draft, offset.expression, "OFFSET"))
+    if clause is None:
+        return draft
+    if isinstance(clause, exp.Fetch) or clause.args.get("limit_options"):
+        raise draft.source.at(clause, "FETCH and LIMIT … PERCENT are not supported; write LIMIT n")
+    count = _whole(draft, clause.expression, "LIMIT")
+    if not clause.expressions:
+        return replace(draft, limit=count)
+    scope = draft.scope("LIMIT BY", aggregates=True)
+    parts = [_over_groups(draft, scope.bind(part), "LIMIT BY") for part in clause.expressions]
+    ways = tuple((order.descending, order.nulls_first) for order in draft.order)
+    by = [order.value for order in draft.order]
+    rank = Over("row_number", (*_bounds(draft), *parts, *by), "bigint", 0, ways)
+    rank = ranked_before(rank, _slots(draft))
+    within = Call("<=", (rank, Constant(count, "bigint")), "boolean")
+    return replace(draft, qualify=connect("and", (*conjuncts(draft.qualify), within)))
+
+
+def _whole(draft: Draft, node: exp.Expr, clause: str) -> int:
+    if not isinstance(node, exp.Literal) or node.is_string or not node.name.isdigit():
+        raise draft.source.at(node, f"{clause} takes a whole number")
+    return int(node.name)
+
+
+def _bounds(draft: Draft) -> tuple[Expr, ...]:
+    """What keeps result windows apart."""
+    return tuple(Slot(bound, "timestamp") for bound in draft.bounds)
+
+
+def _slots(draft: Draft) -> tuple[Expr, ...]:
+    """What tells rows after grouping apart."""
+    slots = [Slot(f"k{index}", key.kind) for index, key in enumerate(draft.keys)]
+    left_out = [Slot(f"z{index}", "bigint") for index in range(len(draft.keys) if draft.sets else 0)]
+    return (*slots, *left_out)
+
+
+def _over_groups(draft: Draft, expr: Expr, clause: str) -> Expr:
+    """``expr`` with keys as slots. A column that is neither a key nor inside an aggregate has no single value
+    a group.
+    """
+    slots = {key: Slot(f"k{index}", key.kind) for index, key in enumerate(draft.keys)}
+
+    def change(part: Expr) -> Expr | None:
+        if part in slots:
+            return slots[part]
+        if isinstance(part, Aggregate | Slot):
+            return part
+        if isinstance(part, Call) and part.op == "grouping":
+            return _grouping(draft, part)
+        if isinstance(part, Over):
+            args = tuple(rewrite(arg, change) for arg in part.args)
+            args = (*args[: part.arguments], *_bounds(draft), *args[part.arguments :])
+            return ranked_before(replace(part, args=args), _slots(draft))
+        if isinstance(part, Ref):
+            message = f'column "{part.name}" in {clause} must be in GROUP BY or inside an aggregate'
+            raise draft.source.error(message, part.at)
+        return None
+
+    return rewrite(expr, change)
+
+
+def _grouping(draft: Draft, call: Call) -> Expr:
+    """GROUPING(key): 1 in rows of a grouping set without the key."""
+    if call.args[0] not in draft.keys:
+        raise draft.source.error("GROUPING takes what is in GROUP BY", start_of(draft.tree))
+    return Slot(f"z{draft.keys.index(call.args[0])}", "bigint") if draft.sets else Constant(0, "bigint")

@@ -1,0 +1,46 @@
+"""A form: how one operation is spelled in DuckDB and in Spark, so that both mean the same.
+
+Templates: ``{0}``, ``{1}`` … are the operands, rendered (every compound operand comes in parentheses or as a
+call, so templates need none of their own around them); ``{args}`` is all of them with commas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Engine = Literal["duckdb", "spark"]
+
+
+@dataclass(frozen=True)
+class Form:
+    """The templates of one operation."""
+
+    duckdb: str
+    spark: str
+
+    def template(self, engine: Engine) -> str:
+        return self.duckdb if engine == "duckdb" else self.spark
+
+
+def same(template: str) -> Form:
+    """One template for both engines."""
+    return Form(template, template)
+
+
+def braced(text: str) -> str:
+    """A text that holds no places, for a template."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def escaped(pattern: str) -> str:
+    """A regular expression within a Spark text."""
+    return pattern.replace("\\", "\\\\")
+
+
+def matched(pattern: str) -> Form:
+    """The operand's first group where it has the form of ``pattern``, else the empty text."""
+    return Form(
+        f"regexp_extract({{0}}, '{braced(pattern)}', 1)",
+        f"regexp_extract({{0}}, '{escaped(braced(pattern))}', 1)",
+    )

@@ -1,0 +1,48 @@
+"""What the reference says of each function, operator and clause is so."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from elf.ql.catalogue import Entry, catalogue
+from elf.ql.planner import plan_text
+from elf.schema import Column, Schema
+
+ACCESS = Schema(
+    (
+        Column("ts", "timestamp"),
+        *(
+            Column(name, "text")
+            for name in ("c_ip", "cs_username", "cs_method", "cs_uri_stem", "cs_uri_query")
+        ),
+        *(Column(name, "text") for name in ("cs_version", "cs_referer", "cs_user_agent", "cs_request")),
+        Column("sc_status", "bigint"),
+        Column("sc_bytes", "bigint"),
+    ),
+    event_time="ts",
+)
+ENTRIES = tuple(catalogue())
+
+
+def test_the_values_of_examples() -> None:
+    entries = [entry for entry in ENTRIES if entry.what in ("function", "operator")]
+    told = ", ".join(f"({entry.example}) IS NOT DISTINCT FROM ({entry.gives}) AS e" for entry in entries)
+    plan = plan_text(f"SELECT {told}, COUNT(*) FROM log", ACCESS)
+    con = duckdb.connect()
+    con.execute("CREATE TEMP TABLE groups AS SELECT 1::BIGINT AS s0_count")
+    values = con.sql(plan.final_sql).fetchall()[0]
+    assert [entry.name for entry, value in zip(entries, values, strict=False) if value is not True] == []
+
+
+@pytest.mark.parametrize(
+    "entry", [entry for entry in ENTRIES if entry.what == "clause"], ids=lambda e: e.name
+)
+def test_the_examples_of_clauses_are_planned(entry: Entry) -> None:
+    assert plan_text(entry.example, ACCESS).final_sql
+
+
+def test_everything_is_described() -> None:
+    for entry in ENTRIES:
+        assert entry.usage, entry
+        assert entry.about, entry
