@@ -69,8 +69,16 @@ def shared_digits(one: int, other: int, bits: int) -> int:
     return (ID_BITS - (one ^ other).bit_length()) // bits
 
 
+class _Placed:
+    """Holds what :class:`Peer` derives from its fields, out of sight of dataclass and codec."""
+
+    __slots__ = ("id",)
+    id: int
+    """Place on the ring: SHA-1 of the address, first 128 bits."""
+
+
 @dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(_Placed):
     """A node as others name it: where it is reached, and how often it has been started there.
 
     A higher incarnation at the same address replaces the lower one at once; whatever still comes from the
@@ -80,7 +88,5 @@ class Peer:
     address: str
     incarnation: int
 
-    @property
-    def id(self) -> int:
-        """Place on the ring: SHA-1 of the address, first 128 bits."""
-        return node_id(self.address)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", node_id(self.address))

@@ -123,16 +123,22 @@ class Pastry:
     def learn(self, peers: Iterable[Peer], rows_only: bool = False, near: bool = False) -> None:
         """Hearsay: ask those that would be leaves, note down those whose cell is empty. ``near``: from a near
         node."""
+        leaves, live, table = self.leaves, self.liveness.live, self.table
         for peer in peers:
             node = peer.id
-            if self.leaves.get(node) == peer or not self.liveness.believes(peer):
+            known = live.get(node)
+            if known is None or known != peer:
+                if not self.liveness.believes(peer):
+                    continue
+            elif node in leaves:
                 continue
-            if not rows_only and self.leaves.wants(node):
+            if not rows_only and leaves.wants(node):
                 self.liveness.probe(peer, leaf=True)
-            if self.table.rival(node) is None:
-                self.table.put(peer)
+            holder = table.rival(node)
+            if holder is None:
+                table.put(peer)
             else:
-                self._tuning.consider(peer, near)
+                self._tuning.consider(peer, holder, near)
 
     def leaf_probe(self, message: LeafProbe) -> None:
         """A peer shows its leaf set and wants ours."""
@@ -151,7 +157,9 @@ class Pastry:
         """A peer shows a row and wants ours."""
         me, sender = self._context.me, message.sender
         self.proximity.placed(sender.id, message.place)
-        self._tuning.consider(sender)
+        holder = self.table.rival(sender.id)
+        if holder is not None:
+            self._tuning.consider(sender, holder)
         self.learn(message.peers)
         if 0 <= message.row <= self.table.row_of(sender.id):
             row = self.table.row(message.row)
@@ -347,9 +355,10 @@ class Pastry:
 
     def _compare(self, sender: Peer, leaves: tuple[Peer, ...]) -> None:
         """A leaf of ours that should be one of the sender's too, but is not, may have gone without a word."""
-        shown = frozenset(leaves)
         quiet_ms = self._context.config.suspect_ms
-        missing = [p for p in self.leaves if p not in shown and self.liveness.silence(p) >= quiet_ms]
+        quiet = [peer for peer in self.leaves if self.liveness.silence(peer) >= quiet_ms]
+        shown = {peer.id: peer.incarnation for peer in leaves} if quiet else {}
+        missing = [peer for peer in quiet if shown.get(peer.id) != peer.incarnation]
         if not missing:
             return
         successor, predecessor = gap(sender.id, leaves, self._context.config.leaf_set_size)

@@ -75,14 +75,13 @@ class Proximity:
 
     def nearest(self, peers: Iterable[Peer], count: int) -> tuple[Peer, ...]:
         """The nearest measured ones among these, nearest first."""
-        known = [(reach.rtt_ms, self._steps(reach), peer.id, peer) for peer, reach in self._known(peers)]
-        return tuple(item[-1] for item in sorted(known, key=lambda item: item[:3])[:count])
-
-    def _known(self, peers: Iterable[Peer]) -> Iterable[tuple[Peer, Reach]]:
+        known = []
         for peer in peers:
             reach = self._reach.get(peer.id)
             if reach is not None and reach.rtt_ms is not None:
-                yield peer, reach
+                known.append((reach.rtt_ms, self._steps(reach), peer.id, peer))
+        known.sort()  # ids differ, so peers are never compared
+        return tuple(item[-1] for item in known[:count])
 
     def _steps(self, reach: Reach) -> int:
         """How far a label is from ours: 0 the same, 1 the same region, 2 another or unknown."""

@@ -19,6 +19,7 @@ class RoutingTable:
     def __init__(self, me: int, bits: int) -> None:
         self._me = me
         self._bits = bits
+        self._mask = (1 << bits) - 1
         self._rows: dict[int, dict[int, Peer]] = {}
 
     def __len__(self) -> int:
@@ -39,10 +40,10 @@ class RoutingTable:
     def rival(self, node: int) -> Peer | None:
         """Who holds the cell of that node or key (perhaps the node itself). It shares one digit more with it
         than we do."""
-        row = self.row_of(node)
-        if row * self._bits >= ID_BITS:
-            return None
-        return self._rows.get(row, {}).get(digit(node, row, self._bits))
+        bits = self._bits
+        row = (ID_BITS - (self._me ^ node).bit_length()) // bits  # row_of and digit in line: it is asked often
+        cells = self._rows.get(row)
+        return None if cells is None else cells.get(node >> ID_BITS - (row + 1) * bits & self._mask)
 
     def put(self, peer: Peer) -> None:
         """Let the peer have its cell, whoever held it."""

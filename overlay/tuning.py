@@ -41,15 +41,16 @@ class Tuning:
         self._rivals: OrderedDict[int, Peer] = OrderedDict()
         self._quick = _QUICK_ASKS
 
-    def consider(self, peer: Peer, soon: bool = False) -> None:
-        """Somebody told of a peer whose cell another holds: measure it when there is time, or ``soon``."""
-        holder = self._table.rival(peer.id)
-        unfit = holder is None or holder.id == peer.id or self._context.config.nearer_percent == 100
-        if unfit or self._proximity.rtt_ms(peer.id) is not None or peer.id in self._rivals:
+    def consider(self, peer: Peer, holder: Peer, soon: bool = False) -> None:
+        """Somebody told of a peer whose cell ``holder`` has: measure it when there is time, or ``soon``."""
+        node = peer.id
+        if node in self._rivals or holder.id == node or self._proximity.rtt_ms(node) is not None:
             return
-        self._rivals[peer.id] = peer
-        if soon or (holder is not None and self._proximity.promising(peer.id, holder.id)):
-            self._rivals.move_to_end(peer.id, last=False)
+        if self._context.config.nearer_percent == 100:
+            return
+        self._rivals[node] = peer
+        if soon or self._proximity.promising(node, holder.id):
+            self._rivals.move_to_end(node, last=False)
         if len(self._rivals) > _RIVALS_MAX:
             self._rivals.popitem()
 

@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from overlay.config import OverlayConfig
 from overlay.effects import Delivered, Effect, JoinFailed, Multicasted, Ready, Received, Rng, Send, Tick
@@ -57,6 +58,7 @@ def matrix(place_of: Callable[[str], str], ms: Mapping[tuple[str, str], int]) ->
     return latency
 
 
+@lru_cache(maxsize=1 << 16)
 def _point(address: str) -> tuple[float, float]:
     spot = node_id("place of " + address)
     return (spot & 0xFFFF) / 0x10000, (spot >> 16 & 0xFFFF) / 0x10000
