@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 from overlay.ids import ID_BITS
 
@@ -103,23 +104,23 @@ class OverlayConfig:
     """Routed messages held while not yet ready; also the bound of messages waiting for a hop's
     acknowledgement."""
 
-    @property
+    @cached_property
     def beat_ms(self) -> int:
         """Period of heartbeats to one neighbour or the other, and of looking after all who are watched."""
         return self.heartbeat_ms // 2
 
-    @property
+    @cached_property
     def dead_ms(self) -> int:
         """Silence of a watched peer that is death: what suspicion and probes take together."""
         return self.suspect_ms + self.probe_tries * self.probe_ms
 
-    @property
+    @cached_property
     def sure_ms(self) -> int:
         """The same when both ring neighbours have heard nothing: one of them had a word half a period later.
         Also the time that a peer which owes us no heartbeats has for an answer."""
         return self.dead_ms - self.beat_ms
 
-    @property
+    @cached_property
     def lease_ms(self) -> int:
         """How long a neighbour's word lets a node act for its keys: less than any silence that is death."""
         return self.sure_ms - self.heartbeat_ms // 5

@@ -125,4 +125,4 @@ def gap(me: int, leaves: Sequence[Peer], size: int) -> tuple[int, int]:
     if len(leaves) < size:
         return (RING, 0)
     half = size // 2
-    return (clockwise(me, leaves[half - 1].id), clockwise(me, leaves[half].id))
+    return (clockwise(me, leaves[half - 1].id), clockwise(me, leaves[-half].id))

@@ -188,10 +188,9 @@ class Liveness:
     def probing(self, node: int) -> bool:
         return node in self._probes
 
-    def asking_leaf(self, node: int) -> bool:
-        """Whether we wait for the leaf set of that node."""
-        probe = self._probes.get(node)
-        return probe is not None and probe.leaf
+    def asked_leaves(self) -> list[Peer]:
+        """Those for whose leaf sets we wait."""
+        return [probe.peer for probe in self._probes.values() if probe.leaf]
 
     @property
     def settled(self) -> bool:

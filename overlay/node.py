@@ -252,7 +252,7 @@ class Overlay:
     def parent(self, topic: bytes) -> str | None:
         """Address of our parent in the topic's tree."""
         tree = self._scribe.tree(topic)
-        return tree.place()[0] if tree is not None else None
+        return tree.parent.address if tree is not None and tree.parent is not None else None
 
     def children(self, topic: bytes) -> tuple[str, ...]:
         """Addresses of our children in the topic's tree, sorted."""
@@ -304,7 +304,8 @@ class Overlay:
                 self._pastry.left(message)
             return
         known = self._pastry.liveness.live.get(sender.id)
-        if not self._pastry.hear(sender, joining=isinstance(message, JoinRequest)):
+        kind = type(message)
+        if not self._pastry.hear(sender, joining=kind is JoinRequest, showing=kind is LeafProbe):
             return
         if known != sender:
             self._spread_gone()

@@ -2,41 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from overlay.ids import RING, Peer, clockwise, closeness, to_int, to_key
+from sortedcontainers import SortedDict
+
+from overlay.ids import RING, clockwise, closeness, to_int, to_key
 from overlay.node import Overlay
 from overlay.world import Simulator
 
 
 def closest(world: Simulator, key: bytes) -> str:
     """Address of the running node numerically closest to a key."""
-    number = to_int(key)
-    return min(world.running(), key=lambda overlay: closeness(number, overlay.me.id)).me.address
+    number, ring = to_int(key), world.ring
+    place = ring.bisect_left(number)
+    around = (ring.peekitem(place - 1)[1], ring.peekitem(place % len(ring))[1])
+    best: Overlay = min(around, key=lambda overlay: closeness(number, overlay.me.id))
+    return best.me.address
 
 
 def closest_ready(world: Simulator, key: bytes) -> str | None:
     """Address of the running node closest to a key among those that have become ready; None without any."""
-    number = to_int(key)
-    ready = (overlay for overlay in world.running() if overlay.ready)
-    best = min(ready, key=lambda overlay: closeness(number, overlay.me.id), default=None)
-    return best.me.address if best is not None else None
+    number, ring = to_int(key), world.ring
+    above = ring.bisect_left(number)
+    ahead = _first_ready(ring, range(above, above + len(ring)))
+    behind = _first_ready(ring, range(above - 1, above - 1 - len(ring), -1))
+    if ahead is None or behind is None:
+        return None
+    return min((ahead, behind), key=lambda overlay: closeness(number, overlay.me.id)).me.address
+
+
+def _first_ready(ring: SortedDict[int, Overlay], places: Iterable[int]) -> Overlay | None:
+    overlays = (ring.peekitem(place % len(ring))[1] for place in places)
+    return next((overlay for overlay in overlays if overlay.ready), None)
 
 
 def wrong_leaf_sets(world: Simulator, size: int) -> list[str]:
     """The nodes whose leaf set is not the sorted truth."""
-    ring = sorted(world.running(), key=lambda overlay: overlay.me.id)
+    ring = list(world.ring.values())
     peers = [overlay.me for overlay in ring]
-    return [
-        overlay.me.address
-        for place, overlay in enumerate(ring)
-        if set(overlay.leaf_set()) != _true_leaves(peers[place + 1 :] + peers[:place], size)
-    ]
-
-
-def _true_leaves(others: Sequence[Peer], size: int) -> set[Peer]:
-    """Of the others, clockwise from a node."""
-    return set(others) if len(others) <= size else {*others[: size // 2], *others[-(size // 2) :]}
+    reach = min(size // 2, len(ring))
+    round_about = [*peers[-reach:], *peers, *peers[:reach]]
+    wrong = []
+    for place, overlay in enumerate(ring):
+        if len(ring) <= size + 1:
+            truth = {*peers} - {overlay.me}
+        else:
+            truth = {
+                *round_about[place : place + reach],
+                *round_about[place + reach + 1 : place + 2 * reach + 1],
+            }
+        if set(overlay.leaf_set()) != truth:
+            wrong.append(overlay.me.address)
+    return wrong
 
 
 def overlapping_claims(world: Simulator) -> list[tuple[str, str]]:

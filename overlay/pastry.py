@@ -52,6 +52,7 @@ class Pastry:
             context, self.leaves, self.table, self.liveness, self.proximity, self._tuning
         )
         self._row_turn = False
+        self._joined = False
         self.gone: list[Peer] = []
         self._told_dead: set[int] = set()
         self._returned: set[int] = set()
@@ -93,10 +94,11 @@ class Pastry:
 
     # -- hearing ---------------------------------------------------------------------------------------------
 
-    def hear(self, sender: Peer, joining: bool = False) -> bool:
+    def hear(self, sender: Peer, joining: bool = False, showing: bool = False) -> bool:
         """Take note of a message's sender; False if the message is to be ignored.
 
-        A ``joining`` sender is not asked to become a leaf yet: it will ask itself.
+        A ``joining`` sender is not asked to become a leaf yet: it will ask itself. One that is ``showing``
+        its leaf set need not be asked for it.
         """
         before = self.liveness.live.get(sender.id)
         sighting = self.liveness.hear(sender)
@@ -110,7 +112,7 @@ class Pastry:
         if sighting is Sighting.RESTARTED and before is not None:
             self._detach(before)
         if not joining:
-            self._welcome(sender)
+            self._welcome(sender, showing)
         return True
 
     def superseded(self, joiner: Peer) -> None:
@@ -122,8 +124,13 @@ class Pastry:
 
     def learn(self, peers: Iterable[Peer], rows_only: bool = False, near: bool = False) -> None:
         """Hearsay: ask those that would be leaves, note down those whose cell is empty. ``near``: from a near
-        node."""
+        node.
+
+        A joiner's leaf set is empty and would take everybody; so those that it is asking count as if they had
+        answered. If one of them is dead, the farthest leaves are asked who is next.
+        """
         leaves, live, table = self.leaves, self.liveness.live, self.table
+        crowd = None if rows_only or self._joined else self._crowd()
         for peer in peers:
             node = peer.id
             known = live.get(node)
@@ -133,7 +140,11 @@ class Pastry:
             elif node in leaves:
                 continue
             if not rows_only and leaves.wants(node):
-                self.liveness.probe(peer, leaf=True)
+                if crowd is None:
+                    self.liveness.probe(peer, leaf=True)
+                elif not crowd[0] < clockwise(self._context.id, node) < crowd[1]:
+                    self.liveness.probe(peer, leaf=True)
+                    crowd = self._crowd()
             holder = table.rival(node)
             if holder is None:
                 table.put(peer)
@@ -182,6 +193,7 @@ class Pastry:
 
     def introduce(self) -> None:
         """We are ready: tell those who may want us in their tables, and see their rows."""
+        self._joined = True
         self.neighbours.leases.open()
         for peer in self.table:
             if peer.id not in self.leaves:
@@ -201,6 +213,7 @@ class Pastry:
 
     def abandon(self) -> None:
         """The join has failed, and all deadlines are gone."""
+        self._joined = False
         self.liveness.abandon()
         self.neighbours.errands.abandon()
 
@@ -322,13 +335,20 @@ class Pastry:
                 best, best_distance = peer, peer_distance
         return best
 
-    def _welcome(self, peer: Peer) -> None:
+    def _welcome(self, peer: Peer, showing: bool) -> None:
         node = peer.id
-        if node not in self.leaves and self.leaves.wants(node):
+        if not showing and self.leaves.wants(node):
             self.liveness.probe(peer, leaf=True)
         holder = self.table.rival(node)
         if holder is None or holder.id == node or holder.id not in self.liveness.live:
             self.table.put(peer)
+
+    def _crowd(self) -> tuple[int, int]:
+        """Between which offsets nobody is wanted, if all that we ask become leaves."""
+        me = self._context.id
+        asked = {peer.id: peer for peer in (*self.leaves, *self.liveness.asked_leaves())}
+        around = sorted(asked.values(), key=lambda peer: clockwise(me, peer.id))
+        return gap(me, around, self._context.config.leaf_set_size)
 
     def _meet(self, sender: Peer, leaves: tuple[Peer, ...], failed: tuple[Peer, ...]) -> None:
         self.liveness.leaf_answered(sender.id)

@@ -41,7 +41,9 @@ class RoutingTable:
         """Who holds the cell of that node or key (perhaps the node itself). It shares one digit more with it
         than we do."""
         bits = self._bits
-        row = (ID_BITS - (self._me ^ node).bit_length()) // bits  # row_of and digit in line: it is asked often
+        row = (
+            ID_BITS - (self._me ^ node).bit_length()
+        ) // bits  # row_of and digit in line: it is asked often
         cells = self._rows.get(row)
         return None if cells is None else cells.get(node >> ID_BITS - (row + 1) * bits & self._mask)
 

@@ -33,6 +33,8 @@ __all__ = [
 _JOIN_GAP_MS = 200
 _BURST = 8
 _BURST_SHARE = 0.1
+_CALM = 200
+"""Nodes for which a ring takes newcomers one by one; a larger one takes so many more at once."""
 _LIMIT_MS = 120_000
 _LOOKUP_GAP_MS = 5
 _LOOKUP_REST_MS = 15_000
@@ -123,12 +125,12 @@ def simulate(
             "at least one node, no negative number of keys or jobs, a crash share in [0, 1), some rest"
         )
     settings = config or OverlayConfig()
-    world = Simulator(seed_rng, settings, latency or plane(10), loss=loss, weigh=weigh, check=check)
+    world = Simulator(seed_rng, settings, latency or plane(10), loss=loss, check=check)
     _join(world, nodes)
     (settled,) = first_times(world, [_settled(world, settings)], _LIMIT_MS)
     phases = [_phase(world, "joined", settings, keys, rest_ms, settled)]
     joined = phases[0].ready
-    upkeep = _idle(world, rest_ms)
+    upkeep = _idle(world, rest_ms, weigh)
     topics, placed, job_lookups = _place(world, jobs)
     crashed = round(nodes * crash_share)
     if crashed:
@@ -154,19 +156,24 @@ def simulate(
 
 
 def _join(world: Simulator, nodes: int) -> None:
-    """Start all nodes in random order, each through a ready one, now and then several at the same moment."""
+    """Start all nodes in random order, each through a ready one, now and then several at the same moment.
+
+    A large ring takes as many more newcomers at once: it grows by a tenth a second or two, whatever its size.
+    """
     rng = world.rng
     addresses = _sample(rng, [f"node-{number}" for number in range(nodes)], nodes)
-    world.add(addresses[0])
+    joining = [world.add(addresses[0])]
+    ready: list[str] = []
     burst = 0
     for address in addresses[1:]:
         if burst:
             burst -= 1
         else:
-            burst = _BURST if rng.random() < _BURST_SHARE else 0
+            burst = _BURST if rng.random() < _BURST_SHARE else len(ready) // _CALM
             world.run(rng.randrange(_JOIN_GAP_MS))
-        ready = [overlay.me.address for overlay in world.running() if overlay.ready]
-        world.add(address, [ready[rng.randrange(len(ready))]])
+            ready += [overlay.me.address for overlay in joining if overlay.ready]
+            joining = [overlay for overlay in joining if not overlay.ready]
+        joining.append(world.add(address, [ready[rng.randrange(len(ready))]]))
     world.run_until(world.all_ready, _LIMIT_MS)
 
 
@@ -192,9 +199,10 @@ def _phase(
     )
 
 
-def _idle(world: Simulator, rest_ms: int) -> Upkeep:
-    messages, weight = sum(world.messages.values()), world.bytes
+def _idle(world: Simulator, rest_ms: int, weigh: Weigh | None) -> Upkeep:
+    messages, weight, world.weigh = sum(world.messages.values()), world.bytes, weigh
     world.run(rest_ms)
+    world.weigh = None
     share = len(world.running()) * rest_ms / 1000
     return Upkeep(
         messages_per_s=round((sum(world.messages.values()) - messages) / share, 2),

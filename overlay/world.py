@@ -9,12 +9,13 @@ caller passes.
 from __future__ import annotations
 
 import hashlib
-import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+
+from sortedcontainers import SortedDict
 
 from overlay.config import OverlayConfig
 from overlay.effects import Delivered, Effect, JoinFailed, Multicasted, Ready, Received, Rng, Send, Tick
@@ -22,6 +23,7 @@ from overlay.errors import OverlayError
 from overlay.ids import Peer, node_id
 from overlay.messages import Message
 from overlay.node import Overlay
+from overlay.virtual import VirtualWorld
 
 Latency = Callable[[str, str, Rng], int]
 """Milliseconds that a message takes from one address to another."""
@@ -85,7 +87,11 @@ class Delivery:
     effect: Delivered
 
 
-class Simulator:
+_Event = tuple[Overlay, Message | None]
+"""For whom, and what has come; None: its deadline, perhaps."""
+
+
+class Simulator(VirtualWorld[_Event]):
     """The world. ``now`` is virtual milliseconds; with ``check`` every node checks itself after each of its
     events."""
 
@@ -100,14 +106,17 @@ class Simulator:
         weigh: Weigh | None = None,
         check: bool = False,
     ) -> None:
-        self.now = 0
+        super().__init__()
         self.rng = rng
         self.loss = loss
         self.doubling = doubling
         self.nodes: dict[str, Inhabitant] = {}
+        self.ring: SortedDict[int, Overlay] = SortedDict()
+        """The running nodes by id."""
         self.messages: Counter[str] = Counter()
         self.bytes = 0
-        """What all messages weighed; 0 without ``weigh``."""
+        """What all messages weighed, while there is a ``weigh``."""
+        self.weigh = weigh
         self._cut: set[tuple[str, str]] = set()
         self.on_delivery: Callable[[str, Delivered], None] | None = None
         """Called at each delivery, with the address where it is."""
@@ -116,11 +125,7 @@ class Simulator:
         """How often (address, topic, payload) has come out."""
         self._config = config or OverlayConfig()
         self._latency = latency or constant(1)
-        self._weigh = weigh
         self._check = check
-        self._heap: list[tuple[int, int, Overlay, Message | None]] = []
-        self._count = 0
-        self._sides: dict[str, int] = {}
         self._trace = hashlib.sha1(usedforsecurity=False)
 
     # -- the script ------------------------------------------------------------------------------------------
@@ -133,25 +138,22 @@ class Simulator:
         incarnation = before.overlay.me.incarnation + 1 if before else 1
         overlay = Overlay(Peer(address, incarnation), self._config, self.rng)
         self.nodes[address] = Inhabitant(overlay)
+        self.ring[overlay.me.id] = overlay
         self.perform(address, overlay.start(contacts, self.now))
         return overlay
 
     def crash(self, address: str) -> None:
         """The node stops between two instructions."""
-        self.nodes[address].alive = False
+        self._end(address)
 
     def leave(self, address: str) -> None:
         """The node goes on purpose."""
         self.perform(address, self.nodes[address].overlay.leave(self.now))
-        self.nodes[address].alive = False
+        self._end(address)
 
     def stall(self, address: str, for_ms: int) -> None:
         """The node does nothing for a while; what comes in waits."""
         self.nodes[address].stalled_until = self.now + for_ms
-
-    def partition(self, *sides: Iterable[str]) -> None:
-        """Messages between nodes of different sides are lost. Nodes on no side are on one of their own."""
-        self._sides = {address: number for number, side in enumerate(sides, 1) for address in side}
 
     def cut(self, source: str, target: str) -> None:
         """Messages from one node to another are lost, those the other way are not."""
@@ -159,7 +161,7 @@ class Simulator:
 
     def heal(self) -> None:
         """The partition is over, and no way is cut."""
-        self._sides = {}
+        super().heal()
         self._cut.clear()
 
     def perform(self, address: str, effects: list[Effect]) -> None:
@@ -184,24 +186,6 @@ class Simulator:
         if self._check:
             node.overlay.check()
 
-    # -- time ------------------------------------------------------------------------------------------------
-
-    def run(self, for_ms: int) -> None:
-        """Let time pass."""
-        end = self.now + for_ms
-        while self._heap and self._heap[0][0] <= end:
-            self._step()
-        self.now = end
-
-    def run_until(self, condition: Callable[[], bool], limit_ms: int, every_ms: int = 50) -> bool:
-        """Let time pass until something holds, looked at every so often; False if it never did."""
-        end = self.now + limit_ms
-        while not condition():
-            if self.now >= end:
-                return False
-            self.run(min(every_ms, end - self.now))
-        return True
-
     def running(self) -> list[Overlay]:
         """The nodes that are up."""
         return [node.overlay for node in self.nodes.values() if node.alive]
@@ -217,11 +201,16 @@ class Simulator:
 
     # -- the parts -------------------------------------------------------------------------------------------
 
+    def _end(self, address: str) -> None:
+        node = self.nodes[address]
+        node.alive = False
+        self.ring.pop(node.overlay.me.id, None)
+
     def _send(self, source: str, effect: Send) -> None:
         self.messages[type(effect.message).__name__] += 1
-        if self._weigh is not None:
-            self.bytes += self._weigh(effect.message)
-        if self._sides.get(source, 0) != self._sides.get(effect.to, 0) or (source, effect.to) in self._cut:
+        if self.weigh is not None:
+            self.bytes += self.weigh(effect.message)
+        if self._parted(source, effect.to) or (self._cut and (source, effect.to) in self._cut):
             return
         if self.loss and self.rng.random() < self.loss:
             return
@@ -231,20 +220,16 @@ class Simulator:
             return
         for _ in range(copies):
             at = self.now + self._latency(source, effect.to, self.rng)
-            self._push(at, target.overlay, effect.message)
-
-    def _push(self, at: int, overlay: Overlay, message: Message | None) -> None:
-        self._count += 1
-        heapq.heappush(self._heap, (at, self._count, overlay, message))
+            self._push(at, (target.overlay, effect.message))
 
     def _set_alarm(self, node: Inhabitant) -> None:
         deadline = node.overlay.deadline()
         if deadline is not None and (node.wake is None or deadline < node.wake or node.wake <= self.now):
             node.wake = max(deadline, self.now)
-            self._push(node.wake, node.overlay, None)
+            self._push(node.wake, (node.overlay, None))
 
-    def _step(self) -> None:
-        self.now, _, overlay, message = heapq.heappop(self._heap)
+    def _happen(self, event: _Event) -> None:
+        overlay, message = event
         address = overlay.me.address
         node = self.nodes[address]
         if message is None and node.overlay is overlay and node.wake == self.now:
@@ -252,7 +237,7 @@ class Simulator:
         if not node.alive:
             return
         if node.stalled_until > self.now:
-            self._push(node.stalled_until, overlay, message)
+            self._push(node.stalled_until, event)
             return
         if message is not None:
             self._note(message.sender.address, address, type(message).__name__)

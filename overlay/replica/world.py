@@ -8,7 +8,6 @@ disk keeps nothing. A :class:`overlay.replica.oracles.Judge` sees everything. Al
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from overlay.replica.groups import Groups
 from overlay.replica.messages import Message
 from overlay.replica.oracles import Judge
 from overlay.replica.values import Stored
+from overlay.virtual import VirtualWorld
 
 Make = Callable[[Peer, ReplicaConfig, Rng, Mapping[bytes, Stored]], Groups]
 """How a node is made; judges of judges put other ones in its place."""
@@ -53,7 +53,11 @@ class Inhabitant:
     queue: deque[Effect] = field(default_factory=deque)
 
 
-class World:
+_Event = tuple[str, int, Message | str | None]
+"""Where, in which life (0: in any), and what: a message, a disk that has synced, or a deadline, perhaps."""
+
+
+class World(VirtualWorld[_Event]):
     """The world. ``now`` is virtual milliseconds; with ``check`` a node checks itself after each of its
     events."""
 
@@ -66,7 +70,7 @@ class World:
         check: bool = False,
         make: Make = Groups,
     ) -> None:
-        self.now = 0
+        super().__init__()
         self.rng = rng
         self.config = config or ReplicaConfig()
         self.weather = weather or Weather()
@@ -75,9 +79,6 @@ class World:
         self.messages: Counter[str] = Counter()
         self._check = check
         self._make = make
-        self._heap: list[tuple[int, int, str, int, Message | str | None]] = []
-        self._count = 0
-        self._sides: dict[str, int] = {}
 
     # -- the script ------------------------------------------------------------------------------------------
 
@@ -113,14 +114,6 @@ class World:
             raise OverlayError(f"{address} is running")
         self.nodes[address].disk = Disk()
 
-    def partition(self, *sides: Iterable[str]) -> None:
-        """Messages between nodes of different sides are lost. Nodes on no side are on one of their own."""
-        self._sides = {address: number for number, side in enumerate(sides, 1) for address in side}
-
-    def heal(self) -> None:
-        """The partition is over."""
-        self._sides = {}
-
     def at(self, address: str) -> Groups:
         """The running node there."""
         groups = self.nodes[address].groups
@@ -150,24 +143,6 @@ class World:
         if self._check and node.groups is not None:
             node.groups.check()
 
-    # -- time ------------------------------------------------------------------------------------------------
-
-    def run(self, for_ms: int) -> None:
-        """Let time pass."""
-        end = self.now + for_ms
-        while self._heap and self._heap[0][0] <= end:
-            self._step()
-        self.now = end
-
-    def run_until(self, condition: Callable[[], bool], limit_ms: int, every_ms: int = 20) -> bool:
-        """Let time pass until something holds, looked at every so often; False if it never did."""
-        end = self.now + limit_ms
-        while not condition():
-            if self.now >= end:
-                return False
-            self.run(min(every_ms, end - self.now))
-        return True
-
     # -- the parts -------------------------------------------------------------------------------------------
 
     def _drain(self, node: Inhabitant) -> None:
@@ -177,7 +152,7 @@ class World:
                 wait = self.rng.randrange(self.weather.sync_max + 1) if self.weather.sync_max else 0
                 if wait:
                     node.syncing = effect
-                    self._push(self.now + wait, node.address, node.life, "synced")
+                    self._push(self.now + wait, (node.address, node.life, "synced"))
                 else:
                     self._written(node, effect)
             elif isinstance(effect, Send):
@@ -197,32 +172,28 @@ class World:
     def _send(self, source: str, effect: Send) -> None:
         self.messages[type(effect.message).__name__] += 1
         weather = self.weather
-        if effect.to not in self.nodes or self._sides.get(source, 0) != self._sides.get(effect.to, 0):
+        if effect.to not in self.nodes or self._parted(source, effect.to):
             return
         if weather.loss and self.rng.random() < weather.loss:
             return
         copies = 2 if weather.doubling and self.rng.random() < weather.doubling else 1
         for _ in range(copies):
             delay = weather.delay_min + self.rng.randrange(weather.delay_max - weather.delay_min + 1)
-            self._push(self.now + delay, effect.to, 0, effect.message)
-
-    def _push(self, at: int, address: str, life: int, what: Message | str | None) -> None:
-        self._count += 1
-        heapq.heappush(self._heap, (at, self._count, address, life, what))
+            self._push(self.now + delay, (effect.to, 0, effect.message))
 
     def _set_alarm(self, node: Inhabitant) -> None:
         deadline = node.groups.deadline() if node.groups is not None else None
         if deadline is not None and (node.wake is None or deadline < node.wake or node.wake <= self.now):
             node.wake = max(deadline, self.now)
-            self._push(node.wake, node.address, node.life, None)
+            self._push(node.wake, (node.address, node.life, None))
 
-    def _step(self) -> None:
-        self.now, _, address, life, what = heapq.heappop(self._heap)
+    def _happen(self, event: _Event) -> None:
+        address, life, what = event
         node = self.nodes[address]
         if node.groups is None or (life and life != node.life):
             return
         if node.stalled_until > self.now:
-            self._push(node.stalled_until, address, life, what)
+            self._push(node.stalled_until, event)
         elif isinstance(what, str):
             if node.syncing is not None:
                 self._written(node, node.syncing)
