@@ -20,6 +20,7 @@ __all__ = [
     "Jobs",
     "Latency",
     "Lookups",
+    "Partition",
     "Phase",
     "Report",
     "Simulator",
@@ -85,6 +86,17 @@ class Upkeep:
 
 
 @dataclass(frozen=True)
+class Partition:
+    """A ring in halves for ``seconds``, drawn at random; from its healing on, how long until all leaf sets
+    were true (None: never), and until each of the grown trees was whole; ``apart`` of them never were."""
+
+    seconds: float
+    one_ring_seconds: float | None
+    trees_seconds: tuple[float, ...]
+    apart: int
+
+
+@dataclass(frozen=True)
 class Report:
     """What ``simulate`` saw, in virtual seconds. ``lookups`` are those of all phases and of the jobs'
     keys."""
@@ -96,6 +108,7 @@ class Report:
     lookups: Lookups
     upkeep: Upkeep
     jobs: Jobs
+    partition: Partition | None
     virtual_seconds: float
     messages: int
     fingerprint: str
@@ -113,16 +126,18 @@ def simulate(
     latency: Latency | None = None,
     loss: float = 0.0,
     rest_ms: int = 20_000,
+    partition_ms: int = 0,
     check: bool = False,
 ) -> Report:
-    """Let nodes join, one by one and in bursts; route random keys; place jobs; crash a share; route again.
+    """Let nodes join, one by one and in bursts; route random keys; place jobs; crash a share; route again;
+    cut the ring in halves for ``partition_ms`` (0: don't), heal it, and route once more.
 
     ``rest_ms`` passes between the moment when all leaf sets are true and the lookups: the time for tables to
     mend. ``weigh`` tells the bytes of a message on the wire. ValueError for sizes that make no world.
     """
-    if nodes < 1 or min(keys, jobs) < 0 or not 0 <= crash_share < 1 or rest_ms < 1:
+    if nodes < 1 or min(keys, jobs, partition_ms) < 0 or not 0 <= crash_share < 1 or rest_ms < 1:
         raise ValueError(
-            "at least one node, no negative number of keys or jobs, a crash share in [0, 1), some rest"
+            "at least one node, no negative number of keys, jobs or ms, a crash share in [0, 1), some rest"
         )
     settings = config or OverlayConfig()
     world = Simulator(seed_rng, settings, latency or plane(10), loss=loss, check=check)
@@ -141,6 +156,11 @@ def simulate(
         times = tuple(ms / 1000 for ms in healed if ms is not None)
         placed = replace(placed, recovery_seconds=times, unrepaired=healed.count(None))
         phases.append(_phase(world, "repaired", settings, keys, rest_ms, settled))
+    halves = None
+    if partition_ms:
+        halves = _part(world, settings, topics, partition_ms)
+        settled = None if halves.one_ring_seconds is None else round(halves.one_ring_seconds * 1000)
+        phases.append(_phase(world, "healed", settings, keys, rest_ms, settled))
     return Report(
         nodes=nodes,
         joined=joined,
@@ -149,6 +169,7 @@ def simulate(
         lookups=_total([*(phase.lookups for phase in phases), job_lookups]),
         upkeep=upkeep,
         jobs=placed,
+        partition=halves,
         virtual_seconds=world.now / 1000,
         messages=sum(world.messages.values()),
         fingerprint=world.fingerprint,
@@ -196,6 +217,23 @@ def _phase(
         wrong_leaf_sets=len(wrong_leaf_sets(world, config.leaf_set_size)),
         hops=hops,
         lookups=lookups,
+    )
+
+
+def _part(world: Simulator, config: OverlayConfig, topics: Sequence[bytes], for_ms: int) -> Partition:
+    """Cut the ring in random halves for a while, heal it, and wait until ring and trees are whole again."""
+    everybody = sorted(overlay.me.address for overlay in world.running())
+    half = _sample(world.rng, everybody, len(everybody) // 2)
+    world.partition(half)
+    world.run(for_ms)
+    world.heal()
+    conditions = [_settled(world, config), *(whole(world, topic) for topic in topics)]
+    settled, *healed = first_times(world, conditions, _LIMIT_MS)
+    return Partition(
+        seconds=for_ms / 1000,
+        one_ring_seconds=None if settled is None else settled / 1000,
+        trees_seconds=tuple(ms / 1000 for ms in healed if ms is not None),
+        apart=healed.count(None),
     )
 
 

@@ -293,6 +293,12 @@ def overlay(
     leaf_set: Annotated[
         int | None, typer.Option("--leaf-set", min=2, help="Members of a leaf set (as agents have it).")
     ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option(
+            "--partition", min=1, metavar="SECONDS", help="Also: halves for so long, then healed."
+        ),
+    ] = None,
     model: Annotated[
         bool, typer.Option("--model", help="A static model, without the protocol: up to a million nodes.")
     ] = False,
@@ -325,4 +331,6 @@ def overlay(
     from elf.cli.sim import SimOptions, simulate_overlay
 
     churning = churn_options(churn, lifetimes, seconds, lookups, loss)
-    return simulate_overlay(SimOptions(nodes, keys, jobs, crash, leaf_set, seed, model, plot, json, churning))
+    return simulate_overlay(
+        SimOptions(nodes, keys, jobs, crash, leaf_set, seed, model, plot, json, churning, partition)
+    )

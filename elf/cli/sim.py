@@ -30,6 +30,8 @@ CRASH_SHARE: Final = 0.2
 KEYS: Final = 1_000
 MODEL_KEYS: Final = 200_000
 JOBS: Final = 100
+HEALED_WITHIN_S: Final = 10
+"""A ring that was in halves must be one again so soon after it has healed."""
 MODEL_JOBS: Final = 2_000
 
 
@@ -47,6 +49,7 @@ class SimOptions:
     plot: Path | None
     as_json: bool
     churn: ChurnOptions | None = None
+    partition: int | None = None
 
 
 def simulate_overlay(options: SimOptions) -> int:
@@ -58,8 +61,9 @@ def simulate_overlay(options: SimOptions) -> int:
         check_plot(options.plot)
         if options.jobs == 0:
             raise UserError("--plot draws trees: give --jobs at least 1")
-    if options.churn is not None and options.nodes < 2:
-        raise UserError("--churn needs --nodes of at least 2")
+    for name, value in (("--churn", options.churn), ("--partition", options.partition)):
+        if value is not None and options.nodes < 2:
+            raise UserError(f"{name} needs --nodes of at least 2")
     return _run_model(options, config) if options.model else _run_protocol(options, config)
 
 
@@ -81,9 +85,13 @@ def _run_protocol(options: SimOptions, config: OverlayConfig) -> int:
     jobs = JOBS if options.jobs is None else options.jobs
     crash = CRASH_SHARE if options.crash is None else options.crash
     rng = random.Random(options.seed)
-    report = simulate(options.nodes, keys, crash, rng, jobs=jobs, weigh=weigh, config=config)
+    apart_ms = (options.partition or 0) * 1000
+    report = simulate(
+        options.nodes, keys, crash, rng, jobs=jobs, weigh=weigh, config=config, partition_ms=apart_ms
+    )
     limit = hops_limit(options.nodes)
     right = all(fault(phase, limit) is None for phase in report.phases) and jobs_fault(report) is None
+    right = right and partition_fault(report) is None
     scene = scene_of(report) if report.jobs.trees else None
     churned = None
     if options.churn is not None:
@@ -137,6 +145,7 @@ def facts(report: Report) -> dict[str, object]:
         "balance": by_two,
         "balance_plain": by_one,
         "recovery_seconds": quantiles(jobs.recovery_seconds),
+        "partition": _partition(report),
         "upkeep": asdict(report.upkeep),
         "lookups": asdict(report.lookups),
         "tree": asdict(jobs.shape),
@@ -202,6 +211,30 @@ def jobs_fault(report: Report) -> str | None:
     return ", ".join(found) or None
 
 
+def partition_fault(report: Report) -> str | None:
+    """What is wrong with how the halves came together, in words; None when all is well."""
+    halves = report.partition
+    if halves is None:
+        return None
+    if halves.one_ring_seconds is None:
+        return "the halves never became one ring"
+    if halves.one_ring_seconds > HEALED_WITHIN_S:
+        return f"one ring after {halves.one_ring_seconds:g} s, over {HEALED_WITHIN_S}"
+    return f"{halves.apart} trees never became whole" if halves.apart else None
+
+
+def _partition(report: Report) -> dict[str, object] | None:
+    halves = report.partition
+    if halves is None:
+        return None
+    return {
+        "seconds": halves.seconds,
+        "one_ring_seconds": halves.one_ring_seconds,
+        "trees_seconds": quantiles(halves.trees_seconds),
+        "trees_apart": halves.apart,
+    }
+
+
 def _nodes(report: Report) -> set[str]:
     """All that have to do with jobs: who is in a tree, and who roots one."""
     members = set(report.jobs.trees[0]) if report.jobs.trees else set()
@@ -241,6 +274,13 @@ def _print(report: Report, limit: int, seed: int, seconds: float) -> None:
             f"jobs: {len(jobs.roots)} placed; {len(jobs.trees)} trees, {tree}, "
             f"fan-out max {jobs.shape.fanout_max}{whole}: {jobs_fault(report) or 'all right'}"
         )
+    if report.partition is not None:
+        halves, times = report.partition, quantiles(report.partition.trees_seconds)
+        trees = f", its trees whole after {times['p50']:g} s (p99 {times['p99']:g} s)" if times else ""
+        print(
+            f"in halves for {halves.seconds:g} s: one ring {halves.one_ring_seconds} s after{trees}: "
+            f"{partition_fault(report) or 'all right'}"
+        )
     print(
         f"{report.messages} messages in {report.virtual_seconds:g} virtual seconds; an idle node sends "
         f"{report.upkeep.messages_per_s} messages and {report.upkeep.bytes_per_s:g} bytes a second; "
@@ -255,7 +295,8 @@ def _run_model(options: SimOptions, config: OverlayConfig) -> int:
     from elf.cli.pictures.layout import Scene
     from elf.sim.model import measure
 
-    for name, value in (("--crash", options.crash), ("--churn", options.churn)):
+    asked = {"--crash": options.crash, "--churn": options.churn, "--partition": options.partition}
+    for name, value in asked.items():
         if value is not None:
             raise UserError(
                 f"{name} needs the protocol: the static model is a ring at rest; leave out --model"

@@ -124,6 +124,11 @@ UNREACHABLE = "cannot reach an agent at 127.0.0.1:1: connection refused (is elf-
         ),
         (["sim", "overlay", "--churn", "60", "--nodes", "1"], 1, "--churn needs --nodes of at least 2"),
         (
+            ["sim", "overlay", "--partition", "9", "--nodes", "1"],
+            1,
+            "--partition needs --nodes of at least 2",
+        ),
+        (
             ["sim", "overlay", "--plot", "x.png", "--jobs", "0"],
             1,
             "--plot draws trees: give --jobs at least 1",
@@ -272,17 +277,19 @@ def test_a_live_log_ends_with_a_whole_line_on_sigterm(tmp_path: Path) -> None:
 
 
 def test_the_overlay_simulation_ends_with_one_json_object() -> None:
-    done = elf("sim", "overlay", "--nodes", "20", "--keys", "30", "--json")
+    done = elf("sim", "overlay", "--nodes", "20", "--keys", "30", "--partition", "10", "--json")
     facts = json.loads(done.stdout.splitlines()[-1])
     assert (done.returncode, facts["ok"], facts["nodes"], facts["crashed"]) == (0, True, 20, 4)
     assert facts["hops_limit"] == 3
-    assert facts["lookups"] == {"total": 30 + 2 * 100 + 30, "wrong": 0, "lost": 0, "doubled": 0}
+    assert facts["lookups"] == {"total": 30 + 2 * 100 + 30 + 30, "wrong": 0, "lost": 0, "doubled": 0}
     assert facts["hops"].keys() == {"mean", "p999", "max"}
     assert facts["balance"] == {}
     assert 0 < facts["recovery_seconds"]["p50"] <= facts["recovery_seconds"]["p99"] < 10
     assert facts["upkeep"]["messages_per_s"] * 30 < facts["upkeep"]["bytes_per_s"]
     assert facts["tree"].keys() == {"depth_mean", "depth_max", "fanout_max"}
     assert facts["jobs"] == {"placed": 100, "unplaced": 0, "ungrown": 0, "unrepaired": 0}
+    assert facts["partition"]["seconds"] == 10
+    assert 0 < facts["partition"]["one_ring_seconds"] <= facts["partition"]["trees_seconds"]["p99"] < 10
     assert {"seed", "fingerprint"} <= facts.keys()
 
 

@@ -11,6 +11,7 @@ import overlay
 
 ALLOWED = {
     "__future__",
+    "abc",
     "collections",
     "collections.abc",
     "dataclasses",
