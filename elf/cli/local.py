@@ -295,9 +295,7 @@ def overlay(
     ] = None,
     partition: Annotated[
         int | None,
-        typer.Option(
-            "--partition", min=1, metavar="SECONDS", help="Also: halves for so long, then healed."
-        ),
+        typer.Option("--partition", min=1, metavar="SECONDS", help="Also: halves for so long, then healed."),
     ] = None,
     model: Annotated[
         bool, typer.Option("--model", help="A static model, without the protocol: up to a million nodes.")
