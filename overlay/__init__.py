@@ -42,12 +42,12 @@ near nodes.
 leaf, which alone may deliver: it is asked again until it answers or is dead. So what is delivered is
 delivered at the closest live node, when it holds its leases.
 
-**Trees** (``scribe``: ``bonds``, ``upkeep``, ``multicasts``, ``anycasts``). A JOIN goes hop by hop towards
-the topic and leaves a children table at each forwarder. The closest node is the root, or, when the topic has
-a *home* elsewhere, an inner node whose parent is the home. Nobody has more than ``fanout_max`` children: a
-full node sends an asker on to one of them. A child refreshes its bonds every second; if its parent dies it
-joins anew, if its parent leaves it is handed to the parent above (a root's children to the node that will be
-root).
+**Trees** (``scribe``: ``bonds``, ``upkeep``, ``climbing``, ``multicasts``, ``anycasts``). A JOIN goes hop by
+hop towards the topic and leaves a children table at each forwarder. The closest node is the root, or, when
+the topic has a *home* elsewhere, an inner node whose parent is the home. Nobody has more than ``fanout_max``
+children: a full node sends an asker on to one of them, and when there is room again grandchildren come up. A
+child refreshes its bonds every second; if its parent dies it joins anew, if its parent leaves it is handed to
+the parent above (a root's children to the node that will be root).
 
 **Multicasts** go down and are numbered by their root, from 1 in each incarnation. Each subscriber is given
 each number once and in that root's order (``Multicasted``), or is told that it can't be had (``Missed``):
@@ -97,6 +97,7 @@ from overlay.errors import NotRoot, OverlayBug, OverlayError
 from overlay.ids import Peer, key_of, node_id
 from overlay.joining import State
 from overlay.messages import (
+    LOAD_MAX,
     MESSAGES,
     Anycast,
     AnycastAck,
@@ -135,6 +136,7 @@ from overlay.node import Overlay
 from overlay.ranges import range_of, range_starts, range_topics, topic_of
 
 __all__ = [
+    "LOAD_MAX",
     "MESSAGES",
     "Anycast",
     "AnycastAck",

@@ -39,7 +39,7 @@ from overlay.messages import (
 )
 from overlay.multicasts import Multicasts
 from overlay.pastry import Pastry
-from overlay.tree import PATH_MAX, Child, Tree
+from overlay.tree import FAR_MS, PATH_MAX, Child, Tree
 
 _SILENT_FORGIVEN_TRIES = 4
 """After so many tries a next hop that was silent is asked again: it may have been slow only."""
@@ -91,6 +91,10 @@ class Bonds:
         if tree.parent is not None or not self.ready or tree.home not in ("", self._context.me.address):
             return False
         return self._pastry.next_hop(to_int(tree.topic)).id == self._context.id
+
+    def attached(self, tree: Tree) -> bool:
+        """Whether a path leads up to a root, as far as we know."""
+        return tree.parent is not None or self.is_root(tree)
 
     def child_of(self, topic: bytes, node: int) -> tuple[Tree, Child] | None:
         """A topic's tree and our child in it."""
@@ -188,7 +192,7 @@ class Bonds:
         """Somebody wants to be our child."""
         asker = message.sender
         known = self._trees.get(message.topic)
-        attached = known is not None and (known.parent is not None or self.is_root(known))
+        attached = known is not None and self.attached(known)
         reason = self._admission.objection(message, known, attached)
         if reason:
             self._context.send(asker, Refused(self._context.me, message.topic, reason, ""))
@@ -219,13 +223,15 @@ class Bonds:
         if tree is not None and self.below(message.topic, sender.id) is not None:
             self.new_path(tree, message.home, message.path)
             return
-        if tree is None or tree.hosting or tree.parent is not None or tree.asked != sender.address:
+        if tree is None or tree.hosting or sender.address not in (tree.asked, tree.climbing):
             self._context.send(sender, Unsubscribe(self._context.me, (message.topic,)))
             return
-        if sender.id in tree.children or self._circular(message.path):
+        if sender.id in tree.children or self._circular(message.path) or self._too_far(tree):
             self._context.send(sender, Unsubscribe(self._context.me, (message.topic,)))
             return  # the deadline asks again
         self._stop_asking(tree)
+        if tree.parent is not None:
+            self._context.send(tree.parent, Unsubscribe(self._context.me, (message.topic,)))
         tree.attach(sender, message.path)
         self._learn_home(tree, message.home)
         self._changed[tree.topic] = None
@@ -236,6 +242,8 @@ class Bonds:
         """Not there: go where we are sent; from there back to routing; else, when the deadline comes, ask
         elsewhere if there is an elsewhere."""
         tree = self._trees.get(message.topic)
+        if tree is not None and tree.climbing == message.sender.address:
+            tree.climbing = ""
         if tree is None or tree.asked != message.sender.address:
             return
         instead = message.instead
@@ -362,6 +370,13 @@ class Bonds:
             self._context.send(tree.parent, Unsubscribe(self._context.me, (tree.topic,)))
             tree.detach()
         self._changed[tree.topic] = None
+
+    def _too_far(self, tree: Tree) -> bool:
+        """Whether the grandparent that has just answered is much farther than our parent."""
+        if tree.parent is None:
+            return False
+        known_ms = self._pastry.proximity.rtt_ms(tree.parent.id) or 0
+        return self._context.now - tree.climbing_since > known_ms + FAR_MS
 
     def _circular(self, path: tuple[str, ...]) -> bool:
         return self._context.me.address in path or len(path) >= PATH_MAX

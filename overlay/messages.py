@@ -355,7 +355,7 @@ def well_formed(message: Message) -> bool:
             return all(len(mark.topic) == KEY_BYTES for mark in message.topics)
         case Refreshed():
             return all(len(item.topic) == KEY_BYTES for item in message.paths) and all(
-                len(topic) == KEY_BYTES for topic in message.unknown
+                len(topic) == KEY_BYTES for topic in (*message.unknown, *message.spare, *message.climb)
             )
         case _:
             return True

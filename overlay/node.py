@@ -247,6 +247,12 @@ class Overlay:
         return self._scribe.topics()
 
     def is_root(self, topic: bytes) -> bool:
+        """Whether a multicast of the topic starts here, as far as we know.
+
+        It asks for no lease, unlike :meth:`acts_for`, and two nodes may say yes for a moment: multicasts are
+        numbered by their root, so two of them confuse nobody, while a root that paused for a lease would be
+        silent at each join beside it. Ask ``acts_for`` before deciding something that only one may decide.
+        """
         return self._scribe.is_root(topic)
 
     def parent(self, topic: bytes) -> str | None:

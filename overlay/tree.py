@@ -10,17 +10,25 @@ from overlay.flight import Flight
 from overlay.history import Histories
 from overlay.ids import Peer
 
+FAR_MS: Final = 20
+"""Round trip that a grandparent may be farther than the parent."""
 PATH_MAX: Final = 32
 """A path that is longer can only go in circles."""
 
 
 @dataclass
 class Child:
-    """A node that takes a topic from us, when it last said so, and what is under way to it."""
+    """A node that takes a topic from us, when it last said so, and what is under way to it.
+
+    ``below``: how many children it has; ``raised``: it is to be told to climb, chosen at ``raised_at``.
+    """
 
     peer: Peer
     heard: int
     flight: Flight = field(default_factory=Flight)
+    below: int = 0
+    raised: bool = False
+    raised_at: int | None = None
 
 
 @dataclass
@@ -31,7 +39,8 @@ class Tree:
     looks for a parent: then ``asked`` is the address that it asked last, ``pushed`` whether it was sent there
     (``pushes`` times in a row) instead of routed. ``repairing``: the root whose multicasts the parent was
     asked
-    for, and up to which number.
+    for, and up to which number. ``climbing``: the grandparent that an attached node has asked to take it;
+    ``room``: for so many more children at the last refresh; ``spare``: of these, what is not offered yet.
     """
 
     topic: bytes
@@ -53,6 +62,10 @@ class Tree:
     repair_tries: int = 0
     come_messages: int = 0
     come_bytes: int = 0
+    climbing: str = ""
+    climbing_since: int = 0
+    room: int = 0
+    spare: int = 0
 
     @property
     def idle(self) -> bool:
@@ -78,6 +91,7 @@ class Tree:
 
     def _begin(self) -> None:
         self.asked = ""
+        self.climbing = ""
         self.pushed = False
         self.pushes = 0
         self.tries = 0

@@ -72,17 +72,18 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class TopicMark:
-    """A topic that the child still wants, and a checksum of the path that it believes to lie above it and of
-    what it has heard."""
+    """A topic that the child still wants, a checksum of the path that it believes to lie above it and of
+    what it has heard, and how many children it has there itself."""
 
     topic: bytes
     mark: int
+    below: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
     """Child to each of its parents every ``tree_refresh_ms``, for all topics together. ``round`` is that of
-    the last answer: all that the parent sent before it has come or is lost. 30 bytes and 22 a topic."""
+    the last answer: all that the parent sent before it has come or is lost. 30 bytes and 23 a topic."""
 
     sender: Peer
     round: int
@@ -105,13 +106,16 @@ class Refreshed:
     """Answer to a :class:`Refresh`, and to all children when the path above changes: topics in which our
     marks differ, and those in which the child is no child of mine. ``round`` counts these answers.
 
-    30 bytes in peace. It doubles as the parent's heartbeat.
+    ``spare``: topics in which I have room for one of the child's children; ``climb``: those in which my
+    parent has room for the child (see ``climbing``). 30 bytes in peace. It doubles as the parent's heartbeat.
     """
 
     sender: Peer
     round: int
     paths: tuple[TopicPath, ...]
     unknown: tuple[bytes, ...]
+    spare: tuple[bytes, ...] = ()
+    climb: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,14 @@ parent that does not know it says so and the child asks anew; a child that is si
 dropped.
 
 Both ends compare a checksum of the path above the child and of the multicasts that it has heard. Only where
-they differ does the parent say how it is, so peace costs a message and 22 bytes a topic, whatever was
+they differ does the parent say how it is, so peace costs a message and 23 bytes a topic, whatever was
 multicast.
 """
 
 from __future__ import annotations
 
 from overlay.bonds import Bonds
+from overlay.climbing import Climbing
 from overlay.context import Context
 from overlay.history import mark
 from overlay.ids import Peer
@@ -27,6 +28,7 @@ class Upkeep:
         self._context = context
         self._bonds = bonds
         self._multicasts = multicasts
+        self._climbing = Climbing(context, bonds)
         self._rounds: dict[Peer, int] = {}
         """Of each parent, the round of its last answer."""
 
@@ -41,6 +43,7 @@ class Upkeep:
             self._expire(tree, late)
             if not tree.idle:
                 self._bonds.settle(tree)
+                self._climbing.look(tree)
         self.schedule()
 
     def refresh_message(self, message: Refresh) -> None:
@@ -48,6 +51,8 @@ class Upkeep:
         child."""
         paths: list[TopicPath] = []
         unknown: list[bytes] = []
+        spare: list[bytes] = []
+        climb: list[bytes] = []
         me = self._context.me
         for theirs in message.topics:
             bond = self._bonds.child_of(theirs.topic, message.sender.id)
@@ -57,12 +62,17 @@ class Upkeep:
             tree, child = bond
             child.heard = self._context.now
             child.flight.round_over(message.round)
+            if self._climbing.offers(tree, child, theirs.below):
+                spare.append(tree.topic)
+            if child.raised:
+                child.raised = False
+                climb.append(tree.topic)
             heads = tree.histories.heads()
             if mark((me.address, *tree.path), heads) != theirs.mark:
                 paths.append(TopicPath(tree.topic, tree.home, tree.path, heads))
         self._multicasts.round += 1
-        answer = Refreshed(me, self._multicasts.round, tuple(paths), tuple(unknown))
-        self._context.send(message.sender, answer)
+        told = (tuple(paths), tuple(unknown), tuple(spare), tuple(climb))
+        self._context.send(message.sender, Refreshed(me, self._multicasts.round, *told))
 
     def refreshed_message(self, message: Refreshed) -> None:
         """What our parent says."""
@@ -76,6 +86,14 @@ class Upkeep:
                 self._bonds.new_path(tree, item.home, item.path)
                 if tree.parent is not None:
                     self._multicasts.compare(tree, item.heads, up=True)
+        for topic in message.spare:
+            tree = self._bonds.below(topic, message.sender.id)
+            if tree is not None:
+                self._climbing.offered(tree)
+        for topic in message.climb:
+            tree = self._bonds.below(topic, message.sender.id)
+            if tree is not None:
+                self._climbing.climb(tree)
         self._rounds[message.sender] = message.round
 
     # -- the parts -------------------------------------------------------------------------------------------
@@ -84,7 +102,7 @@ class Upkeep:
         by_parent: dict[Peer, list[TopicMark]] = {}
         for tree in self._bonds:
             if tree.parent is not None:
-                known = TopicMark(tree.topic, mark(tree.path, tree.histories.heads()))
+                known = TopicMark(tree.topic, mark(tree.path, tree.histories.heads()), len(tree.children))
                 by_parent.setdefault(tree.parent, []).append(known)
         self._rounds = {parent: self._rounds.get(parent, 0) for parent in by_parent}
         for parent, marks in by_parent.items():

@@ -21,6 +21,7 @@ from overlay import (
     Subscribed,
     TopicPath,
     TreeChanged,
+    Unsubscribe,
     key_of,
 )
 from overlay.admission import scattered
@@ -84,7 +85,7 @@ def test_a_rendezvous_that_leaves_hands_over_to_the_next(seed: int) -> None:
 def test_no_child_of_a_leaving_node_is_without_a_parent_for_more_than_a_round_trip() -> None:
     world = ring(60, config=OverlayConfig(base_bits=2, leaf_set_size=8))
     subscribe(world, TOPIC, names(world))
-    world.run(3_000)
+    world.run(1_000)  # before anybody climbs: the heir has room
     gone = max((o for o in world.running() if o.parent(TOPIC)), key=lambda o: len(o.children(TOPIC)))
     heir, children = gone.parent(TOPIC), gone.children(TOPIC)
     assert heir is not None
@@ -201,7 +202,42 @@ def test_a_home_is_not_crowded_either() -> None:
     assert max(fans(world)) <= 3
 
 
-@settings(max_examples=12, deadline=None)
+def test_who_was_sent_down_comes_up_until_there_is_no_room_and_then_all_is_quiet() -> None:
+    config = OverlayConfig(fanout_max=4)
+    world = ring(40, config=config, latency=plane(10))
+    subscribe(world, TOPIC, names(world))
+    assert tree_rests(world, TOPIC, names(world), 1_500)
+    deep = [len(overlay.path(TOPIC)) for overlay in world.running()]
+    world.run(12_000)
+    flat = [len(overlay.path(TOPIC)) for overlay in world.running()]
+    assert sum(flat) < sum(deep)
+    assert len(world.nodes[root(world, TOPIC)].overlay.children(TOPIC)) == config.fanout_max
+    for overlay in world.running():
+        children = [world.nodes[child].overlay for child in overlay.children(TOPIC)]
+        full = len(children) == config.fanout_max
+        assert full or not any(child.children(TOPIC) for child in children), overlay.me
+    joins = world.messages["Subscribe"]
+    world.run(3_000)
+    assert world.messages["Subscribe"] == joins
+    assert not tree_faults(world, TOPIC, names(world))
+
+
+@pytest.mark.parametrize(("later_ms", "moves"), [(5, True), (50, False)])
+def test_a_grandparent_in_another_region_is_not_worth_a_level(later_ms: int, moves: bool) -> None:
+    overlay = Overlay(Peer("me", 1), OverlayConfig(), random.Random(1))
+    overlay.start([], 0)
+    boss, top = Peer("boss", 1), Peer("top", 1)
+    overlay.subscribe(TOPIC, 0, home="boss")
+    overlay.handle(Received(Subscribed(boss, TOPIC, "boss", ("top",), ())), 1)
+    asked = overlay.handle(Received(Refreshed(boss, 1, (), (), (), (TOPIC,))), 10)
+    assert Send("top", Subscribe(overlay.me, TOPIC, "boss", False, True, ())) in asked
+    effects = overlay.handle(Received(Subscribed(top, TOPIC, "boss", (), ())), 10 + later_ms)
+    assert overlay.parent(TOPIC) == ("top" if moves else "boss")
+    assert Send("boss" if moves else "top", Unsubscribe(overlay.me, (TOPIC,))) in effects
+    overlay.check()
+
+
+@settings(max_examples=6, deadline=None)
 @given(st.integers(0, 1 << 32), st.integers(2, 5), st.floats(0, 0.05))
 def test_after_churn_all_are_reached_and_nobody_has_too_many(seed: int, cap: int, loss: float) -> None:
     """Every node checks its fan-out and place after each event; the oracle sees circles, and the cut off."""
