@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 ID_BITS: Final = 128
 KEY_BYTES: Final = ID_BITS // 8
@@ -73,8 +73,9 @@ class _Placed:
     """Holds what :class:`Peer` derives from its fields, out of sight of dataclass and codec."""
 
     __slots__ = ("id",)
-    id: int
-    """Place on the ring: SHA-1 of the address, first 128 bits."""
+    if TYPE_CHECKING:  # at run time it would be taken for a field
+        id: int
+        """Place on the ring: SHA-1 of the address, first 128 bits."""
 
 
 @dataclass(frozen=True, slots=True)

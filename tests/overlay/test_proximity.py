@@ -127,7 +127,7 @@ def test_round_trips_are_smoothed_bounded_and_checked() -> None:
 
 def test_a_node_tells_the_round_trips_that_it_knows() -> None:
     world = ring(6, latency=constant(15))
-    world.run(5_000)
+    world.run(60_000)  # it has asked each of them once
     overlay = world.nodes["n1"].overlay
     assert all(overlay.rtt_ms(peer.address) == pytest.approx(30, abs=1) for peer in overlay.leaf_set())
     assert overlay.rtt_ms("nobody") is None
