@@ -242,7 +242,8 @@ class Node:
         return min((at for at in waits if at is not None), default=now_ms + 1_000)
 
     def tick(self, now_ms: int) -> list[NodeEffect]:
-        self.overlay.set_load(min(len(self.homes.jobs()) + len(self.homes.topics()), ring.LOAD_MAX))
+        load = len(self.homes.jobs()) + len(self.homes.roots.topics())
+        self.overlay.set_load(min(load, ring.LOAD_MAX))
         found: list[Step] = list(self.overlay.handle(ring.Tick(), now_ms))
         found.extend(self.keeping.tick(now_ms))
         if self._ring_ready:
