@@ -11,15 +11,21 @@ answered it, or have been silent to it for ``sure_ms``; then one of our neighbou
 it nothing.
 
 Costs nothing in peace: heartbeats carry stamps and echoes. A node asks (Ping) when a neighbour is new, or
-when a lease nearly runs out since a heartbeat was lost.
+when a lease nearly runs out since a heartbeat was lost. A new neighbour may say no because our answer to it
+is still on its way: it is asked again soon.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from overlay.context import Context
 from overlay.ids import Peer
 from overlay.leafset import LeafSet
 from overlay.messages import NO_STAMP, Ping
+
+_SOON: Final = 20
+"""A neighbour that said no is asked again after that part of a heartbeat's period."""
 
 
 class Leases:
@@ -31,11 +37,19 @@ class Leases:
         self._granted: dict[Peer, int] = {}
         self._asked: dict[Peer, int] = {}
         self._open = False
+        self._retry_ms = context.config.heartbeat_ms // 4
 
     def granted(self, neighbour: Peer, stamp: int) -> None:
         """A peer took us for its neighbour after we wrote that stamp."""
         if NO_STAMP < stamp <= self._context.now and stamp > self._granted.get(neighbour, NO_STAMP):
             self._granted[neighbour] = stamp
+
+    def refused(self, neighbour: Peer) -> None:
+        """A peer did not take us for its neighbour."""
+        if neighbour in self._asked and not self.known(neighbour):
+            again_ms = self._context.config.heartbeat_ms // _SOON
+            self._asked[neighbour] = self._context.now - self._retry_ms + again_ms
+            self.settle()
 
     def known(self, neighbour: Peer) -> bool:
         """Whether it has granted before: its first grant answers a Ping, and tells what it has delivered."""
@@ -62,14 +76,14 @@ class Leases:
             context.agenda.cancel(("lease", 0))
             return
         margin_ms = config.heartbeat_ms // 5
-        retry_ms = config.heartbeat_ms // 4
         following = context.now + config.lease_ms
         for peer in neighbours:
-            ask_at = max(self._lasts(peer) - margin_ms, self._asked.get(peer, -retry_ms) + retry_ms)
+            asked_at = self._asked.get(peer, -self._retry_ms)
+            ask_at = max(self._lasts(peer) - margin_ms, asked_at + self._retry_ms)
             if ask_at <= context.now:
                 self._asked[peer] = context.now
                 context.send(peer, Ping(context.me, context.now))
-                ask_at = context.now + retry_ms
+                ask_at = context.now + self._retry_ms
             following = min(following, ask_at)
         context.agenda.set(("lease", 0), following)
 

@@ -68,6 +68,8 @@ class Neighbours:
         """What we asked for."""
         self._proximity.placed(message.sender.id, message.place)
         self.echoed(message.sender, message.stamp, message.neighbour)
+        if not message.neighbour:
+            self.leases.refused(message.sender)
 
     def echoed(self, sender: Peer, stamp: int, neighbour: bool, held_ms: int = 0) -> None:
         """Our stamp is back: a round trip, and perhaps a grant."""
