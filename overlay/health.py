@@ -44,6 +44,10 @@ class Health:
         if len(self._outcomes) > _OUTCOMES_KEPT:
             del self._outcomes[next(iter(self._outcomes))]
 
+    def excused(self, node: int) -> None:
+        """Others find it silent too: its silence says nothing about us."""
+        self._outcomes.pop(node, None)
+
     @property
     def stretch(self) -> float:
         """1 in health; the more, the less our own timeouts prove."""

@@ -126,3 +126,11 @@ def gap(me: int, leaves: Sequence[Peer], size: int) -> tuple[int, int]:
         return (RING, 0)
     half = size // 2
     return (clockwise(me, leaves[half - 1].id), clockwise(me, leaves[-half].id))
+
+
+def reach(me: int, leaves: Sequence[Peer]) -> tuple[int, int]:
+    """The clockwise offsets from ``me`` of the last of these on either side: of what is between them a set
+    with these members says nothing."""
+    offsets = [clockwise(me, peer.id) for peer in leaves]
+    ahead = max((offset for offset in offsets if offset < RING // 2), default=0)
+    return ahead, min((offset for offset in offsets if offset >= RING // 2), default=RING)

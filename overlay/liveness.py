@@ -150,7 +150,8 @@ class Liveness:
         probe = self._probes.get(node)
         if probe is not None:
             probe.quiet_since = min(probe.quiet_since, quiet_since)
-            probe.sure = probe.sure or told
+            if told:
+                self._testified(probe)
             if probe.leaf or not leaf:
                 return
             probe.leaf = True
@@ -170,11 +171,18 @@ class Liveness:
             return
         probe = self._probes.get(node)
         if message.watched and probe is not None:
-            probe.sure = True
             probe.quiet_since = max(probe.quiet_since, spoke_at)
-            if probe.tries >= _TRIES_AT_LEAST:
-                due = max(self._dead_at(probe), self._context.now + 1)
-                self._context.agenda.set(("probe", node), due)
+            self._testified(probe)
+
+    def _testified(self, probe: Probe) -> None:
+        """Another finds it silent too: that it is silent to us says nothing about us, and need not be asked
+        again."""
+        node = probe.peer.id
+        probe.sure = True
+        self.health.excused(node)
+        if probe.tries >= _TRIES_AT_LEAST:
+            due = max(self._dead_at(probe), self._context.now + 1)
+            self._context.agenda.set(("probe", node), due)
 
     def _heard_lately(self) -> int:
         since = self._context.now - self._context.config.suspect_ms
@@ -214,7 +222,7 @@ class Liveness:
             probe.tries = 0
             probe.sure = False
             probe.quiet_since = self._quiet_since(node, Evidence.NONE)
-        elif node in self._heard:
+        elif node in self._heard and not probe.sure:
             self.health.probed(node, answered=False)
         needed = _TRIES_AT_LEAST if probe.sure else self._context.config.probe_tries
         if probe.tries >= needed and self._context.now >= self._dead_at(probe):

@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 from overlay.context import Context
 from overlay.errors import OverlayBug
-from overlay.ids import Peer, clockwise, closeness, shared_digits
-from overlay.leafset import LeafSet, gap
+from overlay.ids import Peer, clockwise, closeness, distance, shared_digits
+from overlay.leafset import LeafSet, gap, reach
 from overlay.liveness import Evidence, Liveness, Sighting
 from overlay.messages import (
     LeafProbe,
@@ -35,6 +35,8 @@ from overlay.tuning import Tuning
 
 _NEWS_DELAY_MS = 50
 """Deaths and returns found together are told together."""
+_SWEEP_REST_MS = 20_000
+"""From the begin of a sweep of the table to that of the next."""
 
 
 class Pastry:
@@ -52,12 +54,12 @@ class Pastry:
             context, self.leaves, self.table, self.liveness, self.proximity, self._tuning
         )
         self._row_turn = False
-        self._joined = False
         self.gone: list[Peer] = []
         self._told_dead: set[int] = set()
         self._returned: set[int] = set()
         self._row_asked: tuple[Peer, int] | None = None
         self._sweep_since: int | None = None
+        self._sweep_again = False
 
     def schedule(self) -> None:
         """Start all that is periodic."""
@@ -126,11 +128,11 @@ class Pastry:
         """Hearsay: ask those that would be leaves, note down those whose cell is empty. ``near``: from a near
         node.
 
-        A joiner's leaf set is empty and would take everybody; so those that it is asking count as if they had
-        answered. If one of them is dead, the farthest leaves are asked who is next.
+        A set that is not full would take everybody; so those that it is asking count as if they had answered
+        (``_invite``). If one of them is dead, the farthest leaves are asked who is next.
         """
         leaves, live, table = self.leaves, self.liveness.live, self.table
-        crowd = None if rows_only or self._joined else self._crowd()
+        wanted: list[Peer] = []
         for peer in peers:
             node = peer.id
             known = live.get(node)
@@ -140,16 +142,14 @@ class Pastry:
             elif node in leaves:
                 continue
             if not rows_only and leaves.wants(node):
-                if crowd is None:
-                    self.liveness.probe(peer, leaf=True)
-                elif not crowd[0] < clockwise(self._context.id, node) < crowd[1]:
-                    self.liveness.probe(peer, leaf=True)
-                    crowd = self._crowd()
+                wanted.append(peer)
             holder = table.rival(node)
             if holder is None:
                 table.put(peer)
             else:
                 self._tuning.consider(peer, holder, near)
+        if wanted:
+            self._invite(wanted)
 
     def leaf_probe(self, message: LeafProbe) -> None:
         """A peer shows its leaf set and wants ours."""
@@ -193,7 +193,6 @@ class Pastry:
 
     def introduce(self) -> None:
         """We are ready: tell those who may want us in their tables, and see their rows."""
-        self._joined = True
         self.neighbours.leases.open()
         for peer in self.table:
             if peer.id not in self.leaves:
@@ -213,7 +212,6 @@ class Pastry:
 
     def abandon(self) -> None:
         """The join has failed, and all deadlines are gone."""
-        self._joined = False
         self.liveness.abandon()
         self.neighbours.errands.abandon()
 
@@ -252,13 +250,12 @@ class Pastry:
                 self.suspect(peer)
         quiet = [peer for peer in self.table if not self.liveness.probing(peer.id)]
         oldest = max(quiet, key=self.liveness.silence, default=None)
-        if oldest is not None and self._swept(oldest):
-            self._sweep_since = None
-        if self._sweep_since is not None and oldest is not None:
+        if self._sweep_again:
+            self._sweep()
+        if oldest is not None and self._sweeping(oldest):
             self.suspect(oldest)
             context.agenda.set(("row", 0), context.now + context.config.sweep_ms)
             return
-        self._sweep_since = None
         self._row_turn = not self._row_turn
         near = self.neighbourhood() if self._row_turn else ()
         if near:
@@ -338,10 +335,19 @@ class Pastry:
     def _welcome(self, peer: Peer, showing: bool) -> None:
         node = peer.id
         if not showing and self.leaves.wants(node):
-            self.liveness.probe(peer, leaf=True)
+            self._invite([peer])
         holder = self.table.rival(node)
         if holder is None or holder.id == node or holder.id not in self.liveness.live:
             self.table.put(peer)
+
+    def _invite(self, peers: Iterable[Peer]) -> None:
+        """Ask those that would be leaves for theirs, the nearest first, and no more than will be leaves."""
+        me = self._context.id
+        crowd = self._crowd()
+        for peer in sorted(peers, key=lambda peer: distance(me, peer.id)):
+            if not crowd[0] < clockwise(me, peer.id) < crowd[1]:
+                self.liveness.probe(peer, leaf=True)
+                crowd = self._crowd()
 
     def _crowd(self) -> tuple[int, int]:
         """Between which offsets nobody is wanted, if all that we ask become leaves."""
@@ -379,11 +385,11 @@ class Pastry:
         quiet = [peer for peer in self.leaves if self.liveness.silence(peer) >= quiet_ms]
         shown = {peer.id: peer.incarnation for peer in leaves} if quiet else {}
         missing = [peer for peer in quiet if shown.get(peer.id) != peer.incarnation]
-        if not missing:
-            return
-        successor, predecessor = gap(sender.id, leaves, self._context.config.leaf_set_size)
+        if not missing or 2 * len(leaves) <= len(self.leaves):
+            return  # the sender is new and knows few yet
+        ahead, behind = reach(sender.id, leaves)
         for peer in missing:
-            if not successor < clockwise(sender.id, peer.id) < predecessor:
+            if not ahead < clockwise(sender.id, peer.id) < behind:
                 self.suspect(peer)
 
     def _failed(self) -> tuple[Peer, ...]:
@@ -408,9 +414,16 @@ class Pastry:
         self._refill(peer.id)
         if must_tell:
             self._tell_leaves()
-        if self._sweep_since is None:
-            self._context.agenda.set(("row", 0), self._context.now + self._context.config.sweep_ms)
-        self._sweep_since = self._context.now
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Look after the whole table, entry by entry; under steady deaths not again and again, but once in
+        ``_SWEEP_REST_MS``."""
+        since, now = self._sweep_since, self._context.now
+        self._sweep_again = since is not None and now < since + _SWEEP_REST_MS
+        if not self._sweep_again:
+            self._sweep_since = now
+            self._context.agenda.set(("row", 0), now + self._context.config.sweep_ms)
 
     def _tell_leaves(self) -> None:
         """A ring neighbour died or has returned: show all leaves, who then look for themselves. When halves
@@ -435,6 +448,6 @@ class Pastry:
             for peer in near:
                 self._ask_row(peer)
 
-    def _swept(self, oldest: Peer) -> bool:
+    def _sweeping(self, oldest: Peer) -> bool:
         since = self._sweep_since
-        return since is not None and self._context.now - self.liveness.silence(oldest) >= since
+        return since is not None and self._context.now - self.liveness.silence(oldest) < since

@@ -8,7 +8,7 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", default=False, help="renew tests/overlay's scripts")
-    parser.addoption("--replica-seeds", type=int, default=80, help="histories of replica groups to try")
+    parser.addoption("--replica-seeds", type=int, default=40, help="histories of replica groups to try")
 
 
 @pytest.fixture
@@ -18,4 +18,4 @@ def rewrite(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def replica_seeds(request: pytest.FixtureRequest) -> int:
-    return int(request.config.getoption("--replica-seeds", default=80))
+    return int(request.config.getoption("--replica-seeds", default=40))

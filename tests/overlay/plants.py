@@ -83,5 +83,10 @@ def decides_with_too_few(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "quorum", property(lambda self: max(1, len(self.voters) // 2)))
 
 
-IN_HISTORIES: list[Plant] = [votes_twice, votes_without_memory, decides_with_too_few]
-"""Those that random histories find soon; the others need the right moment, and have a script each."""
+IN_HISTORIES: list[tuple[Plant, int]] = [
+    (votes_twice, 9),
+    (votes_without_memory, 56),
+    (decides_with_too_few, 0),
+]
+"""Those that random histories find soon, and a seed to begin with, since it did; the others need the right
+moment, and have a script each."""

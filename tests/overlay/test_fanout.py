@@ -237,7 +237,7 @@ def test_a_grandparent_in_another_region_is_not_worth_a_level(later_ms: int, mov
     overlay.check()
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 1 << 32), st.integers(2, 5), st.floats(0, 0.05))
 def test_after_churn_all_are_reached_and_nobody_has_too_many(seed: int, cap: int, loss: float) -> None:
     """Every node checks its fan-out and place after each event; the oracle sees circles, and the cut off."""

@@ -40,10 +40,10 @@ def test_equal_seeds_make_equal_histories() -> None:
     assert ends[0] == ends[1]
 
 
-@pytest.mark.parametrize("plant", IN_HISTORIES, ids=lambda plant: plant.__name__)
-def test_the_judge_finds_a_planted_bug(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("plant", "first"), IN_HISTORIES)
+def test_the_judge_finds_a_planted_bug(plant: Plant, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    for seed in range(PLANT_SEEDS):
+    for seed in range(first, first + PLANT_SEEDS):
         try:
             Chaos(seed, check=False).history()
         except Broken:
