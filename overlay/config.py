@@ -38,9 +38,11 @@ class OverlayConfig:
     """Peers that are asked to probe a suspect too, before it is buried."""
     stretch_max: int = 3
     """How many times longer a node waits at most when it is slow or cut off itself."""
+    overload_max: int = 16
+    """The same when most answers that it gets come late: all have too much to do, and nobody is dead."""
 
     join_retry_ms: int = 500
-    """Wait for a join's answer before the next contact is asked."""
+    """Wait for a join's answer before the next contact is asked; doubles up to 8 s."""
     join_timeout_ms: int = 30_000
     """Time from start to JoinFailed."""
 

@@ -21,6 +21,8 @@ from overlay.errors import OverlayError
 from overlay.messages import JoinReply, JoinRequest
 from overlay.pastry import Pastry
 
+_BACKOFF_MAX_MS: Final = 8_000
+
 
 class State(Enum):
     """Where in its life a node is."""
@@ -127,4 +129,5 @@ class Joining:
         self._again()
 
     def _again(self) -> None:
-        self._context.agenda.set(("join", 0), self._context.every(self._context.config.join_retry_ms))
+        wait_ms = min(self._context.config.join_retry_ms << (self._asked - 1), _BACKOFF_MAX_MS)
+        self._context.agenda.set(("join", 0), self._context.every(wait_ms))

@@ -12,11 +12,12 @@ it nothing.
 
 Costs nothing in peace: heartbeats carry stamps and echoes. A node asks (Ping) when a neighbour is new, or
 when a lease nearly runs out since a heartbeat was lost. A new neighbour may say no because our answer to it
-is still on its way: it is asked again soon.
+is still on its way: it is asked again soon. Where answers come late (``health``), all of that takes its time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from overlay.context import Context
@@ -31,13 +32,17 @@ _SOON: Final = 20
 class Leases:
     """Grants of ring neighbours, by the stamp of ours that they echoed; timer ``lease``."""
 
-    def __init__(self, context: Context, leaves: LeafSet) -> None:
+    def __init__(self, context: Context, leaves: LeafSet, stretch: Callable[[], float] = lambda: 1.0) -> None:
         self._context = context
+        self._stretch = stretch
         self._leaves = leaves
         self._granted: dict[Peer, int] = {}
         self._asked: dict[Peer, int] = {}
         self._open = False
-        self._retry_ms = context.config.heartbeat_ms // 4
+
+    def _retry_ms(self) -> int:
+        """Until a neighbour is asked again that has not answered."""
+        return round(self._context.config.heartbeat_ms // 4 * self._stretch())
 
     def granted(self, neighbour: Peer, stamp: int) -> None:
         """A peer took us for its neighbour after we wrote that stamp."""
@@ -47,8 +52,8 @@ class Leases:
     def refused(self, neighbour: Peer) -> None:
         """A peer did not take us for its neighbour."""
         if neighbour in self._asked and not self.known(neighbour):
-            again_ms = self._context.config.heartbeat_ms // _SOON
-            self._asked[neighbour] = self._context.now - self._retry_ms + again_ms
+            again_ms = round(self._context.config.heartbeat_ms // _SOON * self._stretch())
+            self._asked[neighbour] = self._context.now - self._retry_ms() + again_ms
             self.settle()
 
     def known(self, neighbour: Peer) -> bool:
@@ -77,13 +82,14 @@ class Leases:
             return
         margin_ms = config.heartbeat_ms // 5
         following = context.now + config.lease_ms
+        retry_ms = self._retry_ms()
         for peer in neighbours:
-            asked_at = self._asked.get(peer, -self._retry_ms)
-            ask_at = max(self._lasts(peer) - margin_ms, asked_at + self._retry_ms)
+            asked_at = self._asked.get(peer, -retry_ms)
+            ask_at = max(self._lasts(peer) - margin_ms, asked_at + retry_ms)
             if ask_at <= context.now:
                 self._asked[peer] = context.now
                 context.send(peer, Ping(context.me, context.now))
-                ask_at = context.now + self._retry_ms
+                ask_at = context.now + retry_ms
             following = min(following, ask_at)
         context.agenda.set(("lease", 0), following)
 

@@ -28,6 +28,9 @@ from overlay.messages import Ping, ProbeReport
 _TRIES_AT_LEAST: Final = 2
 """Probes that must stay unanswered even when others testify: one may have been lost."""
 
+_DOUBLINGS_MAX: Final = 4
+"""Who has had no answer yet, from anybody, waits twice as long each time."""
+
 
 class Evidence(Enum):
     """Why a peer is probed: it says since when it was silent."""
@@ -350,6 +353,8 @@ class Liveness:
         share_ms = (self._dead_at(probe) - context.now) // tries_left
         longest_ms = round(config.probe_ms * self.health.stretch)
         wait_ms = min(max(share_ms, config.probe_ms // 2), longest_ms)
+        if self.health.blind:
+            wait_ms = config.probe_ms << min(probe.tries - 1, _DOUBLINGS_MAX)
         context.agenda.set(("probe", probe.peer.id), context.now + wait_ms)
 
     def _ask_dead(self, grave: Grave) -> None:

@@ -40,7 +40,7 @@ class Neighbours:
         self._proximity = proximity
         self._tuning = tuning
         self.errands = Errands(context, liveness, self.includes)
-        self.leases = Leases(context, leaves)
+        self.leases = Leases(context, leaves, lambda: liveness.health.stretch)
         self._stamps: dict[Peer, tuple[int, int]] = {}
         self._turn = 0
         self.delivered_for: Callable[[Peer], tuple[RouteName, ...]] = lambda _: ()
@@ -73,7 +73,9 @@ class Neighbours:
 
     def echoed(self, sender: Peer, stamp: int, neighbour: bool, held_ms: int = 0) -> None:
         """Our stamp is back: a round trip, and perhaps a grant."""
-        self._proximity.echoed(sender.id, stamp, held_ms)
+        rtt_ms = self._proximity.echoed(sender.id, stamp, held_ms)
+        if rtt_ms is not None:
+            self._liveness.health.measured(sender.id, rtt_ms)
         self._tuning.measured(sender)
         if neighbour:
             self.leases.granted(sender, stamp)

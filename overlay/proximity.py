@@ -34,14 +34,15 @@ class Proximity:
         self._context = context
         self._reach: OrderedDict[int, Reach] = OrderedDict()
 
-    def echoed(self, node: int, stamp: int, held_ms: int = 0) -> None:
-        """A peer echoed a stamp of ours which it had held so long."""
+    def echoed(self, node: int, stamp: int, held_ms: int = 0) -> int | None:
+        """A peer echoed a stamp of ours which it had held so long: the round trip, if it is one."""
         rtt_ms = self._context.now - stamp - held_ms
         if stamp == NO_STAMP or held_ms < 0 or rtt_ms < 0:
-            return
+            return None
         reach = self._of(node)
         known = reach.rtt_ms
         reach.rtt_ms = rtt_ms if known is None else known + _SMOOTHING * (rtt_ms - known)
+        return rtt_ms
 
     def placed(self, node: int, place: str) -> None:
         """A peer said where it stands."""

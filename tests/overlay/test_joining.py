@@ -12,6 +12,7 @@ from overlay import (
     OverlayConfig,
     OverlayError,
     Peer,
+    PeerDown,
     Ping,
     Ready,
     Received,
@@ -169,3 +170,18 @@ def test_before_start_messages_are_ignored() -> None:
 def test_a_config_that_cannot_work_is_refused(field: str, value: int) -> None:
     with pytest.raises(ValueError, match="must"):
         OverlayConfig(**{field: value})
+
+
+@pytest.mark.parametrize("service_ms", [20, 60])
+def test_many_join_at_once_where_each_message_takes_long(service_ms: int) -> None:
+    """Late answers are no deaths: nobody is buried, and what is sent again does not feed itself."""
+    world = Simulator(random.Random(3), latency=constant(1), service_ms=service_ms)
+    world.add("node-0")
+    for number in range(1, 24):
+        world.add(f"node-{number}", ["node-0"])
+    assert world.run_until(world.all_ready, 30_000)
+    down = [
+        effect for node in world.nodes.values() for effect in node.effects if isinstance(effect, PeerDown)
+    ]
+    assert not down
+    assert sum(world.messages.values()) < 24 * 150
