@@ -31,7 +31,7 @@ from agents.inputs import Input
 from agents.lane import Lane, snapshot_names
 from agents.metrics import Loss, Metrics
 from agents.node import Node, NodeEffect, NodeEvent
-from agents.store import Store
+from agents.store import SnapshotName, Store
 from agents.transport import Closed, Transport
 from elf.errors import ElfError, PeerError
 from elf.job import effects as do
@@ -59,6 +59,8 @@ POLL_S: Final = 0.05
 POLL_MAX_S: Final = 0.2
 """Between two looks at files that do not grow: a twentieth longer each time, up to that."""
 IDLE_EVERY_MS: Final = 250
+QUIET_MS: Final = 100
+"""From a chunk to the first ``Idle``: what that does can wait until what the chunk has caused is over."""
 TICK_MS_MIN: Final = 1
 """Between two ticks of the node, at least."""
 ROOM_POLL_S: Final = 0.2
@@ -66,6 +68,7 @@ ROLLS_WAITING_MAX: Final = 32
 """Rolls that may wait for an archive that cannot be reached before reading is held back: about 2 GiB of a
 stream's lines (``archive.roll_bytes`` each), which the log files hold as well."""
 SHIP_AGAIN_S: Final = 1.0
+FORGET_S: Final = 1.0
 
 
 @dataclass
@@ -128,6 +131,8 @@ class Driver:
         self._was_ready = False
         self._clients: dict[str, asyncio.Queue[Message]] = {}
         self._memory_max_bytes = memory_max_bytes
+        self._forgotten: list[SnapshotName] = []
+        self._unweighed = 0
         self._hosts = Hosts(
             self._program_event, lambda spec, line: self._log.info(line, job=spec.name), functions
         )
@@ -376,7 +381,7 @@ class Driver:
             if chunk is not None:
                 full = 2 * (chunk.end - chunk.start) >= asked
                 asked = min(2 * asked, CHUNK_BYTES_MAX) if full else CHUNK_BYTES_MIN
-                pause_s = POLL_S
+                pause_s, idle_ms = POLL_S, self.now_ms() + QUIET_MS - IDLE_EVERY_MS
                 lane = stream.lane
                 self._log.debug("lines read", stream=lane.facts.stream, lines=len(chunk.lines))
                 ahead = lane.ahead.parse(chunk, lane.worker.wanted)
@@ -384,6 +389,7 @@ class Driver:
                     lane.feed, chunk, stream.input.positions(), self.now_ms(), ahead
                 )
                 self._when_done(future, lambda outcome: self._fed(stream, outcome))
+                self._unweighed += chunk.end - chunk.start
                 await self._room(stream.lane)
                 continue
             stream.slots.release()
@@ -404,8 +410,13 @@ class Driver:
             await asyncio.sleep(ROOM_POLL_S)
 
     def _over_memory(self) -> bool:
+        """Looked at once for so many bytes read: asking the system takes longer than a few lines do."""
         limit = self._memory_max_bytes
-        return limit is not None and self._process.memory_info().rss > limit
+        if limit is None or self._unweighed < CHUNK_BYTES_MIN:
+            return False
+        over = self._process.memory_info().rss > limit
+        self._unweighed = self._unweighed if over else 0
+        return over
 
     def _fed(self, stream: _Stream, outcome: Outcome) -> None:
         stream.slots.release()
@@ -444,8 +455,10 @@ class Driver:
             case replica.Persist():
                 written = self._disk.submit(self.store.persist, effect.writes)
                 self._when_done(written, lambda _: self._event(Persisted()))
+            case do.Forget(whole_flow=True):
+                self._when_done(self._pool.submit(self.store.delete_flow, effect.flow), lambda _: None)
             case do.Forget():
-                self._when_done(self._pool.submit(self._forget, effect), lambda _: None)
+                self._forget(snapshot_names(effect.flow, effect.names))
             case _:
                 raise TypeError(f"no such effect: {effect!r}")
 
@@ -478,11 +491,17 @@ class Driver:
         name, me = effect.spec.name, self.node.me.address
         return was.WindowsRead(effect.request, tuple(commits.window_result(name, row, me) for row in rows))
 
-    def _forget(self, effect: do.Forget) -> None:
-        if effect.whole_flow:
-            self.store.delete_flow(effect.flow)
-        else:
-            self.store.delete_snapshots(effect.flow, snapshot_names(effect.flow, effect.names))
+    def _forget(self, names: Sequence[SnapshotName]) -> None:
+        """Together with what else is forgotten in this second: each transaction is a sync of the disk, and
+        what is there longer is at worst offered once more."""
+        if not self._forgotten:
+            self._loop.call_later(FORGET_S, self._forget_all)
+        self._forgotten += names
+
+    def _forget_all(self) -> None:
+        if self._end is not None and not self._end.done():
+            names, self._forgotten = self._forgotten, []
+            self._when_done(self._pool.submit(self.store.delete_snapshots, names), lambda _: None)
 
     def _when_done(self, future: Future[T], then: Callable[[T], None]) -> None:
         loop = asyncio.get_running_loop()

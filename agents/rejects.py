@@ -39,6 +39,7 @@ class RejectFile:
         self._clock = clock
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file, self._position = _open(path)
+        self._synced = False
 
     def add(self, reject: Reject) -> bool:
         """Keeps a reject; False when the quota is used up."""
@@ -47,6 +48,7 @@ class RejectFile:
             self.not_kept += 1
             return False
         self._file.write(record)
+        self._synced = False
         self._position += len(record)
         self.kept += 1
         return True
@@ -72,8 +74,10 @@ class RejectFile:
 
     def sync(self) -> int:
         """Makes all that was added durable; the position that the cut must name."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        if not self._synced:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._synced = True
         if self._moved():
             self._file.close()
             self._file, self._position = _open(self._path)

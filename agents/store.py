@@ -206,9 +206,7 @@ class Store:
             )
             return [SnapshotRow(*row) for row in found]
 
-    def delete_snapshots(self, flow: str, names: Sequence[SnapshotName]) -> None:
-        if any(name.flow != flow for name in names):
-            raise ElfBug(f"snapshots of other flows among those of {flow}")
+    def delete_snapshots(self, names: Sequence[SnapshotName]) -> None:
         with self._file.writing() as con:
             _remove(con, names)
 

@@ -1,6 +1,6 @@
 """Event times from text, whole columns at once: what nearly every record has (RFC 3339 in UTC, like
-``2026-01-01T00:00:00.123Z``, or an integer of seconds, ms or µs) is read eight bytes at a time, everything
-else as the format's SQL reads it.
+``2026-01-01T00:00:00.123Z`` or with ``+00:00``, or an integer of seconds, ms or µs) is read eight bytes at a
+time, everything else as the format's SQL reads it.
 
 A text of that shape is normalised to 27 bytes (six digits behind the point), which are four little-endian
 words. XOR with the shape leaves digits as 0 to 9 and separators as 0; one multiplication turns pairs of
@@ -24,6 +24,8 @@ Mask = npt.NDArray[np.bool_]
 _SHAPE: Final = b"0000-00-00T00:00:00.000000Z\0\0\0\0\0"
 _SHORTEST: Final = len("0000-00-00T00:00:00Z")
 _LONGEST: Final = len("0000-00-00T00:00:00.000000Z")
+_UTC: Final = b"+00:00"
+_MORE: Final = len(_UTC) - len("Z")
 _BLOCK_ROWS: Final = 16384
 """So many are read in one go: what is computed on the way stays in the processor's cache."""
 _WORDS: Final[UInt64s] = np.frombuffer(_SHAPE, dtype="<u8").astype(np.uint64)
@@ -83,6 +85,8 @@ def _reader(length: int) -> Callable[[_Texts], tuple[Int64s, Mask]] | None:
         return _read_number
     if length == _SHORTEST or _SHORTEST + 1 < length <= _LONGEST:
         return _read_date
+    if length == _SHORTEST + _MORE or _LONGEST < length <= _LONGEST + _MORE:
+        return _read_date_with_offset
     return None
 
 
@@ -136,12 +140,13 @@ def _eight_digits(words: UInt64s) -> tuple[Int64s, Mask]:
 # -- dates ---------------------------------------------------------------------------------------------------
 
 
-def _normal(texts: _Texts) -> list[UInt64s]:
-    """The texts in the shape of ``_SHAPE``: its four words, one of each text."""
-    there, fill = _kept(texts.length)
+def _normal(texts: _Texts, length: int, ends: UInt64s) -> list[UInt64s]:
+    """The first bytes of the texts, so many, in the shape of ``_SHAPE``: its four words, one of each text.
+    ``ends``: their last byte."""
+    there, fill = _kept(length)
     words = [(texts.words(8 * n) & there[n]) | fill[n] for n in range(len(_WORDS))]
     # The last byte belongs to the end of the shape, behind the digits that are not there.
-    words[-1] |= texts.bytes(texts.length - 1) << _END_SHIFT
+    words[-1] |= ends << _END_SHIFT
     return words
 
 
@@ -156,8 +161,21 @@ def _kept(length: int) -> tuple[UInt64s, UInt64s]:
 
 
 def _read_date(texts: _Texts) -> tuple[Int64s, Mask]:
+    """With Z at the end."""
+    return _date(_normal(texts, texts.length, texts.bytes(texts.length - 1)))
+
+
+def _read_date_with_offset(texts: _Texts) -> tuple[Int64s, Mask]:
+    """With +00:00 at the end, as Python writes it; other offsets are left."""
+    length = texts.length - _MORE
+    utc = np.ones(len(texts.bytes(0)), dtype=np.bool_)
+    for at, byte in enumerate(_UTC, length - 1):
+        utc &= texts.bytes(at) == byte
+    return _date(_normal(texts, length, np.where(utc, np.uint64(ord("Z")), np.uint64(0))))
+
+
+def _date(words: list[UInt64s]) -> tuple[Int64s, Mask]:
     """Logs are nearly in order, so neighbours mostly share their minute: it is read once for all of them."""
-    words = _normal(texts)
     changed = words[0][1:] != words[0][:-1]
     changed |= words[1][1:] != words[1][:-1]
     heads = np.append(0, np.flatnonzero(changed) + 1)

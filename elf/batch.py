@@ -11,12 +11,16 @@ import pyarrow as pa
 from elf.errors import PeerError
 
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_PLAIN = pa.ipc.IpcWriteOptions(use_threads=False)
+_TINY_BYTES = 1 << 10
+"""Not worth compressing: each buffer would come out longer than it went in."""
 
 
 def encode(table: pa.Table) -> bytes:
-    """The table as an Arrow IPC stream with lz4-compressed buffers."""
+    """The table as an Arrow IPC stream, its buffers lz4-compressed but in tiny ones."""
+    options = _PLAIN if table.nbytes < _TINY_BYTES else _OPTIONS
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue().to_pybytes())
 

@@ -6,9 +6,9 @@ died at once.
 
 And answers that come late prove that silence means little, whoever is slow: where half of the last answers
 took a second, on a machine that has too much to do, a peer is not dead that has not answered for half a
-second. If it were asked again and again, or buried, everybody would have still more to do: 64 nodes that joined
-at once and took 40 ms a message sent 2,800 messages each, buried each other 3,400 times, and half of them
-were not ready after 40 s.
+second. If it were asked again and again, or buried, everybody would have still more to do: 64 nodes that
+joined at once and took 40 ms a message sent 2,800 messages each, buried each other 3,400 times, and half of
+them were not ready after 40 s.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class SourceCut:
 class FlowCut:
     """A flow: panes ``[live_from, sealed)`` are snapshots; ``tree`` (all its buffers) and ``tally`` hold the
     open ones. ``applied`` are (source, bytes consumed): each flow has its own. ``suspended``: it is over its
-    quota, and ``shed`` rows are not told yet.
+    quota, and ``shed`` rows are not told yet. ``rows`` are on time and wait for the map.
     """
 
     flow: Flow
@@ -33,6 +33,7 @@ class FlowCut:
     tally: bytes
     suspended: bool = False
     shed: int = 0
+    rows: bytes = b""
 
 
 @dataclass(frozen=True)

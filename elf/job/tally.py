@@ -2,12 +2,11 @@
 
 A table with a row a pane, merged up the tree like any aggregate. Counts that belong to no pane of their own
 (a rejected line has no event time; a late row's pane is gone) stand at the pane that was open when they were
-met.
+met. A worker adds up its own as numbers (``Tallies``), in a tenth of the time that small tables take.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -20,30 +19,73 @@ TALLY_COLUMNS: Final = ("rows_in", "late", "rejected", "uncast", "future", "unro
 TALLY_STATES: Final = tuple(State(name, "sum", True) for name in TALLY_COLUMNS)
 TALLY_SCHEMA: Final = pa.schema([("_pane", pa.int64()), *((name, pa.int64()) for name in TALLY_COLUMNS)])
 
+Int64s = npt.NDArray[np.int64]
 
-def tally(panes: npt.NDArray[np.int64], **counts: int | npt.NDArray[np.int64]) -> pa.Table:
+_WAITING_MAX: Final = 64
+
+
+def tally(panes: Int64s, **counts: int | Int64s) -> pa.Table:
     """A tally of these panes; a count not named is 0, a single number stands for the first pane only."""
-    columns = [pa.array(panes, pa.int64())]
-    for name in TALLY_COLUMNS:
-        values = np.zeros(len(panes), dtype=np.int64)
-        given = counts.get(name, 0)
-        if isinstance(given, int):
-            if len(values):
-                values[0] = given
-        else:
-            values = given
-        columns.append(pa.array(values, pa.int64()))
+    return _table(panes, _matrix(panes, counts))
+
+
+class Tallies:
+    """What one worker has counted and not yet told, by pane. Counts that a peer invents could overflow: these
+    are our own."""
+
+    def __init__(self, table: pa.Table | None = None) -> None:
+        self._parts: list[tuple[Int64s, Int64s]] = []
+        if table is not None and table.num_rows:
+            counts = np.stack([table[name].to_numpy() for name in TALLY_COLUMNS], axis=1)
+            self._parts.append((table["_pane"].to_numpy(), counts))
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def add(self, panes: Int64s, **counts: int | Int64s) -> None:
+        """As for ``tally``."""
+        if len(panes):
+            self._parts.append((panes, _matrix(panes, counts)))
+        if len(self._parts) > _WAITING_MAX:
+            self._merge()
+
+    def total(self, name: str) -> int:
+        """One count, over all panes."""
+        place = TALLY_COLUMNS.index(name)
+        return sum(int(counts[:, place].sum()) for _, counts in self._parts)
+
+    def take_below(self, pane: int) -> pa.Table | None:
+        """Remove and return what belongs to panes below this one, by pane; None if there is nothing."""
+        if not self._parts:
+            return None
+        panes, counts = self._merge()
+        place = int(np.searchsorted(panes, pane))
+        self._parts = [(panes[place:], counts[place:])] if place < len(panes) else []
+        return _table(panes[:place], counts[:place]) if place else None
+
+    def table(self) -> pa.Table | None:
+        """All of it, by pane; None if there is nothing."""
+        return _table(*self._merge()) if self._parts else None
+
+    def _merge(self) -> tuple[Int64s, Int64s]:
+        if len(self._parts) > 1:
+            every = np.concatenate([panes for panes, _ in self._parts])
+            panes, place = np.unique(every, return_inverse=True)
+            counts = np.zeros((len(panes), len(TALLY_COLUMNS)), dtype=np.int64)
+            np.add.at(counts, place, np.concatenate([counts for _, counts in self._parts]))
+            self._parts = [(panes, counts)]
+        return self._parts[0]
+
+
+def _matrix(panes: Int64s, counts: dict[str, int | Int64s]) -> Int64s:
+    """A row a pane, a column a count."""
+    matrix = np.zeros((len(panes), len(TALLY_COLUMNS)), dtype=np.int64)
+    if len(panes):
+        for name, given in counts.items():
+            matrix[: 1 if isinstance(given, int) else len(panes), TALLY_COLUMNS.index(name)] = given
+    return matrix
+
+
+def _table(panes: Int64s, counts: Int64s) -> pa.Table:
+    columns = [pa.array(panes, pa.int64()), *(pa.array(column.copy()) for column in counts.T)]
     return pa.Table.from_arrays(columns, schema=TALLY_SCHEMA)
-
-
-def merged(tallies: Sequence[pa.Table]) -> pa.Table:
-    """One row a pane, by pane: what ``merge_tables`` makes of tallies, in a tenth of its time when they are
-    small. Only for tallies of our own: counts that a peer invents could overflow."""
-    columns = [np.concatenate([one[name].to_numpy() for one in tallies]) for name in TALLY_SCHEMA.names]
-    panes, place = np.unique(columns[0], return_inverse=True)
-    counts = {}
-    for name, values in zip(TALLY_COLUMNS, columns[1:], strict=True):
-        counts[name] = np.zeros(len(panes), dtype=np.int64)
-        if values.any():
-            np.add.at(counts[name], place, values)
-    return tally(panes, **counts)

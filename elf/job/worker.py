@@ -218,6 +218,8 @@ class StreamWorker:
     def _idle(self, idle: Idle) -> Outcome:
         for gone in idle.gone:
             self._sources.pop(gone, None)
+        for state in self._flows.values():
+            state.digest()
         due = idle.now_ms - self._cut_at_ms >= self._settings.cut_ms and any(
             s.dirty for s in self._flows.values()
         )

@@ -216,9 +216,7 @@ class SimAgent:
         if effect.whole_flow:
             self.store.delete_flow(effect.flow)
         else:
-            self.store.delete_snapshots(
-                effect.flow, [SnapshotName(effect.flow, a, b) for a, b in effect.names]
-            )
+            self.store.delete_snapshots([SnapshotName(effect.flow, a, b) for a, b in effect.names])
 
     def _plan_tick(self) -> None:
         at = max(self.world.now + 5, self.node.deadline(self.world.now))
