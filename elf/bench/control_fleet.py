@@ -143,9 +143,7 @@ class ControlFleet:
         """Wait until every agent has said this; the first time (from ``since`` on) that each did."""
         deadline = time.monotonic() + WAIT_SECS
         while True:
-            self._processes.check(self._running)
-            for place in self.places:
-                self._said += place.said()
+            self._listen()
             found: dict[str, Said] = {}
             for said in self._said:
                 if said.event == event and said.at >= since and where(said):
@@ -156,6 +154,25 @@ class ControlFleet:
                 silent = sorted({place.name for place in self.places} - found.keys())
                 raise ElfError(f"not every agent has said {event!r} after {WAIT_SECS:g} s: {_some(silent)}")
             await asyncio.sleep(POLL_SECS)
+
+    async def printed(self, job: str, wanted: Callable[[list[str]], bool], count: int) -> list[list[str]]:
+        """Wait until a job in Python has printed so many lines that are wanted, on whichever agents; the
+        words of each."""
+        deadline = time.monotonic() + WAIT_SECS
+        while True:
+            self._listen()
+            lines = [said.event.split() for said in self._said if said.facts.get("job") == job]
+            found = [words for words in lines if wanted(words)]
+            if len(found) >= count:
+                return found[:count]
+            if time.monotonic() > deadline:
+                raise ElfError(f"job {job} has printed {len(found)} of {count} lines after {WAIT_SECS:g} s")
+            await asyncio.sleep(POLL_SECS)
+
+    def _listen(self) -> None:
+        self._processes.check(self._running)
+        for place in self.places:
+            self._said += place.said()
 
     def forget(self) -> None:
         """What was said so far is not wanted any more."""

@@ -29,6 +29,71 @@ OPERATORS: Final = {
 }
 """Four jobs of one second each, at once."""
 
+CYCLE: Final = """
+import time
+
+from elf.job import Job
+
+
+class Cycle(Job):
+    every = 0.1
+
+    def start(self):
+        self.epoch, self.began, self.waiting, self.sum = 0, 0.0, set(), 0
+
+    def on_timer(self):
+        if self.is_root and (not self.waiting or time.monotonic() - self.began > 5):
+            self.began = time.monotonic()
+            self.multicast(self.epoch + 1)
+
+    def on_multicast(self, app, epoch):
+        self.epoch, self.waiting, self.sum = epoch, set(self.children), 1
+        self.up()
+
+    def on_recv(self, node, message):
+        if message[0] == self.epoch and node in self.waiting:
+            self.waiting.discard(node)
+            self.sum += message[1]
+            self.up()
+
+    def up(self):
+        if self.waiting:
+            return
+        if self.is_root:
+            print(1e3 * (time.monotonic() - self.began), self.sum)
+        elif self.parent:
+            self.send_to(self.parent, [self.epoch, self.sum])
+"""
+"""Each agent counts for one, so that the master sees whether an epoch has come from all of them."""
+
+ANSWERS: Final = """
+from elf.job import Job
+
+
+class Answers(Job):
+    def deliver(self, app, message):
+        return message + 1
+"""
+
+ASKS: Final = """
+import time
+
+from elf.job import Job, QueryFailed
+
+
+class Asks(Job):
+    every = 0.05
+
+    def on_timer(self):
+        if self.is_root:
+            began = time.monotonic()
+            try:
+                found = self.query("answers", 4)
+            except QueryFailed:
+                return
+            print(1e3 * (time.monotonic() - began), found)
+"""
+
 LINES: Final = 20
 """Beside each agent, in each window."""
 
@@ -95,7 +160,48 @@ async def window(fleet: ControlFleet, client: Client, rounds: int) -> list[float
     return found
 
 
-MEASURES: Final[Mapping[str, Measure]] = {"submit_ms": submit, "notify_ms": notify, "window_ms": window}
+async def cycle(fleet: ControlFleet, client: Client, rounds: int) -> list[float]:
+    """The master of a job in Python multicasts an epoch → it has what all agents answered, summed up the
+    tree."""
+    agents = str(len(fleet.places))
+    return await _printed(fleet, client, "cycle", CYCLE, lambda words: words[1:] == [agents], 5 * rounds)
+
+
+async def route(fleet: ControlFleet, client: Client, rounds: int) -> list[float]:
+    """The master of a job in Python asks that of another → it has the reply."""
+    await _submit(client, "answers", ANSWERS)
+    found = await _printed(fleet, client, "asks", ASKS, lambda words: words[1:] == ["5"], 5 * rounds)
+    await client.sql("DROP JOB answers")
+    return found
+
+
+MEASURES: Final[Mapping[str, Measure]] = {
+    "submit_ms": submit,
+    "notify_ms": notify,
+    "window_ms": window,
+    "cycle_ms": cycle,
+    "route_ms": route,
+}
+
+
+async def _printed(
+    fleet: ControlFleet,
+    client: Client,
+    job: str,
+    text: str,
+    wanted: Callable[[list[str]], bool],
+    count: int,
+) -> list[float]:
+    """What a job measures itself and prints, as milliseconds and a word that says whether it counts."""
+    fleet.forget()
+    await _submit(client, job, text)
+    found = await fleet.printed(job, wanted, count)
+    await client.sql(f"DROP JOB {job}")
+    return [float(words[0]) for words in found]
+
+
+async def _submit(client: Client, job: str, text: str) -> None:
+    await client.submit(text, f"{job}.py", job)
 
 
 def _create(name: str, query: str) -> str:

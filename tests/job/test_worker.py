@@ -25,7 +25,8 @@ from elf.job.ports import Spill
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.streamlog import StreamLog
 from elf.job.worker import LONG_AGO, StreamWorker, WorkerSettings
-from tests.job.pyengine import SECOND, Chunk, PyEngine, Source, plan
+from elf.ql.plan import Fragment
+from tests.job.pyengine import SECOND, Chunk, PyEngine, PyMapper, Source, plan
 
 FLOW = Flow("f", plan(2).fragment, bytes(16), "home")
 SETTINGS = WorkerSettings(idle_ms=5_000, future_us=None, lateness_us=SECOND, cut_ms=10**9)
@@ -154,6 +155,34 @@ def test_all_idle_closes_windows_by_the_clock_but_not_at_once() -> None:
         2 * SECOND
     )
     assert panes_of([sealed])[0] == {3: Counter(a=1)}
+
+
+def test_rows_of_small_chunks_are_mapped_together_and_wait_in_the_cut() -> None:
+    mapped: list[list[int]] = []
+
+    class Engine(PyEngine):
+        def mapper(self, fragment: Fragment) -> PyMapper:
+            class Mapper(PyMapper):
+                def run(self, rows: pa.Table) -> pa.Table:
+                    mapped.append(rows["_pane"].to_pylist())
+                    return super().run(rows)
+
+            return Mapper()
+
+    worker = StreamWorker("s", SETTINGS, Engine())
+    worker.handle(Install(FLOW))
+    for start in range(3):
+        worker.handle(Feed(chunk([(start * SECOND // 2, "ab"[start % 2])], start), 0))
+    assert mapped == []
+    worker = StreamWorker("s", SETTINGS, Engine(), worker.cut())
+    sealed = worker.handle(Feed(chunk([(3 * SECOND, "c")], 3), 0)).sealed
+    assert mapped == [[0, 0, 0]]  # what is not of a pane that ends goes on waiting
+    assert panes_of(list(sealed))[0] == {0: Counter(a=2, b=1)}
+    worker.handle(Idle(10))
+    assert mapped[1:] == [[1]]
+    worker.handle(Feed(chunk([(4 * SECOND, "d")] * 600, 4), 10))
+    assert mapped[2:] == [[2] * 600]
+    assert panes_of(list(worker.handle(Finish()).sealed))[0] == {1: Counter(c=1), 2: Counter(d=600)}
 
 
 def test_rows_from_the_future_are_counted_and_move_nothing() -> None:
