@@ -319,6 +319,8 @@ class Statements:
                 return say.Reply(request=call.request, body=json.dumps(trees(spec, flows)).encode())
             case "submit":
                 return (yield from self._submissions.submit(call))
+            case "query":
+                return (yield from self._submissions.query(call))
             case "compare":
                 return (yield from self._compare(call))
             case _:

@@ -1,4 +1,4 @@
-"""Procedures for jobs in Python (``agents.asks``): submit, drop, list. Any agent takes any of them.
+"""Procedures for jobs in Python (``agents.asks``): submit, query, drop, list. Any agent takes any of them.
 
 The client has checked the file and knows what the job subscribes to; here that is planned over the columns
 that members have seen, so that every agent computes alike, and routed to the app id.
@@ -17,9 +17,10 @@ from elf.errors import UserError
 from elf.job import messages as say
 from elf.job import programmessages as note
 from elf.job.calls import Wish
-from elf.job.program import TEXT_BYTES_MAX, ProgramSpec, Submission, Tap
+from elf.job.program import TEXT_BYTES_MAX, ProgramSpec, Question, Submission, Tap
 from elf.job.spec import app_id
 from elf.job.streamlog import StreamLog
+from elf.job.values import pack_value
 from elf.schema import Schema
 
 if TYPE_CHECKING:  # sqlglot, as in agents.statements
@@ -105,6 +106,27 @@ class Submissions:
         schema = yield from self._schema_of(stream)
         groups = plan_groups(query, schema, stream=stream)
         return Tap(wish.name, groups.fragment, groups.keys, groups.states)
+
+    def query(self, call: say.Call) -> Procedure:
+        """A client asks a job's master, as another job would (``Job.query``)."""
+        try:
+            asked = msgspec.json.decode(call.argument, type=Question)
+        except msgspec.MsgspecError as error:
+            raise UserError(f"this query cannot be read: {error}") from None
+        creator, _, name = asked.job.rpartition("/")
+        spec = self._log.find_program(name, creator or call.creator)
+        sql = self._log.find_job(name, creator or call.creator)
+        found = spec or sql
+        if found is None:
+            names = sorted({*(s.name for s in self._log.programs()), *(s.name for s in self._log.jobs())})
+            raise UserError(f"there is no job {asked.job}; jobs: {', '.join(names) or 'none'}")
+        app = app_id(found.name, found.creator)
+        (answer,) = yield [
+            ToKey(app, note.QueryProgram(id=0, origin="", app=app, value=pack_value(asked.message)))
+        ]
+        if answer.error:
+            raise UserError(f"job {asked.job} gave no answer: {answer.error}")
+        return say.Reply(request=call.request, payload=answer.body)
 
     def drop(self, request: int, spec: ProgramSpec) -> Procedure:
         (answer,) = yield [ToKey(spec.app, note.DropProgram(id=0, origin="", app=spec.app, uid=spec.uid))]

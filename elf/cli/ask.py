@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import contextlib
+import json
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pyarrow as pa
 
 from elf.cli.choices import Output
 from elf.cli.errors import INTERRUPTED
@@ -68,8 +74,11 @@ async def answer(client: Client, statement: str, out: Printer, windows: int | No
     return False
 
 
-def submit_file(address: str, cluster: str, file: Path, name: str | None, *, replace: bool) -> int:
+def submit_file(
+    address: str, cluster: str, file: Path, name: str | None, settings: Sequence[str], *, replace: bool
+) -> int:
     """``elf submit``"""
+    chosen = dict(_setting(text) for text in settings)
     text = one_text(None, file, "FILE")
     named = file.stem.replace("-", "_") if name is None else name
     if not named.isidentifier():
@@ -79,11 +88,42 @@ def submit_file(address: str, cluster: str, file: Path, name: str | None, *, rep
 
     async def submit() -> dict[str, object]:
         async with connect(address, cluster=cluster) as client:
-            return await client.submit(text, file.name, named, replace=replace)
+            return await client.submit(text, file.name, named, replace=replace, settings=chosen)
 
     ask(submit())
     print(f"job {named} submitted; elf jobs shows it, DROP JOB {named} ends it")
     return 0
+
+
+def _setting(text: str) -> tuple[str, object]:
+    """``NAME=VALUE``; a value that is no Python literal is a text."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise UserError(f"--set wants NAME=VALUE, not {text!r}")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
+def query_job(address: str, cluster: str, job: str, message: str | None) -> int:
+    """``elf query``"""
+    asked: object = message
+    with contextlib.suppress(ValueError):
+        asked = None if message is None else json.loads(message)
+
+    async def query() -> object:
+        async with connect(address, cluster=cluster) as client:
+            return await client.query(job, asked)
+
+    print(json.dumps(ask(query()), ensure_ascii=False, default=_as_json))
+    return 0
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, pa.Table):
+        return value.to_pylist()
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def leave_fleet(address: str, cluster: str) -> int:

@@ -1,5 +1,5 @@
-"""The commands that ask a running agent: ``sql``, ``shell``, ``submit``, ``jobs``, ``members``, ``streams``,
-``tree``, ``compare``, ``leave``.
+"""The commands that ask a running agent: ``sql``, ``shell``, ``submit``, ``query``, ``jobs``, ``members``,
+``streams``, ``tree``, ``compare``, ``leave``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CLUSTER = "elf"
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (sql, shell, submit, jobs, members, streams, tree, compare, leave):
+    for command in (sql, shell, submit, query, jobs, members, streams, tree, compare, leave):
         app.command()(command)
 
 
@@ -64,13 +64,33 @@ def submit(
     ],
     name: Annotated[str | None, typer.Option("--name", help="The job's name (default: the file's).")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Instead of the job of that name.")] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Another value for an attribute of the job's class."
+        ),
+    ] = None,
     connect: Connect = DEFAULT_ADDRESS,
     cluster: Cluster = _CLUSTER,
 ) -> int:
     """Check a job written in Python and send it to all agents; DROP JOB ends it."""
     from elf.cli.ask import submit_file
 
-    return submit_file(connect, cluster, file, name, replace=replace)
+    return submit_file(connect, cluster, file, name, settings or (), replace=replace)
+
+
+def query(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Its name, or CREATOR/NAME.")],
+    message: Annotated[
+        str | None, typer.Argument(metavar="MESSAGE", help="What its deliver gets: JSON, else a text.")
+    ] = None,
+    connect: Connect = DEFAULT_ADDRESS,
+    cluster: Cluster = _CLUSTER,
+) -> int:
+    """Ask a job's master, as other jobs do; the reply as JSON. An SQL job gives its last window."""
+    from elf.cli.ask import query_job
+
+    return query_job(connect, cluster, job, message)
 
 
 def jobs(

@@ -15,7 +15,7 @@ import itertools
 import os
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
@@ -33,7 +33,8 @@ from elf.client.requests import Request
 from elf.client.windows import Window, split
 from elf.errors import ElfError, PeerError, UserError
 from elf.job.messages import Call, Cancel, Execute, Failed, JobFacts, KeepAlive, Message, Published, Reply
-from elf.job.program import Submission
+from elf.job.program import Question, Submission, with_settings
+from elf.job.values import unpack_value
 
 CLUSTER: Final = "elf"
 """The cluster name of an agent whose configuration gives none."""
@@ -251,16 +252,34 @@ class Client:
         return CompareFacts(source, facts)
 
     async def submit(
-        self, text: str, filename: str, name: str, *, replace: bool = False
+        self,
+        text: str,
+        filename: str,
+        name: str,
+        *,
+        replace: bool = False,
+        settings: Mapping[str, object] | None = None,
     ) -> dict[str, object]:
         """Send a job written in Python (``elf.job.Job``) to all agents; ``replace``: in place of the one of
-        that name.
+        that name. ``settings``: other values for attributes of the job's class, such as ``{"every": 1.0}``.
 
         The text is checked first, in a process of its own on this machine. Raises ``UserError``.
         """
+        text = with_settings(text, settings or {})
         loaded = await asyncio.to_thread(check_job, self._sandboxes, text, filename, name, self.creator)
         asked = Submission(name, text, filename, loaded, str(uuid.uuid4()), replace)
         return await self.call("submit", msgspec.json.encode(asked).decode())
+
+    async def query(self, job: str, message: object = None) -> object:
+        """Ask the master of a job (``name`` or ``creator/name``), as ``Job.query`` does: what the ``deliver``
+        of a job in Python returns, or the last window of an SQL job. ``message``: anything that JSON has.
+        Raises ``UserError``.
+        """
+        try:
+            argument = msgspec.json.encode(Question(job, message)).decode()
+        except (TypeError, ValueError) as error:
+            raise UserError(f"a query's message is what JSON has: {error}") from None
+        return unpack_value((await self._ask("query", argument, ANSWER_SECS)).payload)
 
     async def leave(self) -> dict[str, object]:
         """Have the agent seal what it has, hand it over and go."""

@@ -2,5 +2,6 @@
 Python."""
 
 from elf.job.api import Job, JobError, QueryFailed
+from elf.job.rounds import Rounds
 
-__all__ = ["Job", "JobError", "QueryFailed"]
+__all__ = ["Job", "JobError", "QueryFailed", "Rounds"]

@@ -15,7 +15,7 @@ from elf.batch import decode
 from elf.errors import PeerError
 from elf.job.effects import Send
 from elf.job.messages import Answer, Inspect, JobFacts
-from elf.job.programmessages import Returned, Routed
+from elf.job.programmessages import QueryProgram, Returned, Routed
 from elf.job.programport import AnswerProgram, ProgramAsked
 from elf.job.spec import JobSpec, app_id
 from elf.job.values import pack_value
@@ -99,14 +99,22 @@ class Asking:
         return [AnswerProgram(query.uid, query.number, error="no answer in time") for _, query in late]
 
 
+def of_client(asked: QueryProgram) -> Routed:
+    """A client's query, as one of a job that nobody waits for."""
+    return Routed(app=asked.app, source=b"", value=asked.value, origin=asked.origin, query=-asked.id)
+
+
 def token_of(routed: Routed) -> str:
     """Whom and what to reply to; empty when no reply is wanted."""
     return f"{routed.origin}|{routed.query}" if routed.query else ""
 
 
 def reply(token: str, value: bytes = b"", error: str = "") -> Send:
-    origin, _, number = token.rpartition("|")
-    return Send(origin, Returned(query=int(number), value=value, error=error))
+    origin, _, number_text = token.rpartition("|")
+    number = int(number_text)
+    if number < 0:
+        return Send(origin, Answer(id=-number, body=value, error=error))
+    return Send(origin, Returned(query=number, value=value, error=error))
 
 
 def app_of(label: str) -> bytes:

@@ -8,6 +8,7 @@ Column types are fixed when the job is sent and travel in the taps, so that ever
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -18,6 +19,8 @@ from elf.job.calls import Loaded
 from elf.job.spec import app_id
 from elf.ql.plan import Fragment
 
+SETTINGS = "SETTINGS"
+"""The name in a job's file whose value, a dict, says which attributes of its class have other values."""
 TEXT_BYTES_MAX = 64 << 10
 """The longest file that may be sent: every agent keeps it in its copy of the stream log."""
 
@@ -78,6 +81,22 @@ class ProgramSpec:
     def hash(self) -> str:
         """Of the text, for people."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:12]
+
+
+def with_settings(text: str, settings: Mapping[str, object]) -> str:
+    """A job's text with other values for attributes of its class: plain Python values. They are a last line
+    of the text, so they travel with it and the lines above keep their numbers.
+    """
+    if not settings:
+        return text
+    return f"{text.rstrip()}\n\n\n{SETTINGS} = {dict(settings)!r}\n"
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A client's query of a job, ``name`` or ``creator/name``. ``message``: anything that JSON has."""
+
+    job: str
+    message: object = None
 
 
 class Submission(msgspec.Struct, frozen=True):

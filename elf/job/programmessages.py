@@ -29,6 +29,13 @@ class InspectProgram(Request, frozen=True, kw_only=True):
     uid: str
 
 
+class QueryProgram(Request, frozen=True, kw_only=True):
+    """Routed to the app id: a client's query, answered with the reply of the job that the master runs."""
+
+    app: bytes
+    value: bytes
+
+
 class Note(Message, frozen=True, kw_only=True):
     """``send_to``: from a job on one agent to the same job on another, at most once."""
 
@@ -45,7 +52,8 @@ class Told(Message, frozen=True, kw_only=True):
 
 class Routed(Message, frozen=True, kw_only=True):
     """``route`` and ``query``: from one application to the master of ``app``. ``query`` is the asker's
-    number, 0 if no reply is wanted; ``path`` names the jobs that wait for it already."""
+    number, 0 if no reply is wanted, below 0 for a client's request; ``path`` names the jobs that wait for it
+    already."""
 
     app: bytes
     source: bytes
@@ -87,6 +95,7 @@ MESSAGES: tuple[type[Message], ...] = (
     SubmitProgram,
     DropProgram,
     InspectProgram,
+    QueryProgram,
     Note,
     Told,
     Routed,

@@ -21,7 +21,7 @@ import overlay as ring
 from elf.job import calls
 from elf.job import messages as say
 from elf.job import programmessages as note
-from elf.job.asking import Asking, reply, token_of
+from elf.job.asking import Asking, of_client, reply, token_of
 from elf.job.calls import JobEffect, Place
 from elf.job.commands import SetTaps
 from elf.job.effects import Effect, Multicast, Send, Work
@@ -312,6 +312,8 @@ class Programs:
                 return [*own, *self._listeners(app, calls.Cast(app, message.value), now_ms)]
             case note.Routed():
                 return self._routed(message, now_ms)
+            case note.QueryProgram():
+                return self._routed(of_client(message), now_ms)
             case note.Returned():
                 return list(self._asking.returned(message))
             case note.ProgramTrouble():

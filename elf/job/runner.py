@@ -21,7 +21,7 @@ from elf.cbt import BufferTree
 from elf.job import calls
 from elf.job.api import Job, JobError, QueryFailed
 from elf.job.calls import JobEffect, Loaded, Place, Wish
-from elf.job.program import Tap
+from elf.job.program import SETTINGS, Tap
 from elf.job.values import NoMessage, pack_value, unpack_value
 
 Ask = Callable[[bytes, str, bytes, tuple[str, ...], int], tuple[bytes, str]]
@@ -82,7 +82,13 @@ def job_class(names: dict[str, object], filename: str) -> type[Job]:
     if len(lowest) != 1:
         many = ", ".join(one.__name__ for one in lowest) or "none"
         raise UserCodeError(f"{filename} must define one subclass of elf.job.Job; it has {many}")
-    return lowest[0]
+    made = lowest[0]
+    for name, value in dict(names.get(SETTINGS) or {}).items():  # type: ignore[call-overload]
+        known = sorted(n for n in vars(made) if not n.startswith("_") and not callable(getattr(made, n)))
+        if name != "every" and name not in known:
+            raise UserCodeError(f"{made.__name__} has no setting {name}; it has {', '.join(known) or 'none'}")
+        setattr(made, name, value)
+    return made
 
 
 class JobRunner:

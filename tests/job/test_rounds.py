@@ -1,0 +1,102 @@
+"""Rounds on one agent: who is waited for, and what comes early, late, or from nobody we know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from elf.job import calls
+from elf.job.calls import JobEffect, Place
+from elf.job.program import with_settings
+from elf.job.runner import JobRunner, UserCodeError
+from elf.job.values import pack_value, unpack_value
+from tests.job.inline import no_queries
+
+TEXT = """
+from elf.job import Rounds
+
+class Adds(Rounds):
+    keep_late = True
+    mine = 1
+    def start(self): self.done = []
+    def on_timer(self): self.begin("go")
+    def contribute(self, message): return self.mine
+    def combine(self, one, other): return one + other
+    def finish(self, message, total, agents): self.done.append((message, total, agents))
+"""
+ROOT = Place("a", 0, True, "", ("b", "c"))
+INNER = Place("b", 0, False, "a", ("d",))
+
+
+class Agent:
+    def __init__(self, text: str = TEXT) -> None:
+        self.runner = JobRunner(text, "adds.py", "adds", "me", no_queries)
+        self.runner.start(ROOT)
+        self.job: Any = self.runner._job
+
+    def call(self, event: calls.Event, place: Place) -> list[object]:
+        effects: list[JobEffect] = []
+        self.runner.handle(event, place, b"", effects)
+        return [unpack_value(effect.value) for effect in effects]
+
+    def cast(self, number: int, place: Place) -> list[object]:
+        return self.call(calls.Cast(b"", pack_value({"round": number, "message": "go"})), place)
+
+    def part(self, sender: str, number: int, value: int, place: Place, agents: int = 1) -> list[object]:
+        told = {"round": number, "agents": agents, "value": value}
+        return self.call(calls.Sent(sender, pack_value(told)), place)
+
+
+def test_the_master_finishes_when_all_its_children_have_sent_theirs() -> None:
+    agent = Agent()
+    assert agent.call(calls.Timer(), ROOT) == [{"round": 1, "message": "go"}]
+    agent.cast(1, ROOT)
+    agent.part("b", 1, 10, ROOT, agents=3)
+    assert agent.job.done == []
+    agent.part("c", 1, 100, ROOT)
+    assert agent.job.done == [("go", 111, 5)]
+    assert agent.call(calls.Timer(), ROOT) == [{"round": 2, "message": "go"}]
+
+
+def test_a_child_that_has_left_the_tree_is_not_waited_for() -> None:
+    agent = Agent()
+    agent.cast(1, ROOT)
+    agent.part("b", 1, 10, Place("a", 0, True, "", ("b",)))
+    assert agent.job.done == [("go", 11, 2)]
+
+
+def test_what_comes_early_is_kept_for_its_round_and_what_comes_late_is_in_the_next() -> None:
+    agent = Agent()
+    assert agent.part("d", 1, 10, INNER) == []  # its multicast was quicker than ours
+    assert agent.cast(1, INNER) == [{"round": 1, "agents": 2, "value": 11}]
+    assert agent.part("e", 1, 100, INNER) == []  # it was away
+    assert agent.cast(2, INNER) == []
+    assert agent.part("d", 2, 10, INNER) == [{"round": 2, "agents": 2, "value": 111}]
+
+
+def test_a_round_that_is_not_complete_ends_with_the_next_and_nothing_is_lost() -> None:
+    agent = Agent()
+    agent.cast(1, INNER)
+    agent.cast(2, INNER)
+    assert agent.part("d", 2, 10, INNER) == [{"round": 2, "agents": 2, "value": 12}]
+    dropping = Agent(TEXT.replace("keep_late = True", "keep_late = False"))
+    dropping.cast(1, INNER)
+    dropping.cast(2, INNER)
+    assert dropping.part("d", 2, 10, INNER) == [{"round": 2, "agents": 2, "value": 11}]
+
+
+def test_an_agent_without_a_parent_for_a_moment_keeps_its_part() -> None:
+    agent = Agent()
+    lost = Place("b", 0, False, "", ())
+    assert agent.cast(1, lost) == []
+    assert agent.cast(2, Place("b", 0, False, "a", ())) == [{"round": 2, "agents": 1, "value": 2}]
+
+
+def test_settings_are_attributes_of_the_class_and_a_wrong_one_is_named() -> None:
+    text = with_settings(TEXT, {"mine": 5, "every": 2.0})
+    agent = Agent(text)
+    assert (agent.job.mine, agent.job.every) == (5, 2.0)
+    assert text.splitlines()[: len(TEXT.splitlines())] == TEXT.rstrip().splitlines()
+    with pytest.raises(UserCodeError, match="Adds has no setting min; it has keep_late, mine"):
+        Agent(with_settings(TEXT, {"min": 5}))
