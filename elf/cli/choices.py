@@ -42,3 +42,12 @@ class Lifetimes(StrEnum):
     WEIBULL = "weibull"
     PARETO = "pareto"
     EXPONENTIAL = "exponential"
+
+
+class DemoApp(StrEnum):
+    """The paper's applications (``elf.examples``)."""
+
+    MICRO_PROMOTION = "micro-promotion"
+    PRODUCT_BUNDLING = "product-bundling"
+    SALE_PREDICTION = "sale-prediction"
+    SPAM = "spam"

@@ -12,16 +12,21 @@ from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
 from elf.errors import UserError
-from elf.generator import Access, Clicks, Pace, Source, write_finite, write_live
+from elf.generator import Access, Clicks, Pace, Posts, Source, write_finite, write_live
 
 ROWS: Final = 100_000
+SOURCES: Final[dict[str, type[Clicks] | type[Access] | type[Posts]]] = {
+    "clicks": Clicks,
+    "access": Access,
+    "posts": Posts,
+}
 
 
 @dataclass(frozen=True)
 class GenerateOptions:
-    """The command line of ``elf generate clicks`` and ``elf generate access``."""
+    """The command line of ``elf generate``."""
 
-    kind: Literal["clicks", "access"]
+    kind: Literal["clicks", "access", "posts"]
     out: str
     rows: int | None
     seed: int
@@ -37,7 +42,7 @@ def generate(options: GenerateOptions) -> int:
     """Write the log. Raises ``UserError`` for options that don't go together or a file that can't be made."""
     if options.seconds is not None and options.rate is None:
         raise UserError("--seconds needs --rate; without it say how many lines with --rows")
-    source: Source = (Clicks if options.kind == "clicks" else Access)(options.seed, options.bad)
+    source: Source = SOURCES[options.kind](options.seed, options.bad)
     disorder_us = round(options.disorder * 1e6)
     with _opened(options.out, append=options.rate is not None) as out:
         if options.rate is None:

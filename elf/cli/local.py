@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from elf.cli.choices import BenchFormat, BenchKeys, BenchQuery, Lifetimes, Output
+from elf.cli.choices import BenchFormat, BenchKeys, BenchQuery, DemoApp, Lifetimes, Output
 from elf.cli.options import OutputOption, SeveralEngines, SeveralValues, SqlFile, one_text
 
 
@@ -60,17 +60,29 @@ def run(
 
 
 def demo(
-    windows: Annotated[int, typer.Option("--windows", min=1, help="Windows to show before comparing.")] = 4,
-    window_seconds: Annotated[int, typer.Option("--window-seconds", min=1, help="Length of a window.")] = 5,
+    app: Annotated[
+        DemoApp | None,
+        typer.Option("--app", help="One of the paper's applications on a smaller fleet, instead of a query."),
+    ] = None,
+    agents: Annotated[int, typer.Option("--agents", min=2, max=8, help="With --app: how many.")] = 6,
+    windows: Annotated[
+        int, typer.Option("--windows", min=1, help="Windows (an application's epochs) before comparing.")
+    ] = 4,
+    window_seconds: Annotated[
+        int | None,
+        typer.Option("--window-seconds", min=1, help="Length of a window (default 5; applications 3)."),
+    ] = None,
     rate: Annotated[float, typer.Option("--rate", min=1, help="Lines a second of each generator.")] = 400,
     keep: Annotated[
         Path | None, typer.Option("--keep", metavar="DIR", help="Work in DIR and leave it there.")
     ] = None,
 ) -> int:
     """Start eight agents and their logs on this machine, watch a job, and check it offline with Spark."""
-    from elf.cli.demo import DemoOptions, run_demo
+    from elf.cli.demo import DemoOptions, run_app, run_demo
 
-    return run_demo(DemoOptions(windows, window_seconds, rate, keep))
+    if app is not None:
+        return run_app(app.value, DemoOptions(windows, window_seconds or 3, rate, keep, agents))
+    return run_demo(DemoOptions(windows, window_seconds or 5, rate, keep))
 
 
 _generate = typer.Typer(help="Write log files to try elf on.", no_args_is_help=True)
@@ -138,6 +150,26 @@ def access(
 
     return generate(
         GenerateOptions("access", out, rows, seed, rate, seconds, per_second, start, disorder, bad)
+    )
+
+
+@_generate.command()
+def posts(
+    out: _Out,
+    rows: _Rows = None,
+    seed: _Seed = 1,
+    rate: _Rate = None,
+    seconds: _Seconds = None,
+    per_second: _PerSecond = 1000,
+    start: _Start = _FIRST_TIME,
+    disorder: _Disorder = 0.5,
+    bad: _Bad = 0,
+) -> int:
+    """Posts of a social network with a spam campaign in them, JSON lines (section 4.1 of the paper)."""
+    from elf.cli.generate import GenerateOptions, generate
+
+    return generate(
+        GenerateOptions("posts", out, rows, seed, rate, seconds, per_second, start, disorder, bad)
     )
 
 

@@ -1,7 +1,8 @@
-"""Log files to try elf on: an e-commerce click stream (the paper's Figure 4) and a web access log.
+"""Log files to try elf on: an e-commerce click stream (the paper's Figure 4), a web access log, and posts of
+a social network (its section 4.1).
 
-``Clicks`` and ``Access`` write lines for given event times; ``write_finite`` and ``write_live`` put them into
-files.
+``Clicks``, ``Access`` and ``Posts`` write lines for given event times; ``write_finite`` and ``write_live``
+put them into files.
 """
 
 from __future__ import annotations
@@ -9,5 +10,6 @@ from __future__ import annotations
 from elf.generator.access import Access
 from elf.generator.clicks import Clicks
 from elf.generator.feed import Pace, Source, write_finite, write_live
+from elf.generator.posts import Posts
 
-__all__ = ["Access", "Clicks", "Pace", "Source", "write_finite", "write_live"]
+__all__ = ["Access", "Clicks", "Pace", "Posts", "Source", "write_finite", "write_live"]

@@ -4,7 +4,10 @@
     Season","store":"video_games",
      "clicks_count":2,"likes":0,"buys_count":0,"user":{"id":343284040,"name":"@Curry","location":"Ohio"}}
 
-Product and popularity go by Zipf's law; the same seed and times give the same bytes.
+Product and popularity go by Zipf's law; the same seed and times give the same bytes. Who likes or buys a
+product has a taste for it: a store's forty products fall into ``TASTES`` groups, and but for a few fickle
+users everybody likes and buys in one group of each store, so that likes and buys are edges between users and
+products with bundles in them.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from elf.generator.catalogue import LOCATIONS, NAMES, PRODUCTS
+from elf.generator.catalogue import LOCATIONS, NAMES, PRODUCTS, STORES
 from elf.generator.chance import Chance, Ints, zipf
 
 FIRST_ID: Final = 299_665_941_824_950_273
@@ -24,6 +27,9 @@ USERS: Final = 20_000
 CLICKS_MEAN: Final = 1.4
 LIKES_MEAN: Final = 0.3
 BUYS_MEAN: Final = 0.08
+TASTES: Final = 10
+FICKLE: Final = 100
+"""One user of so many likes and buys whatever there is."""
 
 _BAD: Final = (
     '{"created_at":"2026-11-21T02:00:00.',
@@ -61,23 +67,29 @@ class Clicks:
         size = len(times_us)
         chance = self._chance
         stamps = np.datetime_as_string((times_us // 1000).astype("datetime64[ms]")).tolist()
-        drawn = zip(
-            stamps,
-            chance.weighted(self._shares, size).tolist(),
-            (1 + chance.counts(CLICKS_MEAN - 1, size)).tolist(),
-            chance.counts(LIKES_MEAN, size).tolist(),
-            chance.counts(BUYS_MEAN, size).tolist(),
-            chance.weighted(self._user_shares, size).tolist(),
-            strict=True,
-        )
+        which = chance.weighted(self._shares, size)
+        clicked = 1 + chance.counts(CLICKS_MEAN - 1, size)
+        likes, buys = chance.counts(LIKES_MEAN, size), chance.counts(BUYS_MEAN, size)
+        who = chance.weighted(self._user_shares, size)
+        fond = (likes + buys > 0) & (who % FICKLE != FICKLE - 1)
+        who = np.where(fond, who - who % TASTES + taste(which), who)
+        drawn = zip(*(column.tolist() for column in (which, clicked, likes, buys, who)), strict=True)
         products, users, first = self._products, self._users, self._id
         lines = [
-            f'{{"created_at":"{stamp}Z","id":{number},{products[product]}{clicks},"likes":{likes},"buys_count":{buys},'
+            f'{{"created_at":"{stamp}Z","id":{number},{products[product]}{clicks},"likes":{like},"buys_count":{buy},'
             f"{users[user]}"
-            for number, (stamp, product, clicks, likes, buys, user) in enumerate(drawn, first)
+            for number, (stamp, (product, clicks, like, buy, user)) in enumerate(
+                zip(stamps, drawn, strict=True), first
+            )
         ]
         self._id += size
         return spoil(lines, _BAD, self._bad, chance)
+
+
+def taste(products: Ints) -> Ints:
+    """The group of each product (an index of ``PRODUCTS``), and of the users who like and buy it."""
+    ranks: Ints = products // len(STORES)
+    return ranks % TASTES
 
 
 def spoil(lines: list[str], bad: tuple[str, ...], share: float, chance: Chance) -> list[str]:

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from elf.cli.demo.batch import bundles_of
 from elf.cli.generate import GenerateOptions, generate
-from elf.generator import Access, Clicks, Source, write_finite
+from elf.generator import Access, Clicks, Posts, Source, write_finite
 from elf.generator.catalogue import PRODUCTS, STORES
+from elf.generator.posts import CAMPAIGN, CAMPAIGN_FOLLOWERS_MAX, CAMPAIGN_LOCATION
 
 START_US = 1_767_225_600_000_000
 COMBINED = re.compile(
@@ -49,6 +51,39 @@ def test_clicks_are_the_documents_of_figure_4() -> None:
     assert {d["store"] for d in documents} == set(STORES)
 
 
+def test_likes_and_buys_are_edges_with_bundles_in_them() -> None:
+    documents = [json.loads(line) for line in finite(Clicks(3), 20_000).splitlines()]
+    games = [d for d in documents if d["store"] == "video_games"]
+    fond = [d for d in games if d["likes"] or d["buys_count"]]
+    assert 0.2 < len(fond) / len(games) < 0.4
+    bundles = bundles_of((d["user"]["id"], d["product"]) for d in fond[:1_000])
+    assert len(bundles) >= 7
+    assert max(map(len, bundles)) <= 12
+    clicked = bundles_of((d["user"]["id"], d["product"]) for d in games)
+    assert max(map(len, clicked)) == 40  # what is only clicked on has none
+
+
+def test_posts_have_a_campaign_in_them() -> None:
+    documents = [json.loads(line) for line in finite(Posts(3), 20_000).splitlines()]
+    assert set(documents[0]) == {"created_at", "id", "text", "user"}
+    assert set(documents[0]["user"]) == {"id", "name", "location", "followers_count"}
+    sales = [d for d in documents if "sales" in d["text"]]
+    assert len(sales) / len(documents) == pytest.approx(0.13, abs=0.02)
+    often = {name for name, count in Counter(d["user"]["name"] for d in sales).items() if count > 50}
+    bots = {
+        d["user"]["name"]
+        for d in sales
+        if d["user"]["name"] in often
+        and d["user"]["location"] == CAMPAIGN_LOCATION
+        and d["user"]["followers_count"] < CAMPAIGN_FOLLOWERS_MAX
+    }
+    assert len(bots) == CAMPAIGN
+    assert often - bots == {"@BigStore", "@MegaMart", "@OutletCity"}
+    people = {d["user"]["name"]: json.dumps(d["user"]) for d in documents}
+    other = [json.loads(line)["user"] for line in finite(Posts(4), 2_000).splitlines()]
+    assert all(people.get(user["name"], json.dumps(user)) == json.dumps(user) for user in other)
+
+
 def test_access_lines_are_combined_format() -> None:
     lines = finite(Access(3), 20_000).decode().splitlines()
     rows = [COMBINED.fullmatch(line) for line in lines]
@@ -65,8 +100,8 @@ def test_access_lines_are_combined_format() -> None:
     assert found[-1]["time"] == "01/Jan/2026:00:00:19 +0000"
 
 
-@pytest.mark.parametrize("make", [Clicks, Access])
-def test_the_same_seed_gives_the_same_bytes(make: type[Clicks] | type[Access]) -> None:
+@pytest.mark.parametrize("make", [Clicks, Access, Posts])
+def test_the_same_seed_gives_the_same_bytes(make: type[Clicks] | type[Access] | type[Posts]) -> None:
     one = finite(make(5, 0.01), 9_000, disorder_us=500_000)
     assert one == finite(make(5, 0.01), 9_000, disorder_us=500_000)
     assert one != finite(make(6, 0.01), 9_000, disorder_us=500_000)

@@ -108,10 +108,9 @@ class Agent:
         with self.log.open("a") as log:
             for ts, product, clicks in rows:
                 moment = datetime.fromtimestamp(ts / 1e6, UTC).isoformat(timespec="milliseconds")
-                log.write(
-                    json.dumps({"created_at": moment, "product": product, "clicks_count": clicks}) + "\n"
-                )
                 self.written.append((ts, product, clicks))
+                row = {"created_at": moment, "id": len(self.written), "store": "video_games"}
+                log.write(json.dumps({**row, "product": product, "clicks_count": clicks}) + "\n")
 
 
 class Fleet:

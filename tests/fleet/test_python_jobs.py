@@ -9,15 +9,18 @@ import random
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import elf.examples
 from agents.beginning import REPLICA, NodeSettings, Restored
 from agents.driver import Driver
 from agents.functions.sandbox import Sandboxes
 from agents.node import Node
 from agents.store import Store
 from agents.transport import MemoryNetwork
+from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.calls import Loaded
 from elf.job.membership import Identity
@@ -179,7 +182,7 @@ def three(tmp_path: Path) -> Iterator[Fleet]:
     fleet.stop()
 
 
-PROMOTION = Path(__file__).parents[2] / "examples" / "micro_promotion.py"
+PROMOTION = Path(elf.examples.__file__).with_name("micro_promotion.py")
 SALES = """
 from elf.job import Job, QueryFailed
 
@@ -206,8 +209,10 @@ async def test_micro_promotion_gives_the_products_clicked_most_a_discount_on_eve
         )
         agent.append((now + n, f"only {index}", 2) for n in range(2))
     await create(client)  # an SQL job, to be asked by one in Python
-    text = PROMOTION.read_text().replace("every = 5.0", "every = 0.4")
-    answer = await client.submit(text, "micro_promotion.py", "promo")
+    text, settings = PROMOTION.read_text(), {"every": 0.4}
+    with pytest.raises(UserError, match="MicroPromotion has no setting evry; it has"):
+        await client.submit(text, "micro_promotion.py", "promo", settings={"evry": 1})
+    answer = await client.submit(text, "micro_promotion.py", "promo", settings=settings)
     assert answer["job"] == "promo"
     await client.submit(SALES, "sales.py", "sales")
 
@@ -229,6 +234,17 @@ async def test_micro_promotion_gives_the_products_clicked_most_a_discount_on_eve
             lambda: all(discounts(a.said()) == best for a in three.agents), "a discount everywhere", 20
         )
         await until(lambda: any("selling Tetris" in a.said() for a in three.agents), "asks an SQL job", 20)
+        batches: Any = await client.query("promo", {"since": 1})  # a person asks as a job does
+        assert batches[-1]["batch"] > 1
+        assert batches[-1]["agents"] == 3
+        window: Any = await client.query(f"{client.creator}/popular")
+        assert window["job"] == "popular"
+        with pytest.raises(UserError, match="there is no job nobody; jobs: popular, promo, sales"):
+            await client.query("nobody")
+        with pytest.raises(
+            UserError, match=r"job promo gave no answer: promo: micro_promotion\.py:.*TypeError"
+        ):
+            await client.query("promo", {"since": "x"})
     finally:
         clicking.cancel()
     await client.sql("DROP JOB promo")

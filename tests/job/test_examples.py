@@ -3,47 +3,67 @@
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+import elf.examples
 from elf.aggregates import State
 from elf.batch import encode
+from elf.cli.demo.batch import bundles_of, line_through
 from elf.job import calls
 from elf.job.calls import JobEffect, Place
-from elf.job.program import Tap
+from elf.job.program import Tap, with_settings
 from elf.job.runner import JobRunner
+from elf.job.values import pack_value, unpack_value
 from elf.ql.plan import Fragment
 from tests.job.inline import no_queries
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(elf.examples.__file__).parent
 PARENTS = {"a": "", "b": "a", "c": "a", "d": "b", "e": "d"}
+EDGE = {"seen": "max", "first": "min", "last": "max"}
+CLICKS = {"clicks": "sum", "lines": "sum", "first": "min", "last": "max"}
+NOW = datetime(2026, 1, 1)
+
+
+def tap(name: str, keys: tuple[str, ...], states: dict[str, str]) -> Tap:
+    """What an agent computes for a query with these columns."""
+    inner = tuple(f"k{n}" for n in range(len(keys)))
+    named = tuple(State(f"s{n}", merge) for n, merge in enumerate(states.values()))  # type: ignore[arg-type]
+    fragment = Fragment("clicks", (), "", inner, named, 0, None)
+    pairs = tuple((state.name, column) for state, column in zip(named, states, strict=True))
+    return Tap(name, fragment, tuple(zip(inner, keys, strict=True)), pairs)
 
 
 class Tree:
     """A job on five agents; messages arrive in the order in which they were sent, between two agents."""
 
-    def __init__(self, file: str, keys: tuple[str, ...], seed: int) -> None:
-        inner = tuple(f"k{n}" for n in range(len(keys)))
-        fragment = Fragment("clicks", (), "", inner, (State("s0", "sum"),), 0, None)
-        tap = Tap("main", fragment, tuple(zip(inner, keys, strict=True)), (("s0", "clicks"),))
-        text = (EXAMPLES / file).read_text()
-        self.runners = {n: JobRunner(text, file, "job", "me", no_queries, (tap,)) for n in PARENTS}
+    def __init__(self, file: str, taps: tuple[Tap, ...], seed: int, **settings: object) -> None:
+        text = with_settings((EXAMPLES / file).read_text(), settings)
+        self.taps = {tap.name: tap for tap in taps}
+        self.runners = {n: JobRunner(text, file, "job", "me", no_queries, taps) for n in PARENTS}
         self._rng = random.Random(seed)
         self._links: dict[tuple[str, str], deque[calls.Event]] = {}
         self.jobs: dict[str, Any] = {n: runner._job for n, runner in self.runners.items()}
+        self.now = NOW
+        self.away: set[str] = set()
         for name, runner in self.runners.items():
             runner.start(self._place(name))
 
     def _place(self, name: str) -> Place:
         children = tuple(n for n, parent in PARENTS.items() if parent == name)
-        return Place(name, 0, name == "a", PARENTS[name], children)
+        now_ms = round((self.now - datetime(1970, 1, 1)) / timedelta(milliseconds=1))
+        return Place(name, now_ms, name == "a", PARENTS[name], children)
 
-    def rows(self, name: str, groups: dict[str, list[object]]) -> None:
-        self.call(name, calls.Rows("main"), encode(pa.table(groups)))
+    def rows(self, name: str, groups: dict[str, list[object]], tap: str = "main") -> None:
+        """Rows of an agent, as a table with the columns of the query."""
+        inner = {new: old for old, new in (*self.taps[tap].keys, *self.taps[tap].states)}
+        table = pa.table({inner[column]: values for column, values in groups.items()})
+        self.call(name, calls.Rows(tap), encode(table))
 
     def call(self, name: str, event: calls.Event, payload: bytes = b"") -> None:
         effects: list[JobEffect] = []
@@ -59,9 +79,13 @@ class Tree:
         self._links.setdefault((sender, to), deque()).append(event)
 
     def settle(self) -> int:
-        """Deliver until nothing is under way; how many messages that took."""
+        """Deliver until nothing is under way, but for what goes to who is away; how many messages that
+        took.
+        """
         count = 0
-        while waiting := [link for link, events in self._links.items() if events]:
+        while waiting := [
+            link for link, events in self._links.items() if events and link[1] not in self.away
+        ]:
             link = self._rng.choice(waiting)
             event = self._links[link].popleft()
             if isinstance(event, calls.Cast):  # down the tree: who hears of it hands it on, then acts on it
@@ -71,41 +95,145 @@ class Tree:
             count += 1
         return count
 
+    def timer(self) -> None:
+        self.call("a", calls.Timer())
+        self.settle()
+
+
+def clicks(products: list[str], counts: list[int], first: int) -> dict[str, list[object]]:
+    ids = list(range(first, first + len(products)))
+    return {"product": products, "clicks": counts, "lines": [1] * len(ids), "first": ids, "last": ids}  # type: ignore[dict-item]
+
 
 @pytest.mark.parametrize("seed", range(5))
 def test_micro_promotion_counts_each_click_once_and_tells_the_best(
     seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tree = Tree("micro_promotion.py", ("product",), seed)
+    tree = Tree("micro_promotion.py", (tap("main", ("product",), CLICKS),), seed)
     for n, name in enumerate(PARENTS):
-        tree.rows(name, {"k0": ["Tetris", "Myst", "Doom", f"own {n}"], "s0": [5, 4, 3, n]})
-    tree.call("a", calls.Timer())
-    tree.settle()
-    batch = {row["product"]: row["clicks"] for row in tree.jobs["a"].batch.to_pylist()}
-    assert batch == {"Tetris": 25, "Myst": 20, "Doom": 15, **{f"own {n}": n for n in range(5)}}
-    tree.call("a", calls.Timer())
-    tree.settle()
+        tree.rows(name, clicks(["Tetris", "Myst", "Doom", f"own {n}"], [5, 4, 3, n], 10 * n))
+    tree.timer()
+    (batch,) = tree.jobs["a"].batches
+    assert batch["clicks"] == {"Tetris": 25, "Myst": 20, "Doom": 15, **{f"own {n}": n for n in range(5)}}
+    assert batch["covers"] == {name: (10 * n, 10 * n + 3, 4) for n, name in enumerate(PARENTS)}
+    assert (batch["top"], batch["agents"], batch["gave"]) == (["Tetris", "Myst", "Doom"], 5, {})
     assert sorted(capsys.readouterr().out.splitlines()) == sorted(
         f"discount on {product}" for product in ("Tetris", "Myst", "Doom") for _ in PARENTS
     )
+    tree.timer()
+    assert tree.jobs["a"].batches[-1]["gave"] == {"Tetris": 5, "Myst": 5, "Doom": 5}
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_product_bundling_finds_the_connected_components(seed: int) -> None:
-    rng = random.Random(seed)
-    tree = Tree("product_bundling.py", ("user_id", "product"), seed)
-    bundles: list[set[str]] = []
-    by_user: dict[int, set[str]] = {}
+def test_a_batch_that_comes_too_late_is_in_the_next(seed: int) -> None:
+    tree = Tree("micro_promotion.py", (tap("main", ("product",), CLICKS),), seed, top=1)
+    for n, name in enumerate(PARENTS):
+        tree.rows(name, clicks(["Tetris"], [1], 10 * n))
+    tree.away = {"d"}  # e is below it
+    tree.timer()
+    assert tree.jobs["a"].batches == []  # it waits
+    tree.timer()
+    tree.away = set()
+    tree.settle()
+    for n, name in enumerate(PARENTS):
+        tree.rows(name, clicks(["Tetris"], [2], 10 * n + 1))
+    tree.timer()
+    total: Counter[str] = Counter()
+    for batch in tree.jobs["a"].batches:
+        total.update(batch["clicks"])
+    assert total == {"Tetris": 5 * 1 + 5 * 2}
+    assert tree.jobs["a"].batches[-1]["agents"] == 5
+
+
+def edges_of(tree: Tree, rng: random.Random, seen: datetime, first: int) -> list[tuple[int, str]]:
+    """Likes and buys at every agent at that time."""
+    found: list[tuple[int, str]] = []
     for name in PARENTS:
-        users = [rng.randrange(30) for _ in range(12)]
-        products = [f"p{rng.randrange(25)}" for _ in users]
-        for user, product in zip(users, products, strict=True):
-            by_user.setdefault(user, set()).add(product)
-        tree.rows(name, {"k0": users, "k1": products, "s0": [1] * len(users)})
-    for products in by_user.values():
-        touching = [bundle for bundle in bundles if bundle & products]
-        bundles = [b for b in bundles if b not in touching] + [set(products).union(*touching)]
+        for which in ("likes", "buys"):
+            users = [rng.randrange(30) for _ in range(6)]
+            products = [f"p{rng.randrange(25)}" for _ in users]
+            ids = list(range(first, first + 6))
+            table = {"user_id": users, "product": products, "seen": [seen] * 6, "first": ids, "last": ids}
+            tree.rows(name, table, which)  # type: ignore[arg-type]
+            found += zip(users, products, strict=True)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_product_bundling_finds_the_components_of_the_window(seed: int) -> None:
+    rng = random.Random(seed)
+    taps = tuple(tap(name, ("user_id", "product"), EDGE) for name in ("likes", "buys"))
+    tree = Tree("product_bundling.py", taps, seed, window=10.0)
+    old = edges_of(tree, rng, NOW - timedelta(seconds=6), 0)
+    new = edges_of(tree, rng, NOW, 100)
     for _ in range(2):  # again: a master may begin anew at any time
-        tree.call("a", calls.Timer())
-        tree.settle()
-        assert tree.jobs["a"].bundles == sorted(sorted(b) for b in bundles if len(b) > 1)
+        tree.timer()
+        assert tree.jobs["a"].looks[-1]["bundles"] == bundles_of(old + new)
+    tree.now = NOW + timedelta(seconds=5)
+    tree.timer()
+    assert tree.jobs["a"].looks[-1]["bundles"] == bundles_of(new)
+    assert all(tuple(span) == (0, 105) for span in tree.jobs["a"].looks[-1]["covers"].values())
+    assert sum(job.flush("likes").num_rows for job in tree.jobs.values()) <= 30  # old edges are forgotten
+    product = new[0][1]
+    effects: list[JobEffect] = []
+    event = calls.Delivered(b"", pack_value(product), (), "x|1")
+    tree.runners["a"].handle(event, tree._place("a"), b"", effects)
+    (answer,) = [unpack_value(effect.value) for effect in effects]
+    assert answer["bundle"] == next((b for b in bundles_of(new) if product in b), [product])
+
+
+def predicting(batches: list[dict[str, object]], bundle: list[str]) -> tuple[JobRunner, list[str]]:
+    asked: list[str] = []
+
+    def ask(app: bytes, name: str, value: bytes, path: tuple[str, ...], timeout: int) -> tuple[bytes, str]:
+        asked.append(name)
+        if not batches:
+            return b"", "no answer in time"
+        return pack_value(batches if name == "micro_promotion" else {"look": 7, "bundle": bundle}), ""
+
+    made = JobRunner((EXAMPLES / "sale_prediction.py").read_text(), "sale_prediction.py", "s", "me", ask)
+    made.start(Place("a", 0, True))
+    return made, asked
+
+
+def test_sale_prediction_asks_the_two_other_masters_and_draws_a_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    batches = [
+        {"batch": n, "top": ["Myst", "Doom"], "clicks": {"Myst": 10 * n, "Doom": n * n, "Pong": 99}}
+        for n in range(1, 5)
+    ]
+    made, asked = predicting(batches, ["Doom", "Myst"])
+    for _ in range(2):  # the second time there is no new batch
+        made.handle(calls.Timer(), Place("a", 0, True), b"", [])
+    job: Any = made._job
+    (prediction,) = job.predictions
+    assert asked == ["micro_promotion", "product_bundling", "micro_promotion"]
+    assert prediction["history"] == [11, 24, 39, 56]
+    assert prediction["forecast"] == pytest.approx(line_through([11, 24, 39, 56]))
+    assert prediction["forecast"] == pytest.approx(70)
+    assert prediction["popular"] == ["Doom", "Myst"]
+    made.handle(calls.Timer(), Place("b", 0, False), b"", [])
+    assert len(asked) == 3  # only the master asks
+    alone, _ = predicting([], [])
+    alone.handle(calls.Timer(), Place("a", 0, True), b"", [])
+    assert capsys.readouterr().out == "no prediction: no answer in time\n"
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_spam_campaign_lists_who_posts_most_and_its_settings_are_another_function(seed: int) -> None:
+    states = {"posts": "sum", "first": "min", "last": "max"}
+    tree = Tree("spam_campaign.py", (tap("main", ("who",), states),), seed, top=2, by="user.location")
+    for n, name in enumerate(PARENTS):
+        groups = {
+            "who": ["Ohio", "Kent", f"own {n}"],
+            "posts": [2, 2, 9],
+            "first": [n] * 3,
+            "last": [n + 13] * 3,
+        }
+        tree.rows(name, groups)  # type: ignore[arg-type]
+    tree.timer()
+    (batch,) = tree.jobs["a"].batches
+    assert batch["top"] == [["Kent", 10], ["Ohio", 10]]
+    assert batch["covers"]["b"] == (1, 14, 13)
+    assert "GROUP BY user.location" in next(iter(tree.runners["a"]._wishes.values())).query

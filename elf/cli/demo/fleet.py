@@ -1,4 +1,5 @@
-"""The demo's fleet: eight agents on loopback, seven beside shops that log clicks, one beside a web server.
+"""The demo's fleet on loopback: eight agents, seven beside shops that log clicks, one beside a web server;
+or, for an application, some that log what it wants.
 
 Each has a data folder and a log file of its own, as if it were alone on its host; the first one founds the
 fleet, the others know only its address.
@@ -16,10 +17,11 @@ import yaml
 from elf.cli.agents import Agent, Agents
 from elf.cli.processes import Child, Processes
 
-AGENTS: Final = 8
 CLUSTER: Final = "demo"
 CLICKS: Final = "clicks"
 ACCESS: Final = "access"
+POSTS: Final = "posts"
+STREAMS: Final = (*[CLICKS] * 7, ACCESS)
 GENERATOR_SECS_MAX: Final = 600
 """A generator ends by itself after this, should it be forgotten."""
 
@@ -45,13 +47,12 @@ class Fleet:
     generators: tuple[Child, ...]
 
 
-def places(folder: Path) -> tuple[Place, ...]:
-    """Where everything is, on ports that are free now."""
+def places(folder: Path, streams: tuple[str, ...] = STREAMS) -> tuple[Place, ...]:
+    """Where everything is, an agent for each of these streams, on ports that are free now."""
     found = []
-    for number, port in enumerate(free_ports(AGENTS), 1):
+    for number, (stream, port) in enumerate(zip(streams, free_ports(len(streams)), strict=True), 1):
         name = f"agent-{number}"
         home = folder / name
-        stream = ACCESS if number == AGENTS else CLICKS
         suffix = "log" if stream == ACCESS else "jsonl"
         found.append(
             Place(

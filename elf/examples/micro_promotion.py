@@ -1,0 +1,82 @@
+"""Micro-promotion (ELF paper, Figures 1 and 7): the products that were clicked most in the last 300 s, and a
+discount on them at every agent that sells them.
+
+    elf demo --app micro-promotion
+    elf submit elf/examples/micro_promotion.py --set every=5
+    elf query micro_promotion '{"since": 0}'
+
+A synchronous batch. Every 300 s the master multicasts that the batch is over. Each agent flushes its buffer
+tree, empties it, and sends the groups to its parent, which merges what its children send and sends that on;
+so all agents begin the next batch together. The master has the top products and multicasts them back: an
+agent that has sold one of them puts the discount on its page (here: prints it).
+
+Calls of the paper: Subscribe, OnTimer, Multicast and OnMulticast (the end of a batch; the top products),
+SendTo and OnRecv (made by ``Rounds``), Deliver; insert, flush and empty of the buffer tree.
+
+No click is lost or counted twice: what comes too late for its batch, since somebody was away, is in the next.
+A batch says which lines it has read of each agent (``covers``: first and last id, and how many), so that
+anyone can count again.
+
+To change it: ``store``, ``top`` and ``every`` with ``--set``; what is counted, in the query of ``start``;
+what a discount is, in ``on_multicast``.
+"""
+
+from typing import Any
+
+from elf.job.rounds import Rounds, all_lines, lines_of
+
+
+class MicroPromotion(Rounds):
+    every = 300.0  # seconds of a batch
+    top = 3
+    store = "video_games"
+    keep_late = True
+    kept = 100  # batches that the master remembers
+
+    def start(self) -> None:
+        self.subscribe(
+            "SELECT product, SUM(clicks_count) AS clicks, COUNT(*) AS lines, "
+            "MIN(id) AS first, MAX(id) AS last FROM clicks "
+            f"WHERE store = '{self.store}' AND product IS NOT NULL GROUP BY product"
+        )
+        self.sold: set[str] = set()  # products that this agent sells
+        self.gave: dict[str, int] = {}  # discounts that it has given since the last batch
+        self.batches: list[dict[str, Any]] = []
+
+    def on_timer(self) -> None:
+        if self.is_root:
+            self.begin("update")
+
+    def contribute(self, message: Any) -> dict[str, Any]:
+        paos = self.flush()
+        self.empty()
+        self.sold.update(paos["product"].to_pylist())
+        mine = {"paos": paos, "covers": lines_of(self.me, paos, "lines"), "gave": self.gave}
+        self.gave = {}
+        return mine
+
+    def combine(self, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+        gave = {p: one["gave"].get(p, 0) + other["gave"].get(p, 0) for p in {*one["gave"], *other["gave"]}}
+        covers = all_lines(one["covers"], other["covers"])
+        return {"paos": self.merge(one["paos"], other["paos"]), "covers": covers, "gave": gave}
+
+    def finish(self, message: Any, total: dict[str, Any], agents: int) -> None:
+        best = total["paos"].sort_by([("clicks", "descending"), ("product", "ascending")]).to_pylist()
+        top = [row["product"] for row in best[: self.top]]
+        clicks = {row["product"]: row["clicks"] for row in best}
+        batch = {"batch": self.round, "agents": agents, "top": top, "clicks": clicks, "gave": total["gave"]}
+        self.batches = [*self.batches, {**batch, "covers": total["covers"]}][-self.kept :]
+        self.multicast({"top": top})
+
+    def on_multicast(self, app: bytes, message: Any) -> None:
+        if "top" not in message:
+            super().on_multicast(app, message)
+            return
+        for product in self.sold.intersection(message["top"]):
+            print(f"discount on {product}")
+            self.gave[product] = 1
+
+    def deliver(self, app: bytes, message: Any) -> list[dict[str, Any]]:
+        """Other jobs, and people, may ask for the batches after a number."""
+        since = message["since"] if message else 0
+        return [batch for batch in self.batches if batch["batch"] > since]

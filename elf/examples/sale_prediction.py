@@ -1,0 +1,73 @@
+"""Sale prediction (ELF paper, Figure 1 and section 2.4): how a product such as Angry Birds will do, out of
+what two other jobs know.
+
+    elf demo --app sale-prediction
+    elf submit elf/examples/micro_promotion.py
+    elf submit elf/examples/product_bundling.py
+    elf submit elf/examples/sale_prediction.py --set product="Angry Birds Season"
+    elf query sale_prediction
+
+A job without rows of its own. Its master asks the master of product-bundling what is bought with the product,
+and the master of micro-promotion for its last batches; a line through the clicks on the bundle, batch by
+batch (least squares), says how many the next batch will have, and the top products whether the bundle is
+popular now.
+
+Calls of the paper: OnTimer, Route and Deliver (made by ``query``, which is both, with a timeout and errors).
+
+To change it: ``product``, ``batches`` and the names of the other two jobs with ``--set``; the forecast, in
+``forecast``.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from elf.job import Job, QueryFailed
+
+
+class SalePrediction(Job):
+    every = 300.0
+    product = "Angry Birds Season"
+    batches = 6  # that the line goes through, at most
+    promotion = "micro_promotion"
+    bundling = "product_bundling"
+    kept = 100
+
+    def start(self) -> None:
+        self.predictions: list[dict[str, Any]] = []
+        self.last = 0
+
+    def on_timer(self) -> None:
+        if not self.is_root:
+            return
+        try:
+            batches: Any = self.query(self.promotion, {"since": 0})
+            if len(batches) < 2 or batches[-1]["batch"] == self.last:
+                return
+            found: Any = self.query(self.bundling, self.product)
+        except QueryFailed as failed:
+            print(f"no prediction: {failed}")
+            return
+        bundle, batches = found["bundle"], batches[-self.batches :]
+        history = [sum(batch["clicks"].get(product, 0) for product in bundle) for batch in batches]
+        self.last = batches[-1]["batch"]
+        prediction = {
+            "look": found["look"],
+            "bundle": bundle,
+            "batches": [batch["batch"] for batch in batches],
+            "history": history,
+            "forecast": forecast(history),
+            "popular": [product for product in bundle if product in batches[-1]["top"]],
+        }
+        self.predictions = [*self.predictions, prediction][-self.kept :]
+
+    def deliver(self, app: bytes, message: Any) -> list[dict[str, Any]]:
+        """The predictions after a batch."""
+        since = message["since"] if message else 0
+        return [one for one in self.predictions if one["batches"][-1] > since]
+
+
+def forecast(history: list[int]) -> float:
+    """The next value of a line through these, at least 0."""
+    slope, level = np.polyfit(np.arange(len(history)), history, 1)
+    return max(0.0, float(level + slope * len(history)))

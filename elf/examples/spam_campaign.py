@@ -1,0 +1,64 @@
+"""The spam campaign (ELF paper, section 4.1 and Figure 10b): who posts about sales most often, and then a
+closer look, with another function, while the job runs.
+
+    elf demo --app spam
+    elf submit elf/examples/spam_campaign.py --set every=5
+    elf query spam_campaign '{"since": 0}'
+    elf submit elf/examples/spam_campaign.py --replace --set by=user.location --set every=5
+    elf submit elf/examples/spam_campaign.py --replace --set every=5 \
+        --set where="text LIKE '%sales%' AND user.location = 'Ontario' AND user.followers_count < 100"
+
+Batches as in ``micro_promotion``: the master multicasts, agents flush and empty, groups roll up. What is
+filtered and what it is grouped by are settings of the class, so the same file with others is the new
+function: ``--replace`` makes it the next generation on every agent, which starts with the next line that the
+agent reads.
+
+Calls of the paper: Subscribe, OnTimer, Multicast and OnMulticast (the end of a batch), SendTo and OnRecv
+(made by ``Rounds``), Deliver; flush and empty of the buffer tree.
+
+To change it: ``where``, ``by``, ``top`` and ``every`` with ``--set``.
+"""
+
+from typing import Any
+
+from elf.job.rounds import Rounds, all_lines, lines_of
+
+
+class SpamCampaign(Rounds):
+    every = 30.0  # seconds of a batch
+    top = 5
+    by = "user.name"
+    where = "text LIKE '%sales%'"
+    keep_late = True
+    kept = 100  # batches that the master remembers
+
+    def start(self) -> None:
+        self.subscribe(
+            f"SELECT {self.by} AS who, COUNT(*) AS posts, MIN(id) AS first, MAX(id) AS last "
+            f"FROM posts WHERE ({self.where}) AND {self.by} IS NOT NULL GROUP BY {self.by}"
+        )
+        self.batches: list[dict[str, Any]] = []
+
+    def on_timer(self) -> None:
+        if self.is_root:
+            self.begin()
+
+    def contribute(self, message: Any) -> dict[str, Any]:
+        paos = self.flush()
+        self.empty()
+        return {"paos": paos, "covers": lines_of(self.me, paos, "posts")}
+
+    def combine(self, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+        covers = all_lines(one["covers"], other["covers"])
+        return {"paos": self.merge(one["paos"], other["paos"]), "covers": covers}
+
+    def finish(self, message: Any, total: dict[str, Any], agents: int) -> None:
+        best = total["paos"].sort_by([("posts", "descending"), ("who", "ascending")]).to_pylist()
+        top = [[row["who"], row["posts"]] for row in best[: self.top]]
+        batch = {"batch": self.round, "agents": agents, "by": self.by, "where": self.where, "top": top}
+        self.batches = [*self.batches, {**batch, "covers": total["covers"]}][-self.kept :]
+
+    def deliver(self, app: bytes, message: Any) -> list[dict[str, Any]]:
+        """Other jobs, and people, may ask for the batches after a number."""
+        since = message["since"] if message else 0
+        return [batch for batch in self.batches if batch["batch"] > since]
