@@ -78,7 +78,7 @@ def submit_file(
     address: str, cluster: str, file: Path, name: str | None, settings: Sequence[str], *, replace: bool
 ) -> int:
     """``elf submit``"""
-    chosen = dict(_setting(text) for text in settings)
+    chosen = dict(setting(text) for text in settings)
     text = one_text(None, file, "FILE")
     named = file.stem.replace("-", "_") if name is None else name
     if not named.isidentifier():
@@ -95,7 +95,7 @@ def submit_file(
     return 0
 
 
-def _setting(text: str) -> tuple[str, object]:
+def setting(text: str) -> tuple[str, object]:
     """``NAME=VALUE``; a value that is no Python literal is a text."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():

@@ -16,8 +16,8 @@ takes about d epochs.
 Calls of the paper: Subscribe (twice: likes, buys), OnTimer, Multicast and OnMulticast (the epoch's result, to
 be iterated), SendTo and OnRecv (made by ``Rounds``), Deliver; insert, flush and empty of the buffer tree.
 
-A look that an agent was too late for is given up, and the next one begins anew: nothing is kept of it. An
-epoch's changes are one multicast of at most 1 MiB, some 15,000 users in a window.
+A cycle that an agent was too late for is given up after three times ``every``, and the next one begins anew:
+nothing is kept of it. An epoch's changes are one multicast of at most 1 MiB, some 15,000 users in a window.
 
 To change it: ``window``, ``every`` and ``store`` with ``--set``; what an edge is, in the queries of
 ``start``.
@@ -54,13 +54,15 @@ class ProductBundling(Rounds):
         self.edges: list[tuple[str, str]] = []
         self.covers: dict[str, tuple[int, int]] = {}  # of this agent: the ids of the first and the last edge
         self.labels: Labels = {}
+        self.busy_until = 0.0  # a cycle that is not through by then is given up
         self.looks: list[dict[str, Any]] = []
 
     # -- the master: one epoch after the other --------------------------------------------------------------
 
     def on_timer(self) -> None:
-        if self.is_root:
+        if self.is_root and self.now >= self.busy_until:
             self.first, self.began = self.round + 1, self.now
+            self.busy_until = self.now + 3 * self.every
             self.begin({"since": self.now - self.window, "labels": {}})
 
     def finish(self, message: Any, total: dict[str, Any], agents: int) -> None:
@@ -71,6 +73,7 @@ class ProductBundling(Rounds):
         if total["offers"] and epochs < self.epochs_max:
             self.begin({"since": None, "labels": total["offers"]})
             return
+        self.busy_until = 0.0
         components: dict[str, list[str]] = {}
         for vertex, label in self.labels.items():
             if vertex.startswith("p:"):

@@ -19,7 +19,9 @@ import pytest
 from agents.config import AgentConfig
 from elf import __version__
 from elf.batch import encode
+from elf.cli.ask import setting
 from elf.cli.options import DEFAULT_ADDRESS
+from elf.errors import UserError
 from elf.job import messages as say
 from tests.cli.fleet_of_one import fake_agent, window_result
 
@@ -72,6 +74,18 @@ def test_help_names_every_command_and_imports_nothing_heavy() -> None:
         "sim",
     ]:
         assert re.search(rf"^  {name} ", out, re.MULTILINE), name
+
+
+def test_a_setting_is_a_python_literal_or_a_text() -> None:
+    assert [setting(text) for text in ("every=2.5", "by=user.name", "where=a = 'b'", "tags=['x']")] == [
+        ("every", 2.5),
+        ("by", "user.name"),
+        ("where", "a = 'b'"),
+        ("tags", ["x"]),
+    ]
+    for wrong in ("every", "=3", "a b=3"):
+        with pytest.raises(UserError, match="--set wants NAME=VALUE, not"):
+            setting(wrong)
 
 
 UNREACHABLE = "cannot reach an agent at 127.0.0.1:1: connection refused (is elf-agent running there?)"

@@ -174,6 +174,13 @@ def test_product_bundling_finds_the_components_of_the_window(seed: int) -> None:
     assert tree.jobs["a"].looks[-1]["bundles"] == bundles_of(new)
     assert all(tuple(span) == (0, 105) for span in tree.jobs["a"].looks[-1]["covers"].values())
     assert sum(job.flush("likes").num_rows for job in tree.jobs.values()) <= 30  # old edges are forgotten
+    began = tree.jobs["a"].began
+    tree.away = {"d"}  # the next cycle is not through until d is back
+    for seconds, anew in ((6, True), (11, False), (20, False), (21, True)):
+        tree.now = NOW + timedelta(seconds=seconds)
+        tree.timer()
+        assert (tree.jobs["a"].began != began) == anew, seconds
+        began = tree.jobs["a"].began
     product = new[0][1]
     effects: list[JobEffect] = []
     event = calls.Delivered(b"", pack_value(product), (), "x|1")
