@@ -201,57 +201,61 @@ class Sales(Job):
 async def test_micro_promotion_gives_the_products_clicked_most_a_discount_on_every_agent(
     three: Fleet,
 ) -> None:
-    client = await connected(three, 1)
-    now = time.time_ns() // 1000
-    for index, agent in enumerate(three.agents):
-        agent.append(
-            (now + n, product, 1) for n, product in enumerate(["Tetris"] * 9 + ["Myst"] * 8 + ["Doom"] * 7)
-        )
-        agent.append((now + n, f"only {index}", 2) for n in range(2))
-    await create(client)  # an SQL job, to be asked by one in Python
-    text, settings = PROMOTION.read_text(), {"every": 0.4}
-    with pytest.raises(UserError, match="MicroPromotion has no setting evry; it has"):
-        await client.submit(text, "micro_promotion.py", "promo", settings={"evry": 1})
-    answer = await client.submit(text, "micro_promotion.py", "promo", settings=settings)
-    assert answer["job"] == "promo"
-    await client.submit(SALES, "sales.py", "sales")
+    async with await connected(three, 1) as client:
+        now = time.time_ns() // 1000
+        for index, agent in enumerate(three.agents):
+            agent.append(
+                (now + n, product, 1)
+                for n, product in enumerate(["Tetris"] * 9 + ["Myst"] * 8 + ["Doom"] * 7)
+            )
+            agent.append((now + n, f"only {index}", 2) for n in range(2))
+        await create(client)  # an SQL job, to be asked by one in Python
+        text, settings = PROMOTION.read_text(), {"every": 0.4}
+        with pytest.raises(UserError, match="MicroPromotion has no setting evry; it has"):
+            await client.submit(text, "micro_promotion.py", "promo", settings={"evry": 1})
+        answer = await client.submit(text, "micro_promotion.py", "promo", settings=settings)
+        assert answer["job"] == "promo"
+        await client.submit(SALES, "sales.py", "sales")
 
-    def discounts(said: str) -> set[str]:
-        lines = [json.loads(line) for line in said.splitlines() if '"job": "promo"' in line]
-        return {line["event"].removeprefix("discount on ") for line in lines}
+        def discounts(said: str) -> set[str]:
+            lines = [json.loads(line) for line in said.splitlines() if '"job": "promo"' in line]
+            return {line["event"].removeprefix("discount on ") for line in lines}
 
-    async def clicks() -> None:
-        while True:
-            now = time.time_ns() // 1000
-            for agent in three.agents:
-                agent.append((now, p, n) for p, n in (("Tetris", 9), ("Myst", 8), ("Doom", 7), ("Pong", 1)))
-            await asyncio.sleep(0.1)
+        async def clicks() -> None:
+            while True:
+                now = time.time_ns() // 1000
+                for agent in three.agents:
+                    agent.append(
+                        (now, p, n) for p, n in (("Tetris", 9), ("Myst", 8), ("Doom", 7), ("Pong", 1))
+                    )
+                await asyncio.sleep(0.1)
 
-    clicking = asyncio.create_task(clicks())
-    try:
-        best = {"Tetris", "Myst", "Doom"}
-        await until(
-            lambda: all(discounts(a.said()) == best for a in three.agents), "a discount everywhere", 20
-        )
-        await until(lambda: any("selling Tetris" in a.said() for a in three.agents), "asks an SQL job", 20)
-        batches: Any = await client.query("promo", {"since": 1})  # a person asks as a job does
-        assert batches[-1]["batch"] > 1
-        assert batches[-1]["agents"] == 3
-        window: Any = await client.query(f"{client.creator}/popular")
-        assert window["job"] == "popular"
-        with pytest.raises(UserError, match="there is no job nobody; jobs: popular, promo, sales"):
-            await client.query("nobody")
-        with pytest.raises(
-            UserError, match=r"job promo gave no answer: promo: micro_promotion\.py:.*TypeError"
-        ):
-            await client.query("promo", {"since": "x"})
-    finally:
-        clicking.cancel()
-    await client.sql("DROP JOB promo")
-    left: set[str] = set()
-    while left != {"popular", "sales"}:
-        found = await client.sql("SHOW JOBS")
-        assert found.table is not None
-        left = set(found.table["job"].to_pylist())
-    await client.close()
+        clicking = asyncio.create_task(clicks())
+        try:
+            best = {"Tetris", "Myst", "Doom"}
+            await until(
+                lambda: all(discounts(a.said()) == best for a in three.agents), "a discount everywhere", 60
+            )
+            await until(
+                lambda: any("selling Tetris" in a.said() for a in three.agents), "asks an SQL job", 60
+            )
+            batches: Any = await client.query("promo", {"since": 1})  # a person asks as a job does
+            assert batches[-1]["batch"] > 1
+            assert batches[-1]["agents"] == 3
+            window: Any = await client.query(f"{client.creator}/popular")
+            assert window["job"] == "popular"
+            with pytest.raises(UserError, match="there is no job nobody; jobs: popular, promo, sales"):
+                await client.query("nobody")
+            with pytest.raises(
+                UserError, match=r"job promo gave no answer: promo: micro_promotion\.py:.*TypeError"
+            ):
+                await client.query("promo", {"since": "x"})
+        finally:
+            clicking.cancel()
+        await client.sql("DROP JOB promo")
+        left: set[str] = set()
+        while left != {"popular", "sales"}:
+            found = await client.sql("SHOW JOBS")
+            assert found.table is not None
+            left = set(found.table["job"].to_pylist())
     assert [agent.terminate() for agent in three.agents] == [0, 0, 0]
