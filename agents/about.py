@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from elf.job import messages as say
 from elf.job.spec import JobSpec
 from elf.job.streamlog import StreamLog
+from elf.ql.plan import Fragment
 
 
 def job_row(spec: JobSpec, log: StreamLog) -> dict[str, object]:
@@ -37,6 +38,7 @@ def describe(facts: say.JobFacts, log: StreamLog, named: Callable[[str], str]) -
         "creator": facts.spec.creator,
         "query": plan.sql,
         "windows": "; ".join(kind.text for kind in plan.windows) or "none",
+        "emits": _emission(plan.fragment),
         "answers from": _moment(facts.first_us),
         "committed to": _moment(facts.committed_us),
         "members": ", ".join(dict.fromkeys(members)),
@@ -47,6 +49,15 @@ def describe(facts: say.JobFacts, log: StreamLog, named: Callable[[str], str]) -
             f"read by {', '.join(reader.name for reader in log.readers(flow.uid))}"
         )
     return told | ({"failure": facts.failure} if facts.failure else {})
+
+
+def _emission(fragment: Fragment) -> str:
+    """When windows are said, in the words of the query."""
+    if fragment.changes_us is not None:
+        return f"CHANGES EVERY {fragment.changes_us / 1e6:g} SECONDS"
+    if fragment.revise_us is not None:
+        return f"FINAL REVISE {fragment.revise_us / 1e6:g} SECONDS"
+    return "FINAL"
 
 
 def summary(facts: say.JobFacts, members: int) -> dict[str, object]:

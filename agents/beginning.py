@@ -38,8 +38,8 @@ class Restored:
     """Every flow of which the store has something."""
     installed: frozenset[tuple[str, str]] = frozenset()
     """(Stream, flow) that the lanes compute."""
-    retained: tuple[tuple[str, int, int, int], ...] = ()
-    """Snapshots: flow, first pane, end, size in bytes."""
+    retained: tuple[tuple[str, int, int, int, int], ...] = ()
+    """Snapshots: flow, first pane, end, part, size in bytes."""
     suspended: frozenset[str] = frozenset()
     """Flows that were over their quota."""
 

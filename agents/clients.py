@@ -23,6 +23,8 @@ ANSWER_MS = 8_000
 """How long a node may take to answer a request of ours."""
 RENEW_MS = 2_000
 CLIENT_SILENCE_MS = 10_000
+WHY_MS = 5_000
+"""A client to whom nothing came for so long is told why."""
 
 Step = Ask | Effect
 
@@ -54,6 +56,7 @@ class _Reader:
     heard_ms: int
     renewed_ms: int
     seen_us: int | None
+    told_ms: int = 0
 
 
 class Clients:
@@ -66,6 +69,7 @@ class Clients:
         self._running: dict[tuple[str, int], _Running] = {}
         self._by_id: dict[int, _Running] = {}
         self._readers: dict[tuple[str, int], _Reader] = {}
+        self._whys: dict[int, tuple[str, int]] = {}
 
     # -- from clients ----------------------------------------------------------------------------------------
 
@@ -113,12 +117,24 @@ class Clients:
             return [Send(running.client, end)]
         seen = FROM_THE_FIRST if end.drops else None
         reader = _Reader(
-            running.client, running.request, end.spec, running.windows, end.drops, now_ms, now_ms, seen
+            running.client,
+            running.request,
+            end.spec,
+            running.windows,
+            end.drops,
+            now_ms,
+            now_ms,
+            seen,
+            now_ms,
         )
         self._readers[key] = reader
         return [self._renewal(reader)]
 
     def answered(self, answer: say.Answer, now_ms: int) -> list[Step]:
+        asker = self._whys.pop(answer.id, None)
+        if asker in self._readers and asker is not None and not answer.error:
+            reply = say.Reply(request=asker[1], text=answer.body.decode(), done=False)
+            return [Send(asker[0], reply)]
         running = self._by_id.pop(answer.id, None)
         if running is None or answer.id not in running.waiting:
             return []
@@ -133,7 +149,7 @@ class Clients:
 
     def deadline(self) -> int | None:
         waits = [running.deadline_ms for running in self._running.values()]
-        waits += [reader.renewed_ms + RENEW_MS for reader in self._readers.values()]
+        waits += [min(r.renewed_ms + RENEW_MS, r.told_ms + WHY_MS) for r in self._readers.values()]
         return min(waits, default=None)
 
     def tick(self, now_ms: int) -> list[Step]:
@@ -146,7 +162,18 @@ class Clients:
             elif now_ms - reader.renewed_ms >= RENEW_MS:
                 reader.renewed_ms = now_ms
                 found.append(self._renewal(reader))
+            if key in self._readers and now_ms - reader.told_ms >= WHY_MS:
+                reader.told_ms = now_ms
+                found.append(self._why(key, reader))
         return found
+
+    def _why(self, key: tuple[str, int], reader: _Reader) -> Send:
+        """Ask the root of the job's flow, or of the first of them, why nothing comes."""
+        self._next_id += 1
+        self._whys = {id_: asker for id_, asker in self._whys.items() if asker != key}
+        self._whys[self._next_id] = key
+        flow = reader.spec.flows[0]
+        return Send(flow.home, say.AskWhy(id=self._next_id, origin=self._address, uid=flow.uid))
 
     # -- readers ---------------------------------------------------------------------------------------------
 
@@ -169,9 +196,12 @@ class Clients:
         for key, reader in list(self._readers.items()):
             if reader.spec.uid != result.job:
                 continue
+            reader.told_ms = now_ms
+            found.append(Send(reader.client, say.Published(request=reader.request, result=result)))
+            if result.early:
+                continue
             reader.seen_us = max(reader.seen_us or result.last_us, result.last_us)
             reader.renewed_ms = now_ms
-            found.append(Send(reader.client, say.Published(request=reader.request, result=result)))
             if reader.left is not None:
                 reader.left -= 1
             if reader.left == 0 or result.final:

@@ -18,6 +18,7 @@ from agents.status import status_of_all, status_of_windows
 from agents.store import PaneCommit, PaneCommitName, Store, WindowCommit
 from elf.aggregates import State, identity_row, merge_tables
 from elf.batch import decode, encode
+from elf.job import parts
 from elf.job.assembly import Assembly
 from elf.job.contributions import Piece, to_bytes
 from elf.job.effects import Combine, CommitPanes, CommitWindows, Coverage, ReadCommits, StorePanes
@@ -62,7 +63,7 @@ class Kept:
         kept = self._tally
         if kept is not None:
             kept = kept.filter(pc.greater_equal(kept["_pane"], start))
-        self._tally = _joined([kept, tally])
+        self._tally = joined([kept, tally])
         return self._tally
 
     def keep(self, assembly: Assembly, effect: CommitWindows) -> None:
@@ -122,6 +123,7 @@ def commit_panes(effect: CommitPanes, store: Store) -> PanesCommitted:
             effect.term,
             tally,
             payload,
+            parts=parts.to_bytes(effect.parts),
         )
     )
     return PanesCommitted(effect, seq)
@@ -198,19 +200,19 @@ def _merge(fragment: Fragment, pieces: Sequence[Piece]) -> tuple[bytes, bytes]:
     if len(pieces) == 1 and not pieces[0].tally and not pieces[0].payload:
         return b"", b""
     keys = ("_pane", *fragment.keys)
-    tally = _merged([_open(p.tally, p.start, p.end) for p in pieces], ("_pane",), TALLY_STATES)
-    payload = _merged([_open(p.payload, p.start, p.end) for p in pieces], keys, fragment.states)
+    tally = merged([opened(p.tally, p.start, p.end) for p in pieces], ("_pane",), TALLY_STATES)
+    payload = merged([opened(p.payload, p.start, p.end) for p in pieces], keys, fragment.states)
     return (encode(tally) if tally is not None else b""), (encode(payload) if payload is not None else b"")
 
 
-def _merged(
+def merged(
     tables: Sequence[pa.Table | None], keys: Sequence[str], states: Sequence[State]
 ) -> pa.Table | None:
     present = [table for table in tables if table is not None and table.num_rows]
     return merge_tables(present, keys, states) if present else None
 
 
-def _open(data: bytes, start: int, end: int) -> pa.Table | None:
+def opened(data: bytes, start: int, end: int) -> pa.Table | None:
     """The panes ``[start, end)`` of an encoded table."""
     if not data:
         return None
@@ -231,7 +233,7 @@ def commit_windows(
     What is ``kept`` of the windows before spares reading and merging their panes again; it decides nothing.
     Windows that are made again after a revision are made of their panes, beside what is kept.
     """
-    names = _names(effect, store)
+    names = names_of(effect, store)
     revision = sum(name.revision > 0 for name in names)
     row = _stored(effect, store, revision)
     if row is None:
@@ -277,7 +279,7 @@ def _stored(effect: CommitWindows, store: Store, revision: int) -> WindowCommit 
     return next((r for r in same if r.revision == revision), None)
 
 
-def _names(effect: CommitWindows, store: Store) -> list[PaneCommitName]:
+def names_of(effect: CommitWindows, store: Store) -> list[PaneCommitName]:
     """The pane commits that the effect speaks of: none that was made after it."""
     found: dict[_Range, PaneCommitName] = {}
     for part in effect.coverage:
@@ -287,7 +289,7 @@ def _names(effect: CommitWindows, store: Store) -> list[PaneCommitName]:
     return list(found.values())
 
 
-def _pieces(effect: CommitWindows, store: Store, start: int, end: int) -> list[Piece]:
+def pieces_of(effect: CommitWindows, store: Store, start: int, end: int) -> list[Piece]:
     """The committed panes of ``[start, end)``, as they were when the effect was made: those of one flow are
     disjoint.
     """
@@ -310,26 +312,26 @@ def _assemble(
     """(status, rows) of the windows."""
     plan = effect.spec.plan
     if not plan.windows:
-        pieces = _pieces(effect, store, START_OF_TIME, END_OF_TIME)
-        counts = _merged([_open(p.tally, p.start, p.end) for p in pieces], (), TALLY_STATES)
-        groups = _merged(
-            [_open(p.payload, p.start, p.end) for p in pieces], plan.fragment.keys, plan.fragment.states
+        pieces = pieces_of(effect, store, START_OF_TIME, END_OF_TIME)
+        counts = merged([opened(p.tally, p.start, p.end) for p in pieces], (), TALLY_STATES)
+        groups = merged(
+            [opened(p.payload, p.start, p.end) for p in pieces], plan.fragment.keys, plan.fragment.states
         )
         rows = finisher.run(groups) if groups is not None else _no_rows(effect, finisher)
         return status_of_all(effect, names, counts), rows
     pane_us = plan.fragment.pane_us
     assembly, from_us = kept.resume(effect)
     start, end = bounded(from_us, pane_us), bounded(effect.last_us, pane_us)
-    pieces = _pieces(effect, store, start, end)
-    tables = [_open(p.payload, p.start, p.end) for p in pieces]
+    pieces = pieces_of(effect, store, start, end)
+    tables = [opened(p.payload, p.start, p.end) for p in pieces]
     if len(effect.spec.flows) > 1:
         keys = ("_pane", *plan.fragment.keys)
-        groups = _merged(tables, keys, plan.fragment.states)
+        groups = merged(tables, keys, plan.fragment.states)
     else:
-        groups = _joined(tables)
-    rows = _finished(assembly.windows(effect.first_us, effect.last_us, groups), finisher)
+        groups = joined(tables)
+    rows = finished(assembly.windows(effect.first_us, effect.last_us, groups), finisher)
     held = bounded(effect.calendar.needs_from(effect.first_us), pane_us)
-    tally = kept.count(_joined([_open(p.tally, p.start, p.end) for p in pieces]), held)
+    tally = kept.count(joined([opened(p.tally, p.start, p.end) for p in pieces]), held)
     kept.keep(assembly, effect)
     calendar = assembly.calendar
     if effect.revised is None:
@@ -364,12 +366,12 @@ def _published(effect: CommitWindows, store: Store) -> dict[Span, tuple[int, pa.
     return found
 
 
-def _joined(tables: Sequence[pa.Table | None]) -> pa.Table | None:
+def joined(tables: Sequence[pa.Table | None]) -> pa.Table | None:
     present = [table for table in tables if table is not None and table.num_rows]
     return pa.concat_tables(present, promote_options="permissive") if present else None
 
 
-def _finished(groups: Iterable[pa.Table], finisher: FinisherPort) -> pa.Table:
+def finished(groups: Iterable[pa.Table], finisher: FinisherPort) -> pa.Table:
     """The final fragment over windows, many at a time but never so many that they fill the memory."""
     found: list[pa.Table] = []
     waiting: list[pa.Table] = []

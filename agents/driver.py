@@ -25,6 +25,7 @@ import structlog
 import overlay as ring
 from agents import codec, commits
 from agents.archive import ArchiveError
+from agents.early import early_windows
 from agents.functions.hosts import Hosts, Settings
 from agents.groups import Persisted
 from agents.inputs import Input
@@ -272,6 +273,14 @@ class Driver:
                 case do.Noticed():
                     self.metrics.noticed()
                     self._log.info("a notice", job=effect.job, text=effect.text, sent_ms=effect.sent_ms)
+                case do.Skewed():
+                    self._log.warning(
+                        "an agent's clock is off by more than LATENESS: its rows or others' are late; "
+                        "set that clock right (NTP)",
+                        clock_of=effect.address,
+                        skew_ms=effect.skew_ms,
+                        lateness_ms=effect.limit_ms,
+                    )
                 case do.Stop():
                     self.stop(effect.text, effect.status)
                 case _ if isinstance(effect, ProgramEffect):
@@ -438,6 +447,8 @@ class Driver:
                 self._when_done(self._pool.submit(commits.commit_panes, effect, self.store), self._event)
             case do.CommitWindows():
                 self._when_done(self._pool.submit(self._commit_windows, effect), self._event)
+            case do.MakeEarly():
+                self._when_done(self._pool.submit(self._make_early, effect), self._event)
             case do.Fetch():
                 self._when_done(self._pool.submit(self._fetch, effect), self._event)
             case do.ReadWindows():
@@ -478,9 +489,24 @@ class Driver:
         self.metrics.windows_committed()
         return done
 
+    def _make_early(self, effect: do.MakeEarly) -> was.EarlyMade:
+        from agents.engine import Finisher
+
+        spec = effect.committed.spec
+        try:
+            finisher = Finisher(spec.plan.final_sql)
+            try:
+                return early_windows(effect, self.store, finisher, self.node.me.address)
+            finally:
+                finisher.close()
+        except ElfError as error:  # the windows themselves will say so when they are complete
+            self._log.warning("no early results", job=spec.name, reason=str(error))
+            return was.EarlyMade(spec.uid, None)
+
     def _fetch(self, effect: do.Fetch) -> was.Fetched:
         rows = self.store.overlapping(effect.flow.uid, effect.start, effect.end)
-        return was.Fetched(effect.flow, tuple(Piece(r.start, r.end, 0, r.tally, r.payload) for r in rows))
+        pieces = (Piece(r.start, r.end, 0, r.tally, r.payload) for r in rows if r.part == effect.part)
+        return was.Fetched(effect.flow, tuple(pieces), effect.part)
 
     def _read_windows(self, effect: do.ReadWindows) -> was.WindowsRead:
         uid = effect.spec.uid

@@ -34,6 +34,8 @@ class Facts:
         metrics.jobs(len(node.log.jobs()) + len(node.log.programs()))
         metrics.flows(node.flows)
         metrics.log(node.log.last, keeps=node.keeping.keeps, leads=node.keeping.leads)
+        skews = node.clocks.skews(self._driver.now_ms())
+        metrics.skew(max(map(abs, skews.values()), default=0) / 1000)
         for kind, count in self._driver.losses().items():
             metrics.lost(kind, count)
         return metrics.render()
@@ -103,6 +105,8 @@ class Facts:
                 except TimeoutError:
                     self._driver.from_client(client, say.KeepAlive(request=1))
                     continue
+                if isinstance(message, say.Reply) and not message.done:  # why nothing comes, for people
+                    continue
                 if not isinstance(message, say.Published):
                     return
                 for fact in _facts(message.result):
@@ -123,5 +127,7 @@ def _facts(result: say.WindowResult) -> list[Fact]:
     found: list[Fact] = []
     for status in decode(result.status).to_pylist():
         inside = [row for row in rows if row.get("window_start") == status["window_start"]]
-        found.append({"job": result.name, "version": result.version, "status": status, "rows": inside})
+        early = {"early": result.early} if result.early else {}
+        told = {"job": result.name, "version": result.version, **early, "status": status, "rows": inside}
+        found.append(told)
     return found

@@ -171,7 +171,7 @@ class Lane:
         began = time.perf_counter()
         archive = self._archive.sync() if self._archive is not None else 0
         rejects = self._rejects.sync() if self._rejects is not None else 0
-        snapshots = [SnapshotRow(s.flow, s.start, s.end, 0, s.tally, s.payload) for s in outcome.sealed]
+        snapshots = [SnapshotRow(s.flow, s.start, s.end, s.part, s.tally, s.payload) for s in outcome.sealed]
         stored = StoredCut(cut, self._positions, archive, rejects, self._engine.event_time)
         self._store.save_cut(self.facts.stream, msgspec.msgpack.encode(stored), snapshots)
         self.metrics.cut(time.perf_counter() - began)
@@ -245,5 +245,5 @@ def load_cut(store: Store, stream: str) -> StoredCut | None:
     return None if data is None else msgspec.msgpack.decode(data, type=StoredCut)
 
 
-def snapshot_names(flow: str, spans: Sequence[tuple[int, int]]) -> list[SnapshotName]:
-    return [SnapshotName(flow, start, end) for start, end in spans]
+def snapshot_names(flow: str, names: Sequence[tuple[int, int, int]]) -> list[SnapshotName]:
+    return [SnapshotName(flow, *name) for name in names]

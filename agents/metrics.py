@@ -92,6 +92,10 @@ class Metrics:
         self._keeps = self._gauge(
             "log_keeper", "1 if this node keeps the stream log, 2 if it leads those that do."
         )
+        self._skew = self._gauge(
+            "clock_skew_seconds",
+            "The most that a clock is off the median of those that this node hears as a root.",
+        )
         self._cuts = Histogram(
             "elf_cut_seconds", "Time to make a cut durable.", registry=self._registry, buckets=CUT_SECONDS
         )
@@ -152,6 +156,9 @@ class Metrics:
     def log(self, entries: int, *, keeps: bool, leads: bool) -> None:
         self._log.set(entries)
         self._keeps.set(2 if leads else 1 if keeps else 0)
+
+    def skew(self, seconds: float) -> None:
+        self._skew.set(seconds)
 
     def refused(self, reason: str) -> None:
         """A message from a peer that the codec did not take (``FrameRefused.reason``)."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+import msgspec
+
 import overlay as ring
 from agents import keeping
 from agents.asks import ToAddress, ToKey
@@ -22,13 +24,15 @@ from agents.keeping import Keeping
 from agents.statements import Statements
 from elf.errors import PeerError
 from elf.job import messages as say
+from elf.job.clocks import Clocks
 from elf.job.commands import Install, SealOpen, Uninstall
-from elf.job.effects import Consult, Effect, Forget, Multicast, SaveFact, Send, Stop, Work
+from elf.job.effects import Consult, Effect, Forget, Multicast, SaveFact, Send, Skewed, Stop, Work
 from elf.job.events import (
     Arrived,
     Combined,
     CommitsRead,
     Consulted,
+    EarlyMade,
     Event,
     Failure,
     Fetched,
@@ -49,6 +53,9 @@ from elf.job.spec import Flow, app_id
 from elf.job.streamlog import StreamLog
 from elf.job.uplink import Uplink, piece_of
 from overlay import replica
+
+DEFAULT_LATENESS_US = 2_000_000
+"""Of a flow that leaves it to its streams, for warnings about clocks."""
 
 REMEMBER_MS = 1_000
 """Between two looks at whether the peers to be remembered have changed."""
@@ -104,6 +111,7 @@ class Node:
         )
         self.homes = Homes(me.address, self.log, settings.root)
         self.notices = Notices(self.log)
+        self.clocks = Clocks(me.address)
         self.clients = Clients(me.address, Statements(me, self.log, overlay, self.homes, self.membership))
         self._streams = frozenset(stream.name for stream in streams)
         self.programs = Programs(me.address, me.name, self._streams, self.log, overlay)
@@ -125,9 +133,10 @@ class Node:
         """Join the ring through ``contacts``; with none, found the ring, and the stream log if this agent
         never belonged to a cluster.
         """
+        kept = self._restored.retained
         for flow in self._ours():
             # before anything else: the lanes go on at once, and what they seal must find its line
-            retained = {(a, b): size for uid, a, b, size in self._restored.retained if uid == flow.uid}
+            retained = {(a, b, part): size for uid, a, b, part, size in kept if uid == flow.uid}
             self.uplink.add(flow, retained, suspended=flow.uid in self._restored.suspended)
         found: list[Step] = list(self.homes.restore(self._restored.jobs, self._restored.flows, now_ms))
         found.extend(self._sweep())
@@ -205,10 +214,12 @@ class Node:
                 return list(self.homes.roots.read(event, now_ms))
             case WindowsCommitted():
                 return list(self.homes.windows_committed(event))
+            case EarlyMade():
+                return list(self.homes.early_made(event, now_ms))
             case WindowsRead():
                 return list(self.homes.windows_read(event))
             case Fetched():
-                return list(self.uplink.fetched(event.flow, event.pieces))
+                return list(self.uplink.fetched(event.flow, event.pieces, event.part))
             case Consulted():
                 answer = say.Answer(id=event.request.id, error=event.error, body=event.body)
                 return [Send(event.request.origin, answer)]
@@ -221,6 +232,8 @@ class Node:
         found: list[Step] = []
         for sealed in event.outcome.sealed:
             found.extend(self.uplink.sealed(sealed, now_ms))
+        for early in event.outcome.early:
+            found.extend(self.uplink.early(early))
         if event.command == "SealOpen":
             self._untils[event.stream] = event.outcome.until_us
         if self.uplink.progress(event.outcome.progress) or event.command in ("Install", "Finish"):
@@ -294,6 +307,7 @@ class Node:
                     todo.extend(self._missed(effect, now_ms))
                 case ring.PeerDown():
                     todo.extend(self.keeping.peer_down(effect.peer.address, now_ms))
+                    todo.extend(self.homes.roots.peer_down(effect.peer.address, now_ms))
                 case ring.PeerUp() | ring.TreeChanged():
                     pass
                 case ring.Anycasted() | ring.AnycastFailed():  # nothing of ours is sent so
@@ -416,7 +430,9 @@ class Node:
             case say.Slice():
                 return self._slice(sender, message, now_ms)
             case say.Progress():
-                return list(self.homes.heard(message, now_ms))
+                return [*self._clock(sender, message, now_ms), *self.homes.heard(message, now_ms)]
+            case say.EarlyState():
+                return list(self.homes.early(message, now_ms))
             case say.Committed():
                 return list(self.uplink.committed(message))
             case say.Notice():
@@ -459,6 +475,15 @@ class Node:
             case _:
                 return []
 
+    def _clock(self, sender: str, message: say.Progress, now_ms: int) -> list[Step]:
+        """A member says what its clock shows."""
+        self.clocks.hear(sender, message.now_ms, now_ms, self.overlay.rtt_ms(sender))
+        flows = (self.log.flow(one.flow) for one in message.flows)
+        lates = [flow.fragment.lateness_us for flow in flows if flow is not None]
+        limit_ms = min((late for late in lates if late is not None), default=DEFAULT_LATENESS_US) // 1000
+        skew = self.clocks.beyond(sender, limit_ms, now_ms)
+        return [] if skew is None else [Skewed(sender, skew, limit_ms)]
+
     def _slice(self, sender: str, message: say.Slice, now_ms: int) -> list[Step]:
         if self.homes.roots.get(message.flow) is not None:
             return list(self.homes.roots.take(message, now_ms))
@@ -485,6 +510,11 @@ class Node:
                 return list(self.homes.roots.inspected(request))
             case say.LocateInTree():
                 return [self.keeping.place(request)]
+            case say.AskWhy():
+                return list(self.homes.roots.asked_why(request, now_ms))
+            case say.InspectClocks():
+                body = msgspec.msgpack.encode(self.clocks.skews(now_ms))
+                return [Send(request.origin, say.Answer(id=request.id, body=body))]
             case say.DescribeStream() | say.RollArchive():
                 if request.stream not in self._streams:
                     return [

@@ -247,7 +247,7 @@ def restore(store: Store, lanes: list[Lane]) -> Restored:
     jobs = stored_jobs(store)
     installed = frozenset((lane.facts.stream, uid) for lane in lanes for uid in lane.worker.flows())
     retained = tuple(
-        (s.flow, s.start, s.end, len(s.tally) + len(s.payload) + SNAPSHOT_OVERHEAD)
+        (s.flow, s.start, s.end, s.part, len(s.tally) + len(s.payload) + SNAPSHOT_OVERHEAD)
         for _, flow in installed
         for s in store.snapshots(flow)
     )

@@ -30,6 +30,7 @@ def stored_flows(store: Store, jobs: tuple[StoredJob, ...]) -> dict[str, StoredP
             firsts.get(uid) if first is None else first,
             tuple((c.start, c.end, c.revision, c.members) for c in store.committed(uid)),
             store.last_seq(uid),
+            store.parts_of(uid),
         )
         for uid, first in store.flows().items()
     }

@@ -36,6 +36,8 @@ SAMPLE_MEMBERS = 5
 """Members that are asked which columns a stream has (DESIGN 4.5: three or more)."""
 STREAM_PREFIX = "stream:"
 """What stands before a stream's name where a job's might stand."""
+ROOTS_ASKED_MAX = 16
+"""Roots of flows that are asked how far clocks are apart."""
 COMPARED_WINDOWS = 1_000
 """The last commits of a job that are handed out for a comparison."""
 
@@ -119,24 +121,37 @@ class Statements:
         known = [member for member in members if member.address in live]
         return (known or members)[:SAMPLE_MEMBERS]
 
-    def _planned(self, query: statements.Query) -> Generator[list[Ask], list[say.Answer], Plan]:
+    def _planned(self, query: statements.Query, creator: str) -> Generator[list[Ask], list[say.Answer], Plan]:
         """The plan of a query over a stream of this fleet; its columns are what members have seen."""
         from elf.ql import planner
 
+        late = self._late_flows(query, creator)
         schemas = {}
-        for stream in self._streams_of(query):
+        for stream in late or self._streams_of(query):
             schemas[stream] = yield from self._schema_of(stream)
         if self.finite:
             ((stream, schema),) = schemas.items()
             plan = planner.plan(query, schema, stream=stream)
         else:
             plan = planner.plan_streams(query, schemas)
+        if late:
+            plan = planner.over_late(query, plan, late)
         if not plan.windows and not self.finite:
             raise UserError(
                 "a query over live streams needs a window, for instance WINDOWING 30 SECONDS at its end "
                 "(results over everything since the start are not supported yet)"
             )
         return plan
+
+    def _late_flows(self, query: statements.Query, creator: str) -> dict[str, str]:
+        """Of ``FROM LATE job``: the flows (uids, by stream) whose late rows these are, or none."""
+        from elf.ql import planner
+
+        name = planner.late_of(query)
+        spec = None if name is None else self._find(name, creator)
+        if spec is not None and spec.plan.fragment.late_of:
+            raise UserError(f"FROM LATE {name}: the job reads late rows itself, and none of these is late")
+        return {} if spec is None else {flow.fragment.stream: flow.uid for flow in spec.flows}
 
     def _schema_of(self, stream: str) -> Generator[list[Ask], list[say.Answer], Schema]:
         """The columns of a stream, as some of its members have seen them."""
@@ -175,7 +190,7 @@ class Statements:
     def _found_job(
         self, name: str, creator: str, query: statements.Query, *, replacing: bool
     ) -> Generator[list[Ask], list[say.Answer], say.JobFacts]:
-        plan = yield from self._planned(query)
+        plan = yield from self._planned(query, creator)
         if any((s.name, s.creator) == (name, creator) for s in self._log.programs()):
             raise UserError(f"job {name} exists already, written in Python; DROP JOB {name} first")
         spec = JobSpec(name, creator, 0, plan, ())
@@ -226,7 +241,7 @@ class Statements:
         if isinstance(statement.target, str):
             plan = self._find(statement.target, asked.creator).plan
         else:
-            plan = yield from self._planned(statement.target)
+            plan = yield from self._planned(statement.target, asked.creator)
         if statement.analyze:
             raise UserError("EXPLAIN ANALYZE is not supported yet; EXPLAIN shows the plan")
         lines = [
@@ -235,7 +250,7 @@ class Statements:
             f"columns  {', '.join(f'{c.name} {c.type}' for c in plan.fragment.columns)}",
             *(f"map      {fragment.map_sql}" for fragment in plan.fragments),
             f"final    {plan.final_sql}",
-            f"offline  {plan.spark_sql}",
+            f"offline  {plan.spark_sql or 'none: which rows came late is not in the archive'}",
         ]
         return say.Reply(request=asked.request, text="\n".join(lines))
 
@@ -281,9 +296,25 @@ class Statements:
             named = [spec for spec in self._log.jobs() if not spec.name.startswith(ONE_SHOT_PREFIX)]
             rows = [job_row(spec, self._log) for spec in named]
             rows += [program_row(spec, facts) for spec, facts in programs]
+        elif what == "streams":
+            rows = self.streams()
         else:
-            rows = self.streams() if what == "streams" else self.members()
+            skews = yield from self._skews()
+            rows = [
+                {**row, "skew": f"{skews[at]:+d} ms" if (at := str(row["address"])) in skews else ""}
+                for row in self.members()
+            ]
         return table_of(request, rows, what)
+
+    def _skews(self) -> Generator[list[Ask], list[say.Answer], dict[str, int]]:
+        """How far each agent's clock is ahead of the median (ms), as the roots of flows see it; an agent that
+        several of them hear is told by the one that hears most."""
+        roots = list(dict.fromkeys(flow.home for flow in self._log.flows()))[:ROOTS_ASKED_MAX]
+        if not roots:
+            return {}
+        answers = yield [ToAddress(root, say.InspectClocks(id=0, origin="")) for root in roots]
+        heard = [msgspec.msgpack.decode(a.body, type=dict[str, int]) for a in answers if not a.error]
+        return {address: skew for one in sorted(heard, key=len) for address, skew in one.items()}
 
     def _describe(self, asked: say.Execute, name: str) -> Procedure:
         if name in self._log.streams():
@@ -397,6 +428,8 @@ class Statements:
     def _compare(self, call: say.Call) -> Procedure:
         """Close and ship the archives of the job's stream, then hand out what the job committed."""
         spec = self._find(call.argument, call.creator)
+        if spec.plan.fragment.late_of:
+            raise UserError(f"job {spec.name} reads late rows, and which came late is not in the archive")
         if spec.plan.more:
             raise UserError(
                 f"job {spec.name} reads several streams; comparing is for jobs of one stream so far"

@@ -81,12 +81,14 @@ class PaneCommitName:
 @dataclass(frozen=True)
 class PaneCommit(PaneCommitName):
     """A root's final word on a revision of panes ``[start, end)``, with its counters (PROTOCOL 5). ``seq``:
-    its number among those of its flow, ascending; 0 until it is committed.
+    its number among those of its flow, ascending; 0 until it is committed. ``parts``: those of late rows that
+    its one pane has (``elf.job.parts``); they are read by ``parts_of`` alone.
     """
 
     tally: bytes
     payload: bytes
     seq: int = field(default=0, compare=False)
+    parts: bytes = field(default=b"", compare=False)
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,7 @@ class Store:
             con.execute("DELETE FROM flows WHERE uid = ?", (flow,))
             con.execute("DELETE FROM snapshots WHERE flow = ?", (flow,))
             con.execute("DELETE FROM pane_commits WHERE flow = ?", (flow,))
+            con.execute("DELETE FROM pane_parts WHERE flow = ?", (flow,))
 
     # -- root: pane commits ----------------------------------------------------------------------------------
 
@@ -253,6 +256,9 @@ class Store:
                     )
                 seq = known[0].seq if known else row.seq or self._last_seq(con, row.flow) + 1
                 con.execute(f"INSERT OR IGNORE INTO pane_commits VALUES ({_marks(11)})", (*key, *values, seq))
+                if row.parts:
+                    named = (row.flow, row.start, row.revision, row.parts)
+                    con.execute("INSERT OR IGNORE INTO pane_parts VALUES (?, ?, ?, ?)", named)
         return seq
 
     @staticmethod
@@ -290,6 +296,12 @@ class Store:
             found = con.execute(f"{sql} ORDER BY pane_start, pane_end, revision", (flow,))
             return [PaneCommitName(*row) for row in found]
 
+    def parts_of(self, flow: str) -> dict[tuple[int, int], bytes]:
+        """(Pane, revision) → parts of late rows, of the commits that have some."""
+        with self._file.reading() as con:
+            found = con.execute("SELECT pane, revision, parts FROM pane_parts WHERE flow = ?", (flow,))
+            return {(int(pane), int(revision)): bytes(parts) for pane, revision, parts in found}
+
     def prune_panes(self, flow: str, below: int | None) -> None:
         """Forgets commits all of whose panes are below ``below``, but the last one, whose number must not be
         given again; with None all of them.
@@ -297,10 +309,17 @@ class Store:
         with self._file.writing() as con:
             if below is None:
                 con.execute("DELETE FROM pane_commits WHERE flow = ?", (flow,))
+                con.execute("DELETE FROM pane_parts WHERE flow = ?", (flow,))
             else:
                 con.execute(
                     "DELETE FROM pane_commits WHERE flow = ? AND pane_end <= ? AND seq < ?",
                     (flow, below, self._last_seq(con, flow)),
+                )
+                con.execute(
+                    "DELETE FROM pane_parts WHERE flow = ? AND pane < ? AND NOT EXISTS (SELECT 1 FROM "
+                    "pane_commits AS c WHERE c.flow = pane_parts.flow AND c.pane_start = pane "
+                    "AND c.revision = pane_parts.revision)",
+                    (flow, below),
                 )
 
     # -- master: jobs and window commits ---------------------------------------------------------------------

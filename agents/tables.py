@@ -6,7 +6,7 @@ from typing import Final
 
 from agents import hardstate
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 APPLICATION_ID: Final = 0x656C6631
 """``elf1``: tells our files from other programs' SQLite files."""
 
@@ -23,6 +23,9 @@ CREATE TABLE pane_commits (
   tally BLOB NOT NULL, payload BLOB NOT NULL, seq INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (flow, pane_start, pane_end, revision));
 CREATE INDEX pane_commits_by_seq ON pane_commits (flow, seq);
+CREATE TABLE pane_parts (
+  flow TEXT NOT NULL, pane INTEGER NOT NULL, revision INTEGER NOT NULL, parts BLOB NOT NULL,
+  PRIMARY KEY (flow, pane, revision)) WITHOUT ROWID;
 CREATE TABLE flows (uid TEXT PRIMARY KEY, first_pane INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE jobs (uid TEXT PRIMARY KEY, record BLOB NOT NULL, state TEXT NOT NULL);
 CREATE TABLE window_commits (
@@ -43,4 +46,9 @@ CREATE INDEX pane_commits_by_seq ON pane_commits (flow, seq);
 CREATE TABLE flows (uid TEXT PRIMARY KEY, first_pane INTEGER NOT NULL) WITHOUT ROWID;
 """,
     2: hardstate.SCHEMA,
+    3: """
+CREATE TABLE pane_parts (
+  flow TEXT NOT NULL, pane INTEGER NOT NULL, revision INTEGER NOT NULL, parts BLOB NOT NULL,
+  PRIMARY KEY (flow, pane, revision)) WITHOUT ROWID;
+""",
 }

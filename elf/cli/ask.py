@@ -7,10 +7,11 @@ import asyncio
 import contextlib
 import json
 import sys
+import time
 from collections.abc import Coroutine, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -23,6 +24,9 @@ from elf.client import Client, Window, connect
 from elf.errors import UserError
 
 T = TypeVar("T")
+
+WAITING_SECS: Final = 60.0
+"""Between two times that the same reason for waiting is said."""
 
 
 def perform(
@@ -55,11 +59,16 @@ async def _perform(
 async def answer(client: Client, statement: str, out: Printer, windows: int | None = None) -> bool:
     """Print all that one statement gives. True when Ctrl-C ended a statement that was not giving windows."""
     watching = False
+    waiting = Waiting()
     try:
         async for found in client.execute(statement, windows):
             if isinstance(found, Window):
                 watching = True
                 out.window(found)
+                continue
+            if found.waiting:
+                watching = True
+                waiting.say(found.text)
                 continue
             if found.table is not None:
                 out.table(found.table)
@@ -72,6 +81,21 @@ async def answer(client: Client, statement: str, out: Printer, windows: int | No
             task.uncancel()
         return not watching
     return False
+
+
+class Waiting:
+    """Says on standard error why no window comes: when the reason changes, and once a minute."""
+
+    def __init__(self) -> None:
+        self._reason = ""
+        self._again = 0.0
+
+    def say(self, text: str) -> None:
+        """The reason is what stands before the first semicolon."""
+        reason, now = text.partition(";")[0], time.monotonic()
+        if reason != self._reason or now >= self._again:
+            self._reason, self._again = reason, now + WAITING_SECS
+            print(f"elf: no window for some seconds: {text}", file=sys.stderr, flush=True)
 
 
 def submit_file(

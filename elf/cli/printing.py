@@ -62,8 +62,15 @@ def status_json(window: Window) -> str:
     if window.start is not None and window.end is not None:
         fields.update(window_start=rfc3339(window.start), window_end=rfc3339(window.end))
     fields["revision"] = window.revision
+    if window.early:
+        fields["early"] = window.early
     fields.update((name, plain(value)) for name, value in window.status.items())
     return json.dumps({"status": fields}, ensure_ascii=False, separators=(",", ":"))
+
+
+def shown(window: Window) -> pa.Table:
+    """The rows of a window, or, of a job that says EMIT CHANGES, what changes with it."""
+    return window.table if window.changes is None else window.changes
 
 
 class JsonPrinter:
@@ -74,7 +81,7 @@ class JsonPrinter:
         self._status = status
 
     def window(self, window: Window) -> None:
-        lines = list(json_rows(window.table))
+        lines = list(json_rows(shown(window)))
         if self._status:
             lines.append(status_json(window))
         self._write(lines)
@@ -111,8 +118,8 @@ class CsvPrinter:
         self._header: list[str] = []
 
     def window(self, window: Window) -> None:
-        if window.table.num_rows:
-            self.table(window.table)
+        if shown(window).num_rows:
+            self.table(shown(window))
         if self._status:
             print(status_json(window), file=sys.stderr)
 
@@ -135,10 +142,11 @@ class TablePrinter:
         self._status = status
 
     def window(self, window: Window) -> None:
-        if window.table.num_rows:
+        rows = shown(window)
+        if rows.num_rows:
             if heading := title(window):
                 self._console.print(heading, style="bold", markup=False)
-            self._console.print(rich_table(window.table))
+            self._console.print(rich_table(rows))
         elif window.revision:  # a session that a revision joined with its neighbour is no more
             self._console.print(f"{title(window)}  no rows", markup=False)
         if self._status:
@@ -160,6 +168,8 @@ def title(window: Window) -> str:
     parts = [] if window.name.startswith(ONE_SHOT_PREFIX) else [window.name]
     if window.start is not None and window.end is not None:
         parts.append(f"{rfc3339(window.start)} … {rfc3339(window.end)}")
+    if window.early:
+        parts.append(f"early {window.early}")
     if window.revision:
         parts.append(f"revision {window.revision}")
     return "  ".join(parts)

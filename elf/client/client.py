@@ -16,7 +16,7 @@ import os
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final
 
@@ -29,6 +29,7 @@ from agents.functions.checks import check_job
 from agents.functions.sandbox import Sandboxes
 from agents.transport import Closed, ZeroMqTransport
 from elf.batch import decode
+from elf.client.changes import Changes
 from elf.client.requests import Request
 from elf.client.windows import Window, split
 from elf.errors import ElfError, PeerError, UserError
@@ -66,10 +67,12 @@ _BYTES_MAX: Final = 256 << 20
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a statement came to: a text for people, and rows when it has any."""
+    """What a statement came to: a text for people, and rows when it has any. ``waiting``: there is more to
+    come, and the text says why nothing has for some seconds."""
 
     text: str
     table: pa.Table | None
+    waiting: bool = False
 
 
 class ArchiveFacts(msgspec.Struct, frozen=True):
@@ -198,12 +201,14 @@ class Client:
         """
         spans: set[tuple[object, object]] = set()
         seen: OrderedDict[tuple[object, ...], None] = OrderedDict()
+        changes = Changes()
         message = Execute(request=0, sql=text, creator=self.creator)
         async with contextlib.aclosing(self._stream(message, ANSWER_SECS)) as replies:
             async for reply in replies:
                 if isinstance(reply, Reply):
-                    if reply.done or reply.payload:
-                        yield Result(reply.text, decode(reply.payload) if reply.payload else None)
+                    if reply.done or reply.payload or reply.text:
+                        table = decode(reply.payload) if reply.payload else None
+                        yield Result(reply.text, table, waiting=not reply.done and table is None)
                     continue
                 for window in split(reply.result):
                     if window.key in seen:
@@ -211,8 +216,10 @@ class Client:
                     seen[window.key] = None
                     if len(seen) > REMEMBERED_MAX:
                         seen.popitem(last=False)
+                    if window.emits_changes:
+                        window = replace(window, changes=changes.of(window))
                     yield window
-                    if windows is not None:
+                    if windows is not None and not window.early:
                         spans.add((window.start, window.end))
                         if len(spans) >= windows:
                             return

@@ -42,11 +42,17 @@ class Window:
     status: dict[str, object]
     table: pa.Table
     provisional: bool = False
+    early: int = 0
+    """Above 0: the window is not complete, and this is no commit; later ones have higher numbers."""
+    emits_changes: bool = False
+    changes: pa.Table | None = None
+    """Of a job that says EMIT CHANGES, where ``Client`` gives it: what differs from the result before, with a
+    column ``_op`` (``+`` or ``-``)."""
 
     @property
     def key(self) -> tuple[object, ...]:
         """What tells one result from every other: two with the same key are the same (PROTOCOL 5)."""
-        return (self.job, self.version, self.start, self.end, self.revision, self.provisional)
+        return (self.job, self.version, self.start, self.end, self.revision, self.provisional, self.early)
 
 
 def split(result: WindowResult) -> Iterator[Window]:
@@ -68,6 +74,8 @@ def split(result: WindowResult) -> Iterator[Window]:
             status={name: value for name, value in row.items() if name not in (*WINDOW_COLUMNS, "revision")},
             table=parts.get(span, rows.slice(0, 0)),
             provisional=result.provisional,
+            early=result.early,
+            emits_changes=result.changes,
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from elf.job.cut import StreamCut
-from elf.job.flowstate import Sealed
+from elf.job.flowstate import Early, Sealed
 from elf.job.messages import FlowProgress
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, Wanted
 from elf.job.program import Tap
@@ -104,3 +104,4 @@ class Outcome:
     until_us: int = 0
     """End of what this worker has answered for: every sealed pane ends by then."""
     tapped: tuple[Tapped, ...] = ()
+    early: tuple[Early, ...] = ()

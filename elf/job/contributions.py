@@ -15,6 +15,9 @@ from itertools import pairwise
 
 from elf.errors import ElfBug
 
+PartName = tuple[int, int]
+"""(Member number, part) of a later delta of one pane (``elf.job.parts``)."""
+
 
 def bitmap(members: Iterable[int]) -> int:
     """The contribution set of these member numbers."""

@@ -34,6 +34,10 @@ class FlowCut:
     suspended: bool = False
     shed: int = 0
     rows: bytes = b""
+    late_tree: bytes = b""
+    late_tally: bytes = b""
+    """Late rows that are in no part yet (``elf.job.parts``); ``part``: number of the last one."""
+    part: int = 0
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from elf.job.commands import Command
-from elf.job.contributions import Batch
+from elf.job.contributions import Batch, PartName, Piece
 from elf.job.messages import LogEntry, Message, PaneRow, Request
 from elf.job.spec import Flow, JobSpec
 from elf.windows import Calendar
@@ -62,6 +62,9 @@ class CommitPanes:
     roster_version: int
     epoch: int = 0
     term: int = 0
+    parts: frozenset[PartName] = frozenset()
+    """All parts that the revision has, and those of them that are ``new`` in it."""
+    new: tuple[PartName, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,19 @@ class CommitWindows:
 
 
 @dataclass(frozen=True)
+class MakeEarly:
+    """Make the windows of ``committed`` out of its panes and of open ones, and commit nothing; comes back as
+    ``EarlyMade``. ``whole``: the same with the coverage of open panes. ``pieces``: open panes, of one agent
+    and flow each. ``number``: how many early results of the job there were, with this.
+    """
+
+    committed: CommitWindows
+    whole: CommitWindows
+    pieces: tuple[Piece, ...]
+    number: int
+
+
+@dataclass(frozen=True)
 class SaveLog:
     """Append to the durable copy of the stream log."""
 
@@ -170,10 +186,11 @@ class SaveFact:
 
 @dataclass(frozen=True)
 class Forget:
-    """Snapshots of a flow that commits include (or that were left out for good): delete them."""
+    """Snapshots of a flow that commits include (or that were left out for good), named (first pane, end,
+    part): delete them."""
 
     flow: str
-    names: tuple[tuple[int, int], ...] = field(default=())
+    names: tuple[tuple[int, int, int], ...] = field(default=())
     whole_flow: bool = False
 
 
@@ -195,11 +212,13 @@ class PruneWindows:
 
 @dataclass(frozen=True)
 class Fetch:
-    """Read retained snapshots of panes ``[start, end)`` from the store; comes back as ``Fetched``."""
+    """Read retained snapshots of panes ``[start, end)`` with this part number from the store; comes back as
+    ``Fetched``."""
 
     flow: Flow
     start: int
     end: int
+    part: int = 0
 
 
 @dataclass(frozen=True)
@@ -234,6 +253,15 @@ class Noticed:
 
 
 @dataclass(frozen=True)
+class Skewed:
+    """The clock of an agent is further off the others' than the lateness of a flow: for the log."""
+
+    address: str
+    skew_ms: int
+    limit_ms: int
+
+
+@dataclass(frozen=True)
 class Stop:
     """The agent must stop: ``text`` for the log and the terminal, ``status`` for the exit."""
 
@@ -248,6 +276,7 @@ Effect = (
     | Combine
     | CommitPanes
     | CommitWindows
+    | MakeEarly
     | StorePanes
     | ReadCommits
     | SaveLog
@@ -261,5 +290,6 @@ Effect = (
     | ReadWindows
     | Consult
     | Noticed
+    | Skewed
     | Stop
 )

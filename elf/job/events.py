@@ -70,11 +70,20 @@ class WindowsCommitted:
 
 
 @dataclass(frozen=True)
+class EarlyMade:
+    """Early results of a job; None if there was nothing to make them of."""
+
+    uid: str
+    result: WindowResult | None
+
+
+@dataclass(frozen=True)
 class Fetched:
     """Retained snapshots of a flow, as they stand in the store (without members)."""
 
     flow: Flow
     pieces: tuple[Piece, ...]
+    part: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,6 +119,7 @@ Event = (
     | PanesStored
     | CommitsRead
     | WindowsCommitted
+    | EarlyMade
     | Fetched
     | WindowsRead
     | Consulted

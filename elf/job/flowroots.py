@@ -22,13 +22,16 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from elf.job.contributions import from_bytes, to_bytes
+from elf.job import parts
+from elf.job.contributions import PartName, from_bytes, to_bytes
 from elf.job.effects import Effect, Forget, Multicast, PrunePanes, ReadCommits, SaveFlow, Send
 from elf.job.events import CommitsRead, PanesCommitted
 from elf.job.history import Segment
 from elf.job.messages import (
     Answer,
+    AskWhy,
     Committed,
+    EarlyState,
     FlowFacts,
     FlowHead,
     FlowReader,
@@ -55,16 +58,23 @@ CROSSED_MS = 500
 @dataclass(frozen=True)
 class StoredPanes:
     """What the store has of a flow: the first pane of its root, if it is one, and the commits as (start, end,
-    revision, members), the last of which is number ``seq``.
+    revision, members), the last of which is number ``seq``. ``parts``: (start, revision) → those of late
+    rows.
     """
 
     first_pane: int | None = None
     commits: tuple[tuple[int, int, int, bytes], ...] = ()
     seq: int = 0
+    parts: Mapping[tuple[int, int], bytes] = field(default_factory=dict)
 
     def segments(self, now_ms: int) -> list[Segment]:
-        found = disjoint(self.commits)
-        return [Segment(a, b, revision, from_bytes(m), now_ms) for a, b, revision, m in found]
+        return [
+            Segment(a, b, revision, from_bytes(m), now_ms, parts=self._parts(a, revision))
+            for a, b, revision, m in disjoint(self.commits)
+        ]
+
+    def _parts(self, pane: int, revision: int) -> frozenset[PartName]:
+        return parts.from_bytes(self.parts.get((pane, revision), b""))
 
 
 @dataclass
@@ -165,7 +175,11 @@ class FlowRoots:
         rooted = self._flows.get(message.flow)
         if rooted is None:
             return []
-        rooted.root.take(piece_of(message))
+        piece = piece_of(message)
+        for name in message.parts:
+            rooted.root.take_part(name, piece)
+        if piece.members:
+            rooted.root.take(piece)
         return self._advance(rooted, now_ms)
 
     def offered(self, sender: str, offer: Offer, now_ms: int) -> list[Effect]:
@@ -177,7 +191,22 @@ class FlowRoots:
             verdict = rooted.root.verdict(offer.member, start, end, now_ms)
             if verdict != "wait":
                 found.append(Send(sender, Verdict(flow=offer.flow, start=start, end=end, verdict=verdict)))
+        for start, end, part in offer.parts:
+            verdict = rooted.root.verdict_of_part((offer.member, part), start)
+            if verdict != "wait":
+                word = Verdict(flow=offer.flow, start=start, end=end, verdict=verdict, part=part)
+                found.append(Send(sender, word))
         return found
+
+    def peer_down(self, address: str, now_ms: int) -> list[Effect]:
+        """The overlay takes an agent for dead: no pane waits for it."""
+        waiting = [rooted for rooted in self._flows.values() if rooted.root.down(address)]
+        return [effect for rooted in waiting for effect in self._advance(rooted, now_ms)]
+
+    def early(self, state: EarlyState) -> list[Effect]:
+        """Open panes of a member, for the masters on other nodes."""
+        rooted = self._flows.get(state.flow)
+        return [Send(to, state) for to in rooted.readers] if rooted is not None else []
 
     # -- commits ---------------------------------------------------------------------------------------------
 
@@ -206,6 +235,7 @@ class FlowRoots:
             end=segment.end,
             revision=segment.revision,
             members=to_bytes(segment.members),
+            parts=done.new,
         )
         sent = [effect for to in rooted.readers for effect in self._serve(rooted, to)]
         return segment, [Multicast(done.flow.topic, word), *sent, *self._advance(rooted, now_ms)]
@@ -285,7 +315,9 @@ class FlowRoots:
         readers = rooted.readers.values()
         there = [r.end for r in readers if now_ms - r.heard_ms <= self._settings.reader_ms]
         uid = rooted.root.flow.uid
-        return [PrunePanes(uid, min([self._wanted_from(uid, settled), *there]))]
+        below = min([self._wanted_from(uid, settled), *there])
+        rooted.root.forget(below)
+        return [PrunePanes(uid, below)]
 
     # -- what it shows ---------------------------------------------------------------------------------------
 
@@ -294,6 +326,15 @@ class FlowRoots:
         if facts is None:
             return [Send(request.origin, Answer(id=request.id, error="no such flow here any more"))]
         return [Send(request.origin, Answer(id=request.id, body=msgspec.msgpack.encode(facts)))]
+
+    def asked_why(self, request: AskWhy, now_ms: int) -> list[Effect]:
+        """Why a flow gives nothing."""
+        root = self.get(request.uid)
+        if root is None:
+            return [Send(request.origin, Answer(id=request.id, error="no such flow here any more"))]
+        pane_us = root.flow.fragment.pane_us
+        text = root.why(lambda pane: event_time(pane, pane_us), now_ms)
+        return [Send(request.origin, Answer(id=request.id, body=text.encode()))]
 
     def facts(self, uid: str) -> FlowFacts | None:
         rooted = self._flows.get(uid)

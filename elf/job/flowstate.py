@@ -27,6 +27,8 @@ from elf.aggregates import merge_tables, normalise
 from elf.batch import decode, encode
 from elf.cbt import BufferTree
 from elf.job.cut import FlowCut
+from elf.job.messages import FlowProgress
+from elf.job.parts import LateRows
 from elf.job.ports import ChunkLike, Int64s, MapperPort, Spill
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.tally import Tallies
@@ -40,13 +42,27 @@ _WAITING_ROWS_MAX: Final = 1 << 16
 than mapping them."""
 _FEW_ROWS: Final = 512
 """Rows that wait for the map: a statement over a handful costs as much as one over hundreds (0.6 ms)."""
+EARLY_BYTES_MAX: Final = 16 << 20
+"""Open panes that are larger are not sent early."""
 
 
 @dataclass(frozen=True)
 class Sealed:
     """Snapshots of panes ``[start, end)`` of a flow by this agent: encoded tables, ``payload`` empty when all
-    are.
+    are. ``part``: 0, or the number of what late rows add to a pane.
     """
+
+    flow: str
+    start: int
+    end: int
+    tally: bytes
+    payload: bytes
+    part: int = 0
+
+
+@dataclass(frozen=True)
+class Early:
+    """The open panes of a flow, from ``start`` on, as they are now; ``end``: after the last with a row."""
 
     flow: str
     start: int
@@ -79,15 +95,17 @@ class Share:
     """What a chunk comes to for every flow of one fragment that stands at the same place.
 
     ``groups``: the partial aggregates of its rows on time, or ``few``: these rows, which are not worth a
-    statement of their own; ``panes`` and ``rows``: how many each pane got.
+    statement of their own; ``panes`` and ``rows``: how many each pane got. ``late``: which rows are in no
+    result. ``after``: groups, panes and rows of those that revise panes.
     """
 
     fresh: int
-    late: int
+    late: Mask
     panes: Int64s
     rows: Int64s
     groups: pa.Table | None = None
     few: pa.Table | None = None
+    after: tuple[pa.Table | None, Int64s, Int64s] | None = None
 
 
 class FlowState:
@@ -115,12 +133,23 @@ class FlowState:
         )
         if cut.tree:
             self.tree.load(cut.tree)
+        self.late_rows: Mask = np.zeros(0, dtype=np.bool_)
+        """Of the last chunk: the rows that are in no result, for flows that read these."""
+        self.after = self._late_rows(cut) if flow.fragment.revise_us is not None else None
         self.tallies = Tallies(decode(cut.tally) if cut.tally else None)
+        self._rows = self._late = self._future = 0
         self.suspended = cut.suspended
         self.shed = cut.shed
         self._waiting: list[pa.Table] = []
         self._few: list[pa.Table] = [decode(cut.rows)] if cut.rows else []
+        self._early_ms = 0
+        self._changed = False
         self.dirty = True
+
+    def _late_rows(self, cut: FlowCut) -> LateRows:
+        fragment = self.flow.fragment
+        tree = BufferTree.of_partials(("_pane", *fragment.keys), fragment.states)
+        return LateRows(tree, fragment.pane_us, cut.part, cut.late_tree, cut.late_tally)
 
     def suspend(self) -> None:
         """Drop the open panes; from now on rows are only counted. What is sealed stays."""
@@ -129,6 +158,7 @@ class FlowState:
             self.shed += self.tallies.total("rows_in")
             self.tallies, self._waiting, self._few = Tallies(), [], []
             self.tree.empty()
+            self.shed += self.after.drop() if self.after is not None else 0
 
     def resume(self, live_from: int) -> None:
         """Answer for panes from ``live_from`` on; what was shed is told with the first of them."""
@@ -139,25 +169,39 @@ class FlowState:
             self.tallies.add(np.array([self.live_from], dtype=np.int64), shed=self.shed)
             self.shed = 0
 
-    def feed(self, source: str, chunk: ChunkLike, view: View) -> dict[str, int]:
-        """Map the rows of a chunk that are this flow's into its tree; returns the counts of the chunk."""
+    def feed(self, source: str, chunk: ChunkLike, view: View, late_of: Mask | None = None) -> dict[str, int]:
+        """Map the rows of a chunk that are this flow's into its tree; returns the counts of the chunk.
+        ``late_of``: of a flow over late rows, which of them these are.
+        """
         applied = self.applied.get(source, 0)
         self.applied[source] = max(applied, chunk.end)
-        share = self._share(view, applied if applied > chunk.start else 0)
+        done = applied if applied > chunk.start else 0
+        if self.flow.fragment.late_of:
+            share = self._apply_late(view, done, late_of)
+        else:
+            share = self._share(view, done)
+        self.late_rows = share.late
+        late = int(share.late.sum())
+        self._rows += share.fresh - late
+        self._late += late
+        self._future += int(view.future.sum())
         if self.suspended:
             self.shed += share.fresh
             return {"shed": share.fresh}
         if share.groups is not None:
             self._insert(share.groups)
         if share.few is not None:
-            self.dirty = True
+            self.dirty = self._changed = True
             self._few.append(share.few)
             if sum(rows.num_rows for rows in self._few) >= _FEW_ROWS:
                 self.digest()
+        if share.after is not None and self.after is not None:
+            self.dirty = True
+            self.after.add(*share.after)
         left_out = int((~view.timed & ~view.future).sum())
         untimed = left_out - view.unrostered if self.flow.fragment.pane_us else 0
         counts = {
-            "late": share.late,
+            "late": late,
             "rejected": view.rejected + untimed,
             "uncast": view.uncast,
             "future": int(view.future.sum()),
@@ -169,7 +213,7 @@ class FlowState:
     def _share(self, view: View, applied: int) -> Share:
         """This chunk for flows like this one; computed by the first of them."""
         fragment = self.flow.fragment
-        what = (fragment.map_sql, fragment.columns, fragment.pane_us, self.lateness_us)
+        what = (fragment.map_sql, fragment.columns, fragment.pane_us, self.lateness_us, fragment.revise_us)
         key = (*what, self.live_from, self.sealed, self.suspended, applied)
         if key not in view.shares:
             view.shares[key] = self._apply(view, applied)
@@ -182,18 +226,47 @@ class FlowState:
             fresh &= view.offsets >= applied
         panes = windows.panes_of(view.ts, fragment.pane_us)
         fresh &= panes >= self.live_from
-        late = fresh & (panes < self.sealed)
-        if self.lateness_us is not None and fragment.pane_us:
-            late |= fresh & ((panes + 1) * fragment.pane_us + self.lateness_us <= view.before)
+        late = fresh & self._is_late(panes, view.before, fragment.revise_us or 0)
         on_time = fresh & ~late
+        after = None
+        if fragment.revise_us is not None:
+            sealed = on_time & (panes < self.sealed)
+            on_time &= ~sealed
+            after = self._mapped(view, panes, sealed) if sealed.any() else None
         numbers, counted = np.unique(panes[on_time], return_counts=True)
-        share = Share(int(fresh.sum()), int(late.sum()), numbers, counted)
+        share = Share(int(fresh.sum()), late, numbers, counted, after=after)
         rows = None if self.suspended else self._chosen(view, panes, on_time)
         if rows is None:
             return share
         if rows.num_rows < _FEW_ROWS:
             return replace(share, few=rows)
         return replace(share, groups=self.mapper.run(rows))
+
+    def _is_late(self, panes: Int64s, before: Int64s, more_us: int) -> Mask:
+        """By the seal, or by what its own source had before it; ``more_us``: so much more is allowed."""
+        pane_us = self.flow.fragment.pane_us
+        late = panes < self.sealed - (more_us // pane_us if more_us else 0)
+        if self.lateness_us is not None and pane_us:
+            late |= (panes + 1) * pane_us + (self.lateness_us + more_us) <= before
+        return np.asarray(late, dtype=np.bool_)
+
+    def _apply_late(self, view: View, applied: int, late: Mask | None) -> Share:
+        """This chunk for a flow over the late rows of another. Such a row has the time at which it came: the
+        highest event time that its source had by then, or the open pane where that is sealed.
+        """
+        chosen = np.zeros(len(view.ts), dtype=np.bool_) if late is None else late
+        if applied:
+            chosen = chosen & (view.offsets >= applied)
+        came = np.maximum(view.before, view.ts)
+        panes = np.maximum(windows.panes_of(came, self.flow.fragment.pane_us), self.sealed)
+        groups, numbers, counted = self._mapped(view, panes, chosen)
+        return Share(int(chosen.sum()), np.zeros(len(panes), dtype=np.bool_), numbers, counted, groups)
+
+    def _mapped(self, view: View, panes: Int64s, chosen: Mask) -> tuple[pa.Table | None, Int64s, Int64s]:
+        """(partial aggregates, panes, rows of each) of the chosen rows."""
+        rows = None if self.suspended else self._chosen(view, panes, chosen)
+        groups = None if rows is None else self.mapper.run(rows)
+        return groups, *np.unique(panes[chosen], return_counts=True)
 
     def _chosen(self, view: View, panes: Int64s, on_time: Mask) -> pa.Table | None:
         """The rows on time with their panes, None if there are none that are wanted."""
@@ -223,7 +296,7 @@ class FlowState:
                 self._insert(self.mapper.run(rows.filter(pa.array(chosen))))
 
     def _insert(self, groups: pa.Table) -> None:
-        self.dirty = True
+        self.dirty = self._changed = True
         if groups.num_rows:
             self._waiting.append(groups)
         rows = sum(table.num_rows for table in self._waiting)
@@ -260,6 +333,33 @@ class FlowState:
             encode(groups) if groups is not None and groups.num_rows else b"",
         )
 
+    def part(self, now_ms: int | None) -> list[Sealed]:
+        """Parts of what came late and has waited long enough (None: of all of it)."""
+        if self.after is None:
+            return []
+        uid = self.flow.uid
+        return [
+            Sealed(uid, pane, pane + 1, counted, payload, part)
+            for pane, part, counted, payload in self.after.take(now_ms)
+        ]
+
+    def early(self, now_ms: int) -> Early | None:
+        """The open panes, if something came to them and it is time (``EMIT CHANGES``)."""
+        every_us = self.flow.fragment.changes_us
+        waits = every_us is None or now_ms - self._early_ms < every_us // 1000
+        counted = None if waits or not self._changed else self.tallies.table()
+        if counted is None:
+            return None
+        self.digest()
+        self._settle()
+        self._early_ms, self._changed = now_ms, False
+        groups = self.tree.partials()
+        end = int(counted["_pane"][-1].as_py()) + 1
+        payload = encode(groups) if groups.num_rows else b""
+        if len(payload) > EARLY_BYTES_MAX:
+            return None
+        return Early(self.flow.uid, self.sealed, end, encode(counted), payload)
+
     def _take_below(self, below: int) -> pa.Table | None:
         """The groups of the panes below, merged. What never came into the tree, since it is so little, needs
         no tree to be merged (0.3 ms instead of 2)."""
@@ -282,9 +382,15 @@ class FlowState:
         self._waiting = [whole.filter(pa.array(~chosen))]
         return whole.filter(pa.array(chosen))
 
+    def progress(self) -> FlowProgress:
+        """How far it is; the counts are since the start of this process."""
+        at = (self.flow.uid, self.live_from, self.sealed)
+        return FlowProgress(*at, rows=self._rows, late=self._late, future=self._future)
+
     def cut(self) -> FlowCut:
         self._settle()
         counted = self.tallies.table()
+        late_tree, late_tally = self.after.image() if self.after is not None else (b"", b"")
         return FlowCut(
             flow=self.flow,
             live_from=self.live_from,
@@ -295,4 +401,7 @@ class FlowState:
             suspended=self.suspended,
             shed=self.shed,
             rows=encode(pa.concat_tables(self._few)) if self._few else b"",
+            late_tree=late_tree,
+            late_tally=late_tally,
+            part=self.after.number if self.after is not None else 0,
         )

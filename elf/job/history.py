@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from elf.errors import ElfBug
+from elf.job.contributions import PartName
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Committed panes ``[start, end)``: revision and the members in it. ``at_ms``: when. ``lost``: see the
-    module's docstring."""
+    """Committed panes ``[start, end)``: revision, the members in it, and the ``parts`` of late rows.
+    ``at_ms``: when. ``lost``: see the module's docstring."""
 
     start: int
     end: int
@@ -25,6 +26,7 @@ class Segment:
     members: int
     at_ms: int
     lost: bool = False
+    parts: frozenset[PartName] = frozenset()
 
 
 class History:
@@ -85,7 +87,7 @@ class History:
 
     def _revise(self, new: Segment) -> None:
         for old in self.within(new.start, new.end):
-            if old.members & ~new.members or new.revision != old.revision + 1:
+            if old.members & ~new.members or old.parts - new.parts or new.revision != old.revision + 1:
                 raise ElfBug(
                     f"revision {new.revision} of panes {new.start}.. leaves out some of {old.revision}"
                 )
@@ -111,16 +113,19 @@ class History:
         for segment in self._segments:
             last = found[-1] if found else None
             whole = not (expected(segment.start) & ~segment.members)
-            same = last and (last.revision, last.members, last.lost) == (
-                segment.revision,
-                segment.members,
-                segment.lost,
+            same = last and replace(last, start=0, end=0, at_ms=0) == replace(
+                segment, start=0, end=0, at_ms=0
             )
             if last and same and (whole or segment.at_ms < final_ms):
                 found[-1] = replace(last, end=segment.end, at_ms=segment.at_ms)
             else:
                 found.append(segment)
         self._segments = found
+
+    def forget(self, below: int) -> None:
+        """Forget panes below ``below``, but for the last ones, which say how far it went."""
+        found = [replace(s, start=max(s.start, below)) for s in self._segments if s.end > below]
+        self._segments = found or self._segments[-1:]
 
     def check(self) -> None:
         """Raise ``ElfBug`` if panes are missing or here twice."""

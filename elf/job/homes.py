@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from elf.job.early import EarlyResults
 from elf.job.effects import Effect, PrunePanes, PruneWindows, ReadWindows, SaveJob, Send
-from elf.job.events import PanesCommitted, PanesStored, WindowsCommitted, WindowsRead
+from elf.job.events import EarlyMade, PanesCommitted, PanesStored, WindowsCommitted, WindowsRead
 from elf.job.flowroots import FlowRoots, StoredPanes, event_time
 from elf.job.history import Segment
 from elf.job.master import JobState, Master
@@ -25,6 +26,7 @@ from elf.job.messages import (
     CreateJob,
     DropJob,
     DropJobEntry,
+    EarlyState,
     FlowHead,
     Inspect,
     JobFacts,
@@ -61,6 +63,7 @@ class _Home:
     published_us: int = START_OF_TIME
     failure: str = ""
     pruned_ms: int = 0
+    early: EarlyResults = field(default_factory=EarlyResults)
 
 
 @dataclass(frozen=True)
@@ -268,8 +271,35 @@ class Homes:
         found = list(home.master.windows_committed(event.done))
         if event.result is not None:
             home.published_us = max(home.published_us, event.done.last_us)
-            found.extend(Send(to, event.result) for to in home.subscribers)
+            found.extend(Send(to, self._published(event.result)) for to in home.subscribers)
         return found
+
+    def _published(self, result: WindowResult) -> WindowResult:
+        home = self._homes.get(result.job)
+        changes = home is not None and home.master.spec.plan.fragment.changes_us is not None
+        return msgspec.structs.replace(result, changes=True) if changes else result
+
+    def early(self, state: EarlyState, now_ms: int) -> list[Effect]:
+        """A member's open panes: for the masters here, and by us as the root for those elsewhere."""
+        found = self.roots.early(state)
+        for home in self._readers(state.flow):
+            home.early.take(state)
+            found.extend(self._make_early(home, now_ms))
+        return found
+
+    def _make_early(self, home: _Home, now_ms: int) -> list[Effect]:
+        return list(home.early.make(home.master, now_ms)) if home.subscribers else []
+
+    def early_made(self, event: EarlyMade, now_ms: int) -> list[Effect]:
+        home = self._homes.get(event.uid)
+        if home is None:
+            return []
+        home.early.made()
+        result, done = event.result, home.master.assembled_us()
+        found = self._make_early(home, now_ms)
+        if result is None or (done is not None and done > result.first_us):  # some are committed meanwhile
+            return found
+        return [*(Send(to, self._published(result)) for to in home.subscribers), *found]
 
     def failed(self, uid: str, text: str) -> list[Effect]:
         """A window of the job cannot be finished: its readers are told; the job stays as it is, for people to
@@ -303,7 +333,7 @@ class Homes:
     def windows_read(self, event: WindowsRead) -> list[Effect]:
         request = event.request
         if not isinstance(request, Inspect):
-            return [Send(request.origin, result) for result in event.results]
+            return [Send(request.origin, self._published(result)) for result in event.results]
         home = self._homes.get(request.uid)
         if home is None:
             return [Send(request.origin, Answer(id=request.id, error="no such job here any more"))]
@@ -327,6 +357,7 @@ class Homes:
 
     def deadline(self, now_ms: int) -> int | None:
         waits = [self.roots.deadline(now_ms), self.mirrors.deadline()]
+        waits += [home.early.due_ms(home.master) for home in self._homes.values() if home.subscribers]
         waits += [self._next_ms] if self._unlogged() or self._homes or self._dropping else []
         return min((at for at in waits if at is not None), default=None)
 
@@ -346,6 +377,7 @@ class Homes:
         for home in list(self._homes.values()):
             found.extend(self._advance(home))
             found.extend(self._prune(home, now_ms))
+            found.extend(self._make_early(home, now_ms))
         return found
 
     def _remind(self, keeper: str | None) -> list[Effect]:

@@ -202,6 +202,13 @@ class Master:
             revised,
         )
 
+    def open_windows(self, last_us: int) -> CommitWindows | None:
+        """Windows that are not assembled and end by ``last_us``, as far as their panes are committed."""
+        if self.state != "active" or self.first_pane is None or not self.flows:
+            return None
+        first_us = self.calendar().from_us if self._assembled_us is None else self._assembled_us
+        return self._commit(first_us, last_us) if first_us < last_us else None
+
     def assembled_us(self) -> int | None:
         """Windows that end by here are committed; None when none is."""
         return self._assembled_us

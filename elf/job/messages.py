@@ -47,13 +47,16 @@ class Slice(Message, frozen=True, kw_only=True):
 
 class FlowProgress(msgspec.Struct, frozen=True, array_like=True):
     """How far a member is with a flow: first pane that it answers for, first pane that it has not sealed; its
-    parent in the tree.
+    parent in the tree. Since its start: rows in time, late ones, and rows from the future.
     """
 
     flow: str
     live_from: int
     sealed: int
     parent: str = ""
+    rows: int = 0
+    late: int = 0
+    future: int = 0
 
 
 class Progress(Message, frozen=True, kw_only=True):
@@ -62,6 +65,23 @@ class Progress(Message, frozen=True, kw_only=True):
     member: int
     incarnation: int
     flows: tuple[FlowProgress, ...]
+    now_ms: int = 0
+    """The sender's clock."""
+
+
+class EarlyState(Message, frozen=True, kw_only=True):
+    """Member to the root of a flow, and on to its readers: all open panes, from ``start`` on, as they are now
+    (``elf.job.early``). ``end``: after the last that has a row; ``number`` counts since the agent's start.
+    """
+
+    flow: str
+    member: int
+    incarnation: int
+    number: int
+    start: int
+    end: int
+    tally: bytes = b""
+    payload: bytes = b""
 
 
 class SendAgain(Message, frozen=True, kw_only=True):
@@ -78,6 +98,8 @@ class Offer(Message, frozen=True, kw_only=True):
     flow: str
     member: int
     panes: tuple[tuple[int, int], ...]
+    parts: tuple[tuple[int, int, int], ...] = ()
+    """(First pane, end, part) of parts of late rows."""
 
 
 class Verdict(Message, frozen=True, kw_only=True):
@@ -89,10 +111,12 @@ class Verdict(Message, frozen=True, kw_only=True):
     start: int
     end: int
     verdict: str
+    part: int = 0
 
 
 class Committed(Message, frozen=True, kw_only=True):
-    """Root to all workers, down the tree: panes ``[start, end)`` are committed with these members."""
+    """Root to all workers, down the tree: panes ``[start, end)`` are committed with these members.
+    ``parts``: (member, part) of late rows that the revision adds."""
 
     flow: str
     epoch: int = 0
@@ -101,6 +125,7 @@ class Committed(Message, frozen=True, kw_only=True):
     end: int
     revision: int
     members: bytes
+    parts: tuple[tuple[int, int], ...] = ()
 
 
 class Notice(Message, frozen=True, kw_only=True):
@@ -363,6 +388,10 @@ class WindowResult(Message, frozen=True, kw_only=True):
     """True when no window can follow (a finite input)."""
     status: bytes
     payload: bytes
+    changes: bool = False
+    """The job says EMIT CHANGES: readers are told what differs from what they had of a window."""
+    early: int = 0
+    """Above 0: not committed, and replaced by the next of the windows in it."""
 
 
 class JobFailed(Message, frozen=True, kw_only=True):
@@ -430,6 +459,17 @@ class Inspect(Request, frozen=True, kw_only=True):
 
     uid: str
     windows: int
+
+
+class AskWhy(Request, frozen=True, kw_only=True):
+    """To a flow's root: why is nothing committed? Answered with a text."""
+
+    uid: str
+
+
+class InspectClocks(Request, frozen=True, kw_only=True):
+    """To the root of some flow: how far are the clocks apart that you hear? Answered with a map from address
+    to ms ahead of their median."""
 
 
 class InspectFlow(Request, frozen=True, kw_only=True):
@@ -585,6 +625,7 @@ class Published(Message, frozen=True, kw_only=True):
 MESSAGES: tuple[type[Message], ...] = (
     Slice,
     Progress,
+    EarlyState,
     SendAgain,
     Offer,
     Verdict,
@@ -612,6 +653,8 @@ MESSAGES: tuple[type[Message], ...] = (
     NotifyJob,
     Inspect,
     InspectFlow,
+    InspectClocks,
+    AskWhy,
     SubscribeJob,
     RollArchive,
     Answer,

@@ -142,7 +142,7 @@ class Mirrors:
         mirror = self._mirrors.get(event.flow.uid)
         if mirror is None:
             return [], [PrunePanes(event.flow.uid, None)]
-        return mirror.stored(event.rows, now_ms, now_ms - self._settings.revise_ms)
+        return mirror.stored(event.rows, now_ms, now_ms - mirror.revise_ms(self._settings.revise_ms))
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -160,7 +160,9 @@ class Mirrors:
             together[mirror.flow.home].append(mirror)
             settled = mirror.settled_to(now_ms, self._settings.revise_ms)
             if settled is not None:
-                found.append(PrunePanes(uid, self._wanted_from(uid, settled)))
+                below = self._wanted_from(uid, settled)
+                mirror.forget(below)
+                found.append(PrunePanes(uid, below))
         return [*found, *(self._ask(*mirrors) for mirrors in together.values())]
 
     def check(self) -> None:

@@ -88,6 +88,11 @@ class Panes:
     def member(self, number: int) -> Member | None:
         return next((m for m in self._roster if m.number == number), None)
 
+    def revise_ms(self, default_ms: int) -> int:
+        """How long after its commit a pane may be revised: for late rows at least as long as its job says."""
+        late_us = self.flow.fragment.revise_us
+        return default_ms if late_us is None else max(default_ms, late_us // 1000)
+
     # -- what can be forgotten -------------------------------------------------------------------------------
 
     def settled_to(self, now_ms: int, revise_ms: int) -> int | None:
@@ -97,9 +102,14 @@ class Panes:
         if self._marks and now_ms - self._marks[-1][0] < PRUNE_MS:
             return None
         self._marks.append((now_ms, self.durable_to()))
-        if now_ms - self._marks[0][0] <= revise_ms + PRUNE_MS:
+        if now_ms - self._marks[0][0] <= self.revise_ms(revise_ms) + PRUNE_MS:
             return None
         return self._marks.popleft()[1]
+
+    def forget(self, below: int) -> None:
+        """Panes below this one are not kept any more."""
+        if self._history:
+            self._history.forget(below)
 
     def check(self) -> None:
         """Raise ``ElfBug`` when an invariant is broken."""

@@ -4,7 +4,8 @@ It *expects* the roster of the stream log and *awaits* those of them whose ``liv
 pane. Panes are committed in order: when everybody awaited is in, or when the straggler limit is up (it runs
 from when half of the watermarks have passed the pane). Members that are missing after a moment of quiet are
 asked directly. What comes for a committed pane from a member that is not in it becomes a revision: the
-committed one plus disjoint contributions, never a change of what was in.
+committed one plus disjoint contributions, never a change of what was in. So do parts of late rows
+(``elf.job.parts``).
 
 Covered is what is committed, being committed (proposed), or held; a piece that overlaps any of these is
 refused, and only such a piece.
@@ -13,17 +14,19 @@ refused, and only such a piece.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from elf.errors import ElfBug
-from elf.job.contributions import Batch, Piece, Pile, bitmap, numbers
+from elf.job.contributions import Batch, PartName, Piece, Pile, bitmap, numbers
 from elf.job.effects import CommitPanes
 from elf.job.history import Segment
 from elf.job.messages import FlowProgress
 from elf.job.panes import Panes
+from elf.job.parts import HeldParts
 from elf.job.spec import START_OF_TIME, Flow
 from elf.job.streamlog import FOREVER_US
+from elf.job.waiting import Told, why
 
 
 @dataclass(frozen=True)
@@ -45,24 +48,17 @@ class RootSettings:
     reader_ms: int = 900_000
 
 
-@dataclass
-class _Heard:
-    """What a member last said of this flow."""
-
-    live_from: int
-    sealed: int
-    at_ms: int
-
-
 class Root(Panes):
     """See the module's docstring. ``segments`` are those that an earlier life committed."""
 
     def __init__(self, flow: Flow, settings: RootSettings, segments: Sequence[Segment] = ()) -> None:
         super().__init__(flow, segments)
         self._settings = settings
-        self._heard: dict[int, _Heard] = {}
+        self._heard: dict[int, Told] = {}
         self._held = Pile()
         self._late = Pile()
+        self._parts = HeldParts()
+        self._down: set[int] = set()
         self._proposed: list[CommitPanes] = []
         self._in_flight = False
         self._passed: deque[tuple[int, int]] = deque()
@@ -82,7 +78,7 @@ class Root(Panes):
         silent = any(m.number not in self._heard for m in self._roster if m.until_us == FOREVER_US)
         if silent and not waited:
             return None
-        return max(heard.live_from for heard in self._heard.values())
+        return max(heard.progress.live_from for heard in self._heard.values())
 
     def begin(self, first_pane: int, now_ms: int) -> None:
         """Commit from this pane on (PROTOCOL 6); what lies below is dropped."""
@@ -92,7 +88,8 @@ class Root(Panes):
 
     def hear(self, member: int, progress: FlowProgress, now_ms: int) -> None:
         """A member's watermark."""
-        self._heard[member] = _Heard(progress.live_from, progress.sealed, now_ms)
+        self._down.discard(member)
+        self._heard.setdefault(member, Told(progress, now_ms)).hear(progress, now_ms)
         half = self._half_passed()
         if half is not None and (not self._passed or half > self._passed[-1][1]):
             self._passed.append((now_ms, half))
@@ -100,7 +97,8 @@ class Root(Panes):
     def _half_passed(self) -> int | None:
         """Half of the roster's watermarks have passed every pane below this one."""
         sealed = sorted(
-            (self._heard[m.number].sealed for m in self._roster if m.number in self._heard), reverse=True
+            (self._heard[m.number].progress.sealed for m in self._roster if m.number in self._heard),
+            reverse=True,
         )
         need = (len(self._roster) + 1) // 2
         return sealed[need - 1] if 0 < need <= len(sealed) else None
@@ -127,6 +125,20 @@ class Root(Panes):
                     self._hold(self._late, part)
         if piece.end > head:
             self._hold(self._held, piece.clip(head, piece.end))
+
+    def take_part(self, name: PartName, piece: Piece) -> None:
+        """A part of late rows, straight from a member; refused if it is here or committed already."""
+        if piece.end != piece.start + 1 or self.verdict_of_part(name, piece.start) != "send":
+            self.refused += 1
+        else:
+            self._parts.add(name, piece)
+
+    def down(self, address: str) -> bool:
+        """The overlay says that a member is dead: until it is heard of again nobody waits for it. True if it
+        is one of ours. What it has then comes as a revision, also if it was never dead."""
+        found = {m.number for m in self._roster if m.address == address}
+        self._down |= found
+        return bool(found)
 
     def _hold(self, pile: Pile, piece: Piece) -> None:
         for proposed in self._proposed:
@@ -155,7 +167,7 @@ class Root(Panes):
         if self._first is None or self._in_flight:
             return []
         if not self._proposed:
-            self._proposed.extend(self._next_panes(now_ms) or self._revisions())
+            self._proposed.extend(self._next_panes(now_ms) or self._revisions() or self._part_revisions())
         self._in_flight = bool(self._proposed)
         return self._proposed[:1]
 
@@ -190,7 +202,7 @@ class Root(Panes):
         """
         if start >= end:
             return []
-        edges = {heard.live_from for heard in self._heard.values()}
+        edges = {heard.progress.live_from for heard in self._heard.values()}
         edges |= {half for _, half in self._passed}
         for member in self._roster:
             edges |= {self._pane_of(member.since_us), self._pane_of(member.until_us)}
@@ -201,13 +213,13 @@ class Root(Panes):
         return found
 
     def _commit(self, pile: Pile, start: int, end: int, revision: int) -> list[CommitPanes]:
-        base = 0
+        base, parts = 0, frozenset[PartName]()
         if revision:
-            base = self._history.within(start, start + 1)[0].members
+            below = self._history.within(start, start + 1)[0]
+            base, parts = below.members, below.parts
+        version, epoch = self._roster_version, self.flow.epoch
         return [
-            CommitPanes(
-                self.flow, batch, revision, base | batch.members, self._roster_version, self.flow.epoch
-            )
+            CommitPanes(self.flow, batch, revision, base | batch.members, version, epoch, parts=parts)
             for batch in pile.take(start, end)
         ]
 
@@ -219,17 +231,34 @@ class Root(Panes):
             found.extend(self._commit(self._late, segment.start, segment.end, segment.revision + 1))
         return found
 
+    def _part_revisions(self) -> list[CommitPanes]:
+        """A revision of each committed pane for which parts are held."""
+        return [
+            CommitPanes(
+                self.flow,
+                Batch(pane, pane + 1, 0, tuple(pieces.values())),
+                below.revision + 1,
+                below.members,
+                self._roster_version,
+                self.flow.epoch,
+                parts=below.parts | pieces.keys(),
+                new=tuple(pieces),
+            )
+            for pane, pieces in self._parts.take(self.committed_to())
+            for below in self._history.within(pane, pane + 1)
+        ]
+
     def committed(self, done: CommitPanes, now_ms: int) -> Segment:
         """A proposed commit is durable."""
         if not self._in_flight or self._proposed.pop(0) != done:
             raise ElfBug("a commit that is not the one in flight")
         self._in_flight = False
         batch = done.batch
-        segment = Segment(batch.start, batch.end, done.revision, done.members, now_ms)
+        segment = Segment(batch.start, batch.end, done.revision, done.members, now_ms, parts=done.parts)
         self._history.add(segment)
         while len(self._passed) > 1 and self._passed[1][1] <= self.committed_to():
             self._passed.popleft()
-        self._history.compact(self.expected, now_ms - self._settings.revise_ms)
+        self._history.compact(self.expected, now_ms - self.revise_ms(self._settings.revise_ms))
         return segment
 
     # -- who is missing --------------------------------------------------------------------------------------
@@ -241,8 +270,9 @@ class Root(Panes):
             for member in self._roster
             if self._is_expected(member, pane)
             and (heard := self._heard.get(member.number)) is not None
-            and heard.live_from <= pane
+            and heard.progress.live_from <= pane
             and now_ms - heard.at_ms <= self._settings.grace_ms
+            and member.number not in self._down
         ]
 
     def limit_ms(self) -> int:
@@ -261,13 +291,14 @@ class Root(Panes):
         wanted = []
         head = self.committed_to()
         for member, heard in self._heard.items():
-            start = max(head, heard.live_from)
+            start = max(head, heard.progress.live_from)
             if (
-                heard.sealed <= start
+                heard.progress.sealed <= start
+                or member in self._down
                 or now_ms - self._asked_ms.get(member, now_ms - 10**9) < self._settings.ask_every_ms
             ):
                 continue
-            for left, right, covered in self._held.spans(start, heard.sealed):
+            for left, right, covered in self._held.spans(start, heard.progress.sealed):
                 due = self._due_ms(left)
                 if covered >> member & 1 or due is None or now_ms - due < self._settings.quiet_ms:
                     continue
@@ -290,14 +321,37 @@ class Root(Panes):
             return "included"
         if (
             inside
-            and all(now_ms - s.at_ms > self._settings.revise_ms for s in inside)
+            and all(now_ms - s.at_ms > self.revise_ms(self._settings.revise_ms) for s in inside)
             and inside[-1].end >= end
         ):
             return "final"
         spans = self._held.spans(start, end) + self._late.spans(start, end)
         return "wait" if any(covered >> member & 1 for _, _, covered in spans) else "send"
 
+    def verdict_of_part(self, name: PartName, pane: int) -> str:
+        """Of a retained part, as ``verdict``."""
+        if self._first is None:
+            return "wait"
+        if pane < (self._history.start if self._history else self._first):
+            return "final"
+        if any(name in segment.parts for segment in self._history.within(pane, pane + 1)):
+            return "included"
+        coming = any(name in p.new and p.batch.start == pane for p in self._proposed)
+        return "wait" if coming or self._parts.has(pane, name) else "send"
+
     # -- what it shows ---------------------------------------------------------------------------------------
+
+    def why(self, time_of: Callable[[int], int | None], now_ms: int) -> str:
+        """Why nothing is committed for a while (``elf.job.waiting``)."""
+        there = [m for m in self._roster if m.until_us == FOREVER_US]
+        if self._first is None:
+            silent = [m.name for m in there if m.number not in self._heard]
+            return f"the flow begins when its agents have answered; missing: {', '.join(silent) or 'none'}"
+        pane = self.durable_to()
+        awaited = set(self.awaited(pane, now_ms))
+        told = {m.name: self._heard[m.number] for m in there if m.number in awaited}
+        late = [m.name for m in there if m.number not in awaited and self._is_expected(m, pane)]
+        return why(told, late, pane, time_of, now_ms)
 
     def reached(self) -> tuple[str, ...]:
         """Ids of the agents that run the flow and have not left."""
@@ -306,7 +360,7 @@ class Root(Panes):
 
     def sealed_of(self, member: int) -> int | None:
         heard = self._heard.get(member)
-        return None if heard is None else heard.sealed
+        return None if heard is None else heard.progress.sealed
 
     def deadline(self, now_ms: int) -> int | None:
         """When a tick may change something: a limit or a question comes due."""

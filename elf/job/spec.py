@@ -39,7 +39,8 @@ def flow_uid(fragment: Fragment, generation: str) -> str:
     """The flow's unique name: a hash of everything that decides its contents, plus a generation. No two
     founders may give the same generation, since an ended flow and a new one of equal contents are two.
     """
-    text = repr((fragment.stream, fragment.columns, fragment.map_sql, fragment.pane_us, fragment.lateness_us))
+    bounds = (fragment.pane_us, fragment.lateness_us, fragment.revise_us, fragment.changes_us)
+    text = repr((fragment.stream, fragment.columns, fragment.map_sql, *bounds, fragment.late_of))
     return hashlib.sha1(f"{text}\0{generation}".encode()).hexdigest()[:24]
 
 

@@ -10,20 +10,26 @@ while is offered to the root again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from elf.job.commands import Resume, Suspend
 from elf.job.contributions import Batch, Piece, from_bytes, to_bytes
 from elf.job.effects import Combine, Effect, Fetch, Forget, Send, Work
-from elf.job.flowstate import Sealed
-from elf.job.messages import Committed, FlowProgress, Offer, Progress, SendAgain, Slice, Verdict
+from elf.job.flowstate import Early, Sealed
+from elf.job.messages import Committed, EarlyState, FlowProgress, Offer, Progress, SendAgain, Slice, Verdict
 from elf.job.relay import SELF, Relay
 from elf.job.spec import Flow
 
 Span = tuple[int, int]
+Name = tuple[int, int, int]
+"""Of a snapshot: first pane, end, part."""
 
 SNAPSHOT_OVERHEAD = 256
 """Bytes that a snapshot takes besides its contents."""
+OFFERED_MAX = 200
+"""Snapshots that are offered to a root at a time."""
 
 
 @dataclass
@@ -34,9 +40,9 @@ class _Line:
 
     flow: Flow
     relay: Relay
-    owed: dict[Span, list[Span]] = field(default_factory=dict)
-    since: dict[Span, int] = field(default_factory=dict)
-    sizes: dict[Span, int] = field(default_factory=dict)
+    owed: dict[Name, list[Span]] = field(default_factory=dict)
+    since: dict[Name, int] = field(default_factory=dict)
+    sizes: dict[Name, int] = field(default_factory=dict)
     progress: FlowProgress | None = None
     suspended: bool = False
 
@@ -65,18 +71,19 @@ class Uplink:
         self._lines: dict[str, _Line] = {}
         self._next_beat_ms = 0
         self._next_offer_ms = 0
+        self._earlies = 0
         self.left_out = 0
 
     # -- flows -----------------------------------------------------------------------------------------------
 
-    def add(self, flow: Flow, retained: Mapping[Span, int] | None = None, *, suspended: bool = False) -> None:
+    def add(self, flow: Flow, retained: Mapping[Name, int] | None = None, *, suspended: bool = False) -> None:
         """A flow of this node; ``retained``: snapshots from before a restart, and their sizes in bytes."""
         line = self._lines.setdefault(flow.uid, _Line(flow, Relay()))
         line.suspended |= suspended
-        for span, size in (retained or {}).items():
-            line.owed[span] = [span]
-            line.since[span] = 0
-            line.sizes[span] = size
+        for name, size in (retained or {}).items():
+            line.owed[name] = [name[:2]]
+            line.since[name] = 0
+            line.sizes[name] = size
 
     def remove(self, uid: str) -> list[Effect]:
         return [Forget(uid, whole_flow=True)] if self._lines.pop(uid, None) else []
@@ -94,17 +101,39 @@ class Uplink:
     # -- up --------------------------------------------------------------------------------------------------
 
     def sealed(self, sealed: Sealed, now_ms: int) -> list[Effect]:
-        """Our own lane sealed panes, and the cut that holds them is durable."""
+        """Our own lane sealed panes, and the cut with them is durable. Parts go straight to the root."""
         line = self._lines.get(sealed.flow)
         number = self._number_of(line.flow.fragment.stream) if line else None
         if line is None or number is None:
             return []
         span = (sealed.start, sealed.end)
-        line.owed[span], line.since[span] = [span], now_ms
-        line.sizes[span] = len(sealed.tally) + len(sealed.payload) + SNAPSHOT_OVERHEAD
+        name = (*span, sealed.part)
+        line.owed[name], line.since[name] = [span], now_ms
+        line.sizes[name] = len(sealed.tally) + len(sealed.payload) + SNAPSHOT_OVERHEAD
         piece = Piece(sealed.start, sealed.end, 1 << number, sealed.tally, sealed.payload)
+        if sealed.part:
+            return [self._send_part(line.flow, piece, number, sealed.part), *self._quota(line)]
         line.relay.add(SELF, piece, now_ms)
         return [*self.flush(line.flow, now_ms), *self._quota(line)]
+
+    def early(self, early: Early) -> list[Effect]:
+        """Open panes of our own, straight to the root; the next message makes good what gets lost."""
+        line = self._lines.get(early.flow)
+        number = self._number_of(line.flow.fragment.stream) if line else None
+        if line is None or number is None:
+            return []
+        self._earlies += 1
+        state = EarlyState(
+            flow=early.flow,
+            member=number,
+            incarnation=self._incarnation,
+            number=self._earlies,
+            start=early.start,
+            end=early.end,
+            tally=early.tally,
+            payload=early.payload,
+        )
+        return [Send(line.flow.home, state)]
 
     def _quota(self, line: _Line) -> list[Effect]:
         """Quotas are per flow (PROTOCOL 5): one dead root must not stop what else is computed here."""
@@ -145,9 +174,17 @@ class Uplink:
     def committed(self, word: Committed) -> list[Effect]:
         line = self._lines.get(word.flow)
         number = self._number_of(line.flow.fragment.stream) if line else None
-        if line is None or number is None or not from_bytes(word.members) >> number & 1:
+        if line is None or number is None:
             return []
-        return self._settle(line, word.start, word.end)
+        found = [
+            effect
+            for member, part in word.parts
+            if member == number
+            for effect in self._settle(line, word.start, word.end, part)
+        ]
+        if from_bytes(word.members) >> number & 1:
+            found.extend(self._settle(line, word.start, word.end))
+        return found
 
     def unheard(self, topic: bytes, now_ms: int) -> list[Effect]:
         """Words of a flow's root can't be had any more: offer at once what it may have committed already."""
@@ -158,17 +195,21 @@ class Uplink:
         if line is None:
             return []
         if word.verdict == "send":
-            return [Fetch(line.flow, word.start, word.end)]
+            return [Fetch(line.flow, word.start, word.end, word.part)]
         if word.verdict == "wait":
             return []
         if word.verdict == "final":
-            self.left_out += sum(word.start <= a and b <= word.end for a, b in line.owed)
-        return self._settle(line, word.start, word.end)
+            self.left_out += sum(
+                word.start <= a and b <= word.end and part == word.part for a, b, part in line.owed
+            )
+        return self._settle(line, word.start, word.end, word.part)
 
-    def _settle(self, line: _Line, start: int, end: int) -> list[Effect]:
-        done: list[Span] = []
+    def _settle(self, line: _Line, start: int, end: int, part: int = 0) -> list[Effect]:
+        done: list[Name] = []
         for name, spans in line.owed.items():
-            rest = [part for span in spans for part in _outside(span, start, end)]
+            if name[2] != part:
+                continue
+            rest = [left for span in spans for left in _outside(span, start, end)]
             line.owed[name] = rest
             if not rest:
                 done.append(name)
@@ -180,13 +221,19 @@ class Uplink:
         line = self._lines.get(word.flow)
         return [Fetch(line.flow, word.start, word.end)] if line else []
 
-    def fetched(self, flow: Flow, pieces: Iterable[Piece]) -> list[Effect]:
+    def fetched(self, flow: Flow, pieces: Iterable[Piece], part: int = 0) -> list[Effect]:
         """Retained snapshots, from the store, straight to the root."""
         number = self._number_of(flow.fragment.stream)
         if number is None:
             return []
+        if part:
+            return [self._send_part(flow, piece, number, part) for piece in pieces]
         whole = (Piece(p.start, p.end, 1 << number, p.tally, p.payload) for p in pieces)
         return [Send(flow.home, slice_of(flow, piece, direct=True)) for piece in whole]
+
+    def _send_part(self, flow: Flow, piece: Piece, number: int, part: int) -> Send:
+        one = slice_of(flow, replace(piece, members=0), direct=True)
+        return Send(flow.home, msgspec.structs.replace(one, parts=((number, part),)))
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -225,10 +272,13 @@ class Uplink:
             number = self._number_of(line.flow.fragment.stream)
             if line.progress is not None and number is not None:
                 parent = self._parent_of(line.flow.topic) or ""
-                report = FlowProgress(line.flow.uid, line.progress.live_from, line.progress.sealed, parent)
+                report = msgspec.structs.replace(line.progress, parent=parent)
                 together.setdefault((line.flow.home, number), []).append(report)
         return [
-            Send(home, Progress(member=number, incarnation=self._incarnation, flows=tuple(flows)))
+            Send(
+                home,
+                Progress(member=number, incarnation=self._incarnation, flows=tuple(flows), now_ms=now_ms),
+            )
             for (home, number), flows in together.items()
         ]
 
@@ -239,16 +289,12 @@ class Uplink:
             if topic is not None and line.flow.topic != topic:
                 continue
             number = self._number_of(line.flow.fragment.stream)
-            old = [
-                s
-                for name, spans in line.owed.items()
-                if now_ms - line.since[name] >= self._offer_ms
-                for s in spans
-            ]
+            old = [name for name in line.owed if now_ms - line.since[name] >= self._offer_ms]
             if old and number is not None:
-                found.append(
-                    Send(line.flow.home, Offer(flow=line.flow.uid, member=number, panes=tuple(old[:200])))
-                )
+                panes = [span for name in old if not name[2] for span in line.owed[name]][:OFFERED_MAX]
+                parts = [name for name in old if name[2]][:OFFERED_MAX]
+                offer = Offer(flow=line.flow.uid, member=number, panes=tuple(panes), parts=tuple(parts))
+                found.append(Send(line.flow.home, offer))
         return found
 
 

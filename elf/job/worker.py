@@ -39,8 +39,7 @@ from elf.job.commands import (
     Uninstall,
 )
 from elf.job.cut import FlowCut, SourceCut, StreamCut
-from elf.job.flowstate import FlowState, Sealed, View
-from elf.job.messages import FlowProgress
+from elf.job.flowstate import Early, FlowState, Sealed, View
 from elf.job.ports import ChunkLike, Engine, ExtractedLike, ExtractorPort, Int64s, MapperPort, Spill, Wanted
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.taps import Taps
@@ -168,13 +167,15 @@ class StreamWorker:
             extracted = self._extractor.extract(chunk.lines)
         view = self._view(chunk, extracted, source, feed.now_ms)
         counts: dict[str, int] = {"rejected": view.rejected, "uncast": view.uncast}
-        for state in self._flows.values():
-            for name, count in state.feed(chunk.source.id, chunk, view).items():
+        for state in sorted(self._flows.values(), key=lambda state: bool(state.flow.fragment.late_of)):
+            read = self._flows.get(state.flow.fragment.late_of)
+            late = None if read is None else read.late_rows
+            for name, count in state.feed(chunk.source.id, chunk, view, late).items():
                 counts[name] = max(counts.get(name, 0), count)
         source.heard_ms = feed.now_ms
         source.end = chunk.end
         self._highest = max(self._highest, source.highest)
-        sealed = self._seal_all(self._target(feed.now_ms))
+        sealed = self._seal_all(self._target(feed.now_ms), feed.now_ms)
         due = feed.now_ms - self._cut_at_ms >= self._settings.cut_ms
         outcome = self._outcome(
             sealed,
@@ -186,8 +187,8 @@ class StreamWorker:
             rows=len(chunk.lines) + len(chunk.rejects),
             counts=counts,
         )
-        tapped = self._taps.feed(view)
-        return replace(outcome, tapped=tapped) if tapped else outcome
+        tapped, early = self._taps.feed(view), self._early(feed.now_ms)
+        return replace(outcome, tapped=tapped, early=early) if tapped or early else outcome
 
     def _view(self, chunk: ChunkLike, extracted: ExtractedLike, source: _Source, now_ms: int) -> View:
         column = extracted.table["_ts"]
@@ -223,7 +224,15 @@ class StreamWorker:
         due = idle.now_ms - self._cut_at_ms >= self._settings.cut_ms and any(
             s.dirty for s in self._flows.values()
         )
-        return self._outcome(self._seal_all(self._target(idle.now_ms)), must_cut=due, now_ms=idle.now_ms)
+        sealed = self._seal_all(self._target(idle.now_ms), idle.now_ms)
+        outcome, early = self._outcome(sealed, must_cut=due, now_ms=idle.now_ms), self._early(idle.now_ms)
+        return replace(outcome, early=early) if early else outcome
+
+    def _early(self, now_ms: int) -> tuple[Early, ...]:
+        if self._settings.finite:
+            return ()
+        found = (state.early(now_ms) for state in self._flows.values())
+        return tuple(early for early in found if early is not None)
 
     # -- sealing ---------------------------------------------------------------------------------------------
 
@@ -265,9 +274,11 @@ class StreamWorker:
             return self._highest
         return max(self._highest, recently * 1000)
 
-    def _seal_all(self, target: Callable[[FlowState], int]) -> tuple[Sealed, ...]:
-        found = (state.seal(target(state)) for state in self._flows.values())
-        return tuple(sealed for sealed in found if sealed is not None)
+    def _seal_all(self, target: Callable[[FlowState], int], now_ms: int | None = None) -> tuple[Sealed, ...]:
+        """What can be sealed, and the parts that are due; without a clock all parts."""
+        flows = self._flows.values()
+        sealed = [one for state in flows if (one := state.seal(target(state))) is not None]
+        return (*sealed, *(part for state in flows for part in state.part(now_ms)))
 
     # -- flows -----------------------------------------------------------------------------------------------
 
@@ -326,7 +337,7 @@ class StreamWorker:
             cut = self.cut()
             if now_ms is not None:
                 self._cut_at_ms = now_ms
-        progress = tuple(FlowProgress(s.flow.uid, s.live_from, s.sealed) for s in self._flows.values())
+        progress = tuple(state.progress() for state in self._flows.values())
         return Outcome(sealed, cut, progress, accepted, ts, rejected, rows, counts or {}, self._until_us())
 
     def _until_us(self) -> int:

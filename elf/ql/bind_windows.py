@@ -5,11 +5,15 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final
 
-from elf.ql.dialect import UNITS_US, Duration, Windowing, Windowings
+from elf.ql.dialect import UNITS_US, Duration, Emit, Windowing, Windowings
 from elf.ql.source import Source
 from elf.windows import Cumulative, Kind, Landmark, Session, Sliding
 
 DAY_US: Final = UNITS_US["DAY"]
+REVISE_US: Final = 10 * UNITS_US["MINUTE"]
+CHANGES_US: Final = UNITS_US["SECOND"]
+CHANGES_US_MIN: Final = 100_000
+"""Defaults of ``EMIT FINAL REVISE`` and ``EMIT CHANGES``, and the shortest period of the latter."""
 
 
 def windows_of(source: Source, clause: Windowings) -> tuple[Kind, ...]:
@@ -53,10 +57,26 @@ def _session(source: Source, gap: int, longest: int | None, node: Duration | Non
     return Session(gap, longest)
 
 
-def _positive_us(source: Source, node: Duration) -> int:
+def emission_of(source: Source, clause: Emit, windows: tuple[Kind, ...]) -> tuple[int | None, int | None]:
+    """How late a row may revise a window, and how often changes come (µs). Raises ``QueryError``."""
+    given = clause.args.get("this")
+    kind = clause.args["kind"]
+    if kind == "final":
+        return None, None
+    if kind == "revise":
+        return (REVISE_US if given is None else _positive_us(source, given, "the bound of REVISE")), None
+    every = CHANGES_US if given is None else duration_us(source, given)
+    if every < CHANGES_US_MIN and given is not None:
+        raise source.at(given, "EMIT CHANGES comes at most every 100 MILLISECONDS")
+    if any(isinstance(kind, Session) for kind in windows):
+        raise source.at(clause, "EMIT CHANGES of sessions is not supported: their ends are not known early")
+    return None, every
+
+
+def _positive_us(source: Source, node: Duration, what: str = "a window's size and slide") -> int:
     found = duration_us(source, node)
     if found == 0:
-        raise source.at(node, "a window's size and slide must be more than 0")
+        raise source.at(node, f"{what} must be more than 0")
     return found
 
 

@@ -1,9 +1,10 @@
 """ELF-QL as a sqlglot dialect: tokens and grammar, nothing about meaning.
 
 What it adds to sqlglot's own SQL: ``FROM *``, ``==``, back-quoted names beside double-quoted ones, ``SORT
-BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …`` and ksqlDB's ``WINDOW TUMBLING | HOPPING |
-SESSION (…)``. Every function call but the few with a grammar of their own (CAST, EXTRACT, …) parses as
-``exp.Anonymous``: which functions exist is the business of ``elf.ql.functions``, not of the grammar.
+BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …``, ``EMIT …``, ``FROM LATE job`` and ksqlDB's
+``WINDOW TUMBLING | HOPPING | SESSION (…)``. Every function call but the few with a grammar of their own
+(CAST, EXTRACT, …) parses as ``exp.Anonymous``: which functions exist is the business of
+``elf.ql.functions``, not of the grammar.
 
 It never resolves a name or checks a type. A syntax error is a ``ParseError`` that carries the offset of its
 token.
@@ -30,7 +31,7 @@ UNITS_US: dict[str, int] = {
 }
 """Units of a duration, singular (a plural S is accepted), in microseconds."""
 
-_CLAUSE_WORDS = frozenset({"WINDOWING", "LATENESS"})
+_CLAUSE_WORDS = frozenset({"WINDOWING", "LATENESS", "EMIT"})
 
 
 class Duration(exp.Expression):
@@ -57,6 +58,14 @@ class Lateness(exp.Expression):
     """``LATENESS <duration>``: ``this`` is the duration."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class Emit(exp.Expression):
+    """``EMIT FINAL | FINAL REVISE [bound] | CHANGES [EVERY period]``: ``kind`` is final, revise or changes;
+    ``this`` is the duration, if there is one.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False}
 
 
 _ClauseParser = Callable[..., tuple[str, object]]
@@ -149,6 +158,8 @@ class ElfParser(Parser):
             self._advance()
             if word == "WINDOWING":
                 this.set("windowing", self._parse_windowing(start))
+            elif word == "EMIT":
+                this.set("emit", self._parse_emit(start))
             else:
                 this.set("lateness", self.expression(Lateness(this=self._parse_duration()), start))
 
@@ -157,6 +168,19 @@ class ElfParser(Parser):
         while self._match(TokenType.COMMA):
             kinds.append(self._parse_window_kind())
         return self.expression(Windowings(expressions=kinds), start)
+
+    def _parse_emit(self, start: Token) -> exp.Expression:
+        kind, bound = "final", None
+        if self._match_text_seq("CHANGES"):
+            kind = "changes"
+            bound = self._parse_duration() if self._match_text_seq("EVERY") else None
+        elif not self._match_text_seq("FINAL"):
+            self.raise_error("expected FINAL, FINAL REVISE or CHANGES after EMIT")
+        elif self._match_text_seq("REVISE"):
+            kind = "revise"
+            numbered = self._curr and self._curr.token_type == TokenType.NUMBER
+            bound = self._parse_duration() if numbered else None
+        return self.expression(Emit(kind=kind, this=bound), start)
 
     def _parse_window_kind(self) -> exp.Expression:
         start = self._curr
@@ -225,14 +249,37 @@ class ElfParser(Parser):
         parse_partition: bool = False,
         consume_pipe: bool = False,
     ) -> exp.Expr | None:
-        """``*`` stands where a table may: every stream."""
+        """``*`` stands where a table may: every stream. ``LATE job``, ``LATE(job)``: its late rows."""
         if self._match(TokenType.STAR):
             return self.expression(exp.Table(this=exp.Star()), self._prev)
         start = self._curr
+        if self._at_late():
+            return self._parse_late(start)
         table = super()._parse_table(
             schema, joins, alias_tokens, parse_bracket, is_db_reference, parse_partition, consume_pipe
         )
         return table.update_positions(start) if table is not None and start else table
+
+    def _at_late(self) -> bool:
+        """``LATE`` before a name: a stream may be called ``late`` too."""
+        if not self._curr or not self._next or self._curr.text.upper() != "LATE":
+            return False
+        named = self._next.token_type in (TokenType.VAR, TokenType.IDENTIFIER)
+        return self._next.token_type == TokenType.L_PAREN or (
+            named and self._next.text.upper() not in _CLAUSE_WORDS
+        )
+
+    def _parse_late(self, start: Token) -> exp.Expr:
+        self._advance()
+        bracket = self._match(TokenType.L_PAREN)
+        name = self._parse_id_var()
+        if name is None:
+            self.raise_error("expected the name of a job after LATE")
+        if bracket:
+            self._match_r_paren()
+        table = self.expression(exp.Table(this=name), start)
+        table.meta["late"] = True
+        return table.update_positions(start)
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
         """A clause of ours after FROM is not the stream's alias."""

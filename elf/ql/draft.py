@@ -51,6 +51,8 @@ class Draft:
     """A subquery in FROM that groups: this query is over the rows of its windows."""
     windows: tuple[Kind, ...] = ()
     lateness_us: int | None = None
+    revise_us: int | None = None
+    changes_us: int | None = None
     where: tuple[Expr, ...] = ()
     keys: tuple[Expr, ...] = ()
     outputs: tuple[Output, ...] = ()

@@ -36,6 +36,13 @@ class Fragment:
     """The map's WHERE, over ``rows AS r``: rows for which it is not true add nothing. Empty: none."""
     cells: tuple[str, ...] = ()
     """The last of ``keys``, which tell the rows of one group apart (``elf.ql.cells``)."""
+    revise_us: int | None = None
+    """Rows so much later than ``lateness_us`` are kept and become parts (``elf.job.parts``). None: no row
+    is."""
+    changes_us: int | None = None
+    """How often the state of open panes goes up. None: never."""
+    late_of: str = ""
+    """Uid of a flow of the same stream: the rows are those that it counts as late."""
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,27 @@ def streams_of(query: Query) -> tuple[str, ...] | str:
     return tuple(dict.fromkeys(table.name for table in tables if table.name))
 
 
+def late_of(query: Query) -> str | None:
+    """The job after ``FROM LATE``, if the query reads late rows."""
+    found = (table for table in query.tree.find_all(exp.Table) if table.meta.get("late"))
+    return next((table.name for table in found), None)
+
+
+def over_late(query: Query, plan: Plan, flows: Mapping[str, str]) -> Plan:
+    """The plan over the late rows of these flows (uids, by stream) instead of all rows. Raises
+    ``QueryError``.
+    """
+    source, emit = Source(query.source), query.tree.args.get("emit")
+    if plan.fragment.revise_us is not None and emit is not None:
+        raise source.at(
+            emit, "late rows have the time at which they came, so none of them is late: no REVISE"
+        )
+    if plan.session_states is not None:
+        raise source.at(query.tree.args["windowing"], "late rows come in no sessions; choose other windows")
+    first, *more = (replace(fragment, late_of=flows[fragment.stream]) for fragment in plan.fragments)
+    return replace(plan, fragment=first, more=tuple(more), spark_sql="")
+
+
 def plan(query: Query, schema: Schema, *, stream: str) -> Plan:
     """The plan of ``query`` over the columns of ``schema``; ``stream`` is the name that the fragment reads.
 
@@ -102,6 +123,8 @@ def _fragment(stream: str, schema: Schema, draft: Draft, states: States) -> Frag
         states=(*(column.state for column in states.columns), *states.cell_states),
         pane_us=pane_us_of(draft.windows),
         lateness_us=draft.lateness_us,
+        revise_us=draft.revise_us,
+        changes_us=draft.changes_us,
         where_sql=render_map.render_where(draft.where, "duckdb"),
         cells=tuple(states.cells),
     )

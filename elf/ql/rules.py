@@ -12,7 +12,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from elf.ql.bind_windows import duration_us, windows_of
+from elf.ql.bind_windows import duration_us, emission_of, windows_of
 from elf.ql.draft import Draft, has_aggregates, ordinal
 from elf.ql.expressions import Expr, Ref, conjuncts, is_constant
 from elf.ql.grouping import SETS_MAX, SetsNode, sets_of
@@ -28,7 +28,7 @@ Rule = Callable[[Draft], Draft]
 
 _KNOWN_CLAUSES: Final = frozenset(
     {"expressions", "from_", "where", "group", "having", "qualify", "order", "limit", "with_"}
-    | {"offset", "distinct", "windowing", "lateness"}
+    | {"offset", "distinct", "windowing", "lateness", "emit"}
 )
 _REFUSED: Final[dict[str, str]] = {
     "joins": "a join",
@@ -124,9 +124,7 @@ def _over(draft: Draft, table: exp.Expr, inner: exp.Expr) -> Draft:
         raise draft.source.at(inner, f"{inner.key.upper()} in a subquery is not supported yet")
     name = table.name.lower() if isinstance(table, exp.Table) else ""
     hidden = {other: tree for other, tree in draft.ctes.items() if other != name}
-    below = Draft(
-        draft.source, inner, draft.schema, windows=draft.windows, lateness_us=draft.lateness_us, ctes=hidden
-    )
+    below = _timed(Draft(draft.source, inner, draft.schema, ctes=hidden), draft)
     names = tuple(dict.fromkeys(part for part in (table.alias, name) if part))
     if inner.args.get("group") or inner.args.get("distinct") or has_aggregates(below):
         below = apply_rules(below)
@@ -134,10 +132,7 @@ def _over(draft: Draft, table: exp.Expr, inner: exp.Expr) -> Draft:
             output.name: Ref(output.name, output.value.kind) for output in below.outputs
         }
         schema = replace(draft.schema, event_time=None)
-        return replace(
-            draft, streams=names, derived=columns, below=below, schema=schema,
-            windows=below.windows, lateness_us=below.lateness_us,
-        )  # fmt: skip
+        return _timed(replace(draft, streams=names, derived=columns, below=below, schema=schema), below)
     for rule in (refuse_unsupported, read_with, read_window, read_from, read_aliases, bind_where):
         below = rule(below)
     for part in ("having", "qualify", "order", "limit", "offset"):
@@ -148,10 +143,17 @@ def _over(draft: Draft, table: exp.Expr, inner: exp.Expr) -> Draft:
                 f"{clause} in a subquery of raw rows would need unbounded state; it belongs after a GROUP "
                 "BY, or in the outer query",
             )
-    return replace(
-        draft, streams=names, derived=_columns(below), below=below.below, schema=below.schema,
-        where=below.where, windows=below.windows, lateness_us=below.lateness_us,
-    )  # fmt: skip
+    columns, where = _columns(below), below.where
+    draft = replace(
+        draft, streams=names, derived=columns, below=below.below, schema=below.schema, where=where
+    )
+    return _timed(draft, below)
+
+
+def _timed(draft: Draft, other: Draft) -> Draft:
+    """With the windows, the lateness and the emission of another one: a query has them once, on any level."""
+    names = ("windows", "lateness_us", "revise_us", "changes_us")
+    return replace(draft, **{name: getattr(other, name) for name in names})
 
 
 def _columns(draft: Draft) -> dict[str, Expr]:
@@ -174,11 +176,13 @@ def _columns(draft: Draft) -> dict[str, Expr]:
 
 
 def read_window(draft: Draft) -> Draft:
-    """WINDOWING and LATENESS."""
+    """WINDOWING, LATENESS and EMIT."""
     clause, lateness = draft.tree.args.get("windowing"), draft.tree.args.get("lateness")
+    emit = draft.tree.args.get("emit")
     if clause is None:
-        if lateness is not None and not draft.windows:
-            raise draft.source.at(lateness, "LATENESS needs a window: add WINDOWING …")
+        for word, given in (("LATENESS", lateness), ("EMIT", emit)):
+            if given is not None and not draft.windows:
+                raise draft.source.at(given, f"{word} needs a window: add WINDOWING …")
         return draft
     if draft.schema.event_time is None:
         names = ", ".join(EVENT_TIME_NAMES)
@@ -189,10 +193,15 @@ def read_window(draft: Draft) -> Draft:
     windows = windows_of(draft.source, clause)
     if draft.windows not in ((), windows):
         raise draft.source.at(clause, "this window is not that of the outer query; say it once, at the end")
+    revise_us, changes_us = draft.revise_us, draft.changes_us
+    if emit is not None:
+        revise_us, changes_us = emission_of(draft.source, emit, windows)
     return replace(
         draft,
         windows=windows,
         lateness_us=draft.lateness_us if lateness is None else duration_us(draft.source, lateness.this),
+        revise_us=revise_us,
+        changes_us=changes_us,
     )
 
 

@@ -145,6 +145,7 @@ def test_a_file_of_the_first_schema_is_upgraded(tmp_path: Path) -> None:
             "DROP INDEX pane_commits_by_seq",
             "ALTER TABLE pane_commits DROP COLUMN seq",
             "DROP TABLE flows",
+            "DROP TABLE pane_parts",
             "PRAGMA user_version = 1",
         ):
             con.execute(statement)
@@ -153,6 +154,8 @@ def test_a_file_of_the_first_schema_is_upgraded(tmp_path: Path) -> None:
     assert [row.seq for row in new.commits_after("f", 0, 0, 9)] == [1, 2]
     assert new.commit_panes(commit(12, 13)) == 3
     assert new.flows() == {"f": None}
+    new.commit_panes(replace(commit(12, 13, revision=1), parts=b"p"))
+    assert new.parts_of("f") == {(12, 1): b"p"}
     new.close()
 
 

@@ -56,7 +56,7 @@ class SimLane:
         if not agent.up:
             return
         if outcome.cut is not None:
-            rows = [SnapshotRow(s.flow, s.start, s.end, 0, s.tally, s.payload) for s in outcome.sealed]
+            rows = [SnapshotRow(s.flow, s.start, s.end, s.part, s.tally, s.payload) for s in outcome.sealed]
             agent.store.save_cut(self._stream, msgspec.msgpack.encode(outcome.cut), rows)
         agent.world.crash_point(agent)
         if not agent.up:
@@ -75,7 +75,7 @@ class SimLane:
             start, self.position = self.position, self.position + len(rows)
             lines = pa.array([f"{ts},{key}" for ts, key in rows], pa.string())
             offsets = np.arange(start, self.position, dtype=np.int64)
-            self.give(Feed(Chunk(Source("log"), start, self.position, lines, offsets), agent.world.now))
+            self.give(Feed(Chunk(Source("log"), start, self.position, lines, offsets), agent.now_ms))
         elif not self._waiting:
-            self.give(Idle(agent.world.now))
+            self.give(Idle(agent.now_ms))
         agent.world.after(100, agent, self.read)

@@ -19,6 +19,7 @@ import overlay as ring
 from agents import commits
 from agents.beginning import PEERS_FACT, REPLICA, NodeSettings, Restored, overlay_config
 from agents.codec import decode, encode, pack
+from agents.early import early_windows
 from agents.groups import Persisted
 from agents.node import Node
 from agents.restore import stored_flows, stored_jobs
@@ -61,6 +62,9 @@ class SimAgent:
         self.ended = ""
         self.results: list[say.WindowResult] = []
         self.notices: list[tuple[str, str]] = []
+        self.skewed: list[tuple[str, int]] = []
+        self.clock_ms = 0
+        """How far its clock is ahead."""
 
     @property
     def log(self) -> Log:
@@ -69,6 +73,11 @@ class SimAgent:
     @property
     def worker(self) -> StreamWorker:
         return self.lanes[STREAM].worker
+
+    @property
+    def now_ms(self) -> int:
+        """What its clock shows."""
+        return self.world.now + self.clock_ms
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -97,7 +106,7 @@ class SimAgent:
         )
         known = (self.store.get(PEERS_FACT) or b"").decode().split()
         known += restored.cluster.keepers.addresses if restored.cluster else ()
-        self.perform(self.node.start([*contacts, *known], world.now))
+        self.perform(self.node.start([*contacts, *known], self.now_ms))
         for lane in self.lanes.values():
             world.after(world.rng.randrange(1, 100), self, lane.read)
         self._plan_tick()
@@ -111,7 +120,7 @@ class SimAgent:
         cuts = {stream: lane.cut for stream, lane in self.lanes.items() if lane.cut is not None}
         installed = frozenset((stream, f.flow.uid) for stream, cut in cuts.items() for f in cut.flows)
         retained = tuple(
-            (s.flow, s.start, s.end, len(s.tally) + len(s.payload) + SNAPSHOT_OVERHEAD)
+            (s.flow, s.start, s.end, s.part, len(s.tally) + len(s.payload) + SNAPSHOT_OVERHEAD)
             for _, flow in sorted(installed)
             for s in self.store.snapshots(flow)
         )
@@ -127,7 +136,7 @@ class SimAgent:
     # -- effects ---------------------------------------------------------------------------------------------
 
     def handle(self, event: object) -> None:
-        self.perform(self.node.handle(event, self.world.now))  # type: ignore[arg-type]
+        self.perform(self.node.handle(event, self.now_ms))  # type: ignore[arg-type]
 
     def perform(self, effects: Sequence[object]) -> None:
         world = self.world
@@ -143,6 +152,8 @@ class SimAgent:
                     world.later(self, lambda e=effect: self.handle(commits.commit_panes(e, self.store)))
                 case do.CommitWindows():
                     world.later(self, lambda e=effect: self._windows(e))
+                case do.MakeEarly():
+                    world.later(self, lambda e=effect: self._early(e))
                 case do.SaveLog():
                     self.store.append_log([(e.seq, encode_entry(e)) for e in effect.entries])
                 case do.SaveJob():
@@ -170,6 +181,8 @@ class SimAgent:
                     rows = self.store.windows(effect.spec.uid, effect.after_us or 0, 1 << 62)
                     found = tuple(commits.window_result(effect.spec.name, row, self.address) for row in rows)
                     world.later(self, lambda e=effect, f=found: self.handle(was.WindowsRead(e.request, f)))
+                case do.Skewed():
+                    self.skewed.append((effect.address, effect.skew_ms))
                 case do.Noticed():
                     self.notices.append((effect.job, effect.text))
                 case do.Stop():
@@ -200,6 +213,10 @@ class SimAgent:
         if self.up:
             self.handle(done)
 
+    def _early(self, effect: do.MakeEarly) -> None:
+        finisher = PyFinisher(effect.committed.spec.plan.final_sql)
+        self.handle(early_windows(effect, self.store, finisher, self.address))
+
     def _store_panes(self, effect: do.StorePanes) -> None:
         done = commits.store_panes(effect, self.store)
         self.world.crash_point(self)
@@ -208,22 +225,23 @@ class SimAgent:
 
     def _fetch(self, effect: do.Fetch) -> None:
         rows = self.store.overlapping(effect.flow.uid, effect.start, effect.end)
-        self.handle(
-            was.Fetched(effect.flow, tuple(Piece(r.start, r.end, 0, r.tally, r.payload) for r in rows))
-        )
+        pieces = (Piece(r.start, r.end, 0, r.tally, r.payload) for r in rows if r.part == effect.part)
+        self.handle(was.Fetched(effect.flow, tuple(pieces), effect.part))
 
     def _forget(self, effect: do.Forget) -> None:
         if effect.whole_flow:
             self.store.delete_flow(effect.flow)
         else:
-            self.store.delete_snapshots([SnapshotName(effect.flow, a, b) for a, b in effect.names])
+            self.store.delete_snapshots(
+                effect.flow, [SnapshotName(effect.flow, *name) for name in effect.names]
+            )
 
     def _plan_tick(self) -> None:
-        at = max(self.world.now + 5, self.node.deadline(self.world.now))
-        self.world.after(at - self.world.now, self, self._tick)
+        wait = self.node.deadline(self.now_ms) - self.now_ms
+        self.world.after(max(5, wait), self, self._tick)
 
     def _tick(self) -> None:
-        self.perform(self.node.tick(self.world.now))
+        self.perform(self.node.tick(self.now_ms))
         if self.up:
             self._plan_tick()
 

@@ -1,0 +1,68 @@
+"""How far the agents' clocks are apart, as the root of their flows sees it.
+
+Every ``Progress`` carries its sender's clock. It was read one way ago: the difference to our clock is the
+skew less that way, so the largest of the last differences is the best, and half the round trip that the
+overlay measures is added. What is told is relative to the median of all clocks heard, our own included: one
+bad clock is then one bad clock, also when it is ours.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+SAMPLES: Final = 30
+FORGET_MS: Final = 60_000
+"""A clock that was not heard for so long is not told any more."""
+WARN_EVERY_MS: Final = 60_000
+
+
+@dataclass
+class _Heard:
+    """Differences (theirs less ours, ms); ``half_ms``: half the round trip, None if nobody measured it."""
+
+    samples: deque[int] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    half_ms: float | None = None
+    at_ms: int = 0
+    warned_ms: int | None = None
+
+
+class Clocks:
+    """The clocks of those who send us ``Progress``, by address; times are integer ms."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._heard: dict[str, _Heard] = {}
+
+    def hear(self, address: str, their_ms: int, now_ms: int, rtt_ms: float | None) -> None:
+        if not their_ms or address == self._address:
+            return
+        heard = self._heard.setdefault(address, _Heard())
+        heard.samples.append(their_ms - now_ms)
+        heard.half_ms = heard.half_ms if rtt_ms is None else rtt_ms / 2
+        heard.at_ms = now_ms
+
+    def skews(self, now_ms: int) -> dict[str, int]:
+        """Address → ms that its clock is ahead of the median; empty while nobody else was heard."""
+        self._heard = {a: h for a, h in self._heard.items() if now_ms - h.at_ms <= FORGET_MS}
+        if not self._heard:
+            return {}
+        offsets = {a: max(h.samples) + (h.half_ms or 0.0) for a, h in self._heard.items()}
+        offsets[self._address] = 0.0
+        middle = median(offsets.values())
+        return {address: round(offset - middle) for address, offset in offsets.items()}
+
+    def beyond(self, address: str, limit_ms: int, now_ms: int) -> int | None:
+        """The skew of a clock that is further off than the limit; once a minute each, else None."""
+        heard = self._heard.get(address)
+        if heard is None or (heard.warned_ms is not None and now_ms - heard.warned_ms < WARN_EVERY_MS):
+            return None
+        if len(heard.samples) < 2:  # one message may have waited for long
+            return None
+        skew = self.skews(now_ms).get(address, 0)
+        if abs(skew) <= limit_ms:
+            return None
+        heard.warned_ms = now_ms
+        return skew

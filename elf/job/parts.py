@@ -1,0 +1,114 @@
+"""Parts: what late rows add to panes that were sealed already (PROTOCOL 2 and 5), at both ends of their way.
+
+A job that says ``EMIT FINAL REVISE b`` keeps rows that come after their pane was sealed, for as long as they
+are not ``b`` later than that. At a worker (``LateRows``) they are aggregated like others, in a tree of their
+own, and taken out of it every second or so as snapshots of one pane each, named (flow, pane, member, part):
+the same durability, quotas and offers as the main ones, which are part 0. They go straight to the root. There
+(``HeldParts``) they wait until their pane is committed, and make a revision of it.
+
+A part is of one pane, so that it is in one commit, wholly. Which parts a revision of a pane has is recorded
+with it; a part that is recorded, or on its way to be, is refused, whoever sends it again. Parts are in no
+order among themselves and need no part 0: a revision may add them to a pane without their member's main
+snapshot, and that later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from elf.batch import decode, encode
+from elf.cbt import BufferTree
+from elf.job.contributions import PartName, Piece
+from elf.job.ports import Int64s
+from elf.job.tally import Tallies
+
+EVERY_MS_MIN: Final = 1_000
+EVERY_MS_MAX: Final = 10_000
+"""Late rows wait as long as their pane is, within these bounds, for others to be in the same part."""
+
+
+def to_bytes(parts: Iterable[PartName]) -> bytes:
+    """As they are stored with a commit; empty for none."""
+    named = sorted(parts)
+    return msgspec.msgpack.encode(named) if named else b""
+
+
+def from_bytes(data: bytes) -> frozenset[PartName]:
+    return frozenset(msgspec.msgpack.decode(data, type=list[PartName])) if data else frozenset()
+
+
+class LateRows:
+    """The late rows of one flow on one agent that are in no part yet. ``number``: the last part's."""
+
+    def __init__(self, tree: BufferTree, pane_us: int, number: int, image: bytes, counted: bytes) -> None:
+        self._tree = tree
+        self._every_ms = max(EVERY_MS_MIN, min(pane_us // 1000, EVERY_MS_MAX))
+        self._tallies = Tallies(decode(counted) if counted else None)
+        self._since_ms: int | None = None
+        self.number = number
+        if image:
+            self._tree.load(image)
+
+    def add(self, groups: pa.Table | None, panes: Int64s, rows: Int64s) -> None:
+        """The partial aggregates of late rows; ``rows``: how many each pane got, wanted or not."""
+        if groups is not None and groups.num_rows:
+            self._tree.insert_partials(groups)
+        self._tallies.add(panes, rows_in=rows)
+
+    def take(self, now_ms: int | None) -> list[tuple[int, int, bytes, bytes]]:
+        """(pane, part, tally, payload) of what has waited long enough; with None of everything."""
+        whole = self._tallies.table()
+        if whole is None:
+            return []
+        if now_ms is not None:
+            self._since_ms = now_ms if self._since_ms is None else self._since_ms
+            if now_ms - self._since_ms < self._every_ms:
+                return []
+        self._tallies, self._since_ms = Tallies(), None
+        found = []
+        for place, pane in enumerate(whole["_pane"].to_pylist()):
+            groups = self._tree.split_off("_pane", pane + 1)
+            self.number += 1
+            payload = encode(groups) if groups.num_rows else b""
+            found.append((pane, self.number, encode(whole.slice(place, 1)), payload))
+        return found
+
+    def drop(self) -> int:
+        """Forget them; how many rows that were."""
+        rows = self._tallies.total("rows_in")
+        self._tallies = Tallies()
+        self._tree.empty()
+        return rows
+
+    def image(self) -> tuple[bytes, bytes]:
+        """(tree, tally) for the cut."""
+        counted = self._tallies.table()
+        return (
+            self._tree.dump() if self._tree.rows else b"",
+            encode(counted) if counted is not None else b"",
+        )
+
+
+class HeldParts:
+    """Parts at the root of their flow that are in no commit yet, by pane and name."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[int, dict[PartName, Piece]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    def add(self, name: PartName, piece: Piece) -> None:
+        self._pieces.setdefault(piece.start, {}).setdefault(name, piece)
+
+    def has(self, pane: int, name: PartName) -> bool:
+        return name in self._pieces.get(pane, {})
+
+    def take(self, below: int) -> list[tuple[int, dict[PartName, Piece]]]:
+        """Those of panes below ``below``, pane by pane."""
+        panes = sorted(pane for pane in self._pieces if pane < below)
+        return [(pane, self._pieces.pop(pane)) for pane in panes]

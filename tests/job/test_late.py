@@ -1,0 +1,162 @@
+"""Rows later than LATENESS: parts and revisions of panes, and flows over late rows."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from elf.client.changes import Changes
+from elf.client.windows import split
+from elf.job import events as was
+from elf.job import messages as say
+from elf.job.spec import JobSpec
+from elf.ql.plan import Plan
+from tests.job.pyengine import SECOND, plan
+from tests.job.world import SimAgent, World
+
+REVISE_US = 8 * SECOND
+
+
+def revising(**changes: object) -> Plan:
+    """The count by key, revised by rows that are up to 8 s too late."""
+    base = plan()
+    return replace(base, fragment=replace(base.fragment, revise_us=REVISE_US, **changes))
+
+
+def write(world: World, agent: SimAgent, until_ms: int) -> None:
+    """Rows in time; every third as much as 5 s late, every tenth beyond all bounds."""
+    rng = random.Random(world.rng.random())
+
+    def one() -> None:
+        behind = rng.choice([0, 0, 0, 0, 0, 0, 1_200, 2_500, 5_000, 20_000])
+        agent.log.rows.append(((world.now - behind) * 1000, rng.choice("abc")))
+        if world.now < until_ms:
+            world.at(world.now + rng.randrange(100, 400), one)
+
+    world.at(world.now + rng.randrange(0, 200), one)
+
+
+def reference(world: World, spec: JobSpec, start: int) -> Counter[str]:
+    """Over all rows but those that are further behind their own source than the bound."""
+    fragment = spec.plan.fragment
+    bound = (fragment.lateness_us or 0) + REVISE_US
+    found: Counter[str] = Counter()
+    for agent in world.agents:
+        highest = -(1 << 62)
+        for ts, key in agent.log.rows:
+            if start <= ts < start + fragment.pane_us and start + fragment.pane_us + bound > highest:
+                found[key] += 1
+            highest = max(highest, ts)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(1))
+def test_the_last_revision_has_every_row_that_is_not_beyond_the_bound(seed: int) -> None:
+    """Whatever is lost, doubled or dies on the way."""
+    world = World(seed, 3, loss=0.03, doubles=0.03)
+    world.start_all()
+    until = world.now + 24_000
+    for agent in world.agents:
+        write(world, agent, until)
+    spec = world.create(1, revising())
+    world.run(6_000)
+    world.crash_share = 0.004
+    world.run(until - world.now)
+    world.crash_share = 0.0
+    world.run(12_000)
+    for agent in world.agents:
+        world.restart(agent)
+    world.run(25_000)
+    windows = world.committed(spec)
+    checked = 0
+    for start, (_, counts, status) in windows.items():
+        if start + 4 * SECOND < until * 1000 and all(world.answers_for(a, spec, start) for a in world.agents):
+            assert counts == dict(reference(world, spec, start)), (start, status)
+            checked += 1
+    assert checked >= 6
+    assert any(revision > 0 for revision, _, _ in windows.values())
+    assert sum(agent.node.uplink.retained() for agent in world.agents) <= 2 * len(world.agents)
+    assert sum(status["late"] for _, _, status in windows.values()) > 0  # type: ignore[misc]
+
+
+def late_rows(uid: str) -> Plan:
+    """The late rows of a flow by key, by the time at which they came."""
+    base = plan()
+    return replace(base, fragment=replace(base.fragment, late_of=uid), spark_sql="")
+
+
+def test_late_rows_can_be_queried_and_are_as_many_as_are_counted() -> None:
+    world = World(3, 3)
+    world.start_all()
+    until = world.now + 24_000
+    for agent in world.agents:
+        write(world, agent, until)
+    spec = world.create(1, plan(), "job")
+    late = world.create(2, late_rows(spec.flows[0].uid), "late")
+    world.run(until - world.now + 12_000)
+    counted, queried = world.committed(spec), world.committed(late)
+    began = min(queried) + 4 * SECOND
+    told = sum(status["late"] for start, (_, _, status) in counted.items() if start >= began)  # type: ignore[misc]
+    found = sum(sum(counts.values()) for start, (_, counts, _) in queried.items() if start >= began)
+    assert told > 10
+    assert abs(found - told) <= 3  # the same rows, but a count stands at the pane that was open
+    assert {key for _, counts, _ in queried.values() for key in counts} == set("abc")
+
+
+def test_a_clock_that_is_off_is_measured_and_told() -> None:
+    world = World(4, 4)
+    bad = world.agents[2]
+    bad.clock_ms = 7_000
+    world.start_all()
+    spec = world.create(1, plan())
+    home = world.home(spec)
+    for agent in world.agents:
+        world.write(agent, world.now + 6_000)
+    world.run(6_000)
+    skews = home.node.clocks.skews(home.now_ms)
+    assert abs(skews[bad.address] - 7_000) < 50
+    assert all(abs(skew) < 50 for address, skew in skews.items() if address != bad.address)
+    if home is not bad:
+        ((address, skew),) = home.skewed
+        assert address == bad.address
+        assert abs(skew - 7_000) < 50
+
+
+def test_early_results_grow_into_the_windows_and_changes_add_up() -> None:
+    """A reader sums the changes that it is told; after the last one it has what was committed."""
+    world = World(5, 3, loss=0.02, doubles=0.02)
+    world.start_all()
+    until = world.now + 14_000
+    for agent in world.agents:
+        world.write(agent, until)
+    query = plan(4, 2)
+    spec = world.create(1, replace(query, fragment=replace(query.fragment, changes_us=SECOND // 2)))
+    reader = world.agents[0]
+    found: list[say.WindowResult] = []
+    reader.node.clients.published = lambda result, now_ms: found.append(result) or []  # type: ignore[method-assign]
+    asked = say.SubscribeJob(id=1, origin=reader.address, uid=spec.uid, after_us=None)
+    for after in range(0, 24_000, 2_000):
+        home = world.home(spec)
+        world.at(world.now + after, lambda home=home: home.handle(was.Arrived(reader.address, asked)))  # type: ignore[misc]
+    world.run(24_000)
+    changes, sums, early = Changes(), defaultdict(Counter), 0  # type: ignore[var-annotated]
+    complete = set()
+    for result in found:
+        for window in split(result):
+            assert window.emits_changes
+            early += window.early > 0 and window.start not in complete
+            for row in changes.of(window).to_pylist():
+                sums[window.start][row["k0"], row["s0"]] += 1 if row["_op"] == "+" else -1
+            if not window.early:
+                complete.add(window.start)
+    committed = {datetime.fromtimestamp(at / 1e6, UTC): w for at, w in world.committed(spec).items()}
+    checked = 0
+    for start in complete & committed.keys():
+        assert +sums[start] == Counter(committed[start][1].items()), start
+        checked += 1
+    assert checked >= 4
+    assert early >= 2 * checked
