@@ -20,11 +20,13 @@ from elf.cli.errors import INTERRUPTED
 from elf.cli.options import one_text
 from elf.cli.printing import Printer, printer, use_utf8
 from elf.cli.statements import statements
+from elf.cli.values import rfc3339
 from elf.client import Client, Window, connect
 from elf.errors import UserError
 
 T = TypeVar("T")
 
+WITHOUT_ROWS_SECS: Final = 5.0
 WAITING_SECS: Final = 60.0
 """Between two times that the same reason for waiting is said."""
 
@@ -65,10 +67,11 @@ async def answer(client: Client, statement: str, out: Printer, windows: int | No
             if isinstance(found, Window):
                 watching = True
                 out.window(found)
+                waiting.window(found)
                 continue
             if found.waiting:
                 watching = True
-                waiting.say(found.text)
+                waiting.say(f"no window for some seconds: {found.text}")
                 continue
             if found.table is not None:
                 out.table(found.table)
@@ -84,18 +87,34 @@ async def answer(client: Client, statement: str, out: Printer, windows: int | No
 
 
 class Waiting:
-    """Says on standard error why no window comes: when the reason changes, and once a minute."""
+    """Says on standard error why nothing comes: when the reason changes, and once a minute."""
 
     def __init__(self) -> None:
         self._reason = ""
         self._again = 0.0
+        self._rows = time.monotonic()
+
+    def window(self, window: Window) -> None:
+        """A window came; if none has had a row for some seconds, that is said too."""
+        now = time.monotonic()
+        if window.table.num_rows:
+            self._rows = now
+        elif window.end is not None and not window.early and now - self._rows >= WITHOUT_ROWS_SECS:
+            counts = ", ".join(
+                f"{name} {window.status.get(name, 0)}" for name in ("rows_in", "late", "future")
+            )
+            missing = window.status.get("missing")
+            more = f"; missing: {', '.join(missing)}" if isinstance(missing, list) and missing else ""
+            self.say(
+                f"windows come without rows; the last one ended at {rfc3339(window.end)}: {counts}{more}"
+            )
 
     def say(self, text: str) -> None:
         """The reason is what stands before the first semicolon."""
         reason, now = text.partition(";")[0], time.monotonic()
         if reason != self._reason or now >= self._again:
             self._reason, self._again = reason, now + WAITING_SECS
-            print(f"elf: no window for some seconds: {text}", file=sys.stderr, flush=True)
+            print(f"elf: {text}", file=sys.stderr, flush=True)
 
 
 def submit_file(
