@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterable
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -156,3 +157,23 @@ async def test_a_reader_that_falls_behind_is_told() -> None:
         request.put(say.Reply(request=1))
     with pytest.raises(ElfError, match="too slow"):
         await request.get(None)
+
+
+async def test_changes_and_why_nothing_comes_are_told_apart_from_windows() -> None:
+    def answers(message: say.Message) -> Iterable[say.Message]:
+        if isinstance(message, say.Execute):
+            yield say.Reply(request=message.request, text="no row has come; …", done=False)
+            for early, rows in ((1, 1), (2, 2), (0, 2)):
+                result = window_result(0, rows=rows)
+                result = msgspec.structs.replace(result, early=early, changes=True)
+                yield say.Published(request=message.request, result=result)
+
+    async with fake_agent(answers) as agent, elf_client.connect(agent.address) as client:
+        found = [one async for one in client.execute("SUBSCRIBE busy", windows=1)]
+    why = found[0]
+    assert isinstance(why, elf_client.Result)
+    assert (why.text, why.waiting) == ("no row has come; …", True)
+    windows = [one for one in found if isinstance(one, elf_client.Window)]
+    assert [window.early for window in windows] == [1, 2, 0]
+    signs = [None if w.changes is None else w.changes["_op"].to_pylist() for w in windows]
+    assert signs == [["+"], ["+"], []]

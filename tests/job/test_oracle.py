@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from elf.errors import ElfError
-from elf.job.contributions import Piece, Pile, bitmap, numbers
+from elf.job.contributions import PartName, Piece, Pile, bitmap, numbers
 from elf.job.effects import Effect
 from elf.job.messages import Committed, PaneRow
 from elf.job.mirrors import Mirror
@@ -22,6 +22,7 @@ from elf.job.root import Root
 from elf.job.uplink import Uplink
 from tests.job import test_fleet_simulated as histories
 from tests.job import test_flows as flows
+from tests.job import test_late as late
 from tests.job import world as w
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -83,6 +84,15 @@ def take_what_comes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Mirror, "take", deaf)
 
 
+def take_parts_again(patch: pytest.MonkeyPatch) -> None:
+    """2: a root takes a part of late rows that is in a commit already."""
+
+    def take_part(root: Root, name: PartName, piece: Piece) -> None:
+        root._parts.add(name, piece)
+
+    patch.setattr(Root, "take_part", take_part)
+
+
 PLANTED: dict[str, tuple[Plant, list[History]]] = {
     "merge what overlaps": (merge_what_overlaps, chance(4)),
     "send nothing again": (send_nothing_again, chance(4)),
@@ -91,6 +101,10 @@ PLANTED: dict[str, tuple[Plant, list[History]]] = {
         [histories.test_snapshots_that_were_lost_for_long_come_as_revisions],
     ),
     "forget open panes": (forget_open_panes, chance(4)),
+    "take parts again": (
+        take_parts_again,
+        [partial(late.test_the_last_revision_has_every_row_that_is_not_beyond_the_bound, 0)],
+    ),
     "take what comes": (
         take_what_comes,
         [partial(flows.test_crashes_loss_and_doubles_never_make_a_window_of_a_reader_wrong, 0)],

@@ -11,7 +11,7 @@ import pytest
 
 from elf.aggregates import State, merge_tables
 from elf.errors import QueryError
-from elf.ql.planner import plan_streams, plan_text
+from elf.ql.planner import late_of, over_late, plan_streams, plan_text
 from elf.ql.statements import Select, parse
 from elf.schema import Column, Schema
 from elf.windows import Cumulative, Kind, Landmark, Session, Sliding
@@ -193,3 +193,39 @@ def test_streams_whose_columns_disagree() -> None:
     schemas = {"a": Schema((Column("n", "bigint"),)), "b": Schema((Column("n", "text"),))}
     with pytest.raises(QueryError, match="column n is bigint in one of the streams and text in b"):
         plan_streams(statement.query, schemas)
+
+
+@pytest.mark.parametrize(
+    ("emit", "expected"),
+    [
+        ("", (None, None)),
+        ("EMIT FINAL", (None, None)),
+        ("EMIT FINAL REVISE", (600_000_000, None)),
+        ("LATENESS 1 SECOND EMIT FINAL REVISE 5 SECONDS", (5_000_000, None)),
+        ("EMIT CHANGES", (None, 1_000_000)),
+        ("EMIT CHANGES EVERY 2 SECONDS", (None, 2_000_000)),
+    ],
+)
+def test_emission_decides_the_fragment(emit: str, expected: tuple[int | None, int | None]) -> None:
+    text = f"SELECT COUNT(*) FROM x WINDOWING 5 SECONDS {emit}"
+    grouped = "SELECT store, COUNT(*) AS n FROM x GROUP BY store"
+    inner = f"SELECT MAX(n) FROM ({grouped}) AS t WINDOWING 5 SECONDS {emit}"
+    for fragment in (plan_text(text, SCHEMA).fragment, plan_text(inner, SCHEMA).fragment):
+        assert (fragment.revise_us, fragment.changes_us) == expected
+
+
+def test_late_rows_of_a_job_are_a_stream() -> None:
+    for stream in ("LATE busy", "LATE(busy)", 'LATE "busy"'):
+        (asked,) = parse(f"SELECT store, COUNT(*) FROM {stream} GROUP BY store WINDOWING 5 SECONDS")
+        assert isinstance(asked, Select)
+        assert late_of(asked.query) == "busy"
+        late = over_late(asked.query, plan_streams(asked.query, {"s": SCHEMA}), {"s": "uid"})
+        assert (late.fragment.late_of, late.spark_sql) == ("uid", "")
+    (plain,) = parse("SELECT COUNT(*) FROM late WINDOWING 5 SECONDS")
+    assert isinstance(plain, Select)
+    assert late_of(plain.query) is None
+    for wrong, message in (("SESSION 5 SECONDS", "sessions"), ("5 SECONDS EMIT FINAL REVISE", "REVISE")):
+        (asked,) = parse(f"SELECT COUNT(*) FROM LATE busy WINDOWING {wrong}")
+        assert isinstance(asked, Select)
+        with pytest.raises(QueryError, match=message):
+            over_late(asked.query, plan_streams(asked.query, {"s": SCHEMA}), {"s": "uid"})
