@@ -232,9 +232,7 @@ class SimAgent:
         if effect.whole_flow:
             self.store.delete_flow(effect.flow)
         else:
-            self.store.delete_snapshots(
-                effect.flow, [SnapshotName(effect.flow, *name) for name in effect.names]
-            )
+            self.store.delete_snapshots([SnapshotName(effect.flow, *name) for name in effect.names])
 
     def _plan_tick(self) -> None:
         wait = self.node.deadline(self.now_ms) - self.now_ms
