@@ -8,6 +8,7 @@ from typing import Final
 
 import overlay as ring
 from elf.job.flowroots import StoredPanes
+from elf.job.homelog import RECORD_BYTES_MAX
 from elf.job.homes import StoredJob
 from elf.job.keepers import KEEPERS_MAX
 from elf.job.membership import Cluster, Identity
@@ -17,10 +18,14 @@ from overlay import replica
 
 PEERS_FACT: Final = "peers"
 """Durable: addresses of live peers, a line each, to find the ring again after a restart."""
-REPLICA: Final = replica.ReplicaConfig(beat_ms=1_500, silence_ms=4_000)
+REPLICA: Final = replica.ReplicaConfig(
+    beat_ms=1_500, silence_ms=4_000, record_bytes_max=RECORD_BYTES_MAX + (1 << 20)
+)
 """Groups in agents beat a little slower than by default: an idle leader of five costs less. From a leader's
 crash to the next one it is 5 s at most, and less where the overlay notices it first."""
 ALONE_MS: Final = 5_000
+HOUSED_FACT: Final = "housed"
+"""Durable: every job whose home was here has a replica group."""
 JOIN_MS: Final = 30_000
 
 
@@ -42,6 +47,8 @@ class Restored:
     """Snapshots: flow, first pane, end, part, size in bytes."""
     suspended: frozenset[str] = frozenset()
     """Flows that were over their quota."""
+    housed: bool = True
+    """False for a data folder of before homes were replicated."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,7 @@ class NodeSettings:
     follow_ms: int = 2_000
     retained_bytes_max: int = 256 << 20
     keepers_max: int = KEEPERS_MAX
+    home_members: int = KEEPERS_MAX
 
 
 def overlay_config(restored: Restored, me: Identity, join_retry_ms: int = 500) -> ring.OverlayConfig:

@@ -178,9 +178,17 @@ class Clients:
     # -- readers ---------------------------------------------------------------------------------------------
 
     def _renewal(self, reader: _Reader) -> Send:
-        home = reader.spec.home
         request = say.SubscribeJob(id=0, origin=self._address, uid=reader.spec.uid, after_us=reader.seen_us)
-        return Send(home, request)
+        return Send(self.statements.home(reader.spec), request)
+
+    def moved(self, uid: str, now_ms: int) -> list[Step]:
+        """A job has another home: subscribe there at once."""
+        found: list[Step] = []
+        for reader in self._readers.values():
+            if reader.spec.uid == uid:
+                reader.renewed_ms = now_ms
+                found.append(self._renewal(reader))
+        return found
 
     def _close(self, key: tuple[str, int]) -> list[Step]:
         self._running.pop(key, None)
@@ -188,7 +196,7 @@ class Clients:
         if reader is None or not reader.drops:
             return []
         drop = say.DropJob(id=0, origin=self._address, uid=reader.spec.uid)
-        return [Send(reader.spec.home, drop)]
+        return [Send(self.statements.home(reader.spec), drop)]
 
     def published(self, result: say.WindowResult, now_ms: int) -> list[Step]:
         """Windows of a job that some of our clients read."""

@@ -101,6 +101,11 @@ def combine(effect: Combine) -> Combined:
 
 def commit_panes(effect: CommitPanes, store: Store) -> PanesCommitted:
     """Merge a batch, on top of the revision before it, and commit it."""
+    return PanesCommitted(effect, store.commit_panes(merged_panes(effect, store)))
+
+
+def merged_panes(effect: CommitPanes, store: Store, seq: int = 0) -> PaneCommit:
+    """Merge a batch, on top of the revision before it."""
     batch, flow = effect.batch, effect.flow
     pieces = list(batch.pieces)
     if effect.revision:
@@ -111,22 +116,20 @@ def commit_panes(effect: CommitPanes, store: Store) -> PanesCommitted:
         ]
         pieces += _latest(below, batch.start, batch.end)
     tally, payload = _merge(flow.fragment, pieces)
-    seq = store.commit_panes(
-        PaneCommit(
-            flow.uid,
-            batch.start,
-            batch.end,
-            effect.revision,
-            to_bytes(effect.members),
-            effect.roster_version,
-            effect.epoch,
-            effect.term,
-            tally,
-            payload,
-            parts=parts.to_bytes(effect.parts),
-        )
+    return PaneCommit(
+        flow.uid,
+        batch.start,
+        batch.end,
+        effect.revision,
+        to_bytes(effect.members),
+        effect.roster_version,
+        effect.epoch,
+        effect.term,
+        tally,
+        payload,
+        seq,
+        parts=parts.to_bytes(effect.parts),
     )
-    return PanesCommitted(effect, seq)
 
 
 def store_panes(effect: StorePanes, store: Store) -> PanesStored:
@@ -228,7 +231,24 @@ def opened(data: bytes, start: int, end: int) -> pa.Table | None:
 def commit_windows(
     effect: CommitWindows, store: Store, finisher: FinisherPort, master: str, kept: Kept | None = None
 ) -> WindowsCommitted:
-    """Assemble the windows that end in ``(first_us, last_us]``, run the final fragment, and commit them.
+    """Assemble the windows that end in ``(first_us, last_us]``, run the final fragment, and commit them."""
+    row, new = made_windows(effect, store, finisher, kept)
+    if new:
+        store.commit_windows(row)
+    return WindowsCommitted(effect, published(effect, row, master))
+
+
+def published(effect: CommitWindows, row: WindowCommit, master: str) -> WindowResult | None:
+    """What is published of a commit; None if it is of no windows."""
+    if not decode(row.status).num_rows and not decode(row.rows).num_rows:
+        return None
+    return window_result(effect.spec.name, row, master, final=effect.final)
+
+
+def made_windows(
+    effect: CommitWindows, store: Store, finisher: FinisherPort, kept: Kept | None = None
+) -> tuple[WindowCommit, bool]:
+    """Windows to be committed; or, as (row, False), as they are committed already.
 
     What is ``kept`` of the windows before spares reading and merging their panes again; it decides nothing.
     Windows that are made again after a revision are made of their panes, beside what is kept.
@@ -236,24 +256,22 @@ def commit_windows(
     names = names_of(effect, store)
     revision = sum(name.revision > 0 for name in names)
     row = _stored(effect, store, revision)
-    if row is None:
-        kept = Kept() if kept is None or effect.revised is not None else kept
-        status, rows = _assemble(effect, names, store, finisher, kept)
-        row = WindowCommit(
-            effect.spec.uid,
-            effect.first_us,
-            effect.last_us,
-            revision,
-            effect.spec.version,
-            False,
-            encode(status),
-            encode(rows),
-            repr(effect.coverage).encode(),
-        )
-        store.commit_windows(row)
-    if not decode(row.status).num_rows and not decode(row.rows).num_rows:
-        return WindowsCommitted(effect, None)
-    return WindowsCommitted(effect, window_result(effect.spec.name, row, master, final=effect.final))
+    if row is not None:
+        return row, False
+    kept = Kept() if kept is None or effect.revised is not None else kept
+    status, rows = _assemble(effect, names, store, finisher, kept)
+    made = WindowCommit(
+        effect.spec.uid,
+        effect.first_us,
+        effect.last_us,
+        revision,
+        effect.spec.version,
+        False,
+        encode(status),
+        encode(rows),
+        repr(effect.coverage).encode(),
+    )
+    return made, True
 
 
 def window_result(name: str, row: WindowCommit, master: str, *, final: bool = False) -> WindowResult:

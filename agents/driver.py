@@ -23,7 +23,7 @@ import psutil
 import structlog
 
 import overlay as ring
-from agents import codec, commits
+from agents import codec, commits, drafts, homestore
 from agents.archive import ArchiveError
 from agents.early import early_windows
 from agents.functions.hosts import Hosts, Settings
@@ -37,6 +37,7 @@ from agents.transport import Closed, Transport
 from elf.errors import ElfError, PeerError
 from elf.job import effects as do
 from elf.job import events as was
+from elf.job import homeport as home
 from elf.job.commands import Command, Finish, Idle, Outcome
 from elf.job.contributions import Piece
 from elf.job.messages import Message
@@ -463,6 +464,15 @@ class Driver:
             case do.PruneWindows():
                 pruned = self._pool.submit(self.store.prune_windows, effect.job, effect.below_us)
                 self._when_done(pruned, lambda _: None)
+            case home.Draft():
+                self._when_done(self._pool.submit(self._draft, effect), self._event)
+            case home.ForgetHome():
+                self._kept.pop(effect.uid, None)
+                forgotten = self._disk.submit(homestore.perform, self.store, effect)
+                self._when_done(forgotten, lambda _: None)
+            case home.Apply() | home.InstallHome() | home.SummariseHome() | home.LoadHome():
+                done = self._disk.submit(homestore.perform, self.store, effect)
+                self._when_done(done, lambda event: self._event(event) if event is not None else None)
             case replica.Persist():
                 written = self._disk.submit(self.store.persist, effect.writes)
                 self._when_done(written, lambda _: self._event(Persisted()))
@@ -474,20 +484,39 @@ class Driver:
                 raise TypeError(f"no such effect: {effect!r}")
 
     def _commit_windows(self, effect: do.CommitWindows) -> was.WindowsCommitted | was.Failure:
+        me = self.node.me.address
+        try:
+            finisher, kept = self._finisher(effect)
+            done = commits.commit_windows(effect, self.store, finisher, me, kept)
+        except ElfError as error:
+            return was.Failure(effect.spec.uid, self._not_finished(effect, error))
+        self.metrics.windows_committed()
+        return done
+
+    def _draft(self, effect: home.Draft) -> home.Drafted:
+        work, me = effect.work, self.node.me.address
+        if isinstance(work, do.CommitPanes):
+            self.metrics.panes_committed()
+            return drafts.draft(effect, self.store, None, me, None)
+        try:
+            finisher, kept = self._finisher(work)
+            done = drafts.draft(effect, self.store, finisher, me, kept)
+        except ElfError as error:
+            return home.Drafted(work, b"", error=self._not_finished(work, error))
+        self.metrics.windows_committed()
+        return done
+
+    def _finisher(self, effect: do.CommitWindows) -> tuple[Finisher, commits.Kept]:
         from agents.engine import Finisher
 
         uid = effect.spec.uid
-        try:
-            if uid not in self._finishers:
-                self._finishers[uid] = Finisher(effect.spec.plan.final_sql)
-            kept = self._kept.setdefault(uid, commits.Kept())
-            me = self.node.me.address
-            done = commits.commit_windows(effect, self.store, self._finishers[uid], me, kept)
-        except ElfError as error:
-            self._log.error("a window cannot be finished", job=effect.spec.name, reason=str(error))
-            return was.Failure(uid, f"job {effect.spec.name}: a window cannot be finished: {error}")
-        self.metrics.windows_committed()
-        return done
+        if uid not in self._finishers:
+            self._finishers[uid] = Finisher(effect.spec.plan.final_sql)
+        return self._finishers[uid], self._kept.setdefault(uid, commits.Kept())
+
+    def _not_finished(self, effect: do.CommitWindows, error: ElfError) -> str:
+        self._log.error("a window cannot be finished", job=effect.spec.name, reason=str(error))
+        return f"job {effect.spec.name}: a window cannot be finished: {error}"
 
     def _make_early(self, effect: do.MakeEarly) -> was.EarlyMade:
         from agents.engine import Finisher

@@ -11,7 +11,7 @@ from agents.driver import Driver
 from agents.http import Fact
 from elf.batch import decode
 from elf.job import messages as say
-from elf.job.homes import ONE_SHOT_PREFIX
+from elf.job.spec import ONE_SHOT_PREFIX
 
 
 class Facts:

@@ -13,12 +13,13 @@ indices, from the group's snapshot on, at every start again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import overlay as ring
 from elf.job.effects import Effect
+from elf.job.homeport import HomeEffect
 from overlay import replica
 
 
@@ -27,7 +28,10 @@ class Persisted:
     """Event: the last ``Persist`` is durable."""
 
 
-GroupStep = Effect | replica.Send | replica.Persist
+COMPACT_BYTES: Final = 8 << 20
+"""Bytes of records, or of twice the last state if that is more, after which a log is made a state."""
+
+GroupStep = Effect | HomeEffect | replica.Send | replica.Persist
 """What comes out: messages and writes for the driver, and what machines want done."""
 
 
@@ -49,24 +53,29 @@ _Word = (
 class Machine(Protocol):
     """What the records of one group mean. Its state is a function of the snapshot and the records alone."""
 
-    def install(self, state: bytes) -> None:
+    def install(self, state: bytes) -> Sequence[GroupStep]:
         """The state is now this one."""
 
-    def apply(self, record: bytes) -> Sequence[Effect]:
+    def apply(self, record: bytes) -> Sequence[GroupStep]:
         """A record is committed."""
 
-    def state(self) -> bytes:
-        """The state now, for a snapshot."""
+    def state(self, index: int) -> bytes | Sequence[GroupStep]:
+        """The state now, for a snapshot at ``index``; or what is to be done to come by it, for
+        ``GroupDesk.compact``."""
 
 
 class GroupDesk:
     """All groups of the node, each with its machine. ``changed`` names those of whose standing there was word
-    since it was last emptied."""
+    since it was last emptied; ``answers``: what became of proposals, likewise. ``leading``: the groups that
+    we lead and all of which has come out here, with the term."""
 
-    def __init__(self, groups: replica.Groups, machines: Mapping[bytes, Machine]) -> None:
+    def __init__(self, groups: replica.Groups, machine_of: Callable[[bytes], Machine]) -> None:
         self.groups = groups
         self.changed: set[bytes] = set()
-        self._machines = machines
+        self.answers: list[replica.Accepted | replica.Rejected] = []
+        self.leading: dict[bytes, int] = {}
+        self._machine_of = machine_of
+        self._bytes: dict[bytes, tuple[int, int]] = {}
         self._index: dict[bytes, int] = {}
         self._writing = False
         self._behind: list[replica.Send | _Word] = []
@@ -96,11 +105,19 @@ class GroupDesk:
     def create(self, key: bytes, state: bytes, now_ms: int) -> list[GroupStep]:
         return self._take(self.groups.create(key, state, (), now_ms), now_ms)
 
-    def propose(self, key: bytes, record: bytes, now_ms: int) -> list[GroupStep]:
-        """Append a record, if a leader can be reached. Nobody is told whether it was: who wants it asks
-        again, and records bear to stand twice."""
+    def propose(self, key: bytes, record: bytes, now_ms: int, term: int = 0) -> tuple[int, list[GroupStep]]:
+        """Append a record, if a leader can be reached; with ``term``, in that term only. (Its token,
+        effects): an answer of that token tells what became of it. Records bear to stand twice."""
         self._token += 1
-        return self._take(self.groups.propose(key, self._token, record, now_ms), now_ms)
+        return self._token, self._take(self.groups.propose(key, self._token, record, now_ms, term), now_ms)
+
+    def compact(self, key: bytes, index: int, state: bytes, now_ms: int) -> list[GroupStep]:
+        """The state at an index stands for all records up to it."""
+        self._bytes[key] = (0, len(state))
+        return self._take(self.groups.compact(key, index, state, now_ms), now_ms)
+
+    def end(self, key: bytes, now_ms: int) -> list[GroupStep]:
+        return self._take(self.groups.end(key, now_ms), now_ms)
 
     def invite(self, key: bytes, address: str, now_ms: int) -> list[GroupStep]:
         return self._take(self.groups.invite(key, [address], now_ms), now_ms)
@@ -152,22 +169,47 @@ class GroupDesk:
                 found.extend(self._word(effect, now_ms))
         return found
 
-    def _word(self, word: _Word, now_ms: int) -> Sequence[Effect]:
+    def _word(self, word: _Word, now_ms: int) -> Sequence[GroupStep]:
         """Tell the machine of a group what concerns it."""
         key = word.group
-        machine = self._machines.get(key)
         match word:
-            case replica.Installed() if machine is not None:
+            case replica.Installed():
                 self._index[key] = word.index
-                machine.install(word.state)
-            case replica.Committed() if machine is not None:
-                self._index[key] = word.entry.index
-                return machine.apply(word.entry.payload) if word.entry.payload else ()
-            case replica.CompactWanted() if machine is not None:
-                state = machine.state()
-                self._waiting.extend(self.groups.compact(key, self._index[key], state, now_ms))
+                self._bytes[key] = (0, len(word.state))
+                self.changed.add(key)
+                return self._machine_of(key).install(word.state)
+            case replica.Committed():
+                return self._committed(key, word.entry, now_ms)
+            case replica.CompactWanted():
+                return self._compact(key, now_ms)
+            case replica.Accepted() | replica.Rejected():
+                self.answers.append(word)
                 return ()
-            case replica.Accepted() | replica.Rejected() | replica.Readable():
+            case replica.Readable():
                 return ()
+            case replica.Leading():
+                self.leading[key] = word.term
+            case replica.Elected() | replica.Following() | replica.Retired():
+                self.leading.pop(key, None)
         self.changed.add(key)
+        return ()
+
+    def _committed(self, key: bytes, entry: replica.Entry, now_ms: int) -> Sequence[GroupStep]:
+        self._index[key] = entry.index
+        if not entry.payload:
+            return ()
+        found = self._machine_of(key).apply(entry.payload)
+        grown, last = self._bytes.get(key, (0, 0))
+        self._bytes[key] = (grown + len(entry.payload), last)
+        if grown + len(entry.payload) < max(COMPACT_BYTES, 2 * last):
+            return found
+        return [*found, *self._compact(key, now_ms)]
+
+    def _compact(self, key: bytes, now_ms: int) -> Sequence[GroupStep]:
+        self._bytes[key] = (0, self._bytes.get(key, (0, 0))[1])
+        state = self._machine_of(key).state(self._index[key])
+        if not isinstance(state, bytes):
+            return state
+        self._bytes[key] = (0, len(state))
+        self._waiting.extend(self.groups.compact(key, self._index[key], state, now_ms))
         return ()

@@ -8,26 +8,22 @@ whole log: those whom an entry concerns hear it at once, and everybody has it wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import overlay as ring
 from agents.codec import pack
-from agents.groups import GroupDesk, GroupStep
+from agents.groups import GroupDesk, GroupStep, Machine
+from agents.staffing import Staffing
 from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.effects import Effect, Send
-from elf.job.keepers import LOG_GROUP, KeptLog, Wished, encode, founding, refusal, wanted
+from elf.job.keepers import LOG_GROUP, KeptLog, Wished, encode, founding, refusal
 from elf.job.membership import Cluster, Identity, Membership, StreamSince
 from elf.job.spec import stream_topic
 from elf.job.streamlog import StreamLog
 from overlay import replica
-from overlay.ids import closeness, node_id
 
-STAFF_MS: Final = 2_000
-"""Between two looks of the leader at who keeps the log."""
-COMING_MS: Final = 30_000
-"""An agent that was invited for so long and did not come is not asked first any more."""
 PROPOSED_MS: Final = 1_500
 """A wish that is repeated within this time of its record is not proposed again."""
 PROPOSED_MAX: Final = 4_096
@@ -58,24 +54,22 @@ class Keeping:
         follow_ms: int,
         grace_ms: int,
         keepers_max: int,
+        machine_of: Callable[[bytes], Machine],
     ) -> None:
         self.log = log
         self.membership = Membership(me, streams, log, cluster=cluster, follow_ms=follow_ms)
         self.kept = KeptLog(me.address, me.incarnation)
-        self.desk = GroupDesk(groups, {LOG_GROUP: self.kept})
+        self.desk = GroupDesk(groups, lambda key: self.kept if key == LOG_GROUP else machine_of(key))
+        self.staffing = Staffing(me.address, overlay, self.desk, grace_ms=grace_ms)
+        self._keepers_max = keepers_max
         self._me = me
         self._overlay = overlay
         self._groups = groups
         self._founds = founder == me.address
         self._new_cluster_uid = new_cluster_uid
-        self._grace_ms = grace_ms
-        self._keepers_max = keepers_max
         self._topics = {stream_topic(stream.name) for stream in streams}
         self._proposed: dict[bytes, int] = {}
-        self._silent: dict[str, int] = {}
-        self._invited: dict[str, int] = {}
         self._unread: dict[str, int] = {}
-        self._next_staff_ms = 0
         self._led_here = False
         self._going_since: int | None = None
 
@@ -106,14 +100,16 @@ class Keeping:
         return list(self._overlay.subscribe(stream_topic(stream), now_ms))
 
     def gone(self) -> bool:
-        """Whether we have no seat among the keepers, or nobody is there to take it."""
-        held = LOG_GROUP in self._groups.held() or self.desk.busy
+        """Whether we have no seat in any group, or nobody is there to take it."""
+        held = bool(self._groups.held()) or self.desk.busy
         return not held or not self._overlay.peers()
 
     def go(self, now_ms: int) -> list[Step]:
         """Hand over our seat; call it until ``gone`` or ``late``."""
         if self._going_since is None:
-            self._going_since, self._next_staff_ms = now_ms, 0
+            self._going_since = now_ms
+            self.staffing.going = True
+            self.staffing.hurry()
         return self._staff(now_ms)
 
     def late(self, now_ms: int) -> bool:
@@ -142,7 +138,7 @@ class Keeping:
     def deadline(self) -> int | None:
         waits = [self.desk.deadline()]
         if self._overlay.ready:
-            waits += [self.membership.deadline(), self._next_staff_ms if self._led_here else None]
+            waits += [self.membership.deadline(), self.staffing.due(LOG_GROUP) if self._led_here else None]
         return min((at for at in waits if at is not None), default=None)
 
     def tick(self, now_ms: int) -> list[Step]:
@@ -153,34 +149,11 @@ class Keeping:
         return found
 
     def _staff(self, now_ms: int) -> list[Step]:
-        """As the leader: see to it that enough agents keep the log, that they live, and that we may go."""
-        standing = self.standing
-        if now_ms < self._next_staff_ms or standing is None:
+        """As the leader: see to it that enough agents keep the log, and that flows end."""
+        if now_ms < self.staffing.due(LOG_GROUP):
             return []
-        self._next_staff_ms = now_ms + STAFF_MS
-        me, voters = self._me.address, standing.membership.voters
-        others = [voter.address for voter in voters if voter.address != me]
-        if self._going_since is not None and (others or not voters):
-            return self._heard(self.desk.leave(now_ms), now_ms)
-        if not standing.leads:
-            self._silent.clear()
-            return []
-        want = wanted(
-            [me, *others],
-            self._gone(others, now_ms),
-            self._candidates({me, *others}, now_ms),
-            self._overlay.place_of,
-            self._keepers_max,
-        )
-        members = {member.address for member in standing.membership.members}
-        found: list[GroupStep] = []
-        for address in (address for address in want if address not in members):
-            self._invited.setdefault(address, now_ms)
-            found.extend(self.desk.invite(LOG_GROUP, address, now_ms))
-        surplus = sorted((a for a in others if a not in want), key=lambda a: a not in self._silent)
-        if surplus and all(address in (me, *others) for address in want):
-            found.extend(self.desk.remove(LOG_GROUP, surplus[0], now_ms))
-        return [*self._heard(found, now_ms), *self._end_flows(now_ms)]
+        found = self._heard(self.staffing.look(LOG_GROUP, self._keepers_max, now_ms), now_ms)
+        return [*found, *self._end_flows(now_ms)] if self.leads else found
 
     def _end_flows(self, now_ms: int) -> list[Step]:
         """As the leader: end the flows that no job has read for a while."""
@@ -190,21 +163,6 @@ class Keeping:
             if now_ms - since_ms >= FLOW_GRACE_MS:
                 found.extend(self.serve(self._me.address, say.EndFlow(uid=uid), now_ms))
         return found
-
-    def _gone(self, others: Sequence[str], now_ms: int) -> set[str]:
-        """Keepers that have been silent for too long; and we, when we go."""
-        silent = {address for address in others if not self._groups.alive(address)}
-        self._silent = {address: self._silent.get(address, now_ms) for address in silent}
-        gone = {address for address, since in self._silent.items() if now_ms - since >= self._grace_ms}
-        return gone | ({self._me.address} if self._going_since is not None else set())
-
-    def _candidates(self, voters: set[str], now_ms: int) -> list[str]:
-        """Live others of the leaf set, the nearest first; last those that were asked and did not come."""
-        mine = node_id(self._me.address)
-        near = [peer.address for peer in self._overlay.leaf_set() if peer.address not in voters]
-        self._invited = {a: since for a, since in self._invited.items() if a in near}
-        tried = {a for a, since in self._invited.items() if now_ms - since >= COMING_MS}
-        return sorted(near, key=lambda address: (address in tried, closeness(mine, node_id(address))))
 
     # -- messages --------------------------------------------------------------------------------------------
 
@@ -248,7 +206,7 @@ class Keeping:
         if len(self._proposed) >= PROPOSED_MAX:
             self._proposed = {known: until for known, until in self._proposed.items() if until > now_ms}
         self._proposed[record] = now_ms + PROPOSED_MS
-        return self._heard(self.desk.propose(LOG_GROUP, record, now_ms), now_ms)
+        return self._heard(self.desk.propose(LOG_GROUP, record, now_ms)[1], now_ms)
 
     def spread(self, new: Sequence[say.LogEntry], now_ms: int) -> list[Step]:
         """As the leader: tell the streams that they have grown."""
@@ -274,9 +232,9 @@ class Keeping:
         place = say.TreePlace(self._me.address, self._overlay.parent(stream_topic(request.stream)) or "")
         return Send(request.origin, say.Answer(id=request.id, body=encode(place)))
 
-    def _heard(self, steps: Sequence[GroupStep], now_ms: int) -> list[Step]:
-        """What the groups' word leads to: what was decided is ours, and so is who keeps it."""
-        found: list[Step] = list(steps)
+    def follow(self) -> list[Step]:
+        """What the group's word leads to: what was decided is ours, and so is who keeps it."""
+        found: list[Step] = []
         if LOG_GROUP in self.desk.changed:
             self.desk.changed.discard(LOG_GROUP)
             self._led_here = self.leads
@@ -285,6 +243,9 @@ class Keeping:
             known = self.log.last
             found.extend(self.membership.take(known, self.kept.log.after(known, self.kept.log.last)))
         return found
+
+    def _heard(self, steps: Sequence[GroupStep], now_ms: int) -> list[Step]:
+        return [*steps, *self.follow()]
 
     def _kept_by(self) -> list[Effect]:
         standing = self.standing

@@ -20,6 +20,7 @@ from agents.beginning import PEERS_FACT, NodeSettings, Restored
 from agents.clients import Clients
 from agents.codec import pack, unpack
 from agents.groups import Persisted
+from agents.housing import HomeMachine, Housing
 from agents.keeping import Keeping
 from agents.statements import Statements
 from elf.errors import PeerError
@@ -42,6 +43,7 @@ from elf.job.events import (
     WindowsRead,
     Worked,
 )
+from elf.job.homeport import HomeEffect, HomeEvent, HomeLoaded
 from elf.job.homes import Homes, refusal
 from elf.job.membership import Identity, StreamSince
 from elf.job.notices import Notices
@@ -60,10 +62,10 @@ DEFAULT_LATENESS_US = 2_000_000
 REMEMBER_MS = 1_000
 """Between two looks at whether the peers to be remembered have changed."""
 
-NodeEffect = Effect | ring.Send | replica.Send | replica.Persist | ProgramEffect
+NodeEffect = Effect | HomeEffect | ring.Send | replica.Send | replica.Persist | ProgramEffect
 """What the driver performs."""
 
-NodeEvent = Event | ring.Received | replica.Received | Persisted | ProgramEvent
+NodeEvent = Event | HomeEvent | ring.Received | replica.Received | Persisted | ProgramEvent
 
 Step = keeping.Step | ToAddress | ToKey | ToApp | ProgramEffect
 """What the parts of a node want; ``_settle`` does what is for the node itself."""
@@ -86,6 +88,7 @@ class Node:
         self.me = me
         self.overlay = overlay
         self.log = StreamLog(restored.log)
+        machines: dict[bytes, HomeMachine] = {}
         self.keeping = Keeping(
             me,
             streams,
@@ -98,6 +101,7 @@ class Node:
             follow_ms=settings.follow_ms,
             grace_ms=settings.root.grace_ms,
             keepers_max=settings.keepers_max,
+            machine_of=lambda key: machines.setdefault(key, HomeMachine(key)),
         )
         self.membership = self.keeping.membership
         self.uplink = Uplink(
@@ -110,6 +114,14 @@ class Node:
             retained_bytes_max=settings.retained_bytes_max,
         )
         self.homes = Homes(me.address, self.log, settings.root)
+        self.housing = Housing(
+            self.homes,
+            self.log,
+            self.keeping.desk,
+            self.keeping.staffing,
+            machines,
+            settings.home_members,
+        )
         self.notices = Notices(self.log)
         self.clocks = Clocks(me.address)
         self.clients = Clients(me.address, Statements(me, self.log, overlay, self.homes, self.membership))
@@ -138,9 +150,15 @@ class Node:
             # before anything else: the lanes go on at once, and what they seal must find its line
             retained = {(a, b, part): size for uid, a, b, part, size in kept if uid == flow.uid}
             self.uplink.add(flow, retained, suspended=flow.uid in self._restored.suspended)
-        found: list[Step] = list(self.homes.restore(self._restored.jobs, self._restored.flows, now_ms))
-        found.extend(self._sweep())
+        found: list[Step] = self._sweep()
         found.extend(self.keeping.start(contacts, now_ms))
+        for job in self._restored.jobs:
+            self.homes.known(job.spec)
+            if not job.spec.replicated:
+                found.extend(self.homes.restore((job,), self._restored.flows, now_ms))
+        if not self._restored.housed:
+            ours = [job.spec for job in self._restored.jobs if job.spec.home == self.me.address]
+            found.extend(self.housing.adopt(ours))
         return self._settle([*found, *self.overlay.start(contacts, now_ms)], now_ms)
 
     def _sweep(self) -> list[Step]:
@@ -200,6 +218,10 @@ class Node:
                 return list(self.keeping.received(event.message, now_ms))
             case Persisted():
                 return list(self.keeping.persisted(now_ms))
+            case HomeLoaded():
+                return [*self.housing.heard(event, now_ms), *self._begin(now_ms)]
+            case _ if isinstance(event, HomeEvent):
+                return list(self.housing.heard(event, now_ms))
             case Arrived():
                 return self._arrived(event.sender, event.message, now_ms)
             case Worked():
@@ -246,6 +268,7 @@ class Node:
         waits = [
             self.overlay.deadline(),
             self.keeping.deadline(),
+            self.housing.deadline(),
             self.uplink.deadline(),
             self.clients.deadline(),
             self.programs.deadline(),
@@ -259,6 +282,7 @@ class Node:
         self.overlay.set_load(min(load, ring.LOAD_MAX))
         found: list[Step] = list(self.overlay.handle(ring.Tick(), now_ms))
         found.extend(self.keeping.tick(now_ms))
+        found.extend(self.housing.tick(now_ms))
         if self._ring_ready:
             found.extend(self.homes.tick(now_ms, self.membership.keeper))
         found.extend(self.uplink.tick(now_ms))
@@ -283,10 +307,14 @@ class Node:
         """Handle what is for this node itself, in order, until only what the driver must do is left."""
         found: list[NodeEffect] = []
         todo: deque[Step] = deque(effects)
-        while todo or self.membership.fresh:
+        while True:
             if not todo:
+                todo.extend([*self.keeping.follow(), *self.housing.follow(now_ms)])
+            if not todo and self.membership.fresh:
                 todo.extend(self._follow(now_ms))
                 continue
+            if not todo:
+                break
             effect = todo.popleft()
             match effect:
                 case Send() if effect.to == self.me.address:
@@ -308,7 +336,9 @@ class Node:
                 case ring.PeerDown():
                     todo.extend(self.keeping.peer_down(effect.peer.address, now_ms))
                     todo.extend(self.homes.roots.peer_down(effect.peer.address, now_ms))
-                case ring.PeerUp() | ring.TreeChanged():
+                case ring.TreeChanged():
+                    todo.extend(self._planted(effect.topic, now_ms))
+                case ring.PeerUp():
                     pass
                 case ring.Anycasted() | ring.AnycastFailed():  # nothing of ours is sent so
                     pass
@@ -317,8 +347,17 @@ class Node:
                 case ToApp():
                     todo.extend(self.overlay.route(effect.app, pack(effect.message), now_ms))
                 case _:
-                    found.append(effect)
+                    housed = self.housing.perform(effect, now_ms)
+                    if housed is None:
+                        found.append(effect)
+                    else:
+                        todo.extend(housed)
         return found
+
+    def _planted(self, topic: bytes, now_ms: int) -> Sequence[Step]:
+        """We are in a tree in another way, or newly: see that it knows its home, which may have moved."""
+        homes = [flow.home for flow in self.log.flows() if flow.topic == topic]
+        return self.overlay.rehome(topic, homes[0], now_ms) if homes else []
 
     def _missed(self, missed: ring.Missed, now_ms: int) -> Sequence[Step]:
         """Multicasts that can't be had: what the log and roots say can be asked for, notices can't."""
@@ -373,8 +412,11 @@ class Node:
             match entry:
                 case say.MemberJoined() | say.MemberLeft():
                     self.homes.roster_changed(entry.stream)
+                case say.HomeMoved():
+                    found.extend(self._moved(entry.uid, now_ms))
+                    found.extend(self.clients.moved(entry.uid, now_ms))
                 case say.JobDropped():
-                    found.extend(self.homes.drop(entry.uid))
+                    found.extend(self.homes.dropped(entry.uid))
                     found.extend(self.clients.job_ended(entry.uid))
                     self.notices.forget(entry.uid)
                     found.extend([*self.programs.end(entry.uid, now_ms), *self.programs.logged(entry.uid)])
@@ -386,6 +428,20 @@ class Node:
             found.extend(self._begin(now_ms))
             found.extend(self._end(now_ms))
         return [*found, *self.keeping.spread(new, now_ms)]
+
+    def _moved(self, job: str, now_ms: int) -> list[Step]:
+        """A home is elsewhere now: send there what its flows have, hang below it in their trees."""
+        found: list[Step] = []
+        for flow in [flow for flow in self.log.flows() if self.log.founder(flow.uid) == job]:
+            self.uplink.rehome(flow)
+            if flow.uid in self._begun:
+                self._begun[flow.uid] = flow
+            if self.homes.roots.get(flow.uid) is not None:
+                continue
+            if flow.uid in self._hosted:
+                found.extend(self.overlay.unhost(self._hosted.pop(flow.uid), now_ms, flow.home))
+            found.extend(self.overlay.rehome(flow.topic, flow.home, now_ms))
+        return found
 
     def _begin(self, now_ms: int) -> list[Step]:
         """Be the root of flows that are ours to commit, and run those over streams of ours."""
@@ -533,6 +589,8 @@ class Node:
         known = next((s for s in self.log.jobs() if (s.name, s.creator) == (asked.name, asked.creator)), None)
         if known is not None and known.home != self.me.address:
             return [Send(known.home, request)]
+        if known is not None and not self.homes.has(known.uid):
+            return [refusal(request)]  # its home is here, but not at work yet or any more
         found: list[Step] = []
         if known is not None and request.replace:
             found.extend(self.homes.drop(known.uid))

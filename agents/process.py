@@ -21,7 +21,7 @@ from pathlib import Path
 import overlay as ring
 from agents import logs
 from agents.archive import Archive
-from agents.beginning import PEERS_FACT, REPLICA, NodeSettings, Restored, overlay_config
+from agents.beginning import HOUSED_FACT, PEERS_FACT, REPLICA, NodeSettings, Restored, overlay_config
 from agents.config import Config, FunctionsConfig, StreamConfig
 from agents.driver import Driver, End
 from agents.facts import Facts
@@ -254,7 +254,9 @@ def restore(store: Store, lanes: list[Lane]) -> Restored:
     suspended = frozenset(uid for lane in lanes for uid in lane.worker.suspended())
     log = tuple(decode_entry(entry) for _, entry in store.load_log())
     flows = stored_flows(store, jobs)
-    return Restored(cluster, founder, log, store.load_groups(), jobs, flows, installed, retained, suspended)
+    housed = store.get(HOUSED_FACT) is not None
+    groups = store.load_groups()
+    return Restored(cluster, founder, log, groups, jobs, flows, installed, retained, suspended, housed)
 
 
 def _ms(secs: float) -> int:

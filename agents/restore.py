@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import msgspec
-
+from agents.homestore import stored_job, stored_panes
 from agents.store import Store
 from elf.job.flowroots import StoredPanes
 from elf.job.homes import StoredJob
-from elf.job.spec import JobSpec
 
 
 def stored_jobs(store: Store) -> tuple[StoredJob, ...]:
-    """The jobs that have, or had, their home here."""
-    found = []
-    for row in store.load_jobs():
-        spec, first_pane = msgspec.msgpack.decode(row.record, type=tuple[JobSpec, int | None])
-        last = store.last_windows(spec.uid, 1)
-        found.append(StoredJob(spec, row.state, first_pane, last[0].last_end if last else None))
-    return tuple(found)
+    """The jobs whose home, or a member of it, is or was here."""
+    return tuple(stored_job(store, row.record, row.state) for row in store.load_jobs())
 
 
 def stored_flows(store: Store, jobs: tuple[StoredJob, ...]) -> dict[str, StoredPanes]:
@@ -26,11 +19,6 @@ def stored_flows(store: Store, jobs: tuple[StoredJob, ...]) -> dict[str, StoredP
     """
     firsts = {job.spec.flows[0].uid: job.first_pane for job in jobs if not job.spec.master}
     return {
-        uid: StoredPanes(
-            firsts.get(uid) if first is None else first,
-            tuple((c.start, c.end, c.revision, c.members) for c in store.committed(uid)),
-            store.last_seq(uid),
-            store.parts_of(uid),
-        )
+        uid: stored_panes(store, uid, firsts.get(uid) if first is None else first)
         for uid, first in store.flows().items()
     }

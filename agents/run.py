@@ -117,7 +117,7 @@ class _Fleet:
             [StreamSince(facts.stream, LONG_AGO)],
             Overlay(ring_peer(me), OverlayConfig(), rng),
             Groups(ring_peer(me), REPLICA, rng),
-            NodeSettings(keepers_max=1),  # they live and die together
+            NodeSettings(keepers_max=1, home_members=1),  # they live and die together
             Restored(),
             new_cluster_uid=CLUSTER,
         )

@@ -75,6 +75,18 @@ class SqliteFile:
                     con.execute("ROLLBACK")
                 raise
 
+    @contextmanager
+    def unsynced(self) -> Iterator[None]:
+        """Transactions of this thread in the block are all or nothing, in their order among all others, and
+        durable as soon as a later one is that is synced."""
+        with self._errors():
+            con = self._connection()
+            con.execute("PRAGMA synchronous=NORMAL")
+            try:
+                yield
+            finally:
+                con.execute("PRAGMA synchronous=FULL")
+
     def close(self) -> None:
         """Closes every thread's connection. No other call may be under way or follow."""
         with self._write:

@@ -20,10 +20,10 @@ from agents.asks import SILENT, Ask, Procedure, Reading, ToAddress, ToKey
 from agents.submissions import Submissions, described, program_row
 from elf.errors import UserError
 from elf.job import messages as say
-from elf.job.homes import ONE_SHOT_PREFIX, Homes
+from elf.job.homes import Homes
 from elf.job.membership import Identity, Membership
 from elf.job.notices import CHARS_MAX
-from elf.job.spec import Flow, JobSpec, app_id, stream_topic
+from elf.job.spec import ONE_SHOT_PREFIX, Flow, JobSpec, app_id, stream_topic
 from elf.job.streamlog import FOREVER_US, Member, StreamLog
 from elf.ql.plan import Plan
 from elf.schema import Schema, merge_schemas
@@ -108,6 +108,10 @@ class Statements:
                 f"there is no job {name}; " + (f"jobs: {', '.join(names)}" if names else "there are none")
             )
         return spec
+
+    def home(self, spec: JobSpec) -> str:
+        """Where a job's home is now."""
+        return self._log.home(spec.uid) or spec.home
 
     def _members(self, stream: str) -> list[Member]:
         return [member for member in self._log.members(stream) if member.until_us == FOREVER_US]

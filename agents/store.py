@@ -17,6 +17,7 @@ from __future__ import annotations
 import sqlite3
 import uuid
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -140,6 +141,10 @@ class Store:
     def close(self) -> None:
         """Closes every thread's connection. No other call may be under way or follow."""
         self._file.close()
+
+    def unsynced(self) -> AbstractContextManager[None]:
+        """What is written in this block, by this thread, is durable with the next write outside of such."""
+        return self._file.unsynced()
 
     # -- facts -----------------------------------------------------------------------------------------------
 
@@ -328,15 +333,23 @@ class Store:
         with self._file.writing() as con:
             con.execute("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?)", (uid, record, state))
 
+    def job(self, uid: str) -> JobRow | None:
+        with self._file.reading() as con:
+            row = con.execute("SELECT uid, record, state FROM jobs WHERE uid = ?", (uid,)).fetchone()
+            return None if row is None else JobRow(*row)
+
     def load_jobs(self) -> list[JobRow]:
         with self._file.reading() as con:
             return [JobRow(*row) for row in con.execute("SELECT uid, record, state FROM jobs ORDER BY uid")]
 
-    def drop_job(self, uid: str) -> None:
-        """Forgets the job and its window commits."""
+    def drop_job(self, uid: str, flows: Sequence[str] = ()) -> None:
+        """Forgets the job, its window commits, and what is committed of flows."""
         with self._file.writing() as con:
             con.execute("DELETE FROM jobs WHERE uid = ?", (uid,))
             con.execute("DELETE FROM window_commits WHERE job = ?", (uid,))
+            for flow in flows:
+                con.execute("DELETE FROM flows WHERE uid = ?", (flow,))
+                con.execute("DELETE FROM pane_commits WHERE flow = ?", (flow,))
 
     def commit_windows(self, *rows: WindowCommit) -> None:
         """Commits in one transaction; other contents for a committed (windows, revision) raise ``ElfBug``."""

@@ -114,6 +114,11 @@ class Bonds:
         if not tree.asked and tree.parent is None:
             self._ask(tree)
 
+    def ask_again(self, tree: Tree) -> None:
+        """Whoever is being asked for a parent, ask from the beginning."""
+        tree.tries = tree.pushes = 0
+        self._ask(tree)
+
     def release(self, tree: Tree) -> None:
         """Be the root: no parent, and no asking for one."""
         self._leave_parent(tree)

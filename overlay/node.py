@@ -151,10 +151,17 @@ class Overlay:
         self._scribe.host(topic)
         return self._take()
 
-    def unhost(self, topic: bytes, now_ms: int) -> list[Effect]:
-        """Be its home no more."""
+    def unhost(self, topic: bytes, now_ms: int, home: str = "") -> list[Effect]:
+        """Be its home no more; ``home`` is, if anybody."""
         self._at(now_ms)
-        self._scribe.unhost(topic)
+        self._scribe.unhost(topic, home)
+        return self._take()
+
+    def rehome(self, topic: bytes, home: str, now_ms: int) -> list[Effect]:
+        """If we are in the topic's tree: its home is another node now. Every node of the tree is to be told
+        so by its own application, which knows the newest; the tree itself says what it heard first."""
+        self._at(now_ms)
+        self._scribe.rehome(topic, home)
         return self._take()
 
     def multicast(self, topic: bytes, payload: bytes, now_ms: int) -> list[Effect]:

@@ -58,12 +58,23 @@ class Scribe:
         tree.home = self._context.me.address
         self.bonds.release(tree)
 
-    def unhost(self, topic: bytes) -> None:
+    def rehome(self, topic: bytes, home: str) -> None:
+        """Its root is another node now: who hung below the former one, or waits for it, asks anew."""
+        tree = self.bonds.get(topic)
+        if tree is None or tree.hosting or tree.home == home:
+            return
+        former, tree.home = tree.home, home
+        if tree.parent is not None and tree.parent.address == former:
+            self.bonds.release(tree)
+        if tree.parent is None:
+            self.bonds.ask_again(tree)
+
+    def unhost(self, topic: bytes, home: str) -> None:
         """Be its root no more."""
         tree = self.bonds.get(topic)
         if tree is not None and tree.hosting:
             tree.hosting = False
-            tree.home = ""
+            tree.home = home
             self.bonds.settle(tree)
             self.bonds.prune(tree)
 

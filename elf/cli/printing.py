@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from elf.cli.values import cell, json_column, plain, rfc3339
 from elf.client.windows import WINDOW_COLUMNS, Window
-from elf.job.homes import ONE_SHOT_PREFIX
+from elf.job.spec import ONE_SHOT_PREFIX
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -17,7 +17,7 @@ store, and what a reader has it says again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -103,7 +103,7 @@ class _Rooted:
 
 class FlowRoots:
     """See the module's docstring. ``wanted_from(flow, pane)`` tells from which pane on masters of this node
-    may want a flow of which nothing below ``pane`` can change.
+    may want a flow of which nothing below ``pane`` can change; ``ours(flow)``, whether its root is here.
     """
 
     def __init__(
@@ -112,8 +112,11 @@ class FlowRoots:
         log: StreamLog,
         settings: RootSettings,
         wanted_from: Callable[[str, int], int],
+        ours: Callable[[Flow], bool],
     ) -> None:
         self._address = address
+        self._ours = ours
+        self._stored: dict[str, StoredPanes] = {}
         self._log = log
         self._settings = settings
         self._wanted_from = wanted_from
@@ -123,16 +126,25 @@ class FlowRoots:
 
     def follow(self, now_ms: int, stored: Mapping[str, StoredPanes] | None = None) -> list[Effect]:
         """Do as the log says: begin and end flows, know their readers. ``stored``: of an earlier life."""
-        ours = {flow.uid: flow for flow in self._log.flows() if flow.home == self._address}
+        self._stored.update(stored or {})
+        ours = {flow.uid: flow for flow in self._log.flows() if self._ours(flow)}
         found: list[Effect] = []
         for uid in [uid for uid in self._flows if uid not in ours]:
             del self._flows[uid]
-            found.append(Forget(uid, whole_flow=True))
+            if self._log.flow(uid) is None:
+                found.append(Forget(uid, whole_flow=True))
         for uid, flow in ours.items():
             if uid not in self._flows:
-                self._begin(flow, (stored or {}).get(uid, StoredPanes()), now_ms)
+                self._begin(flow, self._stored.pop(uid, StoredPanes()), now_ms)
+            self._flows[uid].root.flow = flow
             self._know_readers(self._flows[uid], now_ms)
         return found
+
+    def release(self, uids: Collection[str]) -> None:
+        """The roots of these flows are elsewhere now."""
+        for uid in uids:
+            self._flows.pop(uid, None)
+            self._stored.pop(uid, None)
 
     def _begin(self, flow: Flow, stored: StoredPanes, now_ms: int) -> None:
         root = Root(flow, self._settings, stored.segments(now_ms))
@@ -154,6 +166,10 @@ class FlowRoots:
     def get(self, uid: str) -> Root | None:
         rooted = self._flows.get(uid)
         return None if rooted is None else rooted.root
+
+    def next_seq(self, uid: str) -> int:
+        """Number of the next commit of a flow; there is only one under way."""
+        return self._flows[uid].seq + 1
 
     def topics(self) -> dict[str, bytes]:
         """The trees that this node is the root of, by flow."""

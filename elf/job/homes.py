@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from elf.job.early import EarlyResults
-from elf.job.effects import Effect, PrunePanes, PruneWindows, ReadWindows, SaveJob, Send
+from elf.job.effects import Effect, PruneWindows, ReadWindows, SaveJob, Send
 from elf.job.events import EarlyMade, PanesCommitted, PanesStored, WindowsCommitted, WindowsRead
 from elf.job.flowroots import FlowRoots, StoredPanes, event_time
 from elf.job.history import Segment
@@ -31,6 +31,7 @@ from elf.job.messages import (
     Inspect,
     JobFacts,
     JobFailed,
+    MoveHome,
     Progress,
     SubscribeJob,
     WindowResult,
@@ -48,14 +49,16 @@ ROOT_SILENT_MS = 6_000
 """Whoever creates a job that shares a flow is told after so long that the root does not answer."""
 ORPHAN_MS = 30_000
 """A one-shot SELECT's job that nobody reads for so long is dropped."""
-ONE_SHOT_PREFIX = "_select_"
 WINDOWS_KEPT = 20_000
 """The last windows of a job that its home keeps."""
 
 
 @dataclass
 class _Home:
+    """A job here. ``durable``: its record is; before that nobody hears of it."""
+
     master: Master
+    durable: bool = True
     subscribers: dict[str, int] = field(default_factory=dict)
     creator: CreateJob | None = None
     created_ms: int = 0
@@ -82,10 +85,12 @@ class Homes:
     def __init__(self, address: str, log: StreamLog, settings: RootSettings) -> None:
         self._address = address
         self._log = log
-        self.roots = FlowRoots(address, log, settings, self._wanted_from)
+        self.roots = FlowRoots(address, log, settings, self._wanted_from, self._acts_for)
         self.mirrors = Mirrors(log, settings, self._wanted_from)
         self._homes: dict[str, _Home] = {}
+        self._led: dict[str, int] = {}
         self._dropping: set[str] = set()
+        self._drop_asked: dict[str, list[DropJob]] = {}
         self._next_ms = 0
         self._placing = Placing()
         self.generations: dict[tuple[str, str], int] = {}
@@ -93,7 +98,7 @@ class Homes:
     def restore(
         self, jobs: tuple[StoredJob, ...], flows: Mapping[str, StoredPanes], now_ms: int
     ) -> list[Effect]:
-        """Go on with the jobs and flows of an earlier life."""
+        """Go on with jobs and flows of an earlier life, or of another leader."""
         for job in jobs:
             self._count(job.spec)
             if job.state == "dropped":
@@ -102,13 +107,63 @@ class Homes:
                 continue
             state: JobState = "active" if job.state == "active" else "preparing"
             master = Master(job.spec, state=state, first_pane=job.first_pane, assembled_us=job.assembled_us)
-            self._homes[job.spec.uid] = _Home(master, read_ms=now_ms)
+            told = START_OF_TIME if job.assembled_us is None else job.assembled_us
+            self._homes[job.spec.uid] = _Home(master, read_ms=now_ms, published_us=told)
         found = [*self.roots.follow(now_ms, flows), *self._attach(now_ms, flows)]
-        unread = (uid for uid, panes in flows.items() if panes.commits and self._panes(uid) is None)
-        found.extend(PrunePanes(uid, None) for uid in unread)
-        for home in self._homes.values():
-            found.extend(home.master.recover())
+        for job in jobs:
+            home = self._homes.get(job.spec.uid)
+            found.extend(home.master.recover() if home is not None else ())
         return found
+
+    # -- replicated homes ------------------------------------------------------------------------------------
+
+    def _acts_for(self, flow: Flow) -> bool:
+        founder = self._log.founder(flow.uid) or ""
+        spec = self._log.ever(founder)
+        if spec is not None and spec.replicated:
+            return founder in self._led
+        return flow.home == self._address
+
+    def known(self, spec: JobSpec) -> None:
+        """A job of that generation has been."""
+        self._count(spec)
+
+    def has(self, uid: str) -> bool:
+        """Whether a job's home is here, and at work."""
+        return uid in self._homes
+
+    def founding(self, uid: str) -> bool:
+        """Whether a job is being created here, and its group is not there yet."""
+        return uid in self._homes and not self._homes[uid].durable
+
+    def founded(self, uid: str, term: int) -> None:
+        """The group of a new job is there, and we lead it."""
+        self._led[uid] = term
+        self._homes[uid].durable = True
+        self._next_ms = 0
+
+    def take_up(
+        self, job: StoredJob, flows: Mapping[str, StoredPanes], term: int, now_ms: int
+    ) -> list[Effect]:
+        """We lead a home in this term: go on with all that is committed of it."""
+        self._led[job.spec.uid] = term
+        self._next_ms = 0
+        return self.restore((job,), flows, now_ms)
+
+    def release(self, uid: str, now_ms: int) -> list[Effect]:
+        """We lead a home no more: whatever of it is not committed is for another to do."""
+        self._led.pop(uid, None)
+        self._homes.pop(uid, None)
+        self._dropping.discard(uid)
+        gone = set(self._log.flows_of(uid))
+        self.roots.release(gone)
+        for home in self._homes.values():
+            if any(
+                panes.flow.uid in gone and self.mirrors.get(panes.flow.uid) is not panes
+                for panes in home.master.flows
+            ):
+                home.master.detach()
+        return self._attach(now_ms)
 
     def _count(self, spec: JobSpec) -> None:
         named = (spec.name, spec.creator)
@@ -138,7 +193,9 @@ class Homes:
         spec = replace(asked, generation=generation, master=self._address)
         spec = replace(spec, flows=self._proposed(spec, key))
         self._count(spec)
-        self._homes[spec.uid] = _Home(Master(spec), creator=request, created_ms=now_ms, read_ms=now_ms)
+        home = _Home(Master(spec), not spec.replicated, creator=request)
+        home.created_ms = home.read_ms = now_ms
+        self._homes[spec.uid] = home
         self._next_ms = now_ms
         return spec, [SaveJob(spec, "preparing", None)]
 
@@ -169,7 +226,7 @@ class Homes:
             if not home.master.flows:
                 new.append((home.master, spec))
             for flow in spec.flows:
-                if self.roots.get(flow.uid) is None:
+                if self.roots.get(flow.uid) is None or self.mirrors.get(flow.uid) is not None:
                     firsts = (wanted.get(flow.uid), home.master.first_pane)
                     wanted[flow.uid] = min((first for first in firsts if first is not None), default=None)
         found = self.mirrors.follow(wanted, now_ms, stored)
@@ -206,7 +263,15 @@ class Homes:
     def asked_to_drop(self, request: DropJob) -> list[Effect]:
         if request.uid not in self._homes and request.uid not in self._dropping:
             return [Send(request.origin, Answer(id=request.id, error="no such job here any more"))]
-        return [*self.drop(request.uid), Send(request.origin, Answer(id=request.id))]
+        if self._log.is_dropped(request.uid):
+            return [Send(request.origin, Answer(id=request.id))]
+        self._drop_asked.setdefault(request.uid, []).append(request)
+        return self.drop(request.uid)
+
+    def dropped(self, uid: str) -> list[Effect]:
+        """The stream log has a job's tombstone."""
+        asked = self._drop_asked.pop(uid, [])
+        return [*self.drop(uid), *(Send(one.origin, Answer(id=one.id)) for one in asked)]
 
     # -- what roots and members say --------------------------------------------------------------------------
 
@@ -358,11 +423,19 @@ class Homes:
     def deadline(self, now_ms: int) -> int | None:
         waits = [self.roots.deadline(now_ms), self.mirrors.deadline()]
         waits += [home.early.due_ms(home.master) for home in self._homes.values() if home.subscribers]
-        waits += [self._next_ms] if self._unlogged() or self._homes or self._dropping else []
+        waits += [self._next_ms] if self._homes or self._dropping or self._led else []
         return min((at for at in waits if at is not None), default=None)
 
     def _unlogged(self) -> list[JobSpec]:
-        return [h.master.spec for h in self._homes.values() if self._log.job(h.master.spec.uid) is None]
+        durable = (h.master.spec for h in self._homes.values() if h.durable)
+        return [spec for spec in durable if self._log.job(spec.uid) is None]
+
+    def _moved(self) -> list[MoveHome]:
+        """Homes here that the stream log has elsewhere."""
+        elsewhere = (
+            (uid, term) for uid, term in self._led.items() if self._log.home(uid) not in (None, self._address)
+        )
+        return [MoveHome(uid=uid, home=self._address, term=term) for uid, term in elsewhere]
 
     def tick(self, now_ms: int, keeper: str | None) -> list[Effect]:
         found: list[Effect] = []
@@ -386,7 +459,8 @@ class Homes:
             return []
         self._dropping = {uid for uid in self._dropping if not self._log.is_dropped(uid)}
         added = [Send(keeper, AddJob(spec=spec)) for spec in self._unlogged()]
-        return [*added, *(Send(keeper, DropJobEntry(uid=uid)) for uid in self._dropping)]
+        moved = [Send(keeper, wish) for wish in self._moved()]
+        return [*added, *moved, *(Send(keeper, DropJobEntry(uid=uid)) for uid in self._dropping)]
 
     def _prune(self, home: _Home, now_ms: int) -> list[Effect]:
         """Forget windows of long ago."""
@@ -403,7 +477,7 @@ class Homes:
         found: list[Effect] = []
         for uid, home in list(self._homes.items()):
             home.subscribers = {to: until for to, until in home.subscribers.items() if until > now_ms}
-            one_shot = home.master.spec.name.startswith(ONE_SHOT_PREFIX)
+            one_shot = not home.master.spec.replicated
             if one_shot and not home.subscribers and now_ms - home.read_ms > ORPHAN_MS:
                 found.extend(self.drop(uid))
         return found

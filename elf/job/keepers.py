@@ -72,10 +72,11 @@ class KeptLog:
         self.cluster_uid = ""
         self._me = (address, life)
 
-    def install(self, state: bytes) -> None:
+    def install(self, state: bytes) -> list[Effect]:
         """The state is now this one."""
         told = _state_of(state)
         self.cluster_uid, self.log = told.cluster_uid, StreamLog(told.entries)
+        return []
 
     def apply(self, record: bytes) -> list[Effect]:
         """A record is committed. Who asked is told of a refusal by the keeper that took the wish, in the life
@@ -91,7 +92,7 @@ class KeptLog:
             )
         return []
 
-    def state(self) -> bytes:
+    def state(self, index: int = 0) -> bytes:
         """The state now, for a snapshot."""
         return founding(self.cluster_uid, self.log.after(0, self.log.last))
 

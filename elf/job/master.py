@@ -74,6 +74,10 @@ class Master:
         self.spec, self.flows = spec, tuple(flows)
         self._found = tuple(None if f.first_pane is None else f.durable_to() for f in flows)
 
+    def detach(self) -> None:
+        """Its panes will come from elsewhere: read nothing until ``attach``."""
+        self.flows, self._found = (), ()
+
     def prepare(self) -> list[Effect]:
         """Try to leave ``preparing``: choose P when all flows have begun."""
         if self.state != "preparing" or not self.flows:

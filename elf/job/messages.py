@@ -248,7 +248,18 @@ class ProgramAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     spec: ProgramSpec
 
 
-LogEntry = MemberJoined | MemberLeft | JobAdded | JobDropped | FlowEnded | ProgramAdded
+class HomeMoved(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """The home of a job, and of the flows that it founded, is the agent at ``home``: the leader of its
+    replica group in ``term``.
+    """
+
+    seq: int
+    uid: str
+    home: str
+    term: int
+
+
+LogEntry = MemberJoined | MemberLeft | JobAdded | JobDropped | FlowEnded | ProgramAdded | HomeMoved
 
 
 class LogKeepers(msgspec.Struct, frozen=True):
@@ -346,13 +357,21 @@ class AddProgram(Message, frozen=True, kw_only=True, tag=True):
     spec: ProgramSpec
 
 
+class MoveHome(Message, frozen=True, kw_only=True, tag=True):
+    """The leader of a home's replica group to a keeper, until it sees the entry: the home is here now."""
+
+    uid: str
+    home: str
+    term: int
+
+
 class EndFlow(Message, frozen=True, kw_only=True, tag=True):
     """The leader of the keepers to itself: no job has read this flow for a while."""
 
     uid: str
 
 
-Wish = JoinStream | LeaveStream | AddJob | DropJobEntry | AddProgram | EndFlow
+Wish = JoinStream | LeaveStream | AddJob | DropJobEntry | AddProgram | MoveHome | EndFlow
 """What may be asked of the stream log. A wish is a record of its replica group; see ``elf.job.keepers``."""
 
 
@@ -644,6 +663,7 @@ MESSAGES: tuple[type[Message], ...] = (
     AddJob,
     DropJobEntry,
     AddProgram,
+    MoveHome,
     EndFlow,
     Refused,
     LocateInTree,

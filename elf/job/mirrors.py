@@ -49,8 +49,10 @@ class Mirror(Panes):
         self._have, self._first = head.after, head.start
         return True
 
-    def wish(self) -> PaneWish:
-        return PaneWish(self.flow.uid, self._have, self._first, self.durable_to())
+    def wish(self, wanted: int) -> PaneWish:
+        """``wanted``: the first pane that jobs here may want yet. The root is to keep it for us, lest we die
+        and another node goes on with them."""
+        return PaneWish(self.flow.uid, self._have, self._first, min(self.durable_to(), wanted))
 
     def take(self, row: PaneRow) -> tuple[bool, list[Effect]]:
         """A commit from the root: (whether to ask for what comes before or after it, effects)."""
@@ -109,7 +111,9 @@ class Mirrors:
             found.append(PrunePanes(uid, None))
         for uid, start in wanted.items():
             flow = self._log.flow(uid)
-            if flow is not None and uid not in self._mirrors:
+            if flow is not None and uid in self._mirrors:
+                self._mirrors[uid].flow = flow
+            elif flow is not None:
                 mirror = Mirror(flow, (stored or {}).get(uid, StoredPanes()), start, now_ms)
                 mirror.set_roster(self._log.members(flow.fragment.stream), self._log.last)
                 self._mirrors[uid] = mirror
@@ -122,7 +126,9 @@ class Mirrors:
                 mirror.set_roster(self._log.members(stream), self._log.last)
 
     def _ask(self, *mirrors: Mirror) -> Send:
-        return Send(mirrors[0].flow.home, ReadPanes(wishes=tuple(mirror.wish() for mirror in mirrors)))
+        wanted = {m.flow.uid: self._wanted_from(m.flow.uid, m.durable_to()) for m in mirrors}
+        wishes = tuple(mirror.wish(wanted[mirror.flow.uid]) for mirror in mirrors)
+        return Send(mirrors[0].flow.home, ReadPanes(wishes=wishes))
 
     # -- what roots say --------------------------------------------------------------------------------------
 

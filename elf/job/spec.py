@@ -65,6 +65,10 @@ class Flow:
     """Group epoch; with the term it fences off earlier holders (always 0 until groups have more members)."""
 
 
+ONE_SHOT_PREFIX = "_select_"
+"""What the name of a SELECT's job begins with."""
+
+
 @dataclass(frozen=True)
 class JobSpec:
     """A job as its creator asked for it."""
@@ -83,6 +87,11 @@ class JobSpec:
     def home(self) -> str:
         """Address of the node that assembles its windows."""
         return self.master or self.flows[0].home
+
+    @property
+    def replicated(self) -> bool:
+        """Whether its home is a replica group: a SELECT is not worth one, it is asked again."""
+        return not self.name.startswith(ONE_SHOT_PREFIX)
 
     @property
     def uid(self) -> str:

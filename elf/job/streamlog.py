@@ -24,6 +24,7 @@ from elf.job.messages import (
     DropJobEntry,
     EndFlow,
     FlowEnded,
+    HomeMoved,
     JobAdded,
     JobDropped,
     JoinStream,
@@ -31,6 +32,7 @@ from elf.job.messages import (
     LogEntry,
     MemberJoined,
     MemberLeft,
+    MoveHome,
     ProgramAdded,
     Wish,
 )
@@ -67,6 +69,8 @@ class StreamLog:
         self._by_fragment: dict[Fragment, str] = {}
         self._attached: dict[str, dict[str, None]] = {}
         self._ended: set[str] = set()
+        self._founders: dict[str, str] = {}
+        self._terms: dict[str, int] = {}
         for entry in entries:
             self._apply(entry)
 
@@ -112,12 +116,29 @@ class StreamLog:
                 self._detach(entry)
             case FlowEnded():
                 self._forget_flow(entry.uid)
+            case HomeMoved():
+                self._move(entry)
+
+    def _move(self, entry: HomeMoved) -> None:
+        self._terms[entry.uid] = entry.term
+        spec = self._jobs[entry.uid]
+        for uid in self.flows_of(entry.uid):
+            self._flows[uid] = replace(self._flows[uid], home=entry.home)
+        self._jobs[entry.uid] = replace(spec, master=entry.home)
+        for uid, job in self._jobs.items():
+            flows = tuple(self._flows.get(flow.uid, flow) for flow in job.flows)
+            if flows != job.flows:
+                self._jobs[uid] = replace(job, flows=flows)
 
     def _attach(self, spec: JobSpec) -> None:
         for flow in spec.flows:
             if flow.uid not in self._ended:
                 self._flows.setdefault(flow.uid, flow)
-                self._by_fragment.setdefault(flow.fragment, flow.uid)
+                self._founders.setdefault(flow.uid, spec.uid)
+                if (
+                    spec.replicated
+                ):  # a job that lives on must not rest on a SELECT's flow, which dies with its root
+                    self._by_fragment.setdefault(flow.fragment, flow.uid)
                 self._attached.setdefault(flow.uid, {})[spec.uid] = None
 
     def _detach(self, entry: JobDropped) -> None:
@@ -177,6 +198,11 @@ class StreamLog:
                 # also of a job whose entry has not come yet: then it never does
                 dropped = wish.uid in self._dropped
                 return None if dropped else JobDropped(seq=seq, uid=wish.uid, lingers=True)
+            case MoveHome():
+                known = wish.uid in self._jobs and wish.term > self._terms.get(wish.uid, 0)
+                if not known or self.home(wish.uid) in (None, wish.home):
+                    return None
+                return HomeMoved(seq=seq, uid=wish.uid, home=wish.home, term=wish.term)
             case EndFlow():
                 ends = wish.uid in self._flows and not self._attached[wish.uid]
                 return FlowEnded(seq=seq, uid=wish.uid) if ends else None
@@ -232,7 +258,7 @@ class StreamLog:
                 return self.streams()
             case JobDropped() if entry.uid in self._programs:
                 return self.streams()
-            case JobDropped():
+            case JobDropped() | HomeMoved():
                 spec = self._jobs.get(entry.uid)
             case FlowEnded():
                 spec = None  # its readers are gone, and its workers hear of it soon enough
@@ -250,6 +276,24 @@ class StreamLog:
 
     def flow(self, uid: str) -> Flow | None:
         return self._flows.get(uid)
+
+    def founder(self, uid: str) -> str | None:
+        """Uid of the job that founded a flow, also of one that has ended: they have one home."""
+        return self._founders.get(uid)
+
+    def flows_of(self, job: str) -> tuple[str, ...]:
+        """The flows that a job founded and that have not ended."""
+        return tuple(uid for uid in self._flows if self._founders[uid] == job)
+
+    def ever(self, uid: str) -> JobSpec | None:
+        """A job, dropped or not."""
+        return self._jobs.get(uid)
+
+    def home(self, job: str) -> str | None:
+        """Where the home of a job is, and of its flows; None when there is nothing left of either."""
+        if job not in self._jobs or (job in self._dropped and not self.flows_of(job)):
+            return None
+        return self._jobs[job].home
 
     def readers(self, uid: str) -> tuple[JobSpec, ...]:
         """The jobs that are attached to a flow."""

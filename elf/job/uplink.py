@@ -85,6 +85,12 @@ class Uplink:
             line.since[name] = 0
             line.sizes[name] = size
 
+    def rehome(self, flow: Flow) -> None:
+        """The root of a flow is elsewhere now; what we owe is offered there."""
+        line = self._lines.get(flow.uid)
+        if line is not None:
+            line.flow = flow
+
     def remove(self, uid: str) -> list[Effect]:
         return [Forget(uid, whole_flow=True)] if self._lines.pop(uid, None) else []
 

@@ -43,8 +43,8 @@ joined: answer CREATE when ``standing`` shows enough voters. An ``unsure`` recor
 and one proposed again may stand twice: records must bear that. A doubled ``Forward`` older than
 ``forwards_max`` others is a second record. A driver that sends before it has persisted, or a restart that
 does not raise the incarnation, breaks everything. A link that works in one direction only can leave a
-follower without records, not a group without a leader. Groups do not end yet: DROP leaves an idle log
-behind.
+follower without records, not a group without a leader. ``end`` is each member's own doing: one that has not
+heard that the purpose is over lets others in again, which end it again.
 
 **Never here**: sockets, threads, clocks, disks, chance of its own, or what the records mean.
 """

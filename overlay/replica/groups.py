@@ -75,6 +75,16 @@ class Groups:
             self._reception.silent(address)
         return self._take()
 
+    def end(self, key: bytes, now_ms: int) -> list[Effect]:
+        """Forget a group whose purpose is over, as the caller knows for sure: every member does so by itself.
+        Nothing if we have no seat in it."""
+        self._at(now_ms)
+        group = self._groups.get(key)
+        if group is not None:
+            group.place.released = True
+            self._reception.settle(group)
+        return self._take()
+
     # -- groups ----------------------------------------------------------------------------------------------
 
     def create(self, key: bytes, state: bytes, invited: Iterable[str], now_ms: int) -> list[Effect]:

@@ -76,14 +76,15 @@ class Counted:
     def __init__(self) -> None:
         self.records: list[bytes] = []
 
-    def install(self, state: bytes) -> None:
+    def install(self, state: bytes) -> list[Effect]:
         self.records = state.split()
+        return []
 
     def apply(self, record: bytes) -> list[Effect]:
         self.records.append(record)
         return [SaveFact("applied", record)]
 
-    def state(self) -> bytes:
+    def state(self, index: int) -> bytes:
         return b" ".join(self.records)
 
 
@@ -98,7 +99,7 @@ def test_nothing_is_said_or_done_before_it_is_durable_and_nothing_twice(seed: in
         machine = Counted()
         config = replica.ReplicaConfig(compact_entries=4)
         groups = replica.Groups(Peer("a:1", life), config, rng, store.load_groups())
-        desk = GroupDesk(groups, {KEY: machine})
+        desk = GroupDesk(groups, {KEY: machine}.__getitem__)
         steps = desk.start(now)
         if life == 1:
             steps += desk.create(KEY, b"", now)
@@ -119,7 +120,7 @@ def test_nothing_is_said_or_done_before_it_is_durable_and_nothing_twice(seed: in
                 steps = desk.persisted(now)
             elif chance < 0.7:
                 proposed += 1
-                steps = desk.propose(KEY, b"%d" % proposed, now)
+                _, steps = desk.propose(KEY, b"%d" % proposed, now)
             else:
                 steps = desk.tick(now)
         said += [s.value for s in steps if isinstance(s, SaveFact) and s.value not in said]

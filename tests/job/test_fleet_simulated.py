@@ -100,6 +100,7 @@ def test_snapshots_that_were_lost_for_long_come_as_revisions() -> None:
 
 def test_the_root_dies_and_comes_back_and_nothing_is_lost_or_twice() -> None:
     world = World(3, 5)
+    world.home_members = 1  # as in a fleet of one or two agents
     spec, until = begun(world, 30_000, through=2)
     world.run(7_000)
     root = world.home(spec)
@@ -173,6 +174,7 @@ def test_what_nobody_can_want_any_more_is_forgotten() -> None:
 
 def test_a_flow_whose_root_is_away_for_long_sheds_rows_and_says_so() -> None:
     world = World(6, 4)
+    world.home_members = 1
     world.retained_bytes_max = 12_000
     spec, until = begun(world, 60_000)
     world.run(6_000)

@@ -57,6 +57,7 @@ def test_the_last_word_on_each_window_is_what_all_logs_say(name: str) -> None:
     world.run(1_000)
     world.restart(home)
     world.run(35_000)
+    home = world.home(spec)
     (master,) = home.node.homes.jobs()
     start, end = max(0, master.calendar().from_us), until * 1000
     rows = [

@@ -94,6 +94,7 @@ def test_a_flow_ends_after_a_grace_in_which_another_job_may_take_it_up() -> None
 
 def test_the_root_of_a_shared_flow_is_away_for_a_while() -> None:
     world = World(24, 4)
+    world.home_members = 1
     first, until = begun(world, 24_000, rate_ms=400)
     world.run(2_000)
     second = another(world, first)
@@ -134,6 +135,7 @@ def test_a_reader_on_another_node_is_away_for_a_while() -> None:
 
 def test_a_reader_that_falls_silent_is_waited_for_no_more_and_its_windows_are_skipped() -> None:
     world = World(26, 3, checking=False)
+    world.home_members = 1
     world.root_settings = RootSettings(revise_ms=5_000, reader_ms=10_000)
     first, _ = begun(world, 400_000, rate_ms=2_000)
     second = another(world, first)

@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 
 import overlay as ring
-from agents import commits
-from agents.beginning import PEERS_FACT, REPLICA, NodeSettings, Restored, overlay_config
+from agents import commits, drafts, homestore
+from agents.beginning import HOUSED_FACT, PEERS_FACT, REPLICA, NodeSettings, Restored, overlay_config
 from agents.codec import decode, encode, pack
 from agents.early import early_windows
 from agents.groups import Persisted
@@ -27,6 +27,7 @@ from agents.store import SnapshotName, Store
 from elf.batch import decode as table_of
 from elf.job import effects as do
 from elf.job import events as was
+from elf.job import homeport as home
 from elf.job import messages as say
 from elf.job.contributions import Piece
 from elf.job.master import Master
@@ -43,6 +44,9 @@ from overlay import replica
 from tests.job.inline import InlineJobs
 from tests.job.pyengine import STREAM, PyFinisher
 from tests.job.simlane import Log, SimLane
+
+HOME_MEMBERS = 5
+"""Of a home's group, at most."""
 
 
 class SimAgent:
@@ -84,6 +88,7 @@ class SimAgent:
     def start(self, contacts: Sequence[str]) -> None:
         world = self.world
         self.up, self.life = True, self.life + 1
+        self.disk_ms = world.now
         self.kept: dict[str, commits.Kept] = {}
         self.jobs = InlineJobs(lambda event: world.after(1, self, lambda: self.handle(event)))
         incarnation = self.store.begin_incarnation(world.now // 1_000)
@@ -93,7 +98,11 @@ class SimAgent:
         self.checked = 0
         self.lanes = {stream: SimLane(self, stream) for stream in self.streams}
         streams = [StreamSince(stream, -(1 << 62)) for stream in self.streams]
-        node_settings = NodeSettings(root=world.root_settings, retained_bytes_max=world.retained_bytes_max)
+        node_settings = NodeSettings(
+            root=world.root_settings,
+            retained_bytes_max=world.retained_bytes_max,
+            home_members=world.home_members,
+        )
         restored = self._restored()
         self.node = Node(
             me,
@@ -127,7 +136,10 @@ class SimAgent:
         suspended = frozenset(f.flow.uid for cut in cuts.values() for f in cut.flows if f.suspended)
         panes = stored_flows(self.store, jobs)
         groups = self.store.load_groups()
-        return Restored(cluster, founder, entries, groups, jobs, panes, installed, retained, suspended)
+        housed = self.store.get(HOUSED_FACT) is not None
+        return Restored(
+            cluster, founder, entries, groups, jobs, panes, installed, retained, suspended, housed
+        )
 
     def crash(self) -> None:
         self.up = False
@@ -159,6 +171,10 @@ class SimAgent:
                 case do.SaveJob():
                     record = msgspec.msgpack.encode((effect.spec, effect.first_pane))
                     self.store.save_job(effect.spec.uid, record, effect.state)
+                case home.Draft():
+                    world.later(self, lambda e=effect: self._draft(e))
+                case _ if isinstance(effect, home.HomeEffect):
+                    self._in_order(lambda e=effect: self._housed(e))
                 case replica.Persist():
                     world.later(self, lambda e=effect: self._persist(e))
                 case do.SaveFact():
@@ -204,6 +220,25 @@ class SimAgent:
         self.world.crash_point(self)
         if self.up:
             self.handle(Persisted())
+
+    def _in_order(self, action: Callable[[], None]) -> None:
+        """What the disk's thread does, one after the other."""
+        world = self.world
+        self.disk_ms = max(self.disk_ms, world.now) + world.rng.randrange(1, 5)
+        world.after(self.disk_ms - world.now, self, action)
+
+    def _housed(self, effect: home.HomeEffect) -> None:
+        event = homestore.perform(self.store, effect)  # type: ignore[arg-type]
+        self.world.crash_point(self)
+        if self.up and event is not None:
+            self.handle(event)
+
+    def _draft(self, effect: home.Draft) -> None:
+        work, finisher, kept = effect.work, None, None
+        if isinstance(work, do.CommitWindows):
+            finisher = PyFinisher(work.spec.plan.final_sql)
+            kept = self.kept.setdefault(work.spec.uid, commits.Kept())
+        self.handle(drafts.draft(effect, self.store, finisher, self.address, kept))
 
     def _windows(self, effect: do.CommitWindows) -> None:
         finisher = PyFinisher(effect.spec.plan.final_sql)
@@ -259,6 +294,7 @@ class World:
         self.checking = checking
         self.crash_share = 0.0
         self.root_settings = RootSettings()
+        self.home_members = HOME_MEMBERS
         self.retained_bytes_max = 256 << 20
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._n = 0
@@ -388,7 +424,10 @@ class World:
         home.handle(was.Arrived(home.address, say.DropJob(id=1, origin=home.address, uid=spec.uid)))
 
     def home(self, spec: JobSpec) -> SimAgent:
-        return self.by_address[spec.home]
+        """Where a job's home is, as the longest log of those that run says."""
+        logs = [agent.node.log for agent in self.agents if agent.up]
+        known = max(logs, key=lambda log: log.last).ever(spec.uid) if logs else None
+        return self.by_address[(known or spec).home]
 
     def write(self, agent: SimAgent, until_ms: int, rate_ms: int = 200) -> None:
         """Rows at random moments in all its streams, with a little disorder below the lateness."""

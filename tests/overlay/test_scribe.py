@@ -166,6 +166,28 @@ def test_while_the_home_is_away_the_tree_keeps_its_shape_and_is_whole_when_it_is
     assert shout(world, TOPIC, b"again") == dict.fromkeys(others, 1)
 
 
+@pytest.mark.parametrize("dies", [True, False])
+def test_the_home_moves_and_every_node_is_told_by_its_application(dies: bool) -> None:
+    world = ring(16)
+    home = away_from(world)
+    host(world, TOPIC, home)
+    others = [name for name in names(world) if name != home]
+    subscribe(world, TOPIC, others, home)
+    assert tree_rests(world, TOPIC, others, 200, every_ms=5)
+    new = away_from(world, home)
+    if dies:
+        world.crash(home)
+    host(world, TOPIC, new)
+    for name in others:
+        world.run(20)
+        world.perform(name, world.nodes[name].overlay.rehome(TOPIC, new, world.now))
+    if not dies:
+        world.perform(home, world.nodes[home].overlay.unhost(TOPIC, world.now, new))
+    assert tree_rests(world, TOPIC, others, 5_000)
+    assert root(world, TOPIC) == new
+    assert shout(world, TOPIC, b"from another") == dict.fromkeys(others, 1)
+
+
 def test_a_home_that_restarts_within_the_blink_of_an_eye() -> None:
     world = ring(8)
     home = away_from(world)

@@ -1,0 +1,244 @@
+"""Homes are replica groups, on virtual time: a job goes on without the agent that was its master, exactly."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+
+import pytest
+
+from elf.job.homelog import home_key
+from elf.job.root import RootSettings
+from elf.job.spec import JobSpec
+from tests.job.pyengine import SECOND
+from tests.job.test_fleet_simulated import begun, settled
+from tests.job.world import SimAgent, World
+
+SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))
+"""Of random histories."""
+
+
+def members(world: World, spec: JobSpec) -> list[SimAgent]:
+    """The voters of a job's home, as its leader has them."""
+    home = leader(world, spec)
+    standing = home.node.keeping.desk.groups.standing(home_key(spec.uid))
+    assert standing is not None
+    return [world.by_address[voter.address] for voter in standing.membership.voters]
+
+
+def leader(world: World, spec: JobSpec) -> SimAgent:
+    led = [a for a in world.agents if a.up and a.node.homes.has(spec.uid)]
+    return led[-1]
+
+
+def staffed(world: World, spec: JobSpec, count: int) -> list[SimAgent]:
+    world.run_until(lambda: len(members(world, spec)) == count, 20_000)
+    return members(world, spec)
+
+
+def agree(world: World, spec: JobSpec) -> None:
+    """No window was committed in two ways: all stores have the same words, as far as they have any."""
+    words: dict[tuple[int, int, int], bytes] = {}
+    for agent in world.agents:
+        for row in agent.store.windows(spec.uid, -(1 << 62), 1 << 62):
+            name = (row.first_start, row.last_end, row.revision)
+            assert words.setdefault(name, row.rows + row.status) == row.rows + row.status, (
+                agent.address,
+                name,
+            )
+
+
+def last_end(world: World, spec: JobSpec) -> int:
+    rows = world.home(spec).store.last_windows(spec.uid, 1)
+    return rows[0].last_end if rows else 0
+
+
+def exact(world: World, spec: JobSpec, until: int, least: int, dead: tuple[SimAgent, ...] = ()) -> None:
+    """Every window is there, in one piece with its neighbours, with all rows of those that it names; nobody
+    is missing but the dead; and no word differs from another."""
+    windows = settled(world, spec, until)
+    assert len(windows) >= least
+    (kind,) = spec.plan.windows
+    starts = sorted(windows)
+    assert {b - a for a, b in pairwise(starts)} == {kind.step_us}
+    for start, (_, counts, status) in windows.items():
+        assert not status["skipped"], status
+        assert counts == world.truth(spec, start, status["missing"]), (start, status)
+        assert set(status["missing"]) <= {f"a{agent.index}" for agent in dead}, status
+    agree(world, spec)
+
+
+def moved(world: World, spec: JobSpec, home: SimAgent) -> None:
+    """The log has another home, and a window that ended after now has come from there."""
+    now_us = world.now * 1_000
+    world.run_until(lambda: world.home(spec) is not home, 20_000)
+    world.run_until(lambda: last_end(world, spec) > now_us + 2 * SECOND, 30_000)
+
+
+def test_the_home_dies_for_good_and_its_windows_go_on() -> None:
+    world = World(81, 5)
+    spec, until = begun(world, 40_000)
+    staffed(world, spec, 5)
+    world.run(3_000)
+    home = world.home(spec)
+    home.crash()
+    moved(world, spec, home)
+    world.run(until - world.now + 12_000)
+    exact(world, spec, until, 12, (home,))
+
+
+def test_three_agents_lose_one_home_and_it_comes_back_as_a_member() -> None:
+    world = World(82, 3)
+    spec, until = begun(world, 50_000)
+    staffed(world, spec, 3)
+    world.run(3_000)
+    home = world.home(spec)
+    home.crash()
+    moved(world, spec, home)
+    world.restart(home)
+    world.run(3_000)
+    second = world.home(spec)
+    assert second is not home
+    second.crash()
+    moved(world, spec, second)
+    world.restart(second)
+    world.run(until - world.now + 15_000)
+    exact(world, spec, until, 16)
+
+
+def test_two_of_five_members_die_at_once_the_home_among_them() -> None:
+    world = World(83, 7)
+    spec, until = begun(world, 40_000)
+    group = staffed(world, spec, 5)
+    world.run(3_000)
+    home = world.home(spec)
+    other = next(agent for agent in group if agent is not home)
+    home.crash()
+    other.crash()
+    moved(world, spec, home)
+    world.run(until - world.now + 12_000)
+    exact(world, spec, until, 12, (home, other))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_home_that_is_cut_off_while_it_commits_commits_nothing_more(seed: int) -> None:
+    world = World(84 + seed, 5)
+    spec, until = begun(world, 50_000)
+    staffed(world, spec, 5)
+    world.run(7_000 + 37 * seed)
+    home = world.home(spec)
+    before = last_end(world, spec)
+    world.isolated.add(home.address)
+    others = [agent for agent in world.agents if agent is not home]
+    world.run_until(lambda: any(agent.node.homes.has(spec.uid) for agent in others), 20_000)
+    moved(world, spec, home)
+    mine = home.store.last_windows(spec.uid, 1)[0].last_end
+    assert mine <= before + 3 * SECOND, "it needs a majority"
+    world.isolated.clear()
+    world.run_until(lambda: not home.node.homes.has(spec.uid), 20_000)
+    world.run(until - world.now + 15_000)
+    exact(world, spec, until, 16)
+
+
+def test_a_new_member_begins_with_a_state_and_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs are made states all the time; a dead member is replaced; then only the new one has seen it all."""
+    monkeypatch.setattr("agents.groups.COMPACT_BYTES", 4_000)
+    world = World(90, 4)
+    world.root_settings = RootSettings(grace_ms=4_000)
+    spec, until = begun(world, 70_000)
+    group = staffed(world, spec, 3)
+    world.run(6_000)
+    home = world.home(spec)
+    lost = next(agent for agent in group if agent is not home)
+    fresh = next(agent for agent in world.agents if agent not in group)
+    lost.crash()
+    world.run_until(lambda: fresh in members(world, spec), 40_000)
+    world.run(4_000)
+    assert fresh.store.load_groups()[home_key(spec.uid)].snapshot.index > 1
+    assert {r.last_end for r in fresh.store.windows(spec.uid, 0, 1 << 62)} >= {
+        r.last_end for r in home.store.windows(spec.uid, 0, (world.now - 4_000) * 1_000)
+    }
+    other = next(agent for agent in group if agent not in (home, lost))
+    world.restart(lost)
+    world.run_until(lambda: {fresh, other} < set(members(world, spec)), 20_000)
+    desk = home.node.keeping.desk
+    steps = desk._take(desk.groups.transfer(home_key(spec.uid), fresh.address, world.now), world.now)
+    home.perform(home.node._settle(steps, world.now))
+    world.run_until(lambda: world.home(spec) is fresh, 20_000)
+    world.run(until - world.now + 15_000)
+    exact(world, spec, until, 20)
+
+
+def test_a_data_folder_from_before_homes_were_replicated_goes_on() -> None:
+    world = World(91, 3)
+    spec, until = begun(world, 50_000)
+    staffed(world, spec, 3)
+    world.run(6_000)
+    home = world.home(spec)
+    for agent in world.agents:
+        agent.crash()
+        with agent.store._file.writing() as con:
+            con.execute("DELETE FROM replica_groups WHERE key = ?", (home_key(spec.uid),))
+            con.execute("DELETE FROM replica_entries WHERE key = ?", (home_key(spec.uid),))
+            con.execute("DELETE FROM facts WHERE key = 'housed'")
+        if agent is not home:
+            agent.store.drop_job(spec.uid, [flow.uid for flow in spec.flows])
+    for agent in world.agents:
+        agent.start([other.address for other in world.agents if other.up])
+    world.run_until(lambda: any(agent.node.homes.has(spec.uid) for agent in world.agents), 30_000)
+    staffed(world, spec, 3)
+    world.run(until - world.now + 15_000)
+    exact(world, spec, until, 16)
+
+
+def test_a_home_leaves_and_hands_its_jobs_over() -> None:
+    world = World(88, 4)
+    spec, until = begun(world, 40_000)
+    staffed(world, spec, 3)
+    world.run(3_000)
+    home = world.home(spec)
+    home.perform(home.node.leave(world.now))
+    world.run_until(lambda: not home.up, 40_000)
+    assert "left" in home.ended
+    assert home_key(spec.uid) not in home.store.load_groups()
+    world.run(until - world.now + 12_000)
+    windows = settled(world, spec, until)
+    assert len(windows) >= 12
+    agree(world, spec)
+
+
+def test_a_dropped_job_leaves_nothing_on_any_member() -> None:
+    world = World(89, 5)
+    spec, _ = begun(world, 20_000)
+    staffed(world, spec, 5)
+    world.run(5_000)
+    world.drop(spec)
+    world.run(20_000)
+    for agent in world.agents:
+        assert home_key(spec.uid) not in agent.store.load_groups()
+        assert agent.store.load_jobs() == []
+        assert agent.store.windows(spec.uid, -(1 << 62), 1 << 62) == []
+        assert agent.store.flows() == {}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_homes_die_and_come_back_under_loss_and_doubles(seed: int) -> None:
+    world = World(900 + seed, 5, loss=0.02, doubles=0.05)
+    spec, until = begun(world, 60_000)
+    world.crash_share = 0.002
+    while world.now < until - 10_000:
+        world.run(6_000)
+        home = world.home(spec)
+        if world.rng.random() < 0.7 and home.up:
+            home.crash()
+            world.at(world.now + world.rng.choice([500, 4_000, 12_000]), lambda a=home: world.restart(a))
+    world.crash_share = 0.0
+    world.run(14_000)
+    for agent in world.agents:
+        world.restart(agent)
+    world.run(50_000)
+    windows = settled(world, spec, until)
+    assert len(windows) >= 15
+    for start, (_, counts, status) in windows.items():
+        assert counts == world.truth(spec, start, status["missing"]), (start, status)
+    agree(world, spec)
