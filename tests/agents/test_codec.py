@@ -62,7 +62,7 @@ def field_of(name: str, hint: object) -> st.SearchStrategy[typing.Any]:
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if name in ("key", "topic") and hint is bytes:
         return keys
-    if name in ("topics", "unknown") and args[:1] == (bytes,):
+    if name in ("topics", "unknown", "spare", "climb") and args[:1] == (bytes,):
         return st.lists(keys, max_size=3).map(tuple)
     if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
         return st.lists(field_of("", args[0]), max_size=3).map(tuple)
