@@ -80,7 +80,6 @@ class _Stream:
     thread: ThreadPoolExecutor
     reader: ThreadPoolExecutor
     slots: asyncio.Semaphore
-    installed: asyncio.Event
     shipping: bool = False
     told: dict[str, str] = field(default_factory=dict)
 
@@ -352,8 +351,6 @@ class Driver:
         self._when_done(future, lambda outcome: self._worked(stream, type(command).__name__, outcome))
 
     def _worked(self, stream: _Stream, command: str, outcome: Outcome) -> None:
-        if command == "Install":
-            stream.installed.set()
         if stream.lane.unshipped and not stream.shipping:
             stream.shipping = True
             self._when_done(self._shipper.submit(self._ship, stream), lambda _: None)
@@ -431,11 +428,6 @@ class Driver:
     def _fed(self, stream: _Stream, outcome: Outcome) -> None:
         stream.slots.release()
         self._worked(stream, "Feed", outcome)
-
-    async def installed(self) -> None:
-        """Wait until every lane has a flow."""
-        for stream in self._streams.values():
-            await stream.installed.wait()
 
     # -- the pool --------------------------------------------------------------------------------------------
 
@@ -585,5 +577,4 @@ def _stream(lane: Lane, source: Input) -> _Stream:
         ThreadPoolExecutor(1, thread_name_prefix=f"lane-{name}"),
         ThreadPoolExecutor(1, thread_name_prefix=f"read-{name}"),
         asyncio.Semaphore(CHUNKS_AHEAD),
-        asyncio.Event(),
     )

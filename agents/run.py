@@ -23,7 +23,7 @@ from agents import codec, logs
 from agents.beginning import REPLICA, NodeSettings, Restored
 from agents.driver import MESSAGE_BYTES_MAX, Driver
 from agents.formats import get_format
-from agents.inputs import Range, Whole, split_inputs
+from agents.inputs import Input, Range, Whole, split_inputs
 from agents.lane import Lane, LaneFacts
 from agents.node import Node
 from agents.samples import sample_lines
@@ -34,12 +34,15 @@ from elf.batch import decode
 from elf.errors import InputError, UserError
 from elf.job import messages as say
 from elf.job.membership import Identity, StreamSince
+from elf.job.root import RootSettings
 from elf.job.worker import LONG_AGO, WorkerSettings
 from elf.ql import planner, statements
 from overlay import Overlay, OverlayConfig, Peer
 from overlay.replica import Groups
 
 CLUSTER = "run"
+PATIENT = RootSettings(limit_ms_min=1 << 60, limit_ms_max=1 << 60, grace_ms=1 << 60)
+"""A finite input is waited for, however long the other agents have been done with theirs."""
 
 
 @dataclass(frozen=True)
@@ -75,31 +78,47 @@ class Summary:
 def run(request: RunRequest, on_windows: Callable[[say.WindowResult], None]) -> Summary:
     """Run a query to its end; ``on_windows`` gets every window, in order. Raises ``UserError``."""
     logs.configure("warning", "console")
-    return asyncio.run(_run(request, on_windows))
+    stream, paths = _stream_of(request)
+    samples = sample_lines(paths)
+    format_ = get_format(request.format) if request.format else guess_format(samples)
+    facts = LaneFacts(stream, format_, request.timestamp, "")
+    shares = split_inputs(paths, request.agents, whole_files=_says_lateness(request.sql))
+    return asyncio.run(_run(Fleet(facts, shares, samples), request.sql, on_windows))
 
 
-async def _run(request: RunRequest, on_windows: Callable[[say.WindowResult], None]) -> Summary:
+async def _run(fleet: Fleet, sql: str, on_windows: Callable[[say.WindowResult], None]) -> Summary:
     began = time.monotonic()
-    fleet = _Fleet(request)
     try:
         await fleet.start()
-        windows = await fleet.query(request.sql, on_windows)
+        windows = 0
+
+        def count(_: int, result: say.WindowResult) -> None:
+            nonlocal windows
+            windows += decode(result.status).num_rows
+            on_windows(result)
+
+        failed = await fleet.answer([sql], count)
+        if failed:
+            raise UserError(failed[0])
         return fleet.summary(windows, time.monotonic() - began)
     finally:
         await fleet.stop()
 
 
-class _Fleet:
-    """N drivers in one process."""
+class Fleet:
+    """N drivers in one process: each reads one of ``shares``. Columns are inferred from ``samples``."""
 
-    def __init__(self, request: RunRequest) -> None:
-        stream, paths = _stream_of(request)
-        self._network = MemoryNetwork()
-        samples = sample_lines(paths)
-        format_ = get_format(request.format) if request.format else guess_format(samples)
-        facts = LaneFacts(stream, format_, request.timestamp, "")
-        whole_files = _says_lateness(request.sql)
-        shares = split_inputs(paths, request.agents, whole_files=whole_files)
+    def __init__(
+        self,
+        facts: LaneFacts,
+        shares: Sequence[Sequence[Range]],
+        samples: Sequence[str],
+        *,
+        network: MemoryNetwork | None = None,
+        open_input: Callable[[Sequence[Range]], Input] = Whole,
+    ) -> None:
+        self._network = network or MemoryNetwork()
+        self._open_input = open_input
         self._drivers = [self._driver(i, facts, share, samples) for i, share in enumerate(shares)]
         self._ends: list[asyncio.Task[object]] = []
 
@@ -117,12 +136,13 @@ class _Fleet:
             [StreamSince(facts.stream, LONG_AGO)],
             Overlay(ring_peer(me), OverlayConfig(), rng),
             Groups(ring_peer(me), REPLICA, rng),
-            NodeSettings(keepers_max=1, home_members=1),  # they live and die together
+            NodeSettings(root=PATIENT, keepers_max=1, home_members=1),  # they live and die together
             Restored(),
             new_cluster_uid=CLUSTER,
         )
         node.clients.statements.finite = True
-        driver = Driver(node, self._network.listen(address), store, [(lane, Whole(share))], cluster=CLUSTER)
+        streams = [(lane, self._open_input(share))]
+        driver = Driver(node, self._network.listen(address), store, streams, cluster=CLUSTER)
         driver.reading.clear()
         return driver
 
@@ -149,14 +169,21 @@ class _Fleet:
                 raise UserError(complaint)
             await asyncio.sleep(0.002)
 
-    async def query(self, sql: str, on_windows: Callable[[say.WindowResult], None]) -> int:
-        """Submit the query, then let the inputs be read; returns the number of windows."""
+    async def answer(
+        self, queries: Sequence[str], on_windows: Callable[[int, say.WindowResult], None]
+    ) -> dict[int, str]:
+        """Submit the queries, then let the inputs be read; ``on_windows`` gets every window with the number
+        of its query. Returns the queries that were refused or failed, and why.
+        """
         client = self._network.dial()
-        self._send(client, say.Execute(request=1, sql=sql, creator="run"))
-        beats = asyncio.ensure_future(self._beat(client))
-        opened = asyncio.ensure_future(self._open_when_installed())
+        failed: dict[int, str] = {}
+        for number, sql in enumerate(queries):
+            self._send(client, say.Execute(request=number + 1, sql=sql, creator="run"))
+        beats = asyncio.ensure_future(self._beat(client, len(queries)))
+        opened = asyncio.ensure_future(self._open_when_installed(len(queries), failed))
         try:
-            return await self._collect(client, on_windows)
+            await self._collect(client, set(range(len(queries))), failed, on_windows)
+            return failed
         finally:
             for task in (beats, opened):
                 task.cancel()
@@ -169,19 +196,27 @@ class _Fleet:
             self._drivers[0].node.me.address, codec.encode(message, cluster=CLUSTER, sender=client.address)
         )
 
-    async def _beat(self, client: MemoryTransport) -> None:
+    async def _beat(self, client: MemoryTransport, requests: int) -> None:
         while True:
             await asyncio.sleep(2)
-            self._send(client, say.KeepAlive(request=1))
+            for request in range(1, requests + 1):
+                self._send(client, say.KeepAlive(request=request))
 
-    async def _open_when_installed(self) -> None:
+    async def _open_when_installed(self, queries: int, failed: Mapping[int, str]) -> None:
+        """Read only when every lane has the flow of every query."""
         for driver in self._drivers:
-            await driver.installed()
+            while any(len(lane.worker.flows()) < queries - len(failed) for lane in driver.lanes()):
+                await asyncio.sleep(0.002)
         for driver in self._drivers:
             driver.reading.set()
 
-    async def _collect(self, client: MemoryTransport, on_windows: Callable[[say.WindowResult], None]) -> int:
-        windows = 0
+    async def _collect(
+        self,
+        client: MemoryTransport,
+        waiting: set[int],
+        failed: dict[int, str],
+        on_windows: Callable[[int, say.WindowResult], None],
+    ) -> None:
         receive = asyncio.ensure_future(client.receive())
         while True:
             await asyncio.wait({receive, *self._ends}, return_when=asyncio.FIRST_COMPLETED)
@@ -193,12 +228,14 @@ class _Fleet:
             message = codec.decode(frames, cluster=CLUSTER, max_bytes=MESSAGE_BYTES_MAX).message
             match message:
                 case say.Failed():
-                    raise UserError(message.text)
+                    failed[message.request - 1] = message.text
+                    waiting.discard(message.request - 1)
                 case say.Published():
-                    on_windows(message.result)
-                    windows += decode(message.result.status).num_rows
+                    on_windows(message.request - 1, message.result)
                 case say.Reply(done=True):
-                    return windows
+                    waiting.discard(message.request - 1)
+            if not waiting:
+                return
             receive = asyncio.ensure_future(client.receive())
 
     def summary(self, windows: int, seconds: float) -> Summary:

@@ -206,7 +206,7 @@ def _suspects(lines: pa.StringArray) -> Int64s:
     if not len(lines) or lines.buffers()[2] is None:
         return np.zeros(0, dtype=np.int64)
     data = np.frombuffer(lines.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]]
-    found = []
+    found = [np.zeros(0, dtype=np.int64)]
     for start in range(0, len(data), _BLOCK_BYTES):
         low = max(start - 2, 0)
         found.append(_candidates(data[low : start + _BLOCK_BYTES]) + low)

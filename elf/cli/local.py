@@ -278,6 +278,21 @@ def control(
     return bench_control(agents, rounds, as_json=json)
 
 
+@_bench.command()
+def differential(
+    queries: Annotated[int, typer.Option("--queries", min=1, help="How many random queries.")] = 100,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same queries and logs.")] = 1,
+    only: Annotated[
+        int | None, typer.Option("--only", min=0, metavar="NUMBER", help="This query of the seed alone.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+) -> int:
+    """Random queries over random logs: live, DuckDB on all rows and Spark; non-zero when they differ."""
+    from elf.bench.differential.bench import Options, bench_differential
+
+    return bench_differential(Options(queries, seed, only), as_json=json)
+
+
 @_bench.command(cls=SeveralEngines)
 def peers(
     query: Annotated[BenchQuery, typer.Option("--query", help="The job.")] = BenchQuery.INGEST,

@@ -1,0 +1,227 @@
+"""``elf bench differential``: random queries over random logs, answered by fleets of agents, by DuckDB over
+all rows, and by Spark; all three must be the same.
+
+Query number n of a seed is always the same one, over the same log: ``--only n`` repeats it. Twenty-five
+queries share a log and are asked of one fleet at once; fleets are of 1, 3 and 16 agents in turn.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import duckdb
+
+from elf.bench.differential import live
+from elf.bench.differential.differences import ESTIMATES, EXACTLY, Answer, Tolerance, difference
+from elf.bench.differential.live import Answered
+from elf.bench.differential.logs import SCHEMA, Log, make_log
+from elf.bench.differential.offline import Offline
+from elf.bench.differential.queries import make_query
+from elf.bench.differential.reference import NoReference, Reference
+from elf.bench.differential.shrink import shrink
+from elf.bench.differential.tree import Query
+from elf.errors import QueryError
+from elf.ql.planner import plan_text
+from spark_backend import batch
+
+QUERIES_A_LOG: Final = 25
+FLEETS: Final = (1, 3, 16)
+SHRUNK_MAX: Final = 5
+"""Failures that are made small; of the others only the query is printed."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """``only``: the number of the one query to run."""
+
+    queries: int = 100
+    seed: int = 1
+    only: int | None = None
+    shrunk_max: int = SHRUNK_MAX
+
+
+@dataclass
+class Figures:
+    """What a run came to."""
+
+    queries: int = 0
+    equal: int = 0
+    different: int = 0
+    empty: int = 0
+    """Equal, but without a row."""
+    unsupported: Counter[str] = field(default_factory=Counter)
+    """Queries that elf refused (or that have no reference), by reason."""
+
+
+@dataclass(frozen=True)
+class Case:
+    number: int
+    query: Query
+    agents: int
+    seed: str
+
+    @property
+    def text(self) -> str:
+        return str(self.query)
+
+
+def bench_differential(options: Options, *, as_json: bool) -> int:
+    """Run, print every difference, print figures; 1 when there were any."""
+    began = time.monotonic()
+    with batch.opened() as spark:
+        figures = run(options, Offline(spark))
+    seconds = round(time.monotonic() - began, 1)
+    print(
+        f"{figures.queries} queries, seed {options.seed}: {figures.equal} equal ({figures.empty} of them "
+        f"without a row), {figures.different} different, {figures.unsupported.total()} unsupported; {seconds} s"
+    )
+    for reason, count in figures.unsupported.most_common():
+        print(f"  unsupported, {count} times: {reason}")
+    if as_json:
+        print(json.dumps({**told(figures), "seed": options.seed, "seconds": seconds}, ensure_ascii=False))
+    return 1 if figures.different else 0
+
+
+def told(figures: Figures) -> dict[str, object]:
+    """The figures by name."""
+    return {
+        "queries": figures.queries,
+        "equal": figures.equal,
+        "differences": figures.different,
+        "unsupported": figures.unsupported.total(),
+        "without_rows": figures.empty,
+        "reasons": dict(figures.unsupported.most_common()),
+    }
+
+
+def run(options: Options, offline: Offline) -> Figures:
+    """All queries of the options, a log at a time."""
+    figures = Figures()
+    numbers = range(options.queries) if options.only is None else [options.only]
+    logs = dict.fromkeys(number // QUERIES_A_LOG for number in numbers)
+    for index in logs:
+        log = make_log(random.Random(f"{options.seed}/{index}"))
+        cases = [_case(options.seed, n, log) for n in numbers if n // QUERIES_A_LOG == index]
+        _Round(log, offline, figures, options).judge(cases)
+    return figures
+
+
+def _case(seed: int, number: int, log: Log) -> Case:
+    index, place = divmod(number, QUERIES_A_LOG)
+    rng = random.Random(f"{seed}/{index}/{place}")
+    return Case(number, make_query(rng, lateness=log.whole), FLEETS[index % len(FLEETS)], f"{seed}/{index}")
+
+
+class _Round:
+    """The queries of one log."""
+
+    def __init__(self, log: Log, offline: Offline, figures: Figures, options: Options) -> None:
+        self._log = log
+        self._offline = offline
+        self._figures = figures
+        self._options = options
+
+    def judge(self, cases: Sequence[Case]) -> None:
+        """Ask all three and compare."""
+        figures = self._figures
+        reference = Reference(self._log.rows())
+        self._offline.load(self._log)
+        wanted: list[Answered] = []
+        sound = []
+        for case in cases:
+            figures.queries += 1
+            try:
+                plan_text(case.text, SCHEMA)
+                wanted.append(reference.answer(case.text))
+                sound.append(case)
+            except (QueryError, NoReference) as error:
+                figures.unsupported[_reason(error)] += 1
+            except duckdb.Error as error:
+                wanted.append(f"DuckDB: {error}")
+                sound.append(case)
+        reference.close()
+        texts = [case.text for case in sound]
+        agents = cases[0].agents
+        lives = live.answers(self._log, texts, agents, cases[0].seed) if texts else []
+        sparks = self._offline.answers(texts)
+        for case, want, *got in zip(sound, wanted, lives, sparks, strict=True):
+            complaint = judge(want, *got)
+            if complaint is None:
+                figures.equal += 1
+                figures.empty += isinstance(want, Answer) and not want.rows
+            else:
+                figures.different += 1
+                self._tell(case, complaint)
+
+    def _tell(self, case: Case, complaint: str) -> None:
+        """Print a failure, as small as it gets."""
+        print(f"\nquery {case.number} differs, {case.agents} agents: {complaint}\n  {case.text}")
+        again = f"elf bench differential --seed {self._options.seed} --only {case.number}"
+        if self._figures.different <= self._options.shrunk_max:
+            alone = self._complain(case, case.query, self._log)
+            if alone is None:
+                print(f"  alone it is right: it takes the others of its log, --queries {case.number + 1}")
+            else:
+                query, log, complaint = shrink(
+                    case.query, self._log, alone, lambda query, log: self._complain(case, query, log)
+                )
+                print(f"  shrunk: {complaint}\n  {query}")
+                for number, file in enumerate(log.files):
+                    for line in file:
+                        print(f"    file {number}: {line.text}")
+            self._offline.load(self._log)
+        print(f"  to repeat it: {again}", flush=True)
+
+    def _complain(self, case: Case, query: Query, log: Log) -> str | None:
+        """What is wrong with this query over this log; None when nothing is, or it cannot be asked."""
+        text = str(query)
+        if not query.outputs and not query.keys:
+            return None
+        reference = Reference(log.rows())
+        try:
+            plan_text(text, SCHEMA)
+            want: Answered = reference.answer(text)
+        except (QueryError, NoReference, duckdb.Error):
+            return None
+        finally:
+            reference.close()
+        (got,) = live.answers(log, [text], case.agents, case.seed)
+        found = judge(want, got, want)
+        if found is not None:
+            return found
+        self._offline.load(log)
+        (spark,) = self._offline.answers([text])
+        return judge(want, want, spark)
+
+
+def judge(wanted: Answered, got: Answered, spark: Answered) -> str | None:
+    """What is wrong, for a person to read; None when all three are the same."""
+    for name, one in (("DuckDB on all rows", wanted), ("live", got), ("Spark", spark)):
+        if isinstance(one, str):
+            return f"{name} has no answer: {one}"
+    assert isinstance(wanted, Answer)
+    assert isinstance(got, Answer)
+    assert isinstance(spark, Answer)
+    if (found := difference(got, wanted)) is not None:
+        return f"live is not DuckDB on all rows: {found}"
+    if (found := difference(spark, wanted)) is not None:
+        return f"Spark is not DuckDB on all rows: {found}"
+    if (found := difference(got, Answer(spark.names, spark.rows, _loose(wanted), wanted.scales))) is not None:
+        return f"live is not Spark: {found}"
+    return None
+
+
+def _loose(wanted: Answer) -> tuple[Tolerance, ...]:
+    """Between live and Spark: estimates are the same to the bit."""
+    return tuple(EXACTLY if one in ESTIMATES else one for one in wanted.tolerances)
+
+
+def _reason(error: Exception) -> str:
+    """An error without its place and its names."""
+    return str(error).splitlines()[0].partition(" (line ")[0]

@@ -1,0 +1,126 @@
+"""The live answers: real nodes, trees, masters and lanes in one process over the memory transport, as in
+``elf run``, but with chunks of random sizes, agents that begin at random moments, and messages that take
+random times (in order between two agents, in any order among them), all from one seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from agents import logs as console
+from agents.formats import get_format
+from agents.inputs import Chunk, Range, Whole, split_inputs
+from agents.lane import LaneFacts
+from agents.run import Fleet
+from agents.transport import MemoryNetwork
+from agents.transport.base import Dropped
+from elf.batch import decode
+from elf.bench.differential.differences import Answer, Row, plain
+from elf.bench.differential.logs import Log
+from elf.errors import ElfError
+from elf.job import messages as say
+
+DELAYS_S: Final = (0.0, 0.0, 0.002, 0.01)
+"""The most that a message takes, one of these a fleet."""
+CHUNK_BYTES: Final = (700, 4_000, 1 << 20)
+"""The most that is read at once, one of these an agent."""
+
+Answered = Answer | str
+"""An answer, or why there is none."""
+
+
+class _Restless(MemoryNetwork):
+    """A network whose messages take their time."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        self._rng = rng
+        self._delay_s = rng.choice(DELAYS_S)
+        self._last: dict[tuple[str, str], float] = {}
+
+    def _carry(self, origin: str, to: str, frames: list[bytes]) -> Dropped | None:
+        if not self._delay_s:
+            return super()._carry(origin, to, frames)
+        loop = asyncio.get_running_loop()
+        at = max(loop.time() + self._rng.random() * self._delay_s, self._last.get((origin, to), 0.0))
+        self._last[origin, to] = at
+        loop.call_at(at, super()._carry, origin, to, frames)
+        return None
+
+
+class _Choppy(Whole):
+    """Reads in pieces of random sizes."""
+
+    def __init__(self, ranges: Sequence[Range | str], rng: random.Random) -> None:
+        super().__init__(ranges)
+        self._rng = rng
+        self._most = rng.choice(CHUNK_BYTES)
+
+    def read(self, bytes_max: int, now_ms: int) -> Chunk | None:
+        """See ``Whole``."""
+        return super().read(self._rng.randint(1, self._most), now_ms)
+
+
+def answers(log: Log, queries: Sequence[str], agents: int, seed: str) -> list[Answered]:
+    """What a fleet of so many agents says to each of the queries, all of them asked at once."""
+    console.configure("error", "console")
+    with tempfile.TemporaryDirectory(prefix="elf-differential-") as folder:
+        paths = write(log, Path(folder))
+        facts = LaneFacts("log", get_format("json"), None, "")
+        shares = split_inputs(paths, agents, whole_files=log.whole)
+        rng = random.Random(seed)
+        return asyncio.run(_ask(facts, shares, log.samples(), queries, rng))
+
+
+def write(log: Log, folder: Path) -> list[str]:
+    """The log's files in a folder."""
+    paths = []
+    for number, file in enumerate(log.files):
+        path = folder / f"{number}.json"
+        path.write_text("".join(line.text + "\n" for line in file), encoding="utf-8")
+        paths.append(str(path))
+    return paths
+
+
+async def _ask(
+    facts: LaneFacts,
+    shares: Sequence[Sequence[Range]],
+    samples: Sequence[str],
+    queries: Sequence[str],
+    rng: random.Random,
+) -> list[Answered]:
+    fleet = Fleet(
+        facts,
+        shares,
+        samples,
+        network=_Restless(random.Random(rng.random())),
+        open_input=lambda share: _Choppy(share, random.Random(rng.random())),
+    )
+    results: list[list[say.WindowResult]] = [[] for _ in queries]
+    try:
+        await fleet.start()
+        failed = await fleet.answer(queries, lambda number, result: results[number].append(result))
+    except ElfError as error:
+        return [f"the fleet: {error}"] * len(queries)
+    finally:
+        await fleet.stop()
+    return [failed[i] if i in failed else _joined(found) for i, found in enumerate(results)]
+
+
+def _joined(results: Sequence[say.WindowResult]) -> Answer:
+    names: tuple[str, ...] = ()
+    rows: list[Row] = []
+    for result in results:
+        table = decode(result.payload) if result.payload else pa.table({})
+        if table.num_columns:
+            names = tuple(table.column_names)
+            cells = (column.to_pylist() for column in table.columns)
+            rows += [tuple(map(plain, row)) for row in zip(*cells, strict=True)]
+    return Answer(names, rows)

@@ -1,0 +1,109 @@
+"""Random queries as trees of text: what is written, of which type, and how much of it the engines promise.
+
+A node is a template over other nodes. ``exact``: every engine gives the same bits for it (sums of doubles
+depend on the order of the rows); ``steady``: its values are integers or multiples of 1/8 below 2**40, so that
+summing them in any order gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from elf.ql.expressions import Kind
+
+
+@dataclass(frozen=True)
+class Node:
+    """An expression: ``template`` has ``{0}``, ``{1}`` … for ``args``."""
+
+    template: str
+    kind: Kind
+    args: tuple[Node, ...] = ()
+    exact: bool = True
+    steady: bool = False
+    aggregated: bool = False
+    """Whether it may only stand after grouping."""
+
+    def __str__(self) -> str:
+        return self.template.format(*map(str, self.args)) if self.args else self.template
+
+    def walk(self) -> Iterator[Node]:
+        yield self
+        for arg in self.args:
+            yield from arg.walk()
+
+    def variants(self) -> Iterator[Node]:
+        """Simpler nodes of the same type: its parts, then itself with simpler parts."""
+        for part in self.walk():
+            if part is not self and part.kind == self.kind:
+                yield part
+        for index, arg in enumerate(self.args):
+            for simpler in arg.variants():
+                yield replace(self, args=(*self.args[:index], simpler, *self.args[index + 1 :]))
+
+
+def leaf(text: str, kind: Kind, *, steady: bool = False, aggregated: bool = False) -> Node:
+    """A column or a constant."""
+    return Node(text, kind, (), True, steady, aggregated)
+
+
+@dataclass(frozen=True)
+class Query:
+    """A SELECT in parts. ``order``: (expression, what follows it); ``window``: the clause as written."""
+
+    keys: tuple[Node, ...] = ()
+    outputs: tuple[Node, ...] = ()
+    where: tuple[Node, ...] = ()
+    having: tuple[Node, ...] = ()
+    order: tuple[tuple[Node, str], ...] = ()
+    limit: int | None = None
+    window: str = ""
+    lateness: str = ""
+
+    def __str__(self) -> str:
+        """As ELF-QL. Keys come first in the SELECT list and are grouped by their number."""
+        items = [f"{node} AS k{i}" for i, node in enumerate(self.keys)]
+        items += [f"{node} AS a{i}" for i, node in enumerate(self.outputs)]
+        parts = [f"SELECT {', '.join(items)} FROM log"]
+        if self.where:
+            parts.append("WHERE " + " AND ".join(f"({node})" for node in self.where))
+        if self.keys:
+            parts.append("GROUP BY " + ", ".join(str(i + 1) for i in range(len(self.keys))))
+        if self.having:
+            parts.append("HAVING " + " AND ".join(f"({node})" for node in self.having))
+        if self.order:
+            parts.append("ORDER BY " + ", ".join(f"{node}{how}" for node, how in self.order))
+        if self.limit is not None:
+            parts.append(f"LIMIT {self.limit}")
+        return " ".join([*parts, *filter(None, [self.window, self.lateness])])
+
+    def variants(self) -> Iterator[Query]:
+        """Simpler queries, the boldest first."""
+        if self.window:
+            yield replace(self, window="", lateness="")
+        if self.lateness:
+            yield replace(self, lateness="")
+        if self.limit is not None:
+            yield replace(self, limit=None)
+        for having in _fewer(self.having):
+            yield replace(self, having=having)
+        for where in _fewer(self.where):
+            yield replace(self, where=where)
+        for index in range(len(self.order)):
+            yield replace(self, order=self.order[:index] + self.order[index + 1 :])
+        for outputs in _fewer(self.outputs):
+            yield replace(self, outputs=outputs)
+        for keys in _fewer(self.keys):
+            yield replace(self, keys=keys)
+
+
+def _fewer(nodes: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
+    """Without all, without each, with a simpler one in the place of each."""
+    if len(nodes) > 1:
+        yield ()
+    for index in range(len(nodes)):
+        yield nodes[:index] + nodes[index + 1 :]
+    for index, node in enumerate(nodes):
+        for simpler in node.variants():
+            yield (*nodes[:index], simpler, *nodes[index + 1 :])
