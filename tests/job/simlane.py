@@ -13,7 +13,7 @@ from agents.store import SnapshotRow
 from elf.job import events as was
 from elf.job.commands import Command, Feed, Idle
 from elf.job.cut import StreamCut
-from elf.job.worker import StreamWorker, WorkerSettings
+from elf.job.worker import StreamWorker
 from tests.job.pyengine import Chunk, PyEngine, Source
 
 if TYPE_CHECKING:
@@ -33,10 +33,9 @@ class SimLane:
     def __init__(self, agent: SimAgent, stream: str) -> None:
         self._agent = agent
         self._stream = stream
-        settings = WorkerSettings(idle_ms=1_500, future_us=None, lateness_us=500_000, cut_ms=1_300)
         stored = agent.store.load_cut(stream)
         self.cut = msgspec.msgpack.decode(stored, type=StreamCut) if stored else None
-        self.worker = StreamWorker(stream, settings, PyEngine(), self.cut)
+        self.worker = StreamWorker(stream, agent.world.worker_settings, PyEngine(), self.cut)
         applied = [dict(f.applied).get("log", 0) for f in self.cut.flows] if self.cut else []
         ends = [s.end for s in self.cut.sources] if self.cut else []
         self.position = min(applied or ends or [0])

@@ -37,7 +37,7 @@ from elf.job.root import RootSettings
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, app_id
 from elf.job.streamlog import decode_entry, encode_entry
 from elf.job.uplink import SNAPSHOT_OVERHEAD
-from elf.job.worker import StreamWorker
+from elf.job.worker import StreamWorker, WorkerSettings
 from elf.ql.plan import Plan
 from elf.windows import Sliding
 from overlay import replica
@@ -96,7 +96,7 @@ class SimAgent:
         peer = ring.Peer(self.address, incarnation)
         rng = random.Random(world.rng.random())
         self.checked = 0
-        self.lanes = {stream: SimLane(self, stream) for stream in self.streams}
+        self.lanes = {stream: world.lane(self, stream) for stream in self.streams}
         streams = [StreamSince(stream, -(1 << 62)) for stream in self.streams]
         node_settings = NodeSettings(
             root=world.root_settings,
@@ -298,6 +298,10 @@ class World:
         self.retained_bytes_max = 256 << 20
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._n = 0
+        self.worker_settings = WorkerSettings(
+            idle_ms=1_500, future_us=None, lateness_us=500_000, cut_ms=1_300
+        )
+        self.lane: type[SimLane] = SimLane
         self.agents = [SimAgent(self, i) for i in range(agents)]
         self.by_address = {agent.address: agent for agent in self.agents}
         self.client_inbox: list[object] = []

@@ -79,7 +79,8 @@ def bench_differential(options: Options, *, as_json: bool) -> int:
     seconds = round(time.monotonic() - began, 1)
     print(
         f"{figures.queries} queries, seed {options.seed}: {figures.equal} equal ({figures.empty} of them "
-        f"without a row), {figures.different} different, {figures.unsupported.total()} unsupported; {seconds} s"
+        f"without a row), {figures.different} different, {figures.unsupported.total()} unsupported; "
+        f"{seconds} s"
     )
     for reason, count in figures.unsupported.most_common():
         print(f"  unsupported, {count} times: {reason}")

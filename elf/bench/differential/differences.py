@@ -32,7 +32,8 @@ DIFFERENCES: Final = (
         "sums of doubles",
         "a sum of doubles depends on the order of the rows, and so do AVG, variances and deviations",
         "equal to one part in 10^12 of the largest intermediate sum (of |x|, or of x squared), which is "
-        "computed beside it; never a key, a condition, an order. Sums of multiples of 1/8 are compared like integers",
+        "computed beside it; never a key, a condition, an order. Sums of multiples of 1/8 "
+        "are compared like integers",
     ),
     Known(
         "variances by other formulas",

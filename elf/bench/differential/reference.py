@@ -64,7 +64,7 @@ _TOP: Final = (
 )
 _RANKED: Final = (
     "list_sort(list(CAST({x} AS DOUBLE)) FILTER (WHERE {x} IS NOT NULL))"
-    "[greatest(1, CAST(-((-COUNT({x}) * {0}) // {1}) AS BIGINT))]"
+    "[greatest(1, (COUNT({x}) * {0} + {1} - 1) // {1})]"
 )
 
 _NATIVE: Final = {

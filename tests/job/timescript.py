@@ -1,0 +1,181 @@
+"""The language of ``scripts/*.txt``: what happens to rows in time, and which windows come of it.
+
+A script is a list of blocks: commands, a line ``----``, the windows that were committed meanwhile. Times are
+seconds: of the clock from when the script begins, and of event time on the same scale. The fleet is that of
+``world``: real workers, roots and masters on virtual time.
+
+    fleet 2 window 10 slide 5 lateness 2 idle 4 future 60 job 1
+                          agents, and what is not as by default (a tumbling window of 10 s, lateness 0,
+                          idle 4, future 60, all agents up, rows of key x)
+    row a0 3.5 x          a row of that event time and key is appended to the log of agent a0
+    row a0/b 3.5 x        to its second log, b
+    wait 5                five seconds pass
+    until 20              the clock comes to that
+    start a2 | leave a1 | crash a1
+    sources               the agents' watermarks are shown
+
+A window is shown as ``[0, 10) x 2, y 1``, then how many agents it covers, who is missing, and the counts that
+are not 0; ``revision 1`` of it likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from elf.batch import decode as table_of
+from elf.job.commands import Feed, Idle
+from elf.job.spec import JobSpec
+from elf.job.worker import LONG_AGO, WorkerSettings
+from tests.job.pyengine import SECOND, STREAM, plan
+from tests.job.simlane import Chunk, SimLane, Source
+from tests.job.world import SimAgent, World, _us
+
+COUNTS = ("late", "future", "unrostered", "rejected")
+OPTIONS = {"window": 10.0, "slide": 0.0, "lateness": 0.0, "idle": 4.0, "future": 60.0, "asleep": 0.0}
+
+
+class ScriptLane(SimLane):
+    """A lane with several logs, each row of which is read at once. A log is named after its stream, a second
+    one ``clicks/b``.
+    """
+
+    def __init__(self, agent: SimAgent, stream: str) -> None:
+        super().__init__(agent, stream)
+        self._read = {source.id: source.end for source in self.cut.sources} if self.cut else {}
+
+    def read(self) -> None:
+        agent, fed = self._agent, False
+        for name, log in agent.logs.items():
+            start = self._read.get(name, 0)
+            rows = log.rows[start:]
+            if rows and not agent.node.leaving:
+                self._read[name] = start + len(rows)
+                lines = pa.array([f"{ts},{key}" for ts, key in rows], pa.string())
+                offsets = np.arange(start, start + len(rows), dtype=np.int64)
+                self.give(
+                    Feed(Chunk(Source(name), start, start + len(rows), lines, offsets), agent.world.now)
+                )
+                fed = True
+        if not fed and not self._waiting:
+            self.give(Idle(agent.world.now))
+        agent.world.after(100, agent, self.read)
+
+
+class Stage:
+    """Performs the commands of a script."""
+
+    def __init__(self) -> None:
+        self._world: World
+        self._spec: JobSpec
+        self._zero_ms = 0
+        self._shown: dict[int, int] = {}
+        self._commands: dict[str, Callable[..., list[str]]] = {
+            "fleet": self._fleet,
+            "row": self._row,
+            "wait": self._wait,
+            "until": self._until,
+            "start": lambda name: self._begin(self._agent(name)),
+            "leave": self._leave,
+            "crash": self._crash,
+            "sources": self._sources,
+        }
+
+    def perform(self, commands: tuple[str, ...]) -> tuple[str, ...]:
+        """What the commands of a block show; then the windows that were committed meanwhile."""
+        shown: list[str] = []
+        for line in commands:
+            command, *arguments = line.partition("#")[0].split() or [""]
+            if command:
+                shown += self._commands[command](*arguments)
+        return (*shown, *self._windows())
+
+    def _fleet(self, agents: str, *options: str) -> list[str]:
+        given = OPTIONS | {k: float(v) for k, v in zip(options[::2], options[1::2], strict=True)}
+        assert given.keys() == OPTIONS.keys(), options
+        world = self._world = World(1, int(agents))
+        world.lane = ScriptLane
+        lateness = int(given["lateness"] * SECOND)
+        world.worker_settings = WorkerSettings(
+            idle_ms=int(given["idle"] * 1000),
+            future_us=int(given["future"] * SECOND),
+            lateness_us=lateness,
+            cut_ms=1_300,
+        )
+        awake = world.agents[: int(agents) - int(given["asleep"])]
+        for agent in awake:
+            agent.start([] if agent is world.agents[0] else [world.agents[0].address])
+        world.run_until(lambda: all(a.node.ready for a in awake))
+        world.run_until(lambda: all(len(a.node.log.members("clicks")) == len(awake) for a in awake))
+        query = plan(int(given["window"]), int(given["slide"]) or None, lateness)
+        self._spec = world.create(0, query)
+        self._zero_ms = -(-world.now // 60_000) * 60_000
+        world.run(self._zero_ms - world.now)
+        return []
+
+    def _agent(self, name: str) -> SimAgent:
+        return self._world.agents[int(name.removeprefix("a"))]
+
+    def _row(self, where: str, at: str, key: str = "x") -> list[str]:
+        name, _, log = where.partition("/")
+        ts = self._zero_ms * 1000 + round(float(at) * SECOND)
+        self._agent(name).logs[f"{STREAM}/{log}" if log else STREAM].rows.append((ts, key))
+        return self._wait("0.2")
+
+    def _wait(self, seconds: str) -> list[str]:
+        self._world.run(round(float(seconds) * 1000))
+        return []
+
+    def _until(self, clock: str) -> list[str]:
+        self._world.run(max(0, self._zero_ms + round(float(clock) * 1000) - self._world.now))
+        return []
+
+    def _begin(self, agent: SimAgent) -> list[str]:
+        self._world.restart(agent)
+        return self._wait("3")
+
+    def _leave(self, name: str) -> list[str]:
+        agent = self._agent(name)
+        agent.perform(agent.node.leave(self._world.now))
+        return self._wait("3")
+
+    def _crash(self, name: str) -> list[str]:
+        self._agent(name).crash()
+        return []
+
+    def _sources(self) -> list[str]:
+        found = []
+        for agent in self._world.agents:
+            if agent.up:
+                us = agent.worker.watermark_us(self._world.now)
+                at = "none" if us == LONG_AGO else f"{us / SECOND - self._zero_ms / 1000:g}"
+                found.append(f"watermark of a{agent.index}: {at}")
+        return found
+
+    def _windows(self) -> list[str]:
+        found = []
+        size = self._spec.plan.window.size_us
+        for row in self._world.home(self._spec).store.windows(self._spec.uid, -(1 << 62), 1 << 62):
+            rows = table_of(row.rows).to_pylist()
+            for status in table_of(row.status).to_pylist():
+                start, revision = _us(status["window_start"]), status["revision"]
+                counts = {r["k0"]: r["s0"] for r in rows if _us(r["window_start"]) == start}
+                zero = self._zero_ms * 1000
+                if start < zero or self._shown.get(start, -1) >= revision:
+                    continue
+                self._shown[start] = revision
+                found.append(
+                    (start, revision, _told((start - zero) // SECOND, size // SECOND, counts, status))
+                )
+        return [text for _, _, text in sorted(found)]
+
+
+def _told(start: int, size: int, counts: dict[str, int], status: dict[str, object]) -> str:
+    what = ", ".join(f"{key} {count}" for key, count in sorted(counts.items())) or "nothing"
+    text = f"[{start}, {start + size}) {what}; {status['reported']} of {status['expected']} agents"
+    if status["missing"]:
+        text += f" without {', '.join(status['missing'])}"  # type: ignore[arg-type]
+    text += "".join(f", {name} {status[name]}" for name in COUNTS if status[name])
+    return f"revision {status['revision']}: {text}" if status["revision"] else text
