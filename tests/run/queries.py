@@ -219,7 +219,7 @@ QUERIES: dict[str, tuple[str, str]] = {
 
 def by_hand(sql: str) -> str:
     """DuckDB's text with its windows written out."""
-    for seconds in (30, 60, 120, 300, 600, 900):
+    for seconds in (30, 60, 120, 300, 600, 900, 3600, 86400):
         sql = sql.replace(
             f"W({seconds})", f"make_timestamp(epoch_us(ts) - epoch_us(ts) % {seconds * 1_000_000})"
         )
