@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo test check install java clean
+.PHONY: demo test check docs install java clean
 
 demo: install java
 	$(BIN)/elf demo
@@ -16,6 +16,9 @@ check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+
+docs: install
+	$(BIN)/python -m elf.cli.reference
 
 install: $(INSTALLED)
 

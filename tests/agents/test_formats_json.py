@@ -260,6 +260,10 @@ def test_huge_chunks_are_checked_across_block_boundaries() -> None:
         assert extract({}, filler, bad, filler).rejected.tolist() == [1]
 
 
+def test_a_chunk_of_empty_lines_has_nothing_to_refuse() -> None:
+    assert JSON.refused(pa.array(["", ""], pa.string())).tolist() == []
+
+
 def test_two_chunks_in_a_row_are_not_mixed_up() -> None:
     columns = [Column("a", "bigint")]
     extractor = Extractor(JSON, None, Wanted(tuple(columns)))

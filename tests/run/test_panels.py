@@ -90,7 +90,9 @@ OF_JSON = ("virtual_hosts", "latency")
 
 def _schema(integers: str, texts: str, *more: Column) -> Schema:
     numbers = (Column(name, "bigint") for name in integers.split())
-    return Schema((Column("ts", "timestamp"), *numbers, *(Column(n, "text") for n in texts.split()), *more), "ts")
+    return Schema(
+        (Column("ts", "timestamp"), *numbers, *(Column(n, "text") for n in texts.split()), *more), "ts"
+    )
 
 
 ACCESS_LOG = _schema("sc_status sc_bytes", "c_ip cs_uri_stem cs_referer cs_user_agent")

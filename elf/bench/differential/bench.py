@@ -32,6 +32,8 @@ from spark_backend import batch
 
 QUERIES_A_LOG: Final = 25
 FLEETS: Final = (1, 3, 16)
+BUSY: Final = "does not answer"
+"""What a fleet says of a query whose creation was not confirmed within its deadline: a matter of clocks."""
 SHRUNK_MAX: Final = 5
 """Failures that are made small; of the others only the query is printed."""
 
@@ -55,6 +57,8 @@ class Figures:
     different: int = 0
     empty: int = 0
     """Equal, but without a row."""
+    asked_again: int = 0
+    """Queries that a fleet on a busy machine did not take in time."""
     unsupported: Counter[str] = field(default_factory=Counter)
     """Queries that elf refused (or that have no reference), by reason."""
 
@@ -97,6 +101,7 @@ def told(figures: Figures) -> dict[str, object]:
         "differences": figures.different,
         "unsupported": figures.unsupported.total(),
         "without_rows": figures.empty,
+        "asked_again": figures.asked_again,
         "reasons": dict(figures.unsupported.most_common()),
     }
 
@@ -150,6 +155,10 @@ class _Round:
         texts = [case.text for case in sound]
         agents = cases[0].agents
         lives = live.answers(self._log, texts, agents, cases[0].seed) if texts else []
+        for index, answer in enumerate(lives):
+            if isinstance(answer, str) and BUSY in answer:
+                figures.asked_again += 1
+                (lives[index],) = live.answers(self._log, [texts[index]], agents, cases[0].seed)
         sparks = self._offline.answers(texts)
         for case, want, *got in zip(sound, wanted, lives, sparks, strict=True):
             complaint = judge(want, *got)

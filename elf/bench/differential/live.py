@@ -29,7 +29,7 @@ from elf.job import messages as say
 
 DELAYS_S: Final = (0.0, 0.0, 0.002, 0.01)
 """The most that a message takes, one of these a fleet."""
-CHUNK_BYTES: Final = (700, 4_000, 1 << 20)
+CHUNK_BYTES: Final = (4_000, 12_000, 1 << 20)
 """The most that is read at once, one of these an agent."""
 
 Answered = Answer | str

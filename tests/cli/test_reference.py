@@ -1,0 +1,19 @@
+"""The reference page is what the code makes, and each of its examples runs."""
+
+from __future__ import annotations
+
+from elf.cli import reference
+from elf.ql.bind_aggregates import AGGREGATES
+from elf.ql.functions import FUNCTIONS
+
+
+def test_the_page_is_what_the_code_makes() -> None:
+    """Also the answers below the examples, which it runs. ``make docs`` renews it."""
+    assert reference.PAGE.read_text(encoding="utf-8") == reference.page() + "\n"
+
+
+def test_everything_is_on_it() -> None:
+    text = reference.PAGE.read_text(encoding="utf-8")
+    assert all(f"`{function.usage.replace('|', chr(92) + '|')}`" in text for function in FUNCTIONS.values())
+    assert reference.AGGREGATE_TEXTS.keys() == AGGREGATES.keys()
+    assert all(queries for queries in reference.EXAMPLES.values())
