@@ -83,11 +83,14 @@ def run(request: RunRequest, on_windows: Callable[[say.WindowResult], None]) -> 
     format_ = get_format(request.format) if request.format else guess_format(samples)
     facts = LaneFacts(stream, format_, request.timestamp, "")
     shares = split_inputs(paths, request.agents, whole_files=_says_lateness(request.sql))
-    return asyncio.run(_run(Fleet(facts, shares, samples), request.sql, on_windows))
+    return asyncio.run(_run(lambda: Fleet(facts, shares, samples), request.sql, on_windows))
 
 
-async def _run(fleet: Fleet, sql: str, on_windows: Callable[[say.WindowResult], None]) -> Summary:
+async def _run(
+    make: Callable[[], Fleet], sql: str, on_windows: Callable[[say.WindowResult], None]
+) -> Summary:
     began = time.monotonic()
+    fleet = make()
     try:
         await fleet.start()
         windows = 0
@@ -106,7 +109,9 @@ async def _run(fleet: Fleet, sql: str, on_windows: Callable[[say.WindowResult], 
 
 
 class Fleet:
-    """N drivers in one process: each reads one of ``shares``. Columns are inferred from ``samples``."""
+    """N drivers in one process: each reads one of ``shares``. Columns are inferred from ``samples``. Made where
+    a loop runs.
+    """
 
     def __init__(
         self,
