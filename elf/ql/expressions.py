@@ -28,7 +28,7 @@ class Ref:
 
     name: str
     kind: Kind
-    at: int = field(default=0, compare=False)
+    at: int = field(default=0, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Aggregate:
     name: str
     args: tuple[Expr, ...]
     kind: Kind
-    at: int = field(default=0, compare=False)
+    at: int = field(default=0, compare=False, repr=False)
     params: tuple[int, ...] = ()
 
 

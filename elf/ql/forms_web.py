@@ -27,7 +27,9 @@ _SPARK_STRICT = (  # two lengths: a bracket too many would end one of the arrays
     "try_parse_json({0}) IS NOT NULL AND json_array_length('[' || {0} || ']') = 1 "
     "AND json_array_length('[' || {0} || ',0]') = 2"
 )
-_TYPE = "json_type({0}, {1})"
+_VALID = "CASE WHEN json_valid({0}) THEN {0} END"
+"""DuckDB folds constants behind a CASE too, and fails there for one that is no JSON."""
+_TYPE = f"json_type({_VALID}, {{1}})"
 _SPARK_TYPE = "schema_of_variant(try_variant_get(try_parse_json({0}), {1}, 'variant'))"
 _INTEGER = "^-?[0-9]+$"
 
@@ -41,7 +43,7 @@ def _scalar(strict: str, kind: str, plain: str, containers: str, text: str, like
     )
 
 
-_TEXT = "json_extract_string({0}, {1})"
+_TEXT = f"json_extract_string({_VALID}, {{1}})"
 _SPARK_TEXT = "get_json_object({0}, {1})"
 _CONTAINERS = f"{_TYPE} IN ('OBJECT', 'ARRAY', 'NULL')"
 _SPARK_CONTAINERS = f"({_SPARK_TYPE} = 'VOID' OR {_SPARK_TYPE} LIKE 'OBJECT%' OR {_SPARK_TYPE} LIKE 'ARRAY%')"
@@ -69,11 +71,11 @@ _JSON: dict[str, Form] = {
         f"{_SPARK_NUMBER}TRY_CAST({_SPARK_TEXT} AS DOUBLE) END END",
     ),
     "json length": Form(
-        f"{_ARRAY}CAST(json_array_length({{0}}, {{1}}) AS BIGINT) END END",
+        f"{_ARRAY}CAST(json_array_length({_VALID}, {{1}}) AS BIGINT) END END",
         f"{_SPARK_ARRAY}CAST(json_array_length({_SPARK_TEXT}) AS BIGINT) END END",
     ),
     "json contains": Form(
-        f"{_ARRAY}COALESCE(list_contains(json_extract_string({{0}}, {{2}}), {{3}}), FALSE) END END",
+        f"{_ARRAY}COALESCE(list_contains(json_extract_string({_VALID}, {{2}}), {{3}}), FALSE) END END",
         f"{_SPARK_ARRAY}COALESCE(array_contains("
         f"filter(from_json({_SPARK_TEXT}, 'ARRAY<STRING>'), x -> x IS NOT NULL), {{3}}), FALSE) END END",
     ),

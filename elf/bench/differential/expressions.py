@@ -19,7 +19,8 @@ from elf.errors import QueryError
 from elf.ql import statements
 from elf.ql.binder import BINDERS
 from elf.ql.expressions import Kind
-from elf.ql.functions import DATE_UNITS, FUNCTIONS
+from elf.ql.functions import FUNCTIONS
+from elf.ql.functions_time import DATE_UNITS, PARTS
 from elf.ql.scope import Scope
 from elf.ql.source import Source
 
@@ -70,6 +71,15 @@ def _constants(kind: Kind, rng: random.Random) -> Node:
 
 _WORDS: Final[Mapping[str, Callable[[random.Random], Node]]] = {
     "unit": lambda rng: text_constant(rng.choice(DATE_UNITS)),
+    "date_part part": lambda rng: text_constant(rng.choice(sorted(PARTS))),
+    "path": lambda rng: text_constant(rng.choice(["$.a", "$[0]", "$.a.b", "$[1].x"])),
+    "constant": lambda rng: rng.choice([leaf("1", "bigint"), leaf("2", "bigint"), text_constant("a")]),
+    "format": lambda rng: text_constant(rng.choice(["%Y-%m-%d", "%d/%b/%Y %H:%M:%S", "%j week %a%%"])),
+    "network": lambda rng: text_constant(rng.choice(["10.0.0.0/8", "192.168.0.0/31", "2001:db8::/33"])),
+    "bits": lambda rng: leaf(str(rng.choice([0, 8, 23, 32, 64, 128])), "bigint"),
+    "name": lambda rng: text_constant(rng.choice(["q", "c", "d", "Q"])),
+    "replacement": lambda rng: text_constant(rng.choice(["", "-", "$1", "é"])),
+    "fill": lambda rng: text_constant(rng.choice(["0", ".", "日"])),
     "pattern": lambda rng: text_constant(rng.choice(_PATTERNS)),
     "separator": lambda rng: text_constant(rng.choice(["/", ".", " ", "?", "日"])),
     "characters": lambda rng: text_constant(rng.choice([" ", "/a", "日é", "0"])),
@@ -77,7 +87,7 @@ _WORDS: Final[Mapping[str, Callable[[random.Random], Node]]] = {
     "group": lambda rng: leaf(str(rng.randrange(0, 3)), "bigint"),
     "n": lambda rng: leaf(str(rng.choice([1, 2, 3, -1, -2, 9])), "bigint"),
 }
-"""Arguments that must be constants."""
+"""Arguments that must be constants, by the word of the usage, or by function and word."""
 _HINTS: Final[Mapping[str, Sequence[Kind]]] = {
     "text": ("text",),
     "part": ("text",),
@@ -89,8 +99,15 @@ _HINTS: Final[Mapping[str, Sequence[Kind]]] = {
     "timestamp": ("timestamp",),
     "condition": ("boolean",),
     "ip": ("text",),
+    "address": ("text",),
     "url": ("text",),
-    "agent": ("text",),
+    "user_agent": ("text",),
+    "json": ("text",),
+    "from": ("timestamp",),
+    "to": ("timestamp",),
+    "seconds": ("bigint", "double"),
+    "milliseconds": ("bigint",),
+    "microseconds": ("bigint",),
 }
 _ALIKE: Final = frozenset({"value", "a", "b", "then", "else"})
 
@@ -181,8 +198,8 @@ class Expressions:
         alike = self.any_kind()
         args = []
         for word in words:
-            if word in _WORDS:
-                args.append(_WORDS[word](rng))
+            if constant := _WORDS.get(f"{name} {word}") or _WORDS.get(word):
+                args.append(constant(rng))
             elif word in _ALIKE:
                 args.append(self.make(alike, depth - 1))
             else:

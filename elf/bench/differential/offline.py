@@ -40,7 +40,7 @@ def _spark_sql(query: str) -> str:
     left out by hand.
     """
     plan = plan_text(query, SCHEMA)
-    if plan.fragment.lateness_us is None or plan.window is None:
+    if plan.fragment.lateness_us is None or not plan.windows:
         return plan.spark_sql
     pane = plan.fragment.pane_us
     end = f"_ts - pmod(_ts, {pane}L) + {pane}L"

@@ -34,10 +34,11 @@ EXACT: Final = frozenset(
 """Aggregates of the same bits everywhere, whatever they are of. (APPROX_COUNT_DISTINCT: but not DuckDB's.)"""
 SUMS: Final = frozenset({"sum", "avg"})
 """Of the same bits where their argument is steady."""
+_TIMED: Final = frozenset({"first", "last"})
 BARE: Final = frozenset({"approx_count_distinct"})
 """Never inside anything: DuckDB's own answer is another one."""
 
-_WINDOWS: Final = (
+_ALIGNED: Final = (
     "WINDOWING 10 SECONDS",
     "WINDOWING 1 MINUTE",
     "WINDOWING 1500 MILLISECONDS",
@@ -48,6 +49,21 @@ _WINDOWS: Final = (
     "WINDOW TUMBLING (SIZE 30 SECONDS)",
     "WINDOW HOPPING (SIZE 60 SECONDS, ADVANCE BY 20 SECONDS)",
 )
+_SUBTOTALLED: Final = (
+    *_ALIGNED,
+    "WINDOWING 10 SECONDS, 30 SECONDS, 1 MINUTE",
+    "WINDOWING 20 SECONDS SLIDE 5 SECONDS, 15 SECONDS",
+    "WINDOWING CUMULATE 1 MINUTE STEP 10 SECONDS",
+    "WINDOWING CUMULATE 1 DAY STEP 2 HOURS, 10 MINUTES",
+    "WINDOWING LANDMARK EVERY 10 SECONDS",
+)
+"""Kinds of windows that grouping sets may have."""
+_WINDOWS: Final = (
+    *_SUBTOTALLED,
+    "WINDOWING SESSION 2 SECONDS MAX 10 SECONDS",
+    "WINDOWING SESSION 300 MILLISECONDS",
+    "WINDOW SESSION (20 SECONDS)",
+)
 _LATENESS: Final = ("LATENESS 0 SECONDS", "LATENESS 2 SECONDS", "LATENESS 1 MINUTE")
 _SECONDS: Final = ("0.5", "0.9", "0.99", "0", "1", "3", "10")
 """Second arguments of aggregates."""
@@ -55,39 +71,126 @@ _SECONDS: Final = ("0.5", "0.9", "0.99", "0", "1", "3", "10")
 
 def make_query(rng: random.Random, *, lateness: bool) -> Query:
     """A query that the binder takes. ``lateness``: it may say LATENESS."""
+    leaves, under = columns(), None
+    chance = rng.random()
+    if chance < 0.12:
+        under = _grouping(rng, columns(), timed=True)
+        leaves = _columns_of(under)
+    elif chance < 0.2:
+        under = _projection(rng)
+        leaves = _columns_of(under)
+    # FIRST and LAST are by event time, which rows of groups have none of.
+    query = replace(_grouping(rng, leaves, timed=chance >= 0.12), under=under)
+    if rng.random() < 0.7:
+        query = replace(query, window=rng.choice(_SUBTOTALLED if _has_sets(query) else _WINDOWS))
+        if lateness and rng.random() < 0.4:
+            query = replace(query, lateness=rng.choice(_LATENESS))
+    return query
+
+
+def _has_sets(query: Query) -> bool:
+    return bool(query.sets) or (query.under is not None and _has_sets(query.under))
+
+
+def _columns_of(query: Query) -> Mapping[Kind, Sequence[Node]]:
+    """What a subquery's columns are called outside: those that every engine gives alike."""
+    found: dict[Kind, list[Node]] = {}
+    for letter, nodes in (("i", query.keys), ("j", query.outputs)):
+        for index, node in enumerate(nodes):
+            if node.exact and _name(node) not in BARE and node.kind in KINDS:
+                found.setdefault(node.kind, []).append(leaf(f"{letter}{index}", node.kind))
+    return found
+
+
+def _projection(rng: random.Random) -> Query:
+    """A subquery without groups."""
     rows = Expressions(rng, columns())
-    keys = [_key(rows) for _ in range(rng.choice([0, 0, 1, 1, 1, 2, 3]))]
-    aggregates = [_aggregate(rows) for _ in range(rng.choice([1, 1, 2, 3, 4]))]
+    outputs = [_key(rows) for _ in range(rng.choice([2, 3, 4]))]
+    where = (rows.make("boolean", 2),) if rng.random() < 0.4 else ()
+    return Query(outputs=tuple(outputs), where=where)
+
+
+def _grouping(rng: random.Random, leaves: Mapping[Kind, Sequence[Node]], *, timed: bool) -> Query:
+    """A SELECT with groups over rows of these columns. ``timed``: the rows have an event time."""
+    rows = Expressions(rng, leaves)
+    keys = [_key(rows) for _ in range(rng.choice([0, 0, 1, 1, 1, 2, 3]) if leaves else 0)]
+    aggregates = [_aggregate(rows, timed=timed) for _ in range(rng.choice([1, 1, 2, 3, 4]))]
+    sets = rng.choice(["ROLLUP", "CUBE"]) if keys and rng.random() < 0.12 else ""
     grouped = _grouped(rng, keys, aggregates)
     outputs = [node for node in aggregates if rng.random() < 0.9]
     outputs += [grouped.make(rng.choice(KINDS), 2) for _ in range(rng.choice([0, 0, 1, 2]))]
+    outputs += [_over(grouped) for _ in range(rng.choice([0, 0, 0, 1]))]
+    if sets:
+        outputs.append(Node("GROUPING({0})", "bigint", (rng.choice(keys),), aggregated=True))
     if not outputs and not keys:
         outputs = aggregates[:1]
     if not any(node.aggregated for node in outputs) and not keys:
         outputs.append(aggregates[0])
-    query = Query(keys=tuple(keys), outputs=tuple(outputs))
+    query = Query(keys=tuple(keys), outputs=tuple(outputs), sets=sets)
     if rng.random() < 0.45:
         query = replace(query, where=tuple(rows.make("boolean", 2) for _ in range(rng.choice([1, 1, 2]))))
     if rng.random() < 0.25:
         query = replace(query, having=(grouped.make("boolean", 2),))
-    if rng.random() < 0.5:
-        order = [
-            grouped.make(rng.choice(sorted(grouped.leaves) or KINDS), 1) for _ in range(rng.choice([1, 2]))
-        ]
-        how = ["", " DESC", " ASC", " NULLS FIRST", " DESC NULLS FIRST", " DESC NULLS LAST"]
-        numbers = [
-            node
-            for node in order
-            if not node.args and not node.aggregated and node.template[0] in "-0123456789"
-        ]
-        query = replace(query, order=tuple((node, rng.choice(how)) for node in order if node not in numbers))
-    if rng.random() < 0.4:
+    if keys and rng.random() < 0.15:
+        query = replace(query, qualify=(_ranked(grouped),))
+    if all(node.exact and _name(node) not in BARE for node in outputs) and rng.random() < 0.1:
+        query = replace(query, distinct=True)
+    elif rng.random() < 0.5:
+        query = replace(query, order=_order(rng, grouped))
+    chance = rng.random()
+    if chance < 0.4:
         query = replace(query, limit=rng.choice([0, 1, 2, 3, 5, 100]))
-    if rng.random() < 0.65:
-        query = replace(query, window=rng.choice(_WINDOWS))
-        if lateness and rng.random() < 0.5:
-            query = replace(query, lateness=rng.choice(_LATENESS))
+    elif chance < 0.5 and keys:
+        query = replace(query, by=(rng.choice([1, 2]), (rng.choice(keys),)))
+    if rng.random() < 0.1:
+        query = replace(query, offset=rng.choice([1, 2, 7]))
     return query
+
+
+def _order(rng: random.Random, grouped: Expressions) -> tuple[tuple[Node, str], ...]:
+    order = [grouped.make(rng.choice(sorted(grouped.leaves) or KINDS), 1) for _ in range(rng.choice([1, 2]))]
+    how = ["", " DESC", " ASC", " NULLS FIRST", " DESC NULLS FIRST", " DESC NULLS LAST"]
+    numbers = [
+        node for node in order if not node.args and not node.aggregated and node.template[0] in "-0123456789"
+    ]
+    return tuple((node, rng.choice(how)) for node in order if node not in numbers)
+
+
+def _over(grouped: Expressions) -> Node:
+    """A window function over groups, of values that are the same everywhere in any order."""
+    rng = grouped.rng
+    nodes = [node for found in grouped.leaves.values() for node in found]
+    if not nodes or rng.random() < 0.3:
+        part = rng.choice(nodes) if nodes and rng.random() < 0.5 else None
+        text = f"{rng.choice(['COUNT(*)', 'SUM(COUNT(*))', 'AVG(COUNT(*))', 'MAX(COUNT(*))'])} OVER ("
+        kind: Kind = "double" if text.startswith("AVG") else "hugeint" if text.startswith("SUM") else "bigint"
+        if part is None:
+            return Node(text + ")", kind, (), aggregated=True)
+        return Node(text + "PARTITION BY {0})", kind, (part,), aggregated=True)
+    if rng.random() < 0.4:
+        node, part = rng.choice(nodes), rng.choice(nodes)
+        name = rng.choice(["COUNT", "MIN", "MAX", *(["SUM"] if node.kind == "bigint" else [])])
+        kind = {"COUNT": "bigint", "SUM": "hugeint"}.get(name, node.kind)  # type: ignore[assignment]
+        return Node(f"{name}({{0}}) OVER (PARTITION BY {{1}})", kind, (node, part), aggregated=True)
+    return _rank(grouped, nodes)
+
+
+def _rank(grouped: Expressions, nodes: Sequence[Node]) -> Node:
+    rng = grouped.rng
+    by, part = rng.choice(nodes), rng.choice(nodes)
+    way = rng.choice(["", " DESC", " NULLS FIRST", " DESC NULLS FIRST"])
+    name = rng.choice(["ROW_NUMBER", "RANK", "DENSE_RANK"])
+    if rng.random() < 0.4:
+        return Node(f"{name}() OVER (ORDER BY {{0}}{way})", "bigint", (by,), aggregated=True)
+    over = f"{name}() OVER (PARTITION BY {{1}} ORDER BY {{0}}{way})"
+    return Node(over, "bigint", (by, part), aggregated=True)
+
+
+def _ranked(grouped: Expressions) -> Node:
+    """A condition on a rank."""
+    nodes = [node for found in grouped.leaves.values() for node in found]
+    rank = _rank(grouped, nodes) if nodes else leaf("COUNT(*) OVER ()", "bigint", aggregated=True)
+    return Node(f"{{0}} {grouped.rng.choice(['<= 2', '= 1', '> 1'])}", "boolean", (rank,), aggregated=True)
 
 
 def _key(rows: Expressions) -> Node:
@@ -96,7 +199,7 @@ def _key(rows: Expressions) -> Node:
     while True:
         node = rows.make(rng.choice(KINDS), rng.choice([0, 0, 1, 2]))
         names = {part.template for part in node.walk() if not part.args}
-        if node.exact and any(name in names for nodes in columns().values() for name in map(str, nodes)):
+        if node.exact and any(name in names for nodes in rows.leaves.values() for name in map(str, nodes)):
             return node
 
 
@@ -151,15 +254,15 @@ def usable_aggregates() -> frozenset[str]:
     return frozenset(name for name in AGGREGATES if _shapes(name))
 
 
-def _aggregate(rows: Expressions) -> Node:
+def _aggregate(rows: Expressions, *, timed: bool) -> Node:
     rng = rows.rng
     if rng.random() < 0.15:
         return _filtered(rows, "COUNT(*)", "bigint", (), exact=True)
-    name = rng.choice(sorted(usable_aggregates()))
+    name = rng.choice(sorted(usable_aggregates() - (frozenset() if timed else _TIMED)))
     kind, distinct = rng.choice(_shapes(name))
     arg = rows.make(kind, rng.choice([0, 0, 0, 1, 2]))
     if name in SUMS and rng.random() < 0.4:
-        arg = rng.choice([node for node in columns()[kind] if node.steady] or [arg])
+        arg = rng.choice([node for node in rows.leaves.get(kind, ()) if node.steady] or [arg])
     args, second = [arg], ""
     if second_arguments(name):
         args.append(leaf(rng.choice(second_arguments(name)), "double"))
@@ -168,7 +271,7 @@ def _aggregate(rows: Expressions) -> Node:
     shape = {"bigint": "n", "double": "x", "text": "page", "boolean": "ok", "timestamp": "ts"}[kind]
     result = kind_of(f"{name}({word}{shape}{f', {args[1]}' if second else ''})")
     if result is None:
-        return _aggregate(rows)
+        return _aggregate(rows, timed=timed)
     steady = kind == "bigint" or arg.steady
     exact = arg.exact and (name in EXACT or (name in SUMS and steady and (name == "sum" or not distinct)))
     return _filtered(rows, f"{name.upper()}({word}{{0}}{second})", result, tuple(args), exact=exact)

@@ -50,32 +50,52 @@ def leaf(text: str, kind: Kind, *, steady: bool = False, aggregated: bool = Fals
 
 @dataclass(frozen=True)
 class Query:
-    """A SELECT in parts. ``order``: (expression, what follows it); ``window``: the clause as written."""
+    """A SELECT in parts. ``order``: (expression, what follows it); ``window``: the clause as written.
+    ``sets``: ROLLUP, CUBE or nothing; ``by``: LIMIT n BY these; ``under``: the subquery that it is over.
+    """
 
     keys: tuple[Node, ...] = ()
     outputs: tuple[Node, ...] = ()
     where: tuple[Node, ...] = ()
     having: tuple[Node, ...] = ()
     order: tuple[tuple[Node, str], ...] = ()
+    qualify: tuple[Node, ...] = ()
+    by: tuple[int, tuple[Node, ...]] | None = None
     limit: int | None = None
+    offset: int = 0
+    distinct: bool = False
+    sets: str = ""
+    under: Query | None = None
     window: str = ""
     lateness: str = ""
 
     def __str__(self) -> str:
         """As ELF-QL. Keys come first in the SELECT list and are grouped by their number."""
-        items = [f"{node} AS k{i}" for i, node in enumerate(self.keys)]
-        items += [f"{node} AS a{i}" for i, node in enumerate(self.outputs)]
-        parts = [f"SELECT {', '.join(items)} FROM log"]
+        return self.text("ka")
+
+    def text(self, names: str) -> str:
+        """As ELF-QL. ``names``: the first letters of what keys and outputs are called."""
+        items = [f"{node} AS {names[0]}{i}" for i, node in enumerate(self.keys)]
+        items += [f"{node} AS {names[1]}{i}" for i, node in enumerate(self.outputs)]
+        source = "log" if self.under is None else f"({self.under.text('ij')}) AS s"
+        parts = [f"SELECT {'DISTINCT ' if self.distinct else ''}{', '.join(items)} FROM {source}"]
         if self.where:
             parts.append("WHERE " + " AND ".join(f"({node})" for node in self.where))
         if self.keys:
-            parts.append("GROUP BY " + ", ".join(str(i + 1) for i in range(len(self.keys))))
+            numbers = ", ".join(str(i + 1) for i in range(len(self.keys)))
+            parts.append(f"GROUP BY {self.sets} ({numbers})" if self.sets else f"GROUP BY {numbers}")
         if self.having:
             parts.append("HAVING " + " AND ".join(f"({node})" for node in self.having))
+        if self.qualify:
+            parts.append("QUALIFY " + " AND ".join(f"({node})" for node in self.qualify))
         if self.order:
             parts.append("ORDER BY " + ", ".join(f"{node}{how}" for node, how in self.order))
         if self.limit is not None:
             parts.append(f"LIMIT {self.limit}")
+        if self.by is not None:
+            parts.append(f"LIMIT {self.by[0]} BY {', '.join(map(str, self.by[1]))}")
+        if self.offset:
+            parts.append(f"OFFSET {self.offset}")
         return " ".join([*parts, *filter(None, [self.window, self.lateness])])
 
     def variants(self) -> Iterator[Query]:
@@ -86,6 +106,19 @@ class Query:
             yield replace(self, lateness="")
         if self.limit is not None:
             yield replace(self, limit=None)
+        if self.offset:
+            yield replace(self, offset=0)
+        if self.by is not None:
+            yield replace(self, by=None)
+        if self.distinct:
+            yield replace(self, distinct=False)
+        if self.sets:
+            yield replace(self, sets="")
+        if self.under is not None:
+            for under in self.under.variants():
+                yield replace(self, under=under)
+        for qualify in _fewer(self.qualify):
+            yield replace(self, qualify=qualify)
         for having in _fewer(self.having):
             yield replace(self, having=having)
         for where in _fewer(self.where):
