@@ -186,11 +186,15 @@ class Fleet:
             self._send(client, say.Execute(request=number + 1, sql=sql, creator="run"))
         beats = asyncio.ensure_future(self._beat(client, len(queries)))
         opened = asyncio.ensure_future(self._open_when_installed(len(queries), failed))
+        collected = asyncio.ensure_future(self._collect(client, set(range(len(queries))), failed, on_windows))
         try:
-            await self._collect(client, set(range(len(queries))), failed, on_windows)
+            await asyncio.wait({opened, collected}, return_when=asyncio.FIRST_COMPLETED)
+            if opened.done():
+                opened.result()
+            await collected
             return failed
         finally:
-            for task in (beats, opened):
+            for task in (beats, opened, collected):
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
@@ -208,10 +212,22 @@ class Fleet:
                 self._send(client, say.KeepAlive(request=request))
 
     async def _open_when_installed(self, queries: int, failed: Mapping[int, str]) -> None:
-        """Read only when every lane has the flow of every query."""
-        for driver in self._drivers:
-            while any(len(lane.worker.flows()) < queries - len(failed) for lane in driver.lanes()):
-                await asyncio.sleep(0.002)
+        """Read only when all queries that were not refused are jobs, and every lane has their flows. (Equal
+        queries share one.)
+        """
+        log = self._drivers[0].node.log
+        lanes = [lane for driver in self._drivers for lane in driver.lanes()]
+
+        def installed() -> bool:
+            flows = log.flows()
+            return len(log.jobs()) >= queries - len(failed) and all(
+                {flow.uid for flow in flows if flow.fragment.stream == lane.facts.stream}
+                <= set(lane.worker.flows())
+                for lane in lanes
+            )
+
+        while not installed():
+            await asyncio.sleep(0.002)
         for driver in self._drivers:
             driver.reading.set()
 

@@ -16,7 +16,8 @@ from elf.bench.differential.differences import DIFFERENCES
 from elf.cli.values import cell
 from elf.client.windows import Window, split
 from elf.ql.bind_aggregates import AGGREGATES
-from elf.ql.functions import ALIASES, FUNCTIONS, PARTS
+from elf.ql.catalogue import Entry, What, catalogue
+from elf.ql.functions_time import PARTS
 from elf.ql.kinds import CAST_TYPES
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "elf-ql.md"
@@ -29,31 +30,6 @@ SAMPLE: Final = """\
 {"ts": "2026-01-01T00:00:17Z", "host": "web-2", "page": "/", "status": 200, "ms": 9.5, "user": {"name": "eve"}}
 {"ts": "2026-01-01T00:00:23Z", "host": "web-2", "page": "/help", "status": 404, "ms": 3.0, "user": {"name": "bob"}}
 """
-
-AGGREGATE_TEXTS: Final = {
-    "count": ("COUNT(*), COUNT(x)", "how many rows, or how many with a value"),
-    "sum": ("SUM(number)", "of integers exact, of 38 digits"),
-    "avg": ("AVG(number)", "the mean, a double"),
-    "min": ("MIN(x)", "the least"),
-    "max": ("MAX(x)", "the greatest"),
-    "bool_and": ("BOOL_AND(condition)", "whether it holds for all"),
-    "every": ("EVERY(condition)", "the same"),
-    "bool_or": ("BOOL_OR(condition)", "whether it holds for any"),
-    "stddev": ("STDDEV(number)", "STDDEV_SAMP"),
-    "stddev_samp": ("STDDEV_SAMP(number)", "the deviation of a sample; NULL for one row"),
-    "stddev_pop": ("STDDEV_POP(number)", "the deviation of a population"),
-    "variance": ("VARIANCE(number)", "VAR_SAMP"),
-    "var_samp": ("VAR_SAMP(number)", "the variance of a sample; of integers exact"),
-    "var_pop": ("VAR_POP(number)", "the variance of a population; of integers exact"),
-    "first": ("FIRST(x)", "by event time; of several at one time the least"),
-    "last": ("LAST(x)", "by event time; of several at one time the greatest"),
-    "approx_count_distinct": ("APPROX_COUNT_DISTINCT(x)", "HyperLogLog, standard error 1.6 %"),
-    "median": ("MEDIAN(number)", "exact, between two values where need be"),
-    "percentile": ("PERCENTILE(number, p)", "exact; p from 0 to 1"),
-    "approx_percentile": ("APPROX_PERCENTILE(number, p)", "the value of that rank, to 0.79 %"),
-    "approx_top_k": ("APPROX_TOP_K(x, k)", "the k most frequent values and how often, as JSON text; exact"),
-}
-"""Usage and meaning of each aggregate."""
 
 EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "Groups": (
@@ -79,48 +55,78 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "SELECT host, MAX(ms) AS slowest FROM log GROUP BY host ORDER BY slowest DESC LIMIT 1\nWINDOWING 10 SECONDS",
         "SELECT COUNT(*) AS hits FROM log WINDOWING 20 SECONDS SLIDE 10 SECONDS LATENESS 5 SECONDS",
         "SELECT COUNT(*) AS hits FROM log WINDOW TUMBLING (SIZE 15 SECONDS)",
+        "SELECT host, COUNT(*) AS hits FROM log GROUP BY host WINDOWING SESSION 10 SECONDS",
+        "SELECT COUNT(*) AS hits FROM log WINDOWING CUMULATE 30 SECONDS STEP 10 SECONDS, 15 SECONDS",
+    ),
+    "Beyond groups": (
+        "SELECT host, status, COUNT(*) AS hits FROM log GROUP BY ROLLUP (host, status)",
+        "SELECT host, page, COUNT(*) AS hits FROM log GROUP BY host, page ORDER BY hits DESC LIMIT 1 BY host",
+        "SELECT MAX(hits) AS most, COUNT(*) AS pages FROM (SELECT page, COUNT(*) AS hits FROM log GROUP BY page) AS pages",
     ),
 }  # fmt: skip
+
+WINDOWS: Final = (
+    ("WINDOWING 30 SECONDS", "tumbling; also `WINDOW TUMBLING (SIZE …)`"),
+    ("WINDOWING 5 MINUTES SLIDE 30 SECONDS", "sliding; also `WINDOW HOPPING (SIZE …, ADVANCE BY …)`"),
+    ("WINDOWING CUMULATE 1 DAY STEP 1 HOUR", "from the start of each day to each full hour"),
+    ("WINDOWING LANDMARK EVERY 30 SECONDS", "all since the job began (`elf run`: since the first row), after each 30 s that brought a row"),
+    ("WINDOWING SESSION 60 SECONDS MAX 1 HOUR", "rows of a key less than the gap apart, cut at multiples of half of MAX (one day without it); alone in a job"),
+    ("WINDOWING 10 MINUTES, 1 HOUR, 1 DAY", "several at once, of all kinds but sessions"),
+)  # fmt: skip
+"""Usage and meaning of each kind of window."""
 
 _INTRODUCTION: Final = """\
 # ELF-QL
 
 <!-- Made by `make docs` (python -m elf.cli.reference) from the code; change it there. -->
 
-A query is a SELECT over one stream of log records. Its answer is a table a window, or one table where there is no
-window clause (`elf run` only: a live stream needs one).
+A query is a SELECT over the records of streams. Its answer is a table a window, or one table where there is no window
+clause (`elf run` only: a live stream needs one). In `elf run` any name after FROM means the given inputs.
 
-    SELECT expression [AS name], …  FROM stream | *
-    [WHERE condition] [GROUP BY expression | name | number, …] [HAVING condition]
-    [ORDER BY expression [ASC | DESC] [NULLS FIRST | LAST], …] [LIMIT n]
-    [WINDOWING length [SLIDE length]] [LATENESS length]
-
-| clause | what it means |
-|---|---|
-| `FROM name`, `FROM *` | the stream; in `elf run` any name means the given inputs |
-| `WHERE` | rows for which it is not true are left out, before grouping |
-| `GROUP BY` | columns, expressions, names or numbers of the SELECT list; NULL is a group of its own |
-| `HAVING` | of groups, over keys and aggregates |
-| `ORDER BY`, `SORT BY` | in each window; NULLs last unless said otherwise; ties by the group keys, ascending, NULLs last |
-| `LIMIT` | so many rows of each window |
-| `WINDOWING 30 SECONDS` | tumbling windows, aligned to 1970-01-01 UTC, half open; also `WINDOW TUMBLING (SIZE …)` |
-| `WINDOWING 5 MINUTES SLIDE 30 SECONDS` | one that long, that often; also `WINDOW HOPPING (SIZE …, ADVANCE BY …)` |
-| `LATENESS 2 SECONDS` | how long after its end a window waits for rows of its time; later ones are counted as late |
-
-Units are MILLISECONDS, SECONDS, MINUTES, HOURS and DAYS. Statements around queries: `CREATE [OR REPLACE] JOB name AS
+Units of time are MILLISECONDS, SECONDS, MINUTES, HOURS and DAYS. Statements around queries: `CREATE [OR REPLACE] JOB name AS
 SELECT …`, `DROP JOB name`, `SUBSCRIBE name`, `EXPLAIN SELECT … | name`, `DESCRIBE name`, `SHOW JOBS | STREAMS | MEMBERS`.
 
 Names are matched as written, else without regard to case; `"…"` or `` `…` `` around a name that is none. Columns of JSON
-lines are paths (`user.name`). Operators: `+ - * / %`, `||`, `= == <> != < <= > >=`, `IS [NOT] DISTINCT FROM`,
-`IS [NOT] NULL | TRUE | FALSE`, `[NOT] IN (…)`, `[NOT] BETWEEN … AND …`, `[NOT] LIKE`, `ILIKE`, `NOT`, `AND`, `OR`,
-`CASE … END`, `CAST(x AS type)`, `TRY_CAST`. No expression fails on data: what overflows, divides by zero or does not cast
+lines are paths (`user.name`). No expression fails on data: what overflows, divides by zero or does not cast
 is NULL. `/` always gives a double, `%` takes the sign of the dividend.
 """
 
 
 def page() -> str:
     """The whole text."""
-    return "\n".join([_INTRODUCTION, *_types(), *_functions(), *_aggregates(), *_examples(), *_differences()])
+    parts = [_clauses(), _windows(), _types(), _operators(), _functions(), _aggregates(), _examples()]
+    return "\n".join([_INTRODUCTION, *(line for part in parts for line in part), *_differences()])
+
+
+def _entries(what: What) -> list[Entry]:
+    return [entry for entry in catalogue() if entry.what == what]
+
+
+def _clauses() -> Iterator[str]:
+    yield "## Clauses\n\nIn their order; `log` in the examples is an access log.\n"
+    for entry in _entries("clause"):
+        yield f"- **{entry.name}**: `{entry.usage}`. {entry.about}\n  `{entry.example}`"
+    yield ""
+
+
+def _windows() -> Iterator[str]:
+    yield "## Windows\n"
+    yield "| windows | what they are |\n|---|---|"
+    yield from (f"| `{usage}` | {about} |" for usage, about in WINDOWS)
+    yield "\nAligned to 1970-01-01 UTC, half open. HAVING, OVER, QUALIFY, DISTINCT, LIMIT, OFFSET and subqueries are all of one"
+    yield "window: its `window_start` and `window_end`.\n"
+
+
+def _operators() -> Iterator[str]:
+    yield "## Operators\n"
+    yield "| operator | what it gives | for instance |\n|---|---|---|"
+    for entry in _entries("operator"):
+        yield f"| `{_cell(entry.usage)}` | {_cell(entry.about)} | {_example(entry)} |"
+    yield ""
+
+
+def _example(entry: Entry) -> str:
+    return f"`{_cell(entry.example)}` is `{_cell(entry.gives)}`"
 
 
 def _types() -> Iterator[str]:
@@ -135,14 +141,15 @@ def _cell(text: str) -> str:
 
 
 def _functions() -> Iterator[str]:
-    others: dict[str, list[str]] = {}
-    for alias, name in ALIASES.items():
-        others.setdefault(name, []).append(alias)
-    yield "## Functions\n"
-    yield "| function | what it gives |\n|---|---|"
-    for function in FUNCTIONS.values():
-        also = f" (also `{'`, `'.join(others[function.name])}`)" if function.name in others else ""
-        yield f"| `{_cell(function.usage)}` | {_cell(function.about)}{also} |"
+    yield "## Functions"
+    group = ""
+    for entry in _entries("function"):
+        if entry.group != group:
+            group = entry.group
+            yield f"\n### {group[0].upper() + group[1:]}\n"
+            yield "| function | what it gives | for instance |\n|---|---|---|"
+        also = f" (also `{'`, `'.join(entry.aliases)}`)" if entry.aliases else ""
+        yield f"| `{_cell(entry.usage)}` | {_cell(entry.about)}{also} | {_example(entry)} |"
     yield f"\n`EXTRACT(part FROM timestamp)` takes {', '.join(f'`{part}`' for part in PARTS)}.\n"
 
 
@@ -150,9 +157,8 @@ def _aggregates() -> Iterator[str]:
     yield "## Aggregates\n"
     yield "Each passes over NULLs and may be followed by `FILTER (WHERE condition)`.\n"
     yield "| aggregate | what it gives |\n|---|---|"
-    for name in AGGREGATES:
-        usage, about = AGGREGATE_TEXTS[name]
-        yield f"| `{usage}` | {about} |"
+    for entry in _entries("aggregate"):
+        yield f"| `{_cell(entry.usage)}` | {_cell(entry.about)} |"
     distinct = ", ".join(
         f"`{name.upper()}(DISTINCT x)`" for name, rule in AGGREGATES.items() if rule.distinct
     )
