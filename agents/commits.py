@@ -240,7 +240,7 @@ def commit_windows(
 
 def published(effect: CommitWindows, row: WindowCommit, master: str) -> WindowResult | None:
     """What is published of a commit; None if it is of no windows."""
-    if not decode(row.status).num_rows and not decode(row.rows).num_rows:
+    if not effect.final and not decode(row.status).num_rows and not decode(row.rows).num_rows:
         return None
     return window_result(effect.spec.name, row, master, final=effect.final)
 

@@ -29,6 +29,7 @@ from elf.batch import decode as table_of
 from elf.job.commands import Feed, Idle
 from elf.job.spec import JobSpec
 from elf.job.worker import LONG_AGO, WorkerSettings
+from elf.windows import Sliding
 from tests.job.pyengine import SECOND, STREAM, plan
 from tests.job.simlane import Chunk, SimLane, Source
 from tests.job.world import SimAgent, World, _us
@@ -156,7 +157,7 @@ class Stage:
 
     def _windows(self) -> list[str]:
         found = []
-        size = self._spec.plan.window.size_us
+        (size,) = (kind.size_us for kind in self._spec.plan.windows if isinstance(kind, Sliding))
         for row in self._world.home(self._spec).store.windows(self._spec.uid, -(1 << 62), 1 << 62):
             rows = table_of(row.rows).to_pylist()
             for status in table_of(row.status).to_pylist():

@@ -145,4 +145,4 @@ def test_panel(
 def test_panel_as_a_job(name: str) -> None:
     (statement,) = parse(f"CREATE JOB {name} AS\n{(PANELS / f'{name}.sql').read_text()}")
     assert isinstance(statement, CreateJob)
-    assert plan_text(statement.query.sql, JSON_LOG if name in OF_JSON else ACCESS_LOG).window is not None
+    assert plan_text(statement.query.sql, JSON_LOG if name in OF_JSON else ACCESS_LOG).windows
