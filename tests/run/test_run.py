@@ -197,3 +197,12 @@ def test_bad_lines_are_counted_and_the_rest_goes_on(
     counted, told = (json.loads(line) for line in out.splitlines())
     assert counted == {"n": 3}
     assert told["status"]["rejected"] == 5
+
+
+@pytest.mark.parametrize("windows", ["LANDMARK EVERY 10 SECONDS", "SESSION 10 SECONDS"])
+def test_windows_that_no_row_begins_end_with_the_input(
+    windows: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sql = f"SELECT COUNT(*) AS n FROM x WHERE FALSE WINDOWING {windows}"
+    status, _, err = elf_run(capsys, "-q", sql, "--input", str(SAMPLE))
+    assert (status, err) == (0, "")
