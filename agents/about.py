@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from elf.job import messages as say
-from elf.job.spec import JobSpec
+from elf.job.spec import Flow, JobSpec
 from elf.job.streamlog import StreamLog
 from elf.ql.plan import Fragment
 
@@ -45,7 +45,7 @@ def describe(facts: say.JobFacts, log: StreamLog, named: Callable[[str], str]) -
     }
     for place, flow in enumerate(flows, 1):
         told["flow" if len(flows) == 1 else f"flow {place}"] = (
-            f"{flow.uid[:8]} over {flow.fragment.stream}, root {named(flow.home)}, "
+            f"{flow.uid[:8]} over {flow.fragment.stream}{_keys(flow)}, root {named(flow.home)}, "
             f"read by {', '.join(reader.name for reader in log.readers(flow.uid))}"
         )
     return told | ({"failure": facts.failure} if facts.failure else {})
@@ -58,6 +58,11 @@ def _emission(fragment: Fragment) -> str:
     if fragment.revise_us is not None:
         return f"FINAL REVISE {fragment.revise_us / 1e6:g} SECONDS"
     return "FINAL"
+
+
+def _keys(flow: Flow) -> str:
+    place, count = flow.fragment.range
+    return f", key range {place + 1} of {count}" if count > 1 else ""
 
 
 def summary(facts: say.JobFacts, members: int) -> dict[str, object]:

@@ -35,10 +35,14 @@ class ToKey:
 
 @dataclass(frozen=True)
 class Reading:
-    """The client reads the windows of a job from now on. ``drops``: the job is its own one-shot SELECT."""
+    """The client reads the windows of a job from now on. ``drops``: the job is its own one-shot SELECT.
+    ``then``: it wants none of them, but what this procedure comes to after ``windows`` of them.
+    """
 
     spec: JobSpec
     drops: bool
+    then: Procedure | None = None
+    windows: int | None = None
 
 
 Ask = ToAddress | ToKey

@@ -57,6 +57,7 @@ class _Reader:
     renewed_ms: int
     seen_us: int | None
     told_ms: int = 0
+    then: Procedure | None = None
 
 
 class Clients:
@@ -116,19 +117,22 @@ class Clients:
         if not isinstance(end, Reading):
             return [Send(running.client, end)]
         seen = FROM_THE_FIRST if end.drops else None
+        left = running.windows or end.windows
         reader = _Reader(
             running.client,
             running.request,
             end.spec,
-            running.windows,
+            left,
             end.drops,
             now_ms,
             now_ms,
             seen,
             now_ms,
+            end.then,
         )
         self._readers[key] = reader
-        return [self._renewal(reader)]
+        patience = [Send(running.client, say.Reply(request=running.request, done=False))] if end.then else []
+        return [*patience, self._renewal(reader)]
 
     def answered(self, answer: say.Answer, now_ms: int) -> list[Step]:
         asker = self._whys.pop(answer.id, None)
@@ -205,14 +209,20 @@ class Clients:
             if reader.spec.uid != result.job:
                 continue
             reader.told_ms = now_ms
-            found.append(Send(reader.client, say.Published(request=reader.request, result=result)))
+            if reader.then is None:
+                found.append(Send(reader.client, say.Published(request=reader.request, result=result)))
             if result.early:
                 continue
             reader.seen_us = max(reader.seen_us or result.last_us, result.last_us)
             reader.renewed_ms = now_ms
             if reader.left is not None:
                 reader.left -= 1
-            if reader.left == 0 or result.final:
+            if (reader.left == 0 or result.final) and reader.then is not None:
+                del self._readers[key]
+                running = _Running(reader.client, reader.request, reader.then, None)
+                self._running[key] = running
+                found.extend(self._step(running, None, now_ms))
+            elif reader.left == 0 or result.final:
                 found.append(Send(reader.client, say.Reply(request=reader.request)))
                 found.extend(self._close(key))
         return found

@@ -26,6 +26,7 @@ from agents import arrays
 from elf.errors import ElfBug, PeerError
 from elf.job import messages as job_messages
 from elf.job import programmessages as program_messages
+from elf.job import work as work_messages
 from overlay import messages as overlay_messages
 from overlay import replica
 
@@ -97,6 +98,7 @@ def _tags() -> dict[str, type[Message]]:
     families: tuple[tuple[str, tuple[type[Message], ...]], ...] = (
         ("job", job_messages.MESSAGES),
         ("program", program_messages.MESSAGES),
+        ("work", work_messages.MESSAGES),
         ("overlay", overlay_messages.MESSAGES),
         ("group", replica.MESSAGES),
     )

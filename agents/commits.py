@@ -7,6 +7,7 @@ effect (after a crash) answers with what the store has.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -19,6 +20,7 @@ from agents.store import PaneCommit, PaneCommitName, Store, WindowCommit
 from elf.aggregates import State, identity_row, merge_tables
 from elf.batch import decode, encode
 from elf.job import parts
+from elf.job.approximate import CUT_STATE, keep_best, with_bounds
 from elf.job.assembly import Assembly
 from elf.job.contributions import Piece, to_bytes
 from elf.job.effects import Combine, CommitPanes, CommitWindows, Coverage, ReadCommits, StorePanes
@@ -27,7 +29,8 @@ from elf.job.messages import PaneRow, WindowResult
 from elf.job.ports import FinisherPort
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.tally import TALLY_STATES
-from elf.ql.plan import Fragment
+from elf.job.tops import cut_panes
+from elf.ql.plan import Fragment, Top
 
 FINISH_ROWS: Final = 1 << 20
 """Groups that one run of the final fragment takes, or a little more."""
@@ -94,14 +97,30 @@ def _revisions(coverage: Sequence[Coverage], start: int, end: int) -> list[_Rang
 
 def combine(effect: Combine) -> Combined:
     """Merge disjoint pieces into one for the parent."""
-    tally, payload = _merge(effect.flow.fragment, effect.batch.pieces)
+    began = time.thread_time_ns()
+    tally, payload = _merge(effect.flow.fragment, effect.batch.pieces, effect.flow.fragment.keep)
     batch = effect.batch
-    return Combined(effect.flow, Piece(batch.start, batch.end, batch.members, tally, payload))
+    piece = Piece(batch.start, batch.end, batch.members, tally, payload)
+    return Combined(effect.flow, piece, us_since(began))
+
+
+def us_since(began_ns: int) -> int:
+    """CPU time of this thread since then, in µs."""
+    return (time.thread_time_ns() - began_ns) // 1_000
 
 
 def commit_panes(effect: CommitPanes, store: Store) -> PanesCommitted:
     """Merge a batch, on top of the revision before it, and commit it."""
-    return PanesCommitted(effect, store.commit_panes(merged_panes(effect, store)))
+    began = time.thread_time_ns()
+    row = merged_panes(effect, store)
+    seq = store.commit_panes(row)
+    return PanesCommitted(effect, seq, *size_of(row), us_since(began))
+
+
+def size_of(row: PaneCommit) -> tuple[int, int]:
+    """(keys, bytes) of a commit."""
+    keys = decode(row.payload).num_rows if row.payload else 0
+    return keys, len(row.tally) + len(row.payload)
 
 
 def merged_panes(effect: CommitPanes, store: Store, seq: int = 0) -> PaneCommit:
@@ -161,7 +180,8 @@ def read_commits(effect: ReadCommits, store: Store) -> CommitsRead:
     after, size = effect.after, 0
     found: list[PaneRow] = []
     for place, row in enumerate(rows[:READ_ROWS_MAX]):
-        size += len(row.tally) + len(row.payload)
+        payload = _cut(row.payload, effect) if effect.cut is not None else row.payload
+        size += len(row.tally) + len(payload)
         full = place + 1 == READ_ROWS_MAX or size >= READ_BYTES_MAX
         found.append(
             PaneRow(
@@ -177,13 +197,23 @@ def read_commits(effect: ReadCommits, store: Store) -> CommitsRead:
                 epoch=row.epoch,
                 term=row.term,
                 tally=row.tally,
-                payload=row.payload,
+                payload=payload,
+                cut=effect.cut,
             )
         )
         after = row.seq
         if full:
             break
     return CommitsRead(effect.flow, effect.to, tuple(found))
+
+
+def _cut(payload: bytes, effect: ReadCommits) -> bytes:
+    """The rows that the reader needs."""
+    if not payload or effect.cut is None:
+        return payload
+    table = decode(payload)
+    kept = cut_panes(table, effect.cut, effect.flow.fragment.states)
+    return encode(kept) if kept.num_rows < table.num_rows else payload
 
 
 def _latest(rows: Iterable[PaneCommit], start: int, end: int) -> list[Piece]:
@@ -199,13 +229,21 @@ def _latest(rows: Iterable[PaneCommit], start: int, end: int) -> list[Piece]:
     return found
 
 
-def _merge(fragment: Fragment, pieces: Sequence[Piece]) -> tuple[bytes, bytes]:
+def _merge(fragment: Fragment, pieces: Sequence[Piece], keep: Top | None = None) -> tuple[bytes, bytes]:
+    """(tally, payload); ``keep``: of an approximate fragment the best groups only."""
     if len(pieces) == 1 and not pieces[0].tally and not pieces[0].payload:
         return b"", b""
     keys = ("_pane", *fragment.keys)
-    tally = merged([opened(p.tally, p.start, p.end) for p in pieces], ("_pane",), TALLY_STATES)
+    tally = merged([opened(p.tally, p.start, p.end) for p in pieces], ("_pane",), tally_states(fragment))
     payload = merged([opened(p.payload, p.start, p.end) for p in pieces], keys, fragment.states)
+    if keep is not None and payload is not None:
+        payload, tally = keep_best(payload, tally, keep)
     return (encode(tally) if tally is not None else b""), (encode(payload) if payload is not None else b"")
+
+
+def tally_states(fragment: Fragment) -> tuple[State, ...]:
+    """The states of a tally of a fragment's panes."""
+    return TALLY_STATES if fragment.keep is None else (*TALLY_STATES, CUT_STATE)
 
 
 def merged(
@@ -232,10 +270,12 @@ def commit_windows(
     effect: CommitWindows, store: Store, finisher: FinisherPort, master: str, kept: Kept | None = None
 ) -> WindowsCommitted:
     """Assemble the windows that end in ``(first_us, last_us]``, run the final fragment, and commit them."""
+    began = time.thread_time_ns()
     row, new = made_windows(effect, store, finisher, kept)
     if new:
         store.commit_windows(row)
-    return WindowsCommitted(effect, published(effect, row, master))
+    result = published(effect, row, master)
+    return WindowsCommitted(effect, result, decode(row.rows).num_rows, us_since(began))
 
 
 def published(effect: CommitWindows, row: WindowCommit, master: str) -> WindowResult | None:
@@ -331,18 +371,18 @@ def _assemble(
     plan = effect.spec.plan
     if not plan.windows:
         pieces = pieces_of(effect, store, START_OF_TIME, END_OF_TIME)
-        counts = merged([opened(p.tally, p.start, p.end) for p in pieces], (), TALLY_STATES)
+        counts = merged([opened(p.tally, p.start, p.end) for p in pieces], (), tally_states(plan.fragment))
         groups = merged(
             [opened(p.payload, p.start, p.end) for p in pieces], plan.fragment.keys, plan.fragment.states
         )
         rows = finisher.run(groups) if groups is not None else _no_rows(effect, finisher)
-        return status_of_all(effect, names, counts), rows
+        return status_of_all(effect, names, counts), with_bounds(rows, counts, plan)
     pane_us = plan.fragment.pane_us
     assembly, from_us = kept.resume(effect)
     start, end = bounded(from_us, pane_us), bounded(effect.last_us, pane_us)
     pieces = pieces_of(effect, store, start, end)
     tables = [opened(p.payload, p.start, p.end) for p in pieces]
-    if len(effect.spec.flows) > 1:
+    if plan.more:  # a group may have rows in several streams, and is in one key range
         keys = ("_pane", *plan.fragment.keys)
         groups = merged(tables, keys, plan.fragment.states)
     else:
@@ -351,6 +391,7 @@ def _assemble(
     held = bounded(effect.calendar.needs_from(effect.first_us), pane_us)
     tally = kept.count(joined([opened(p.tally, p.start, p.end) for p in pieces]), held)
     kept.keep(assembly, effect)
+    rows = with_bounds(rows, tally, plan)
     calendar = assembly.calendar
     if effect.revised is None:
         spans = spans_of(effect, calendar, tally, rows)

@@ -50,7 +50,6 @@ from elf.job.homeport import (
 )
 from elf.job.homes import Homes
 from elf.job.keepers import LOG_GROUP
-from elf.job.messages import WindowResult
 from elf.job.spec import JobSpec
 from elf.job.streamlog import StreamLog
 from overlay import replica
@@ -67,8 +66,7 @@ class _Wanted:
     """A record under way, and what is to be told when it is applied."""
 
     record: bytes
-    work: CommitPanes | CommitWindows | None = None
-    result: WindowResult | None = None
+    drafted: Drafted | None = None
 
 
 @dataclass
@@ -195,8 +193,8 @@ class Housing:
             if isinstance(fact, record.PanesKept):
                 told = record.encode(record.bare(fact))
                 self._machines[key].whole[told] = wanted.record
-            elif wanted.work is not None and isinstance(wanted.work, CommitWindows):
-                spec = wanted.work.spec
+            elif wanted.drafted is not None and isinstance(wanted.drafted.work, CommitWindows):
+                spec = wanted.drafted.work.spec
                 return self._homes.failed(
                     spec.uid, f"job {spec.name}: windows of {len(told)} bytes are too large to be committed"
                 )
@@ -211,13 +209,14 @@ class Housing:
         found: list[Step] = []
         for key in sorted(self._desk.changed - {LOG_GROUP}):
             self._desk.changed.discard(key)
-            term, led = self._desk.leading.get(key), self._led.get(key)
+            held, led = key in self._desk.groups.held(), self._led.get(key)
+            term = self._desk.leading.get(key) if held else None  # that word may come later
             if led is not None and led.term != term:
                 del self._led[key]
                 found.extend(self._homes.release(self._machines[key].uid, now_ms))
             if term is not None and key not in self._led:
                 found.extend(self._elected(key, term, now_ms))
-            if key not in self._desk.groups.held():
+            if not held:
                 found.extend(self._retired(key))
         answers, self._desk.answers = self._desk.answers, []
         for answer in answers:
@@ -293,18 +292,20 @@ class Housing:
         led.drafts = [known for known in led.drafts if known is not work]
         if event.error and spec is not None:
             return self._homes.failed(spec.uid, event.error)
-        wanted = _Wanted(event.record, work, event.result)
+        wanted = _Wanted(event.record, event)
         if not event.record:
             return self._told(wanted, 0, now_ms)
         return self._want(key, led, wanted, now_ms)
 
     def _told(self, wanted: _Wanted, seq: int, now_ms: int) -> Sequence[Step]:
         """A record is committed, and applied here."""
-        match wanted.work:
-            case CommitPanes():
-                return self._homes.panes_committed(PanesCommitted(wanted.work, seq), now_ms)
-            case CommitWindows():
-                return self._homes.windows_committed(WindowsCommitted(wanted.work, wanted.result))
+        match wanted.drafted:
+            case Drafted(work=CommitPanes() as work) as done:
+                event = PanesCommitted(work, seq, done.rows, done.bytes, done.cpu_us)
+                return self._homes.panes_committed(event, now_ms)
+            case Drafted(work=CommitWindows() as work) as done:
+                made = WindowsCommitted(work, done.result, done.rows, done.cpu_us)
+                return self._homes.windows_committed(made)
         return []
 
     # -- time ------------------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ class Lane:
         self._engine = StreamEngine(facts.format, facts.timestamp, stored.event_time if stored else None)
         self._engine.look_at(pa.array(list(samples), pa.string()))
         self.worker = StreamWorker(
-            facts.stream, settings, self._engine, stored.worker if stored else None, spill
+            facts.stream, settings, self._engine, stored.worker if stored else None, spill, cpu_us
         )
         self.ahead = Ahead(facts.stream, self._engine, cores)
         if archive is not None:
@@ -228,6 +228,11 @@ class Lane:
             self._archive.close()
         if self._rejects is not None:
             self._rejects.close()
+
+
+def cpu_us() -> int:
+    """CPU time of this thread, in µs."""
+    return time.thread_time_ns() // 1_000
 
 
 def _keep_heap() -> None:

@@ -54,6 +54,7 @@ from elf.job.programs import Programs, ToApp
 from elf.job.spec import Flow, app_id
 from elf.job.streamlog import StreamLog
 from elf.job.uplink import Uplink, piece_of
+from elf.job.work import InspectWork, WorkFacts, flow_work
 from overlay import replica
 
 DEFAULT_LATENESS_US = 2_000_000
@@ -156,6 +157,8 @@ class Node:
             self.homes.known(job.spec)
             if not job.spec.replicated:
                 found.extend(self.homes.restore((job,), self._restored.flows, now_ms))
+        alone = {uid: kept for uid, kept in self._restored.flows.items() if self.log.founder(uid) is None}
+        found.extend(self.homes.restore((), alone, now_ms))  # roots of key ranges
         if not self._restored.housed:
             ours = [job.spec for job in self._restored.jobs if job.spec.home == self.me.address]
             found.extend(self.housing.adopt(ours))
@@ -227,7 +230,7 @@ class Node:
             case Worked():
                 return self._worked(event, now_ms)
             case Combined():
-                return list(self.uplink.send_up(event.flow, event.piece))
+                return list(self.uplink.combined(event))
             case PanesCommitted():
                 return list(self.homes.panes_committed(event, now_ms))
             case PanesStored():
@@ -258,6 +261,7 @@ class Node:
             found.extend(self.uplink.early(early))
         if event.command == "SealOpen":
             self._untils[event.stream] = event.outcome.until_us
+        self.uplink.worked(event.outcome.work)
         if self.uplink.progress(event.outcome.progress) or event.command in ("Install", "Finish"):
             found.extend(self.uplink.beat(now_ms))
         found.extend(self.programs.tapped(event.outcome.tapped, now_ms))
@@ -553,6 +557,9 @@ class Node:
         match request:
             case say.CreateJob():
                 return self._create(request, now_ms)
+            case say.WhoIsThere():
+                body = msgspec.msgpack.encode(self.me.address)
+                return [Send(request.origin, say.Answer(id=request.id, body=body))]
             case say.DropJob():
                 return list(self.homes.asked_to_drop(request))
             case say.SubscribeJob():
@@ -562,6 +569,8 @@ class Node:
                 return list(self.notices.asked(request, root, self.overlay.is_root, now_ms))
             case say.Inspect():
                 return list(self.homes.inspected(request))
+            case InspectWork():
+                return [self._work(request)]
             case say.InspectFlow():
                 return list(self.homes.roots.inspected(request))
             case say.LocateInTree():
@@ -582,6 +591,18 @@ class Node:
                 return [Consult(request.stream, request)]
             case _:
                 return []
+
+    def _work(self, request: InspectWork) -> Send:
+        """What was done here for some flows and jobs."""
+        found = []
+        for uid in request.flows:
+            flow = self.log.flow(uid)
+            parent = self.overlay.parent(flow.topic) if flow is not None else None
+            counts = (*self.uplink.counts(uid), self.homes.roots.counts(uid))
+            found.append(flow_work(uid, parent or "", counts))
+        flows = tuple(one for one in found if one is not None)
+        facts = WorkFacts(self.me.name, flows, self.homes.work(request.jobs))
+        return Send(request.origin, say.Answer(id=request.id, body=msgspec.msgpack.encode(facts)))
 
     def _create(self, request: say.CreateJob, now_ms: int) -> list[Step]:
         """Become the job's home, unless the log knows it at another one (unknown is never new)."""

@@ -212,15 +212,17 @@ class Fleet:
                 self._send(client, say.KeepAlive(request=request))
 
     async def _open_when_installed(self, queries: int, failed: Mapping[int, str]) -> None:
-        """Read only when all queries that were not refused are jobs, and every lane has their flows. (Equal
-        queries share one.)
+        """Read only when all queries that were not refused are jobs whose masters read their flows, and every
+        lane has these. (Equal queries share one.)
         """
         log = self._drivers[0].node.log
         lanes = [lane for driver in self._drivers for lane in driver.lanes()]
 
         def installed() -> bool:
             flows = log.flows()
-            return len(log.jobs()) >= queries - len(failed) and all(
+            masters = [master for driver in self._drivers for master in driver.node.homes.jobs()]
+            active = sum(master.state == "active" for master in masters)
+            return active >= queries - len(failed) and all(
                 {flow.uid for flow in flows if flow.fragment.stream == lane.facts.stream}
                 <= set(lane.worker.flows())
                 for lane in lanes

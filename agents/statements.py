@@ -17,17 +17,17 @@ import overlay as ring
 from agents.about import describe, job_row, summary, trees
 from agents.answers import facts_of, place_of, state_of, stream_tree, table_of
 from agents.asks import SILENT, Ask, Procedure, Reading, ToAddress, ToKey
+from agents.explain import Explanations
 from agents.submissions import Submissions, described, program_row
 from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.homes import Homes
 from elf.job.membership import Identity, Membership
 from elf.job.notices import CHARS_MAX
-from elf.job.spec import ONE_SHOT_PREFIX, Flow, JobSpec, app_id, stream_topic
+from elf.job.spec import ONE_SHOT_PREFIX, Flow, JobSpec, app_id, range_topic, stream_topic
 from elf.job.streamlog import FOREVER_US, Member, StreamLog
 from elf.ql.plan import Plan
 from elf.schema import Schema, merge_schemas
-from elf.windows.merging import describe as merges
 
 if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement, which most agents never see
     from elf.ql import statements
@@ -38,6 +38,8 @@ STREAM_PREFIX = "stream:"
 """What stands before a stream's name where a job's might stand."""
 ROOTS_ASKED_MAX = 16
 """Roots of flows that are asked how far clocks are apart."""
+ANALYZED_WINDOWS = 3
+"""For how many windows EXPLAIN ANALYZE runs a SELECT."""
 COMPARED_WINDOWS = 1_000
 """The last commits of a job that are handed out for a comparison."""
 
@@ -54,6 +56,7 @@ class Statements:
         self._overlay = overlay
         self._homes = homes
         self._submissions = Submissions(log, self._schema_of, self._streams_of)
+        self._explanations = Explanations(log, self._named)
         self._one_shots = 0
         self.finite = False
         """True for ``elf run``: inputs end, any name after FROM means the only stream, windows are optional.
@@ -155,6 +158,8 @@ class Statements:
         spec = None if name is None else self._find(name, creator)
         if spec is not None and spec.plan.fragment.late_of:
             raise UserError(f"FROM LATE {name}: the job reads late rows itself, and none of these is late")
+        if spec is not None and spec.plan.trees > 1:
+            raise UserError(f"FROM LATE {name}: a job with TREES keeps no late rows; make it one tree")
         return {} if spec is None else {flow.fragment.stream: flow.uid for flow in spec.flows}
 
     def _schema_of(self, stream: str) -> Generator[list[Ask], list[say.Answer], Schema]:
@@ -197,7 +202,7 @@ class Statements:
         plan = yield from self._planned(query, creator)
         if any((s.name, s.creator) == (name, creator) for s in self._log.programs()):
             raise UserError(f"job {name} exists already, written in Python; DROP JOB {name} first")
-        spec = JobSpec(name, creator, 0, plan, ())
+        spec = JobSpec(name, creator, 0, plan, (), roots=(yield from self._range_roots(name, creator, plan)))
         request = say.CreateJob(id=0, origin="", spec=spec, replace=replacing)
         (answer,) = yield [ToKey(app_id(name, creator), request)]
         if answer.error == SILENT:
@@ -206,6 +211,16 @@ class Statements:
                 "SHOW JOBS tells if it exists"
             )
         return facts_of(answer)
+
+    def _range_roots(
+        self, name: str, creator: str, plan: Plan
+    ) -> Generator[list[Ask], list[say.Answer], tuple[str, ...]]:
+        """The nodes that are to root the key ranges of a job after the first."""
+        keys = [range_topic(name, creator, place) for place in range(1, plan.trees)]
+        answers = (yield [ToKey(key, say.WhoIsThere(id=0, origin="")) for key in keys]) if keys else []
+        if any(answer.error for answer in answers):
+            raise UserError(f"job {name}: a node that is to root a key range does not answer; try again")
+        return tuple(msgspec.msgpack.decode(answer.body, type=str) for answer in answers)
 
     def _create(self, asked: say.Execute, statement: statements.CreateJob) -> Procedure:
         facts = yield from self._found_job(
@@ -216,10 +231,17 @@ class Statements:
         return say.Reply(request=asked.request, text=text, body=body)
 
     def _select(self, asked: say.Execute, statement: statements.Select) -> Procedure:
+        return Reading((yield from self._one_shot(asked.creator, statement.query)), drops=True)
+
+    def _one_shot(
+        self, creator: str, query: statements.Query
+    ) -> Generator[list[Ask], list[say.Answer], JobSpec]:
+        """The job of a SELECT that somebody reads."""
         self._one_shots += 1
         name = f"{ONE_SHOT_PREFIX}{self._me.agent_id[:8]}_{self._me.incarnation}_{self._one_shots}"
-        facts = yield from self._found_job(name, asked.creator, statement.query, replacing=False)
-        return Reading(facts.spec, drops=True)
+        facts = yield from self._found_job(name, creator, query, replacing=False)
+        spec = self._log.job(facts.spec.uid)
+        return facts.spec if spec is None else spec
 
     def _drop(self, asked: say.Execute, statement: statements.DropJob) -> Procedure:
         program = self._log.find_program(statement.name, asked.creator)
@@ -236,6 +258,7 @@ class Statements:
         answers = yield from self._ask_roots(
             spec,
             lambda flow: say.NotifyJob(id=0, origin="", uid=spec.uid, text=statement.text, flow=flow.uid),
+            first_ranges=True,
         )
         reached = [msgspec.msgpack.decode(answer.body, type=list[str]) for answer in answers]
         text = f"notice sent to the {len(set().union(*reached))} agents of job {spec.name}"
@@ -243,20 +266,16 @@ class Statements:
 
     def _explain(self, asked: say.Execute, statement: statements.Explain) -> Procedure:
         if isinstance(statement.target, str):
-            plan = self._find(statement.target, asked.creator).plan
-        else:
+            spec = self._find(statement.target, asked.creator)
+            return (
+                yield from self._explanations.of(asked.request, spec.plan, spec, analyze=statement.analyze)
+            )
+        if not statement.analyze:
             plan = yield from self._planned(statement.target, asked.creator)
-        if statement.analyze:
-            raise UserError("EXPLAIN ANALYZE is not supported yet; EXPLAIN shows the plan")
-        lines = [
-            f"stream   {', '.join(plan.streams)}",
-            f"panes    {merges(plan.windows, plan.fragment.pane_us) if plan.windows else 'one'}",
-            f"columns  {', '.join(f'{c.name} {c.type}' for c in plan.fragment.columns)}",
-            *(f"map      {fragment.map_sql}" for fragment in plan.fragments),
-            f"final    {plan.final_sql}",
-            f"offline  {plan.spark_sql or 'none: which rows came late is not in the archive'}",
-        ]
-        return say.Reply(request=asked.request, text="\n".join(lines))
+            return (yield from self._explanations.of(asked.request, plan, None))
+        running = yield from self._one_shot(asked.creator, statement.target)
+        then = self._explanations.of_one_shot(asked.request, running.plan, running)
+        return Reading(running, drops=True, then=then, windows=ANALYZED_WINDOWS)
 
     # -- what is there ---------------------------------------------------------------------------------------
 
@@ -418,12 +437,13 @@ class Statements:
         return [msgspec.msgpack.decode(answer.body, type=say.FlowFacts) for answer in answers]
 
     def _ask_roots(
-        self, spec: JobSpec, request: Callable[[Flow], say.Request]
+        self, spec: JobSpec, request: Callable[[Flow], say.Request], *, first_ranges: bool = False
     ) -> Generator[list[Ask], list[say.Answer], list[say.Answer]]:
-        """What the root of each of a job's flows answers. Raises ``UserError`` with what one says against
-        it."""
-        answers = yield [ToAddress(flow.home, request(flow)) for flow in spec.flows]
-        for flow, answer in zip(spec.flows, answers, strict=True):
+        """What the root of each of a job's flows answers (``first_ranges``: of those that all its agents have
+        between them). Raises ``UserError`` with what one says against it."""
+        flows = [flow for flow in spec.flows if not first_ranges or not flow.fragment.range[0]]
+        answers = yield [ToAddress(flow.home, request(flow)) for flow in flows]
+        for flow, answer in zip(flows, answers, strict=True):
             if answer.error:
                 root = self._named(flow.home)
                 raise UserError(f"job {spec.name}: the root of its flow, {root}, says: {answer.error}")
@@ -438,6 +458,8 @@ class Statements:
             raise UserError(
                 f"job {spec.name} reads several streams; comparing is for jobs of one stream so far"
             )
+        if spec.plan.fragment.keep is not None:
+            raise UserError(f"job {spec.name} is APPROXIMATE: its rows need not be those of Spark")
         stream = spec.plan.fragment.stream
         members = self._members(stream)
         answers = yield [

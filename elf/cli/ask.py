@@ -75,6 +75,8 @@ async def answer(client: Client, statement: str, out: Printer, windows: int | No
                 continue
             if found.table is not None:
                 out.table(found.table)
+            if found.data is not None and out.data(found.data):
+                continue
             if found.text:
                 print(found.text, file=sys.stderr if found.table is not None else sys.stdout)
     except asyncio.CancelledError:

@@ -40,6 +40,9 @@ class Printer(Protocol):
     def table(self, table: pa.Table) -> None:
         """Rows that belong to no window (SHOW, DESCRIBE …)."""
 
+    def data(self, data: dict[str, object]) -> bool:
+        """What a statement came to, as an object; False: its text is wanted instead."""
+
 
 def printer(output: Output, *, status: bool = False, out: TextIO | None = None) -> Printer:
     """The printer for ``--output``; ``status`` adds a status after each window."""
@@ -89,6 +92,10 @@ class JsonPrinter:
     def table(self, table: pa.Table) -> None:
         self._write(json_rows(table))
 
+    def data(self, data: dict[str, object]) -> bool:
+        self._write([json.dumps(data, ensure_ascii=False)])
+        return True
+
     def _write(self, lines: Iterable[str]) -> None:
         text = "\n".join(lines)
         if text:
@@ -131,6 +138,9 @@ class CsvPrinter:
         self._writer.writerows(zip(*columns, strict=True))
         self._out.flush()
 
+    def data(self, data: dict[str, object]) -> bool:
+        return False
+
 
 class TablePrinter:
     """A table a window under a line that says which; as wide as it needs to be when nobody looks at it in a
@@ -154,6 +164,9 @@ class TablePrinter:
 
     def table(self, table: pa.Table) -> None:
         self._console.print(rich_table(table))
+
+    def data(self, data: dict[str, object]) -> bool:
+        return False
 
 
 def console(out: TextIO) -> Console:

@@ -73,6 +73,8 @@ class Result:
     text: str
     table: pa.Table | None
     waiting: bool = False
+    data: dict[str, object] | None = None
+    """The same as the text, for programs."""
 
 
 class ArchiveFacts(msgspec.Struct, frozen=True):
@@ -208,7 +210,8 @@ class Client:
                 if isinstance(reply, Reply):
                     if reply.done or reply.payload or reply.text:
                         table = decode(reply.payload) if reply.payload else None
-                        yield Result(reply.text, table, waiting=not reply.done and table is None)
+                        data = _object(reply) if reply.body else None
+                        yield Result(reply.text, table, not reply.done and table is None, data)
                     continue
                 for window in split(reply.result):
                     if window.key in seen:

@@ -220,5 +220,5 @@ class Tumbling:
             bounds = [pa.array(us, pa.timestamp("us")) for us in (starts, starts + self._size_us)]
             columns = [*bounds, *part.columns[1:]]
             whole = pa.table(columns, names=["window_start", "window_end", *part.column_names[1:]])
-            yield first_rows(whole, numbers[at:end], self._plan)
+            yield first_rows(whole, numbers[at:end], self._plan.top, self._plan.fragment.states)
             at = end

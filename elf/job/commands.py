@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -105,3 +106,5 @@ class Outcome:
     """End of what this worker has answered for: every sealed pane ends by then."""
     tapped: tuple[Tapped, ...] = ()
     early: tuple[Early, ...] = ()
+    work: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """What was done for each flow (its uid) so far, see ``elf.job.work``."""

@@ -14,6 +14,7 @@ from elf.job.commands import Command
 from elf.job.contributions import Batch, PartName, Piece
 from elf.job.messages import LogEntry, Message, PaneRow, Request
 from elf.job.spec import Flow, JobSpec
+from elf.ql.plan import Top
 from elf.windows import Calendar
 
 
@@ -78,13 +79,14 @@ class StorePanes:
 @dataclass(frozen=True)
 class ReadCommits:
     """Read a flow's commits after number ``after`` that have panes from ``start`` on, in order, some at a
-    time, for the reader at ``to``; comes back as ``CommitsRead``.
+    time, for the reader at ``to``; comes back as ``CommitsRead``. ``cut``: the rows of a pane that it needs.
     """
 
     flow: Flow
     to: str
     after: int
     start: int
+    cut: Top | None = None
 
 
 @dataclass(frozen=True)

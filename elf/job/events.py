@@ -30,18 +30,22 @@ class Worked:
 
 @dataclass(frozen=True)
 class Combined:
-    """Pieces were merged into one."""
+    """Pieces were merged into one, in so much CPU time."""
 
     flow: Flow
     piece: Piece
+    cpu_us: int = 0
 
 
 @dataclass(frozen=True)
 class PanesCommitted:
-    """The commit is durable, as number ``seq`` of its flow."""
+    """The commit is durable, as number ``seq`` of its flow: so many keys and bytes, in so much CPU time."""
 
     done: CommitPanes
     seq: int
+    keys: int = 0
+    bytes: int = 0
+    cpu_us: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,14 @@ class CommitsRead:
 
 @dataclass(frozen=True)
 class WindowsCommitted:
-    """The windows are durable. ``result`` is None when none of them has a row or a status."""
+    """The windows are durable. ``result`` is None when none of them has a row or a status; result rows and
+    CPU time.
+    """
 
     done: CommitWindows
     result: WindowResult | None
+    rows: int = 0
+    cpu_us: int = 0
 
 
 @dataclass(frozen=True)

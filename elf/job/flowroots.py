@@ -17,6 +17,7 @@ store, and what a reader has it says again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -50,6 +51,7 @@ from elf.job.root import Root, RootSettings
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.streamlog import StreamLog
 from elf.job.uplink import piece_of
+from elf.ql.plan import Top
 
 CROSSED_MS = 500
 """What a reader asks for may be under way to it for so long."""
@@ -88,6 +90,9 @@ class _Reader:
     sent_ms: int = 0
     seen: int = 0
     reading: bool = False
+    cut: Top | None = None
+    early: bool = False
+    """It asked before the flow had begun."""
 
 
 @dataclass
@@ -99,6 +104,7 @@ class _Rooted:
     seq: int
     parents: dict[int, str] = field(default_factory=dict)
     readers: dict[str, _Reader] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
 
 
 class FlowRoots:
@@ -233,6 +239,7 @@ class FlowRoots:
         if first is not None:
             found.append(SaveFlow(root.flow.uid, first))
             root.begin(first, now_ms)
+            found.extend(self._head(rooted, to) for to, reader in rooted.readers.items() if reader.early)
         return [*found, *root.propose(now_ms)]
 
     def committed(self, event: PanesCommitted, now_ms: int) -> tuple[Segment | None, list[Effect]]:
@@ -243,6 +250,9 @@ class FlowRoots:
             return None, []
         segment = rooted.root.committed(done, now_ms)
         rooted.seq = max(rooted.seq, event.seq)
+        rooted.counts.update(
+            commits=1, commit_keys=event.keys, commit_bytes=event.bytes, commit_us=event.cpu_us
+        )
         word = Committed(
             flow=done.flow.uid,
             epoch=done.epoch,
@@ -271,21 +281,30 @@ class FlowRoots:
         reader = rooted.readers.setdefault(sender, _Reader(now_ms, root.kept_from()))
         reader.heard_ms = now_ms
         if wish.start is None:
+            reader.cut = wish.cut
+        if wish.start is None:
             if root.first_pane is None:
+                reader.early = True
                 return []
-            reader.sent, reader.start, reader.end = rooted.seq, root.durable_to(), root.durable_to()
-            return [Send(sender, FlowHead(flow=wish.flow, after=reader.sent, start=reader.start))]
+            return [self._head(rooted, sender)]
         reader.start, reader.end = wish.start, max(wish.end, wish.start)
-        if wish.after > reader.sent or now_ms - reader.sent_ms >= CROSSED_MS:
+        other, reader.cut = wish.cut != reader.cut, wish.cut
+        if other or wish.after > reader.sent or now_ms - reader.sent_ms >= CROSSED_MS:
             reader.sent = wish.after
         return self._serve(rooted, sender)
+
+    def _head(self, rooted: _Rooted, to: str) -> Send:
+        """A reader begins where the flow is now."""
+        reader, start = rooted.readers[to], rooted.root.durable_to()
+        reader.sent, reader.start, reader.end, reader.early = rooted.seq, start, start, False
+        return Send(to, FlowHead(flow=rooted.root.flow.uid, after=reader.sent, start=start))
 
     def _serve(self, rooted: _Rooted, to: str) -> list[Effect]:
         reader = rooted.readers[to]
         if reader.reading or reader.start is None or reader.sent >= rooted.seq:
             return []
         reader.reading, reader.seen = True, rooted.seq
-        return [ReadCommits(rooted.root.flow, to, reader.sent, reader.start)]
+        return [ReadCommits(rooted.root.flow, to, reader.sent, reader.start, reader.cut)]
 
     def read(self, event: CommitsRead, now_ms: int) -> list[Effect]:
         """Commits for a reader. After a range that has more to follow the reader is to ask."""
@@ -334,6 +353,11 @@ class FlowRoots:
         below = min([self._wanted_from(uid, settled), *there])
         rooted.root.forget(below)
         return [PrunePanes(uid, below)]
+
+    def counts(self, uid: str) -> Mapping[str, int] | None:
+        """The work of a flow's root (``elf.job.work``)."""
+        rooted = self._flows.get(uid)
+        return None if rooted is None else rooted.counts
 
     # -- what it shows ---------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ one spill and one image in a cut, however many panes are open.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -26,12 +27,16 @@ from elf import windows
 from elf.aggregates import merge_tables, normalise
 from elf.batch import decode, encode
 from elf.cbt import BufferTree
+from elf.job.approximate import keep_best, with_cut
 from elf.job.cut import FlowCut
 from elf.job.messages import FlowProgress
 from elf.job.parts import LateRows
 from elf.job.ports import ChunkLike, Int64s, MapperPort, Spill
+from elf.job.ranges import split
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.tally import Tallies
+from elf.job.work import Clock, no_clock
+from elf.ql.plan import Fragment
 
 Mask = npt.NDArray[np.bool_]
 ShareKey = tuple[object, ...]
@@ -106,6 +111,18 @@ class Share:
     groups: pa.Table | None = None
     few: pa.Table | None = None
     after: tuple[pa.Table | None, Int64s, Int64s] | None = None
+    map_us: int = 0
+    parts: dict[int, tuple[pa.Table, ...]] = field(default_factory=dict)
+    """The groups split in so many key ranges."""
+
+    def of(self, fragment: Fragment) -> pa.Table | None:
+        """The groups in the key range of a fragment."""
+        place, count = fragment.range
+        if self.groups is None or count == 1:
+            return self.groups
+        if count not in self.parts:
+            self.parts[count] = split(self.groups, fragment.group_keys, count)
+        return self.parts[count][place]
 
 
 class FlowState:
@@ -118,8 +135,11 @@ class FlowState:
         lateness_us: int | None,
         cut: FlowCut,
         spill: Spill | None = None,
+        cpu_us: Clock = no_clock,
     ) -> None:
         self.flow = flow
+        self.work: Counter[str] = Counter()
+        self._cpu_us = cpu_us
         self.mapper = mapper
         self.lateness_us = lateness_us
         self.live_from = cut.live_from
@@ -127,7 +147,7 @@ class FlowState:
         self.applied = dict(cut.applied)
         self.tree = BufferTree.of_partials(
             ("_pane", *flow.fragment.keys),
-            flow.fragment.states,
+            flow.fragment.lane_states,
             memory_max_bytes=None if spill is None else spill.tree_bytes_max,
             store=None if spill is None else spill.store(flow.uid),
         )
@@ -188,8 +208,13 @@ class FlowState:
         if self.suspended:
             self.shed += share.fresh
             return {"shed": share.fresh}
-        if share.groups is not None:
-            self._insert(share.groups)
+        groups = share.of(self.flow.fragment)
+        place, count = self.flow.fragment.range
+        self.work["map_us"] += share.map_us // count
+        self.work["rows"] += 0 if place else share.fresh - late
+        self.work["late"] += 0 if place else late
+        if groups is not None:
+            self._insert(groups)
         if share.few is not None:
             self.dirty = self._changed = True
             self._few.append(share.few)
@@ -207,7 +232,8 @@ class FlowState:
             "future": int(view.future.sum()),
             "unrostered": view.unrostered,
         }
-        self._count(share, counts)
+        if not place:  # rows are counted once for all key ranges
+            self._count(share, counts)
         return counts
 
     def _share(self, view: View, applied: int) -> Share:
@@ -240,7 +266,8 @@ class FlowState:
             return share
         if rows.num_rows < _FEW_ROWS:
             return replace(share, few=rows)
-        return replace(share, groups=self.mapper.run(rows))
+        began = self._cpu_us()
+        return replace(share, groups=self.mapper.run(rows), map_us=self._cpu_us() - began)
 
     def _is_late(self, panes: Int64s, before: Int64s, more_us: int) -> Mask:
         """By the seal, or by what its own source had before it; ``more_us``: so much more is allowed."""
@@ -265,7 +292,9 @@ class FlowState:
     def _mapped(self, view: View, panes: Int64s, chosen: Mask) -> tuple[pa.Table | None, Int64s, Int64s]:
         """(partial aggregates, panes, rows of each) of the chosen rows."""
         rows = None if self.suspended else self._chosen(view, panes, chosen)
+        began = self._cpu_us()
         groups = None if rows is None else self.mapper.run(rows)
+        self.work["map_us"] += self._cpu_us() - began
         return groups, *np.unique(panes[chosen], return_counts=True)
 
     def _chosen(self, view: View, panes: Int64s, on_time: Mask) -> pa.Table | None:
@@ -293,10 +322,16 @@ class FlowState:
             if not chosen.all():
                 self._few = [rows.filter(pa.array(~chosen))]
             if chosen.any():
-                self._insert(self.mapper.run(rows.filter(pa.array(chosen))))
+                began, (place, count) = self._cpu_us(), self.flow.fragment.range
+                groups = self.mapper.run(rows.filter(pa.array(chosen)))
+                if count > 1:
+                    groups = split(groups, self.flow.fragment.group_keys, count)[place]
+                self.work["map_us"] += self._cpu_us() - began
+                self._insert(groups)
 
     def _insert(self, groups: pa.Table) -> None:
         self.dirty = self._changed = True
+        self.work["groups"] += groups.num_rows
         if groups.num_rows:
             self._waiting.append(groups)
         rows = sum(table.num_rows for table in self._waiting)
@@ -306,9 +341,11 @@ class FlowState:
     def _settle(self) -> None:
         """Put what waits into the tree."""
         if self._waiting:
+            began = self._cpu_us()
             groups = pa.concat_tables(self._waiting)
             self._waiting = []
             self.tree.insert_partials(groups)
+            self.work["tree_us"] += self._cpu_us() - began
 
     def _count(self, share: Share, counts: dict[str, int]) -> None:
         self.tallies.add(share.panes, rows_in=share.rows)
@@ -323,15 +360,20 @@ class FlowState:
             return None
         start, self.sealed = self.sealed, below
         self._digest_below(below)
+        began = self._cpu_us()
         groups = self._take_below(below)
         counted = self.tallies.take_below(below)
-        return Sealed(
-            self.flow.uid,
-            start,
-            below,
-            encode(counted) if counted is not None else b"",
-            encode(groups) if groups is not None and groups.num_rows else b"",
-        )
+        keep = self.flow.fragment.keep
+        if keep is not None:
+            counted = with_cut(counted)
+            if groups is not None:
+                groups, counted = keep_best(groups, counted, keep)
+        tally = encode(counted) if counted is not None else b""
+        payload = encode(groups) if groups is not None and groups.num_rows else b""
+        keys = 0 if groups is None else groups.num_rows
+        self.work.update(snapshots=1, keys=keys, bytes=len(tally) + len(payload))
+        self.work["seal_us"] += self._cpu_us() - began
+        return Sealed(self.flow.uid, start, below, tally, payload)
 
     def part(self, now_ms: int | None) -> list[Sealed]:
         """Parts of what came late and has waited long enough (None: of all of it)."""
@@ -371,10 +413,10 @@ class FlowState:
         fragment = self.flow.fragment
         keys = ("_pane", *fragment.keys)
         if len(self._waiting) > 1:
-            whole = merge_tables(self._waiting, keys, fragment.states)
+            whole = merge_tables(self._waiting, keys, fragment.lane_states)
         else:
-            names = [*keys, *(state.name for state in fragment.states)]
-            whole = normalise(self._waiting[0].select(names), keys, fragment.states)
+            names = [*keys, *(state.name for state in fragment.lane_states)]
+            whole = normalise(self._waiting[0].select(names), keys, fragment.lane_states)
         chosen = whole["_pane"].to_numpy() < below
         self._waiting = []
         if chosen.all():

@@ -28,11 +28,13 @@ def home_key(uid: str) -> bytes:
 
 def founded_flows(spec: JobSpec) -> tuple[str, ...]:
     """Uids of the flows that a job proposes. Which of them it founds the stream log says; the others never
-    are."""
+    are. The roots of key ranges after the first are not in the job's home."""
     if not spec.master:  # of before flows could be shared
         return tuple(flow.uid for flow in spec.flows)
     return tuple(
-        flow_uid(fragment, f"{spec.uid}.{spec.version}.{n}") for n, fragment in enumerate(spec.plan.fragments)
+        flow_uid(fragment, f"{spec.uid}.{spec.version}.{n}")
+        for n, fragment in enumerate(spec.plan.fragments)
+        if not fragment.range[0]
     )
 
 

@@ -73,12 +73,16 @@ HomeEffect = Draft | Apply | InstallHome | SummariseHome | LoadHome | ForgetHome
 @dataclass(frozen=True)
 class Drafted:
     """``record`` is to be committed; it is empty when the store has it already. ``result``: the windows as
-    they will be published; ``error``: they cannot be made."""
+    they will be published; ``error``: they cannot be made. ``rows``: keys of panes, or result rows; ``bytes``
+    of panes; ``cpu_us``: what it took."""
 
     work: CommitPanes | CommitWindows
     record: bytes
     result: WindowResult | None = None
     error: str = ""
+    rows: int = 0
+    bytes: int = 0
+    cpu_us: int = 0
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ revision. *Unknown is never new*: ``create`` is called only for a job that the l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -40,8 +41,20 @@ from elf.job.mirrors import Mirrors
 from elf.job.panes import PRUNE_MS, Panes
 from elf.job.placing import Here, Place, Placing
 from elf.job.root import RootSettings
-from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, app_id, flow_topic, flow_uid
+from elf.job.spec import (
+    END_OF_TIME,
+    START_OF_TIME,
+    Flow,
+    JobSpec,
+    app_id,
+    flow_topic,
+    flow_uid,
+    range_topic,
+)
 from elf.job.streamlog import StreamLog
+from elf.job.tops import cut_of, widest
+from elf.job.work import JobWork
+from elf.ql.plan import Top
 
 LEASE_MS = 10_000
 """A subscriber that does not renew for so long is forgotten."""
@@ -65,6 +78,9 @@ class _Home:
     read_ms: int = 0
     published_us: int = START_OF_TIME
     failure: str = ""
+    commits: int = 0
+    rows: int = 0
+    final_us: int = 0
     pruned_ms: int = 0
     early: EarlyResults = field(default_factory=EarlyResults)
 
@@ -200,11 +216,14 @@ class Homes:
         return spec, [SaveJob(spec, "preparing", None)]
 
     def _proposed(self, spec: JobSpec, key: bytes) -> tuple[Flow, ...]:
-        """Flows for the fragments of a new job, here."""
+        """Flows for the fragments of a new job: here, or where the key range of a fragment has its root."""
         found = []
         for n, fragment in enumerate(spec.plan.fragments):
             uid = flow_uid(fragment, f"{spec.uid}.{spec.version}.{n}")
-            found.append(Flow(uid, fragment, flow_topic(key, uid), self._address))
+            place = fragment.range[0]
+            near = range_topic(spec.name, spec.creator, place) if place else key
+            root = spec.roots[place - 1] if 0 < place <= len(spec.roots) else self._address
+            found.append(Flow(uid, fragment, flow_topic(near, uid), root))
         return tuple(found)
 
     def log_changed(self, now_ms: int) -> list[Effect]:
@@ -217,6 +236,7 @@ class Homes:
     def _attach(self, now_ms: int, stored: Mapping[str, StoredPanes] | None = None) -> list[Effect]:
         """Give masters the panes of the flows that the log names for their jobs."""
         wanted: dict[str, int | None] = {}
+        cuts: dict[str, list[Top | None]] = defaultdict(list)
         new: list[tuple[Master, JobSpec]] = []
         for home in self._homes.values():
             spec = self._log.job(home.master.spec.uid)
@@ -227,9 +247,11 @@ class Homes:
                 new.append((home.master, spec))
             for flow in spec.flows:
                 if self.roots.get(flow.uid) is None or self.mirrors.get(flow.uid) is not None:
+                    cuts[flow.uid].append(cut_of(spec.plan))
                     firsts = (wanted.get(flow.uid), home.master.first_pane)
                     wanted[flow.uid] = min((first for first in firsts if first is not None), default=None)
-        found = self.mirrors.follow(wanted, now_ms, stored)
+        needed = {uid: widest(some) for uid, some in cuts.items()}
+        found = self.mirrors.follow(wanted, now_ms, stored, needed)
         for master, spec in new:
             flows = [panes for flow in spec.flows if (panes := self._panes(flow.uid)) is not None]
             if len(flows) == len(spec.flows):
@@ -333,6 +355,8 @@ class Homes:
         home = self._homes.get(event.done.spec.uid)
         if home is None:
             return []
+        home.commits, home.rows = home.commits + 1, home.rows + event.rows
+        home.final_us += event.cpu_us
         found = list(home.master.windows_committed(event.done))
         if event.result is not None:
             home.published_us = max(home.published_us, event.done.last_us)
@@ -483,6 +507,11 @@ class Homes:
         return found
 
     # -- what it shows ---------------------------------------------------------------------------------------
+
+    def work(self, uids: Iterable[str]) -> tuple[JobWork, ...]:
+        """The work of the masters of these jobs, of those that are here."""
+        homes = {uid: self._homes[uid] for uid in uids if uid in self._homes}
+        return tuple(JobWork(uid, home.commits, home.rows, home.final_us) for uid, home in homes.items())
 
     def jobs(self) -> tuple[Master, ...]:
         return tuple(home.master for home in self._homes.values())

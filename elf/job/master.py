@@ -72,7 +72,7 @@ class Master:
     def attach(self, spec: JobSpec, flows: Sequence[Panes]) -> None:
         """The stream log has the job: these are the flows that it reads."""
         self.spec, self.flows = spec, tuple(flows)
-        self._found = tuple(None if f.first_pane is None else f.durable_to() for f in flows)
+        self._found = tuple(None if f.first_pane is None else f.begins_at() for f in flows)
 
     def detach(self) -> None:
         """Its panes will come from elsewhere: read nothing until ``attach``."""

@@ -15,6 +15,7 @@ import msgspec
 
 from elf.job.program import ProgramSpec
 from elf.job.spec import Flow, JobSpec
+from elf.ql.plan import Top
 from elf.schema import Schema
 
 
@@ -143,13 +144,15 @@ class Notice(Message, frozen=True, kw_only=True):
 
 class PaneWish(msgspec.Struct, frozen=True):
     """What a reader has of a flow: commits up to number ``after``, panes below ``end``, durably. It wants the
-    later commits of panes from ``start`` on; with None it wants to begin, where the flow is now.
+    later commits of panes from ``start`` on; with None it wants to begin, where the flow is now. ``cut``: of
+    each pane it needs these rows only.
     """
 
     flow: str
     after: int
     start: int | None
     end: int
+    cut: Top | None = None
 
 
 class ReadPanes(Message, frozen=True, kw_only=True):
@@ -170,7 +173,8 @@ class FlowHead(Message, frozen=True, kw_only=True):
 
 class PaneRow(Message, frozen=True, kw_only=True):
     """Root to a reader, at each commit and when asked: commit number ``seq`` of a flow, the next one that
-    concerns the reader after ``after``. ``more``: there are others, to be asked for.
+    concerns the reader after ``after``. ``more``: there are others, to be asked for. ``cut``: the rows that
+    it has of each pane, all of them with None.
     """
 
     flow: str
@@ -186,6 +190,7 @@ class PaneRow(Message, frozen=True, kw_only=True):
     term: int = 0
     tally: bytes = b""
     payload: bytes = b""
+    cut: Top | None = None
 
 
 # -- the stream log (PROTOCOL 1) -----------------------------------------------------------------------------
@@ -458,6 +463,10 @@ class CreateJob(Request, frozen=True, kw_only=True):
     settled: bool = False
 
 
+class WhoIsThere(Request, frozen=True, kw_only=True):
+    """Routed to a key: which node is nearest to it? Answered with its address."""
+
+
 class DropJob(Request, frozen=True, kw_only=True):
     """To a job's home."""
 
@@ -669,6 +678,7 @@ MESSAGES: tuple[type[Message], ...] = (
     LocateInTree,
     DescribeStream,
     CreateJob,
+    WhoIsThere,
     DropJob,
     NotifyJob,
     Inspect,

@@ -24,8 +24,10 @@ from elf.job.history import Segment
 from elf.job.messages import FlowHead, PaneRow, PaneWish, ReadPanes
 from elf.job.panes import Panes
 from elf.job.root import RootSettings
-from elf.job.spec import Flow
+from elf.job.spec import START_OF_TIME, Flow
 from elf.job.streamlog import StreamLog
+from elf.job.tops import serves
+from elf.ql.plan import Top
 
 ASK_MS: Final = 1_000
 WAITING_MAX: Final = 64
@@ -39,6 +41,9 @@ class Mirror(Panes):
         super().__init__(flow, stored.segments(now_ms))
         self._have = stored.seq
         self._first = start if start is not None or not self._history else self._history.start
+        self.cut: Top | None = None
+        """The rows of a pane that its jobs need."""
+        self._taken_to = START_OF_TIME
         self._waiting: list[PaneRow] = []
         self._storing = False
 
@@ -49,10 +54,15 @@ class Mirror(Panes):
         self._have, self._first = head.after, head.start
         return True
 
+    def begins_at(self) -> int:
+        """What was taken before may lack rows that a new job needs."""
+        return max(self.durable_to(), self._taken_to)
+
     def wish(self, wanted: int) -> PaneWish:
         """``wanted``: the first pane that jobs here may want yet. The root is to keep it for us, lest we die
         and another node goes on with them."""
-        return PaneWish(self.flow.uid, self._have, self._first, min(self.durable_to(), wanted))
+        end = min(self.durable_to(), wanted)
+        return PaneWish(self.flow.uid, self._have, self._first, end, self.cut)
 
     def take(self, row: PaneRow) -> tuple[bool, list[Effect]]:
         """A commit from the root: (whether to ask for what comes before or after it, effects)."""
@@ -60,7 +70,9 @@ class Mirror(Panes):
             return False, []
         if row.after > self._have or len(self._waiting) >= WAITING_MAX:
             return row.after > self._have, []
-        self._have = row.seq
+        if not serves(row.cut, self.cut):  # a job that needs more has come meanwhile
+            return True, []
+        self._have, self._taken_to = row.seq, max(self._taken_to, row.end)
         self._waiting.append(row)
         return row.more, self._store()
 
@@ -102,9 +114,15 @@ class Mirrors:
         return self._mirrors.get(uid)
 
     def follow(
-        self, wanted: Mapping[str, int | None], now_ms: int, stored: Mapping[str, StoredPanes] | None = None
+        self,
+        wanted: Mapping[str, int | None],
+        now_ms: int,
+        stored: Mapping[str, StoredPanes] | None = None,
+        cuts: Mapping[str, Top | None] | None = None,
     ) -> list[Effect]:
-        """Have copies of these flows (uid → the first pane that is wanted, if known), and of no others."""
+        """Have copies of these flows (uid → the first pane that is wanted, if known), and of no others.
+        ``cuts``: the rows of a pane that their jobs need.
+        """
         found: list[Effect] = []
         for uid in [uid for uid in self._mirrors if uid not in wanted]:
             del self._mirrors[uid]
@@ -116,8 +134,11 @@ class Mirrors:
             elif flow is not None:
                 mirror = Mirror(flow, (stored or {}).get(uid, StoredPanes()), start, now_ms)
                 mirror.set_roster(self._log.members(flow.fragment.stream), self._log.last)
+                mirror.cut = (cuts or {}).get(uid)
                 self._mirrors[uid] = mirror
                 found.append(self._ask(mirror))
+        for uid, mirror in self._mirrors.items():
+            mirror.cut = (cuts or {}).get(uid)
         return found
 
     def roster_changed(self, stream: str) -> None:

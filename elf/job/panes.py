@@ -45,6 +45,10 @@ class Panes:
             return self._history.end
         return START_OF_TIME if self._first is None else self._first
 
+    def begins_at(self) -> int:
+        """The first pane that whoever begins to read now finds whole."""
+        return self.durable_to()
+
     def kept_from(self) -> int:
         """Panes from this one on are still here."""
         if self._history:

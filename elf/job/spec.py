@@ -35,12 +35,21 @@ def stream_topic(name: str) -> bytes:
     return hashlib.sha1(f"stream\0{name}".encode()).digest()[:16]
 
 
+def range_topic(name: str, creator: str, place: int) -> bytes:
+    """The key of the tree of a job's key range ``place`` (1 and up; the first is at the job's own key): the
+    app id with salts that no job's home has, so that the ranges' roots are spread over the ring.
+    """
+    return app_id(name, creator, CHOICES - 1 + place)
+
+
 def flow_uid(fragment: Fragment, generation: str) -> str:
     """The flow's unique name: a hash of everything that decides its contents, plus a generation. No two
     founders may give the same generation, since an ended flow and a new one of equal contents are two.
     """
     bounds = (fragment.pane_us, fragment.lateness_us, fragment.revise_us, fragment.changes_us)
     text = repr((fragment.stream, fragment.columns, fragment.map_sql, *bounds, fragment.late_of))
+    text += repr(fragment.range) if fragment.range != (0, 1) else ""
+    text += repr(fragment.keep) if fragment.keep is not None else ""
     return hashlib.sha1(f"{text}\0{generation}".encode()).hexdigest()[:24]
 
 
@@ -82,6 +91,8 @@ class JobSpec:
     version: int = 1
     master: str = ""
     """Address of its master; empty in records from before flows could be shared."""
+    roots: tuple[str, ...] = ()
+    """Where the roots of the key ranges after the first are to be: the nodes at ``range_topic``."""
 
     @property
     def home(self) -> str:

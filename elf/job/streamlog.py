@@ -134,7 +134,8 @@ class StreamLog:
         for flow in spec.flows:
             if flow.uid not in self._ended:
                 self._flows.setdefault(flow.uid, flow)
-                self._founders.setdefault(flow.uid, spec.uid)
+                if not flow.fragment.range[0]:
+                    self._founders.setdefault(flow.uid, spec.uid)
                 if (
                     spec.replicated
                 ):  # a job that lives on must not rest on a SELECT's flow, which dies with its root
@@ -270,6 +271,10 @@ class StreamLog:
     def is_dropped(self, uid: str) -> bool:
         return uid in self._dropped
 
+    def equal(self, fragment: Fragment) -> Flow | None:
+        """The flow that computes this fragment already."""
+        return self._flows.get(self._by_fragment.get(fragment, ""))
+
     def flows(self) -> tuple[Flow, ...]:
         """Flows that have not ended."""
         return tuple(self._flows.values())
@@ -278,12 +283,13 @@ class StreamLog:
         return self._flows.get(uid)
 
     def founder(self, uid: str) -> str | None:
-        """Uid of the job that founded a flow, also of one that has ended: they have one home."""
+        """Uid of the job that founded a flow, also of one that has ended: they have one home. None of key
+        ranges after the first, whose roots are alone and stay where they are."""
         return self._founders.get(uid)
 
     def flows_of(self, job: str) -> tuple[str, ...]:
         """The flows that a job founded and that have not ended."""
-        return tuple(uid for uid in self._flows if self._founders[uid] == job)
+        return tuple(uid for uid in self._flows if self._founders.get(uid) == job)
 
     def ever(self, uid: str) -> JobSpec | None:
         """A job, dropped or not."""

@@ -1,25 +1,90 @@
-"""What a LIMIT will leave out of a window, before the final fragment sees it."""
+"""What a LIMIT will leave out of a window, before the final fragment sees it, and how early that can be
+left out (``strategy``).
+"""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
+from elf.aggregates import State
 from elf.job.lanes import Coder
 from elf.job.rows import Int64s
-from elf.ql.plan import Plan
+from elf.ql.plan import Plan, Top
+from elf.windows import Sliding
 
 
-def first_rows(table: pa.Table, windows: Int64s, plan: Plan) -> pa.Table:
+def cut_of(plan: Plan) -> Top | None:
+    """What a root may leave out of each pane that it hands to the master on another node, exactly: a window
+    is one pane, and the root has the complete sums of its groups (one stream; key ranges share no group).
+    """
+    if plan.top is None or plan.more or len(plan.windows) != 1:
+        return None
+    (window,) = plan.windows
+    whole = isinstance(window, Sliding) and window.is_tumbling and window.size_us == plan.fragment.pane_us
+    return plan.top if whole else None
+
+
+def serves(have: Top | None, need: Top | None) -> bool:
+    """Whether panes that were cut so (None: not at all) have all the rows that are needed."""
+    if have is None:
+        return True
+    return need is not None and replace(have, rows=need.rows) == need and have.rows >= need.rows
+
+
+def widest(cuts: Sequence[Top | None]) -> Top | None:
+    """The cut that serves all of these."""
+    first = cuts[0]
+    if first is None or any(cut is None or replace(cut, rows=first.rows) != first for cut in cuts):
+        return None
+    return replace(first, rows=max(cut.rows for cut in cuts if cut is not None))
+
+
+def cut_panes(table: pa.Table, top: Top, states: Sequence[State]) -> pa.Table:
+    """At least the first rows of each pane, and all that tie with the last of them."""
+    panes = table["_pane"].to_numpy()
+    order = np.argsort(panes, kind="stable")
+    return first_rows(table.take(pa.array(order)).combine_chunks(), panes[order], top, states)
+
+
+def strategy(plan: Plan) -> tuple[str, str]:
+    """(How the first rows of a window are found, and why so)."""
+    if plan.limit is None:
+        return "none", "there is no LIMIT, so all groups are wanted"
+    if plan.top is None:
+        return "all keys", (
+            "every group goes to the master, since the rows are not in the order of one COUNT, SUM, MIN or "
+            "MAX that each group has as one value (or a condition comes before the LIMIT)"
+        )
+    if plan.fragment.keep is not None:
+        return "approximate", (
+            f"every agent and inner node sends the best {plan.fragment.keep.rows} groups of a pane; "
+            "error_bound says by how much a row's value may be too low"
+        )
+    if plan.more:
+        return "all keys", "a group may have rows in several streams: only the master has its sum"
+    if cut_of(plan) is None:
+        return "all keys", (
+            "a window is several panes: a group that is small in each of them may be large in the window, so "
+            "roots leave nothing out (the master leaves out what the LIMIT does before it finishes rows)"
+        )
+    return "cut at the roots", (
+        f"a window is one pane and a root has complete sums, so it sends masters on other nodes its first "
+        f"{plan.top.rows} rows and all that tie with the last; exact"
+    )
+
+
+def first_rows(table: pa.Table, windows: Int64s, top: Top | None, states: Sequence[State]) -> pa.Table:
     """At least the first ``top.rows`` rows of each window, and all that tie with the last of them.
     ``windows`` is ascending: which window a row is of.
     """
-    top = plan.top
     if top is None or table.num_rows <= top.rows:
         return table
-    state = next(state for state in plan.fragment.states if state.name == top.state)
+    state = next(state for state in states if state.name == top.state)
     coder, column = Coder(state, 1), table[top.state]
     coder.admit(column)
     arrays = coder.encode(column)

@@ -9,6 +9,7 @@ while is offered to the root again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +18,7 @@ import msgspec
 from elf.job.commands import Resume, Suspend
 from elf.job.contributions import Batch, Piece, from_bytes, to_bytes
 from elf.job.effects import Combine, Effect, Fetch, Forget, Send, Work
+from elf.job.events import Combined
 from elf.job.flowstate import Early, Sealed
 from elf.job.messages import Committed, EarlyState, FlowProgress, Offer, Progress, SendAgain, Slice, Verdict
 from elf.job.relay import SELF, Relay
@@ -44,6 +46,8 @@ class _Line:
     since: dict[Name, int] = field(default_factory=dict)
     sizes: dict[Name, int] = field(default_factory=dict)
     progress: FlowProgress | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+    lane: Mapping[str, int] = field(default_factory=dict)
     suspended: bool = False
 
 
@@ -173,7 +177,28 @@ class Uplink:
 
     def send_up(self, flow: Flow, piece: Piece) -> list[Effect]:
         """To the parent, or to the home when there is no parent now. The root takes its own in ``Node``."""
+        line = self._lines.get(flow.uid)
+        if line is not None:
+            line.counts.update(messages=1, sent_bytes=len(piece.tally) + len(piece.payload))
         return [Send(self._parent_of(flow.topic) or flow.home, slice_of(flow, piece))]
+
+    def combined(self, done: Combined) -> list[Effect]:
+        """What children and our own lane sent is one piece now."""
+        line = self._lines.get(done.flow.uid)
+        if line is not None:
+            line.counts.update(merges=1, merge_us=done.cpu_us)
+        return self.send_up(done.flow, done.piece)
+
+    def worked(self, work: Mapping[str, Mapping[str, int]]) -> None:
+        """What a lane has done so far, by flow."""
+        for uid, counts in work.items():
+            if uid in self._lines:
+                self._lines[uid].lane = counts
+
+    def counts(self, uid: str) -> tuple[Mapping[str, int] | None, Mapping[str, int] | None]:
+        """The work for a flow: of the lane, and on the way up (``elf.job.work``)."""
+        line = self._lines.get(uid)
+        return (None, None) if line is None else (line.lane, line.counts)
 
     # -- the root's word -------------------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ from elf.job.flowstate import Early, FlowState, Sealed, View
 from elf.job.ports import ChunkLike, Engine, ExtractedLike, ExtractorPort, Int64s, MapperPort, Spill, Wanted
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.taps import Taps
+from elf.job.work import Clock, no_clock
 from elf.ql.plan import Fragment
 
 LONG_AGO = -(1 << 62)
@@ -84,11 +85,13 @@ class StreamWorker:
         engine: Engine,
         cut: StreamCut | None = None,
         spill: Spill | None = None,
+        cpu_us: Clock = no_clock,
     ) -> None:
         self.stream = stream
         self._settings = settings
         self._engine = engine
         self._spill = spill
+        self._cpu_us = cpu_us
         self._flows: dict[str, FlowState] = {}
         self._sources: dict[str, _Source] = {}
         self.wanted = Wanted()
@@ -111,7 +114,9 @@ class StreamWorker:
     def _add(self, cut: FlowCut) -> None:
         fragment = cut.flow.fragment
         lateness = self._settings.lateness_us if fragment.lateness_us is None else fragment.lateness_us
-        self._flows[cut.flow.uid] = FlowState(cut.flow, self._mapper(fragment), lateness, cut, self._spill)
+        self._flows[cut.flow.uid] = FlowState(
+            cut.flow, self._mapper(fragment), lateness, cut, self._spill, self._cpu_us
+        )
         self._renew_extractor()
 
     def _mapper(self, fragment: Fragment) -> MapperPort:
@@ -338,7 +343,10 @@ class StreamWorker:
             if now_ms is not None:
                 self._cut_at_ms = now_ms
         progress = tuple(state.progress() for state in self._flows.values())
-        return Outcome(sealed, cut, progress, accepted, ts, rejected, rows, counts or {}, self._until_us())
+        work = {uid: dict(state.work) for uid, state in self._flows.items()}
+        return Outcome(
+            sealed, cut, progress, accepted, ts, rejected, rows, counts or {}, self._until_us(), work=work
+        )
 
     def _until_us(self) -> int:
         ends = [

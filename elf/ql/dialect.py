@@ -1,7 +1,8 @@
 """ELF-QL as a sqlglot dialect: tokens and grammar, nothing about meaning.
 
 What it adds to sqlglot's own SQL: ``FROM *``, ``==``, back-quoted names beside double-quoted ones, ``SORT
-BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …``, ``EMIT …``, ``FROM LATE job`` and ksqlDB's
+BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …``, ``EMIT …``, ``FROM LATE job``, ``TREES …``,
+``APPROXIMATE`` and ksqlDB's
 ``WINDOW TUMBLING | HOPPING | SESSION (…)``. Every function call but the few with a grammar of their own
 (CAST, EXTRACT, …) parses as ``exp.Anonymous``: which functions exist is the business of
 ``elf.ql.functions``, not of the grammar.
@@ -31,7 +32,7 @@ UNITS_US: dict[str, int] = {
 }
 """Units of a duration, singular (a plural S is accepted), in microseconds."""
 
-_CLAUSE_WORDS = frozenset({"WINDOWING", "LATENESS", "EMIT"})
+_CLAUSE_WORDS = frozenset({"WINDOWING", "LATENESS", "EMIT", "TREES", "APPROXIMATE"})
 
 
 class Duration(exp.Expression):
@@ -66,6 +67,18 @@ class Emit(exp.Expression):
     """
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False}
+
+
+class Trees(exp.Expression):
+    """``TREES <number>``: ``this`` is the number as written."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class Approximate(exp.Expression):
+    """``LIMIT n APPROXIMATE``"""
+
+    arg_types: ClassVar[dict[str, bool]] = {}
 
 
 _ClauseParser = Callable[..., tuple[str, object]]
@@ -160,6 +173,12 @@ class ElfParser(Parser):
                 this.set("windowing", self._parse_windowing(start))
             elif word == "EMIT":
                 this.set("emit", self._parse_emit(start))
+            elif word == "APPROXIMATE":
+                this.set("approximate", self.expression(Approximate(), start))
+            elif word == "TREES":
+                if not self._match(TokenType.NUMBER):
+                    self.raise_error("expected a number of trees, such as TREES 4")
+                this.set("trees", self.expression(Trees(this=self._prev.text), start))
             else:
                 this.set("lateness", self.expression(Lateness(this=self._parse_duration()), start))
 

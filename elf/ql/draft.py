@@ -53,6 +53,8 @@ class Draft:
     lateness_us: int | None = None
     revise_us: int | None = None
     changes_us: int | None = None
+    trees: int = 1
+    approximate: bool = False
     where: tuple[Expr, ...] = ()
     keys: tuple[Expr, ...] = ()
     outputs: tuple[Output, ...] = ()

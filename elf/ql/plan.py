@@ -12,11 +12,24 @@ One syntax tree, three renderings (DESIGN section 1). With ``rows`` the extracte
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elf.aggregates import State
 from elf.schema import Column
 from elf.windows import Kind
+
+CREDIT = "credit"
+"""The state by which the error of an approximate row is known (``elf.job.approximate``)."""
+
+
+@dataclass(frozen=True)
+class Top:
+    """A window's result is its first ``rows`` rows, ordered before all else by this state."""
+
+    state: str
+    descending: bool
+    nulls_first: bool
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -43,16 +56,20 @@ class Fragment:
     """How often the state of open panes goes up. None: never."""
     late_of: str = ""
     """Uid of a flow of the same stream: the rows are those that it counts as late."""
+    range: tuple[int, int] = (0, 1)
+    """(i, m): the groups whose keys' hash is in the i-th of m equal ranges (``elf.job.ranges``)."""
+    keep: Top | None = None
+    """APPROXIMATE: what every sender keeps of a pane. The last state is then ``CREDIT``."""
 
+    @property
+    def lane_states(self) -> tuple[State, ...]:
+        """The states that the map makes."""
+        return self.states if self.keep is None else self.states[:-1]
 
-@dataclass(frozen=True)
-class Top:
-    """A window's result is its first ``rows`` rows, ordered before all else by this state."""
-
-    state: str
-    descending: bool
-    nulls_first: bool
-    rows: int
+    @property
+    def group_keys(self) -> tuple[str, ...]:
+        """The keys that tell groups apart: those that are no cells."""
+        return self.keys[: len(self.keys) - len(self.cells)]
 
 
 @dataclass(frozen=True)
@@ -74,12 +91,19 @@ class Plan:
     they read only: keys, states, cells and panes are the same, so that panes of all of them merge into one.
     Spark's ``rows`` are then those of all streams.
     """
+    limit: int | None = None
+    """Rows of a window that the query asks for."""
+    trees: int = 1
+    """In how many key ranges the groups are split, each a flow with a tree and a root of its own."""
 
     @property
     def fragments(self) -> tuple[Fragment, ...]:
-        """One a stream; a job has a flow for each."""
-        return (self.fragment, *self.more)
+        """One a stream and key range; a job has a flow for each."""
+        whole = (self.fragment, *self.more)
+        if self.trees == 1:
+            return whole
+        return tuple(replace(one, range=(i, self.trees)) for one in whole for i in range(self.trees))
 
     @property
     def streams(self) -> tuple[str, ...]:
-        return tuple(fragment.stream for fragment in self.fragments)
+        return tuple(fragment.stream for fragment in (self.fragment, *self.more))

@@ -7,18 +7,21 @@ change it, so jobs share it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
 
+from elf.aggregates import State
 from elf.errors import QueryError
 from elf.ql import render_final, render_map, render_spark
+from elf.ql.approximate import BOUND
+from elf.ql.dialect import Approximate, Trees
 from elf.ql.draft import Draft, Order, Output
 from elf.ql.expressions import Aggregate, Constant, Expr, Over, Ref, Slot, rewrite, walk
 from elf.ql.kinds import become
-from elf.ql.plan import Fragment, Plan, Top
+from elf.ql.plan import CREDIT, Fragment, Plan, Top
 from elf.ql.render import render
 from elf.ql.rules import apply_rules, several_streams
 from elf.ql.source import Source
@@ -28,7 +31,9 @@ from elf.ql.templates import Engine
 from elf.schema import Column, ColumnType, Schema, unify
 from elf.windows import Session, pane_us_of
 
-_ORDERED_STATES: Final = ("count", "sum", "min", "max")
+KEPT: Final = 10
+"""APPROXIMATE: every sender keeps so many times the rows that the query asks for."""
+_ORDERED_STATES: Final = ("count_star", "count", "sum", "min", "max")
 """Aggregates that are in the order of their one state."""
 
 
@@ -56,6 +61,13 @@ def over_late(query: Query, plan: Plan, flows: Mapping[str, str]) -> Plan:
         raise source.at(
             emit, "late rows have the time at which they came, so none of them is late: no REVISE"
         )
+    for word, kind, there in (
+        ("TREES", Trees, plan.trees > 1),
+        ("APPROXIMATE", Approximate, plan.fragment.keep is not None),
+    ):
+        clause = query.tree.find(kind)
+        if there and clause is not None:
+            raise source.at(clause, f"{word} does not go with FROM LATE: late rows are few; leave it out")
     if plan.session_states is not None:
         raise source.at(query.tree.args["windowing"], "late rows come in no sessions; choose other windows")
     first, *more = (replace(fragment, late_of=flows[fragment.stream]) for fragment in plan.fragments)
@@ -101,33 +113,60 @@ def _plan(sql: str, tree: exp.Select, schemas: Mapping[str, Schema], source: Sou
     first, *others = (
         _fragment(stream, one, *_of_stream(draft, states, schema, one)) for stream, one in schemas.items()
     )
+    if draft.approximate and levels:
+        raise source.at(draft.tree, "APPROXIMATE does not go in a subquery")
+    bound = (Output(BOUND, Slot(CREDIT, "double")),) if draft.approximate else ()
+    live = replace(draft, outputs=(*draft.outputs, *bound))
+    exact = (Output(BOUND, Constant(0.0, "double")),) if draft.approximate else ()
+    offline = replace(draft, outputs=(*draft.outputs, *exact))
     return Plan(
         sql=sql,
         fragment=first,
         windows=draft.windows,
-        final_sql=_over_levels(render_final.render_final(draft, states, "duckdb"), levels, "duckdb"),
-        outputs=tuple(output.name for output in whole.outputs),
-        spark_sql=_over_levels(render_spark.render_spark(draft, states), levels, "spark"),
+        final_sql=_over_levels(render_final.render_final(live, states, "duckdb"), levels, "duckdb"),
+        outputs=tuple(output.name for output in (*whole.outputs, *bound)),
+        spark_sql=_over_levels(render_spark.render_spark(offline, states), levels, "spark"),
         top=_top(draft, states),
         session_states=(states.state_of(ends[0]), states.state_of(ends[1])) if ends else None,
         more=tuple(others),
+        trees=_trees(drafts),
+        limit=draft.limit,
     )
 
 
+def _trees(drafts: Sequence[Draft]) -> int:
+    """TREES may stand at any level; what it spreads are the innermost groups."""
+    for draft in drafts:
+        if draft.trees > 1 and not drafts[0].keys:
+            raise draft.source.at(draft.tree.args["trees"], "TREES spreads groups: it needs GROUP BY")
+        if draft.trees > 1 and (drafts[0].revise_us, drafts[0].changes_us) != (None, None):
+            raise draft.source.at(
+                draft.tree.args["trees"], "TREES does not go with EMIT FINAL REVISE or EMIT CHANGES yet"
+            )
+    return max(draft.trees for draft in drafts)
+
+
 def _fragment(stream: str, schema: Schema, draft: Draft, states: States) -> Fragment:
+    credit = (State(CREDIT, "sum"),) if draft.approximate else ()
     return Fragment(
         stream=stream,
         columns=_columns(draft, states, schema),
         map_sql=render_map.render_map(draft, states),
         keys=(*(f"k{index}" for index in range(len(draft.keys))), *states.cells),
-        states=(*(column.state for column in states.columns), *states.cell_states),
+        states=(*(column.state for column in states.columns), *states.cell_states, *credit),
         pane_us=pane_us_of(draft.windows),
         lateness_us=draft.lateness_us,
         revise_us=draft.revise_us,
         changes_us=draft.changes_us,
         where_sql=render_map.render_where(draft.where, "duckdb"),
         cells=tuple(states.cells),
+        keep=_keep(draft, states) if draft.approximate else None,
     )
+
+
+def _keep(draft: Draft, states: States) -> Top | None:
+    top = _top(draft, states)
+    return None if top is None else replace(top, rows=KEPT * top.rows)
 
 
 def _together(schemas: Mapping[str, Schema], source: Source, tree: exp.Select) -> Schema:

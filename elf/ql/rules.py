@@ -12,6 +12,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from elf.ql.approximate import read_approximate
 from elf.ql.bind_windows import duration_us, emission_of, windows_of
 from elf.ql.draft import Draft, has_aggregates, ordinal
 from elf.ql.expressions import Expr, Ref, conjuncts, is_constant
@@ -21,6 +22,7 @@ from elf.ql.scope import Scope
 from elf.ql.source import start_of
 from elf.windows import Session
 
+TREES_MAX: Final = 64
 EVENT_TIME_NAMES: Final = ("ts", "timestamp", "@timestamp", "time", "created_at")
 
 
@@ -28,7 +30,7 @@ Rule = Callable[[Draft], Draft]
 
 _KNOWN_CLAUSES: Final = frozenset(
     {"expressions", "from_", "where", "group", "having", "qualify", "order", "limit", "with_"}
-    | {"offset", "distinct", "windowing", "lateness", "emit"}
+    | {"offset", "distinct", "windowing", "lateness", "emit", "trees", "approximate"}
 )
 _REFUSED: Final[dict[str, str]] = {
     "joins": "a join",
@@ -205,6 +207,17 @@ def read_window(draft: Draft) -> Draft:
     )
 
 
+def read_trees(draft: Draft) -> Draft:
+    """TREES: over how many reduction trees the groups are spread."""
+    clause = draft.tree.args.get("trees")
+    if clause is None:
+        return draft
+    text = str(clause.this)
+    if not text.isdigit() or not 1 <= int(text) <= TREES_MAX:
+        raise draft.source.at(clause, f"TREES takes a whole number from 1 to {TREES_MAX}")
+    return replace(draft, trees=int(text))
+
+
 def read_aliases(draft: Draft) -> Draft:
     """Names of the SELECT list, for the clauses that may use them."""
     aliases: dict[str, exp.Expr] = {}
@@ -287,11 +300,13 @@ RULES: Final[tuple[Rule, ...]] = (
     bind_where,
     bind_keys,
     read_distinct,
+    read_trees,
     bind_outputs,
     bind_having,
     bind_qualify,
     bind_order,
     read_limit,
+    read_approximate,
 )
 """The order of the steps."""
 

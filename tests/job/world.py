@@ -292,6 +292,7 @@ class World:
         self.loss = loss
         self.doubles = doubles
         self.checking = checking
+        self.keys = "abcdef"
         self.crash_share = 0.0
         self.root_settings = RootSettings()
         self.home_members = HOME_MEMBERS
@@ -399,14 +400,16 @@ class World:
             lambda: all(len(a.node.log.members(s)) == n for a in self.agents for s, n in members.items())
         )
 
-    def create(self, through: int, query: Plan, name: str = "job") -> JobSpec:
+    def create(self, through: int, query: Plan, name: str = "job", roots: tuple[str, ...] = ()) -> JobSpec:
         """Submit a planned job, and wait for it to be active."""
-        self.submit(through, query, name)
+        self.submit(through, query, name, roots=roots)
         return self.active(name)
 
-    def submit(self, through: int, query: Plan, name: str, client: str = "") -> None:
+    def submit(
+        self, through: int, query: Plan, name: str, client: str = "", roots: tuple[str, ...] = ()
+    ) -> None:
         """Submit a planned job as an agent's statement would; ``client`` gets the answer."""
-        spec = JobSpec(name, "me", 0, query, ())
+        spec = JobSpec(name, "me", 0, query, (), roots=roots)
         agent = self.agents[through]
         request = say.CreateJob(id=999_999, origin=client or agent.address, spec=spec, replace=False)
         routed = agent.node.overlay.route(app_id(name, "me"), pack(request), self.now)
@@ -443,7 +446,7 @@ class World:
             if agent.ended:
                 return
             disorder = self.rng.randrange(0, 300)
-            log.rows.append(((self.now - disorder) * 1000, self.rng.choice("abcdef")))
+            log.rows.append(((self.now - disorder) * 1000, self.rng.choice(self.keys)))
             if self.now < until_ms:
                 self.at(self.now + 1 + int(self.rng.expovariate(1 / rate_ms)), one)
 

@@ -224,8 +224,17 @@ def test_late_rows_of_a_job_are_a_stream() -> None:
     (plain,) = parse("SELECT COUNT(*) FROM late WINDOWING 5 SECONDS")
     assert isinstance(plain, Select)
     assert late_of(plain.query) is None
-    for wrong, message in (("SESSION 5 SECONDS", "sessions"), ("5 SECONDS EMIT FINAL REVISE", "REVISE")):
-        (asked,) = parse(f"SELECT COUNT(*) FROM LATE busy WINDOWING {wrong}")
+    for wrong, message in (
+        ("SELECT COUNT(*) FROM LATE busy WINDOWING SESSION 5 SECONDS", "sessions"),
+        ("SELECT COUNT(*) FROM LATE busy WINDOWING 5 SECONDS EMIT FINAL REVISE", "REVISE"),
+        ("SELECT store, COUNT(*) FROM LATE busy GROUP BY store WINDOWING 5 SECONDS TREES 2", "TREES"),
+        (
+            "SELECT store, COUNT(*) FROM LATE busy GROUP BY store ORDER BY 2 DESC LIMIT 2 APPROXIMATE "
+            "WINDOWING 5 SECONDS",
+            "APPROXIMATE",
+        ),
+    ):
+        (asked,) = parse(wrong)
         assert isinstance(asked, Select)
         with pytest.raises(QueryError, match=message):
             over_late(asked.query, plan_streams(asked.query, {"s": SCHEMA}), {"s": "uid"})

@@ -69,6 +69,22 @@ def test_as_duckdb(
         assert all(same(mine[column], theirs[column]) for column in theirs), (mine, theirs)
 
 
+def test_the_same_with_more_trees(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each is a flow of its own, with a root on some agent."""
+    query = (
+        "SELECT sc_status, COUNT(DISTINCT c_ip) AS ips, COUNT(*) AS n FROM log GROUP BY sc_status "
+        "ORDER BY n DESC WINDOWING 20 MINUTES SLIDE 10 MINUTES"
+    )
+    told = []
+    for trees in (1, 5):
+        args = ("-q", f"{query} TREES {trees}", "--input", str(SAMPLE), "--agents", "3")
+        status, out, err = elf_run(capsys, *args, "--output", "json", "--status")
+        assert status == 0, err
+        told.append(out)
+    assert told[0].count("\n") > 3
+    assert told[0] == told[1]
+
+
 def test_status_and_summary_tell_what_was_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     summary = tmp_path / "summary.json"
     status, out, _ = elf_run(

@@ -1,0 +1,140 @@
+"""What EXPLAIN found, laid out for a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+INDENT: Final = "  "
+_COLUMNS: Final[tuple[tuple[str, str], ...]] = (
+    ("rows", "rows"),
+    ("groups", "groups"),
+    ("keys", "keys"),
+    ("map s", "map_us"),
+    ("tree s", "tree_us"),
+    ("seal s", "seal_us"),
+    ("merge s", "merge_us"),
+    ("commit s", "commit_us"),
+    ("messages", "messages"),
+    ("bytes", "sent_bytes"),
+)
+"""Of a level: heading, and what of ``elf.job.work.FlowWork`` it is."""
+
+
+def laid_out(told: Mapping[str, Any]) -> str:
+    """Sections with a line before each."""
+    head: list[tuple[str, str]] = [("query", " ".join(str(told["query"]).split()))]
+    if told["job"]:
+        head += [("job", told["job"]), ("master", told["master"])]
+    head += [
+        ("windows", "; ".join(told["windows"]) or "none: one result over everything"),
+        ("panes", told["panes"]),
+        ("top-k", f"{told['top_k']['strategy']}: {told['top_k']['why']}"),
+    ]
+    sections = [_pairs(head)]
+    sections += [_fragment(fragment) for fragment in told["fragments"]]
+    sections.append(_flows(told["flows"], running=bool(told["job"])))
+    sections.append(["final fragment, at the master (DuckDB)", *_sql(told["final"])])
+    offline = told["offline"] or "none: which rows came late is not in the archive"
+    sections.append(["offline, over the archive (Spark)", *_sql(offline)])
+    if "live" in told:
+        sections.append(_live(told["live"], told["flows"]))
+    return "\n\n".join("\n".join(section) for section in sections)
+
+
+def _pairs(pairs: Sequence[tuple[str, str]], indent: str = "") -> list[str]:
+    width = max(len(name) for name, _ in pairs)
+    return [f"{indent}{name:<{width}}  {line}" for name, line in pairs]
+
+
+def _sql(text: str) -> list[str]:
+    return textwrap.indent(text, INDENT).splitlines()
+
+
+def _fragment(fragment: Mapping[str, Any]) -> list[str]:
+    late = fragment["lateness_s"]
+    pairs = [
+        ("columns read", ", ".join(fragment["columns"]) or "none"),
+        ("group keys", ", ".join(fragment["keys"]) or "none"),
+        ("states", ", ".join(fragment["states"]) or "none"),
+        ("lateness", "the stream's own" if late is None else f"{late:g} s"),
+        ("map (DuckDB)", ""),
+    ]
+    lines = [line.rstrip() for line in _pairs(pairs, INDENT)]
+    return [
+        f"fragment over {fragment['stream']}",
+        *lines,
+        *textwrap.indent(fragment["map"], 4 * " ").splitlines(),
+    ]
+
+
+def _flows(flows: Sequence[Mapping[str, Any]], *, running: bool) -> list[str]:
+    rows = [
+        (
+            flow["stream"],
+            flow["keys"],
+            flow["flow"][:8] if flow["flow"] else "new",
+            flow["root"] or "",
+            "" if flow["depth"] is None else str(flow["depth"]),
+            (flow["topic"] or "")[:12],
+            ", ".join(flow["shared_with"]) or "nobody",
+        )
+        for flow in flows
+    ]
+    title = "flows and their trees" if running else "flows, as they would be if it were created now"
+    headings = ("stream", "keys", "flow", "root", "depth", "topic", "shared with")
+    return [title, *_table(headings, rows)]
+
+
+def _live(live: Mapping[str, Any], flows: Sequence[Mapping[str, Any]]) -> list[str]:
+    silent = f"; silent: {', '.join(live['silent'])}" if live["silent"] else ""
+    lines = [
+        f"live, CPU and counts since each agent began with the flow ({live['asked']} agents asked{silent})"
+    ]
+    for flow, about in zip(live["flows"], flows, strict=True):
+        lines.append(f"{INDENT}flow {flow['flow'][:8]} over {about['stream']}, keys: {about['keys']}")
+        rows = [
+            (
+                "root" if not level["level"] else str(level["level"]),
+                str(level["agents"]),
+                *(_number(level[name], name) for _, name in _COLUMNS),
+                f"{level['slowest']} {_number(level['slowest_us'], '_us')} s",
+            )
+            for level in flow["levels"]
+        ]
+        headings = ("level", "agents", *(heading for heading, _ in _COLUMNS), "slowest")
+        lines += [INDENT + line for line in _table(headings, rows)]
+        root = flow["levels"][0] if flow["levels"] else None
+        if root is not None and not root["level"]:
+            lines.append(
+                f"{2 * INDENT}the root made {root['commits']:,} commits of {root['commit_keys']:,} keys, "
+                f"{root['commit_bytes']:,} bytes"
+            )
+    master = live["master"]
+    if master is None:
+        return [*lines, f"{INDENT}the master does not answer"]
+    made = f"{master['commits']:,} commits of windows, {master['rows']:,} rows"
+    return [*lines, f"{INDENT}master: {made}, {_number(master['final_us'], '_us')} s of CPU"]
+
+
+def _number(value: int, name: str) -> str:
+    return f"{value / 1e6:.3f}" if name.endswith("_us") else f"{value:,}"
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Columns as wide as they need to be; numbers to the right."""
+    whole = [tuple(headings), *(tuple(row) for row in rows)]
+    widths = [max(len(row[place]) for row in whole) for place in range(len(headings))]
+    right = [
+        all(row[place].replace(",", "").replace(".", "").isdigit() or not row[place] for row in whole[1:])
+        for place in range(len(headings))
+    ]
+    return [
+        INDENT
+        + INDENT.join(
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in whole
+    ]

@@ -1,0 +1,85 @@
+"""What work flows and jobs make, and where: counters that every agent keeps, and how EXPLAIN ANALYZE asks for
+them.
+
+Each part of an agent counts what it does itself, since its start: the lane (``FlowState``), the way up
+(``Uplink``), the root (``FlowRoots``), the master (``Homes``). Times are CPU time of the thread that worked,
+in µs; a simulator has none. What several flows share (a map) counts in each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from elf.job.messages import Message, Request
+
+Counts = Mapping[str, int]
+Clock = Callable[[], int]
+"""CPU time of the calling thread, in µs."""
+
+
+def no_clock() -> int:
+    """Where there is no time to be measured."""
+    return 0
+
+
+class FlowWork(msgspec.Struct, frozen=True, array_like=True):
+    """One agent's work for a flow; its parent in the tree.
+
+    Lane: ``rows`` on time and ``late``, ``groups`` out of the map, ``keys`` and ``bytes`` of ``snapshots``.
+    Up: ``messages`` and ``sent_bytes`` to the parent, ``merges`` of what children sent. Root: ``commits``.
+    """
+
+    flow: str
+    parent: str = ""
+    rows: int = 0
+    late: int = 0
+    groups: int = 0
+    map_us: int = 0
+    tree_us: int = 0
+    seal_us: int = 0
+    snapshots: int = 0
+    keys: int = 0
+    bytes: int = 0
+    messages: int = 0
+    sent_bytes: int = 0
+    merges: int = 0
+    merge_us: int = 0
+    commits: int = 0
+    commit_keys: int = 0
+    commit_bytes: int = 0
+    commit_us: int = 0
+
+
+class JobWork(msgspec.Struct, frozen=True, array_like=True):
+    """A master's work for a job: times that it committed windows, result rows, and its CPU time."""
+
+    job: str
+    commits: int = 0
+    rows: int = 0
+    final_us: int = 0
+
+
+class InspectWork(Request, frozen=True, kw_only=True):
+    """To an agent: its work for these flows and jobs (uids). Answered with ``WorkFacts``."""
+
+    flows: tuple[str, ...]
+    jobs: tuple[str, ...] = ()
+
+
+class WorkFacts(msgspec.Struct, frozen=True, array_like=True):
+    """What an agent knows of its own work; flows and jobs that it has nothing to do with are left out."""
+
+    agent: str
+    flows: tuple[FlowWork, ...]
+    jobs: tuple[JobWork, ...]
+
+
+MESSAGES: tuple[type[Message], ...] = (InspectWork,)
+
+
+def flow_work(flow: str, parent: str, counts: Iterable[Counts | None]) -> FlowWork | None:
+    """An agent's work for a flow, from what its parts counted; None if none of them knows it."""
+    known = {name: n for one in counts if one is not None for name, n in one.items()}
+    return FlowWork(flow, parent, **known) if known else None

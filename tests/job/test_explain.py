@@ -1,0 +1,64 @@
+"""EXPLAIN and EXPLAIN ANALYZE of a running job, through a statement to some agent, on virtual time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from elf.job import events as was
+from elf.job import messages as say
+from elf.ql.plan import Top
+from tests.job.pyengine import plan
+from tests.job.test_fleet_simulated import begun
+from tests.job.world import World
+
+
+def asked(world: World, through: int, sql: str) -> tuple[str, dict[str, Any]]:
+    """(text, object) of an answer."""
+    world.client_inbox.clear()
+    execute = say.Execute(request=7, sql=sql, creator="me")
+    world.agents[through].handle(was.Arrived("client:9", execute))
+    world.run_until(lambda: bool(world.client_inbox), 30_000)
+    (reply,) = world.client_inbox
+    assert isinstance(reply, say.Reply), reply
+    return reply.text, json.loads(reply.body)
+
+
+def test_what_is_explained_and_what_is_counted_at_each_level() -> None:
+    world = World(41, 6, checking=False)
+    query = replace(plan(2), trees=2, top=Top("s0", True, False, 1), limit=1)
+    spec, _ = begun(world, 30_000, query=query)
+    other = world.create(2, replace(plan(2), trees=2), "other")
+    world.run(9_000)
+    text, told = asked(world, 3, "EXPLAIN job")
+    assert "live" not in told
+    assert [flow["shared_with"] for flow in told["flows"]] == [["other"], ["other"]]
+    assert [flow["keys"] for flow in told["flows"]] == ["range 1 of 2", "range 2 of 2"]
+    assert all(flow["depth"] >= 1 for flow in told["flows"])
+    assert told["top_k"]["strategy"] == "cut at the roots"
+    for part in ("count by key", "pane 2 s", "cut at the roots: a window is one pane", "range 2 of 2"):
+        assert part in text
+    victim = next(
+        a for a in world.agents if a.address not in (spec.home, other.home, world.agents[3].address)
+    )
+    before, told = asked(world, 3, "EXPLAIN ANALYZE job")
+    live = told["live"]
+    assert (live["asked"], live["silent"]) == (6, [])
+    written = sum(len(agent.log.rows) for agent in world.agents)
+    for place, flow in enumerate(live["flows"]):
+        levels = flow["levels"]
+        assert [level["level"] for level in levels] == list(range(len(levels)))
+        assert sum(level["agents"] for level in levels) == 6
+        assert (levels[0]["agents"], levels[0]["messages"]) == (1, 0)
+        rows = sum(level["rows"] for level in levels)
+        assert rows == 0 if place else 0 < rows <= written, "rows are counted once for all ranges"
+        assert sum(level["keys"] for level in levels) > levels[0]["commit_keys"] > 0
+        assert all(level["messages"] and level["sent_bytes"] for level in levels[1:])
+        assert levels[0]["commits"] >= 3
+    assert live["master"]["commits"] >= 3
+    assert "master: " in before
+    victim.crash()
+    after, told = asked(world, 3, "EXPLAIN ANALYZE job")
+    assert told["live"]["silent"] == [f"a{victim.index} ({victim.address})"]
+    assert f"silent: a{victim.index}" in after

@@ -1,0 +1,144 @@
+"""Key ranges: the groups of a job over several trees, each with a root of its own; the answer is the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from agents.store import Store
+from elf.batch import decode
+from elf.job.ranges import split
+from elf.job.spec import JobSpec
+from elf.ql.plan import Top
+from tests.job.pyengine import SECOND, plan
+from tests.job.test_fleet_simulated import begun, check_all, settled
+from tests.job.test_homes import agree, moved, staffed
+from tests.job.world import World
+
+
+def spread(world: World, trees: int, name: str, **window: int) -> JobSpec:
+    """A job of so many trees, whose other roots are on other agents than its master."""
+    addresses = [agent.address for agent in world.agents]
+    roots = tuple(addresses[(place + 1) % len(addresses)] for place in range(1, trees))
+    return world.create(1, replace(plan(**window), trees=trees), name, roots)
+
+
+def test_a_group_is_in_one_range_with_all_its_rows() -> None:
+    rng = np.random.default_rng(3)
+    keys = pa.array([None if n == 7 else f"k{n}" for n in rng.integers(0, 500, 4_000)])
+    doubles = pa.array(rng.choice([0.0, -0.0, float("nan"), 1.5], 4_000))
+    groups = pa.table({"k0": keys, "k1": doubles, "cell": rng.integers(0, 9, 4_000)})
+    for count in (2, 5, 64):
+        parts = split(groups, ("k0", "k1"), count)
+        assert sum(part.num_rows for part in parts) == 4_000
+        assert min(part.num_rows for part in parts) > 0.4 * 4_000 / count
+        named = [
+            {(k, repr(d + 0.0)) for k, d in zip(*part.select(["k0", "k1"]).to_pydict().values(), strict=True)}
+            for part in parts
+        ]
+        assert sum(map(len, named)) == len(set().union(*named)), "no group is in two ranges"
+
+
+def test_windows_of_several_trees_are_those_of_one() -> None:
+    world = World(31, 4, checking=False)
+    one, until = begun(world, 12_000, query=plan(4, 2))
+    jobs = {trees: spread(world, trees, f"of{trees}", size_s=4, slide_s=2) for trees in (2, 5)}
+    for trees, many in jobs.items():
+        assert [flow.fragment.range for flow in many.flows] == [(place, trees) for place in range(trees)]
+        assert len({flow.home for flow in many.flows}) >= min(trees, 3)
+        assert len({flow.topic for flow in many.flows}) == trees
+    world.run(17_000)
+    alone = settled(world, one, until)
+    for many in jobs.values():
+        together = settled(world, many, until)
+        assert len(together) >= 3
+        for start, (revision, counts, status) in together.items():
+            assert revision == 0
+            assert counts == alone[start][1] == world.truth(one, start)
+            assert status["rows_in"] == alone[start][2]["rows_in"] == sum(counts.values())
+            assert (status["expected"], status["reported"]) == (4, 4)
+    again = spread(world, 5, "again", size_s=2)
+    assert again.flows == jobs[5].flows, "equal ranges are shared"
+
+
+def test_the_root_of_a_range_is_away_for_a_while() -> None:
+    world = World(32, 4, loss=0.02, doubles=0.02, checking=False)
+    begun(world, 16_000, rate_ms=400)
+    many = spread(world, 3, "many")
+    world.run(4_000)
+    root = next(
+        world.by_address[flow.home]
+        for flow in many.flows
+        if flow.home not in (many.home, world.agents[0].address)
+    )
+    root.crash()
+    world.run(5_000)
+    world.restart(root)
+    world.run(17_000)
+    check_all(world, many, world.now - 9_000, least=6)
+    assert all(end > 0 for end in np.diff(sorted(world.committed(many))) // SECOND)
+
+
+def test_the_home_of_a_job_of_several_trees_dies_for_good() -> None:
+    """Another member goes on with the job and its first key range; the roots of the others stay."""
+    world = World(34, 5, checking=False)
+    _, until = begun(world, 36_000)
+    others = [a.address for a in world.agents]
+    many = world.create(1, replace(plan(2), trees=3), "many", (others[3], others[4]))
+    assert many.home not in others[3:], "the seed puts the home elsewhere"
+    staffed(world, many, 5)
+    world.run(3_000)
+    home = world.home(many)
+    home.crash()
+    moved(world, many, home)
+    flows = next(spec for spec in world.agents[3].node.log.jobs() if spec.uid == many.uid).flows
+    assert [flow.home for flow in flows] == [world.home(many).address, *others[3:]]
+    world.run(until - world.now + 12_000)
+    windows = settled(world, many, until)
+    assert len(windows) >= 10
+    for start, (_, counts, status) in windows.items():
+        assert not status["skipped"]
+        assert set(status["missing"]) <= {f"a{home.index}"}
+        whole, rest = world.truth(many, start), world.truth(many, start, status["missing"])
+        for key in whole.keys() | counts.keys():  # what it sealed last may have come to one root only
+            assert counts.get(key, 0) in (whole.get(key, 0), rest.get(key, 0)), (start, key)
+    agree(world, many)
+
+
+def test_roots_send_a_master_elsewhere_only_the_first_rows_until_a_job_needs_all() -> None:
+    """A window is one pane: the cut is exact. A job of the same flows on the same node that needs every key
+    gets every key, from its first window on."""
+    world = World(33, 4, checking=False)
+    world.start_all()
+    world.keys = "abcdefghijklmnopqrst"
+    for agent in world.agents:
+        world.write(agent, world.now + 90_000, rate_ms=400)
+    addresses = [agent.address for agent in world.agents]
+    query = replace(plan(2), trees=3, top=Top("s0", True, False, 1), limit=1)
+    first = world.create(1, query, "first", tuple(addresses[:2]))
+    world.run(9_000)
+    everything = replace(plan(2), trees=3)
+    for n in range(30):
+        other = world.create(n % 4, everything, f"other{n}")
+        if other.home == first.home:
+            break
+        world.drop(other)
+    assert (other.home, other.flows) == (first.home, first.flows)
+    world.run(12_000)
+    for start, (_, counts, _) in settled(world, first, world.now - 2_000).items():
+        truth = world.truth(first, start)
+        assert all(truth[key] == n for key, n in counts.items())
+        most = max(truth.values(), default=0)
+        assert {key for key, n in truth.items() if n == most} <= set(counts)
+    check_all(world, other, world.now - 2_000, least=3)
+    read, made = world.home(first).store, {a.address: a.store for a in world.agents}
+    some = [(held(read, f.uid), held(made[f.home], f.uid)) for f in first.flows]
+    assert any(mine[start] < whole[start] for mine, whole in some for start in mine), "some was left out"
+
+
+def held(store: Store, uid: str) -> dict[int, int]:
+    """Keys of a flow's commits, by their first pane."""
+    rows = store.pane_commits(uid, -(1 << 62), 1 << 62)
+    return {row.start: decode(row.payload).num_rows if row.payload else 0 for row in rows}
