@@ -138,6 +138,7 @@ def plan_of(kinds: tuple[Kind, ...]) -> Plan:
     ends = (State("s1", "min"), State("s2", "max"))
     fragment = replace(
         plan().fragment,
+        columns=(Column("_ts", "bigint"), Column("key", "text")),
         map_sql="count by key, with ends",
         states=(State("s0", "sum", True), *ends),
         pane_us=pane_us_of(kinds),
