@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+import msgspec
+
 from elf.job import messages as say
-from elf.job.spec import Flow, JobSpec
+from elf.job.flowroots import event_time
+from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord
 from elf.job.streamlog import StreamLog
 from elf.ql.plan import Fragment
 
@@ -23,7 +26,7 @@ def job_row(spec: JobSpec, log: StreamLog) -> dict[str, object]:
         "flow": ", ".join(flow.uid[:8] for flow in spec.flows),
         "readers": max(len(log.readers(flow.uid)) for flow in spec.flows),
         "query": spec.plan.sql,
-        "state": "active",
+        "state": "paused" if log.is_paused(spec.uid) else "active",
         "reason": "",
     }
 
@@ -37,12 +40,15 @@ def describe(facts: say.JobFacts, log: StreamLog, named: Callable[[str], str]) -
         "master": named(facts.master),
         "creator": facts.spec.creator,
         "query": plan.sql,
+        **({"function": _function(plan.fragment)} if plan.fragment.function is not None else {}),
         "windows": "; ".join(kind.text for kind in plan.windows) or "none",
         "emits": _emission(plan.fragment),
-        "answers from": _moment(facts.first_us),
-        "committed to": _moment(facts.committed_us),
+        "answers from": moment_of(facts.first_us),
+        "committed to": moment_of(facts.committed_us),
         "members": ", ".join(dict.fromkeys(members)),
     }
+    if len(facts.versions) > 1:
+        told |= {f"version {one.spec.version}": _version(one, facts) for one in facts.versions}
     for place, flow in enumerate(flows, 1):
         told["flow" if len(flows) == 1 else f"flow {place}"] = (
             f"{flow.uid[:8]} over {flow.fragment.stream}{_keys(flow)}, root {named(flow.home)}, "
@@ -65,6 +71,31 @@ def _keys(flow: Flow) -> str:
     return f", key range {place + 1} of {count}" if count > 1 else ""
 
 
+def _function(fragment: Fragment) -> str:
+    function = fragment.function
+    return "none" if function is None else f"{function.kind} of {function.filename} ({function.hash})"
+
+
+def _version(one: VersionRecord, facts: say.JobFacts) -> str:
+    """A version's part of the job's windows, and what made it."""
+    pane_us = one.spec.plan.fragment.pane_us
+    if one.state in ("preparing", "aborted"):
+        return f"{one.state}: {one.note}"
+    first = event_time(one.first_pane, pane_us) if one.after_us is None else one.after_us
+    until = one.until_us if one.until_us < END_OF_TIME else one.ends_us
+    last = f" until {moment_of(until)}" if until < END_OF_TIME else ""
+    state = "current" if one.spec.version == facts.spec.version and one.state == "committed" else one.state
+    if one.cut_us < END_OF_TIME:
+        last += ", open windows skipped"
+    return f"{state}, from {moment_of(first)}{last}: {one.note}"
+
+
+def current_only(facts: say.JobFacts) -> say.JobFacts:
+    """Without the windows of other versions than the current one."""
+    windows = tuple(w for w in facts.windows if w.version == facts.spec.version)
+    return msgspec.structs.replace(facts, windows=windows)
+
+
 def summary(facts: say.JobFacts, members: int) -> dict[str, object]:
     """What a comparison needs to know of a job."""
     plan = facts.spec.plan
@@ -84,8 +115,9 @@ def summary(facts: say.JobFacts, members: int) -> dict[str, object]:
     }
 
 
-def _moment(us: int | None) -> str:
-    if us is None:
+def moment_of(us: int | None) -> str:
+    """For people."""
+    if us is None or abs(us) >= END_OF_TIME:
         return "the first row"
     return datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

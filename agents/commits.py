@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from agents.spans import Span, by_span, changed, micros, rows_of, spans_of, touched, without
-from agents.status import status_of_all, status_of_windows
+from agents.status import status_of_all, status_of_skipped, status_of_windows
 from agents.store import PaneCommit, PaneCommitName, Store, WindowCommit
 from elf.aggregates import State, identity_row, merge_tables
 from elf.batch import decode, encode
@@ -50,11 +51,13 @@ class Kept:
         self._assembly: Assembly | None = None
         self._tally: pa.Table | None = None
         self._revisions: list[_Range] = []
+        self._landmarks: tuple[int, ...] = ()
 
     def resume(self, effect: CommitWindows) -> tuple[Assembly, int]:
         """What these windows go on from, and the event time up to which nothing need be read."""
         known, pane_us = self._assembly, effect.spec.plan.fragment.pane_us
-        if known is not None and known.next_us == effect.first_us:
+        if known is not None and known.next_us == effect.first_us and self._landmarks == effect.landmarks:
+            known.calendar = replace(known.calendar, until_us=effect.until_us)
             held = (bounded(us, pane_us) for us in (known.held_from_us, effect.first_us))
             if self._revisions == _revisions(effect.coverage, *held):
                 return known, effect.first_us
@@ -71,6 +74,7 @@ class Kept:
 
     def keep(self, assembly: Assembly, effect: CommitWindows) -> None:
         """The next windows may go on from here, unless these were the last."""
+        self._landmarks = effect.landmarks
         self._assembly = None if effect.last_us >= END_OF_TIME else assembly
         pane_us = effect.spec.plan.fragment.pane_us
         held = (bounded(us, pane_us) for us in (assembly.held_from_us, effect.last_us))
@@ -333,7 +337,9 @@ def window_result(name: str, row: WindowCommit, master: str, *, final: bool = Fa
 
 def _stored(effect: CommitWindows, store: Store, revision: int) -> WindowCommit | None:
     rows = store.windows(effect.spec.uid, effect.first_us - 1, effect.last_us + 1)
+    version = effect.spec.version
     same = [r for r in rows if (r.first_start, r.last_end) == (effect.first_us, effect.last_us)]
+    same = [r for r in same if r.version == version]
     return next((r for r in same if r.revision == revision), None)
 
 
@@ -369,6 +375,8 @@ def _assemble(
 ) -> tuple[pa.Table, pa.Table]:
     """(status, rows) of the windows."""
     plan = effect.spec.plan
+    if effect.skipped_to is not None:
+        return status_of_skipped(effect, effect.skipped_to), pa.table({})
     if not plan.windows:
         pieces = pieces_of(effect, store, START_OF_TIME, END_OF_TIME)
         counts = merged([opened(p.tally, p.start, p.end) for p in pieces], (), tally_states(plan.fragment))
@@ -415,6 +423,8 @@ def _published(effect: CommitWindows, store: Store) -> dict[Span, tuple[int, pa.
     """What was said last of each window that ends in the effect's range: (revision, rows)."""
     found: dict[Span, tuple[int, pa.Table]] = {}
     for row in store.windows(effect.spec.uid, effect.first_us, effect.last_us):
+        if row.version != effect.spec.version:
+            continue
         status, rows = decode(row.status), decode(row.rows)
         parts = by_span(rows)
         for one in status.to_pylist():

@@ -18,7 +18,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import msgspec
 import psutil
 import structlog
 
@@ -27,6 +26,7 @@ from agents import codec, commits, drafts, homestore
 from agents.archive import ArchiveError
 from agents.early import early_windows
 from agents.functions.hosts import Hosts, Settings
+from agents.functions.sandbox import Sandboxes
 from agents.groups import Persisted
 from agents.inputs import Input
 from agents.lane import Lane, snapshot_names
@@ -38,7 +38,7 @@ from elf.errors import ElfError, PeerError
 from elf.job import effects as do
 from elf.job import events as was
 from elf.job import homeport as home
-from elf.job.commands import Command, Finish, Idle, Outcome
+from elf.job.commands import Command, Finish, Idle, Install, Outcome
 from elf.job.contributions import Piece
 from elf.job.messages import Message
 from elf.job.programport import ProgramEffect, ProgramEvent
@@ -60,6 +60,8 @@ there was more: small chunks when idle, large ones under backlog, which cost a t
 POLL_S: Final = 0.05
 POLL_MAX_S: Final = 0.2
 """Between two looks at files that do not grow: a twentieth longer each time, up to that."""
+VERSIONS_MADE: Final = 2
+"""Of a job: an old version makes its last windows while the new one makes its first."""
 IDLE_EVERY_MS: Final = 250
 QUIET_MS: Final = 100
 """From a chunk to the first ``Idle``: what that does can wait until what the chunk has caused is over."""
@@ -106,6 +108,7 @@ class Driver:
         metrics: Metrics | None = None,
         memory_max_bytes: int | None = None,
         functions: Settings | None = None,
+        sandboxes: Sandboxes | None = None,
     ) -> None:
         self.node = node
         self.store = store
@@ -119,8 +122,8 @@ class Driver:
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="commit")
         self._shipper = ThreadPoolExecutor(1, thread_name_prefix="ship")
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="groups")
-        self._finishers: dict[str, Finisher] = {}
-        self._kept: dict[str, commits.Kept] = {}
+        self._finishers: dict[tuple[str, int], Finisher] = {}
+        self._kept: dict[tuple[str, int], commits.Kept] = {}
         self._streams = {lane.facts.stream: _stream(lane, source) for lane, source in streams}
         self._tasks: list[asyncio.Task[None]] = []
         self._end: asyncio.Future[End] | None = None
@@ -135,7 +138,7 @@ class Driver:
         self._forgotten: list[SnapshotName] = []
         self._unweighed = 0
         self._hosts = Hosts(
-            self._program_event, lambda spec, line: self._log.info(line, job=spec.name), functions
+            self._program_event, lambda spec, line: self._log.info(line, job=spec.name), functions, sandboxes
         )
         self._process = psutil.Process()
 
@@ -260,10 +263,8 @@ class Driver:
                 case do.SaveLog():
                     self.store.append_log([(entry.seq, encode_entry(entry)) for entry in effect.entries])
                 case do.SaveJob():
-                    record = msgspec.msgpack.encode((effect.spec, effect.first_pane))
-                    self.store.save_job(effect.spec.uid, record, effect.state)
-                    if effect.state == "dropped":
-                        self._kept.pop(effect.spec.uid, None)
+                    self.store.save_job(effect.spec.uid, homestore.job_record(effect), effect.state)
+                    self._let_go(effect)
                 case do.SaveFlow():
                     self.store.save_flow(effect.flow, effect.first_pane)
                 case do.PrunePanes(below=None):
@@ -293,6 +294,13 @@ class Driver:
         if not self._was_ready and self.node.ready:
             self._was_ready = True
             self._log.info("agent is ready", peers=len(self.node.overlay.peers()))
+
+    def _let_go(self, job: do.SaveJob) -> None:
+        """What was kept in memory of versions that make no window any more."""
+        live = {v.spec.version for v in job.versions if v.state == "committed" and job.state != "dropped"}
+        for uid, version in [key for key in list(self._kept) if key[0] == job.spec.uid]:
+            if version not in live:
+                self._kept.pop((uid, version), None)
 
     def _program_event(self, event: ProgramEvent) -> None:
         """From the thread of a job in Python, in its order."""
@@ -348,6 +356,8 @@ class Driver:
     def _work(self, name: str, command: Command) -> None:
         stream = self._streams[name]
         future = stream.thread.submit(stream.lane.perform, command, self.now_ms())
+        if isinstance(command, Install):
+            self._when_done(future, lambda _: self._log.debug("a flow is computed", flow=command.flow.uid))
         self._when_done(future, lambda outcome: self._worked(stream, type(command).__name__, outcome))
 
     def _worked(self, stream: _Stream, command: str, outcome: Outcome) -> None:
@@ -459,7 +469,8 @@ class Driver:
             case home.Draft():
                 self._when_done(self._pool.submit(self._draft, effect), self._event)
             case home.ForgetHome():
-                self._kept.pop(effect.uid, None)
+                for key in [key for key in list(self._kept) if key[0] == effect.uid]:
+                    self._kept.pop(key, None)
                 forgotten = self._disk.submit(homestore.perform, self.store, effect)
                 self._when_done(forgotten, lambda _: None)
             case home.Apply() | home.InstallHome() | home.SummariseHome() | home.LoadHome():
@@ -481,7 +492,7 @@ class Driver:
             finisher, kept = self._finisher(effect)
             done = commits.commit_windows(effect, self.store, finisher, me, kept)
         except ElfError as error:
-            return was.Failure(effect.spec.uid, self._not_finished(effect, error))
+            return was.Failure(effect.spec.uid, self._not_finished(effect, error), effect.spec.version)
         self.metrics.windows_committed()
         return done
 
@@ -502,9 +513,13 @@ class Driver:
         from agents.engine import Finisher
 
         uid = effect.spec.uid
-        if uid not in self._finishers:
-            self._finishers[uid] = Finisher(effect.spec.plan.final_sql)
-        return self._finishers[uid], self._kept.setdefault(uid, commits.Kept())
+        version = effect.spec.version
+        if (uid, version) not in self._finishers:
+            self._finishers[uid, version] = Finisher(effect.spec.plan.final_sql)
+        known = sorted(number for job, number in list(self._kept) if job == uid)
+        for number in known[:-VERSIONS_MADE]:
+            self._kept.pop((uid, number), None)
+        return self._finishers[uid, version], self._kept.setdefault((uid, version), commits.Kept())
 
     def _not_finished(self, effect: do.CommitWindows, error: ElfError) -> str:
         self._log.error("a window cannot be finished", job=effect.spec.name, reason=str(error))

@@ -15,6 +15,7 @@ import msgspec
 from agents.store import PaneCommit, Store, WindowCommit
 from elf.errors import ElfBug
 from elf.job import homelog as log
+from elf.job.effects import SaveJob
 from elf.job.flowroots import StoredPanes
 from elf.job.homeport import (
     Applied,
@@ -28,7 +29,7 @@ from elf.job.homeport import (
     SummariseHome,
 )
 from elf.job.homes import StoredJob
-from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec
+from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord, VersionState
 
 STATE_PANES_BYTES: Final = 40 << 20
 """Rows of panes in a state. Beyond it a member that begins with the state does not have the oldest."""
@@ -37,15 +38,31 @@ STATE_WINDOWS: Final = 500
 """The last windows in a state: that many and that large at most."""
 
 
+class _JobRecord(msgspec.Struct, frozen=True, array_like=True):
+    """As it is stored. Before there were versions it had none."""
+
+    spec: JobSpec
+    first_pane: int | None
+    versions: tuple[VersionRecord, ...] = ()
+
+    @property
+    def all(self) -> tuple[VersionRecord, ...]:
+        state: VersionState = "preparing" if self.first_pane is None else "committed"
+        return self.versions or (VersionRecord(self.spec, state, self.first_pane),)
+
+
+def job_record(job: SaveJob | log.JobKept) -> bytes:
+    """What the store keeps of a job."""
+    return msgspec.msgpack.encode(_JobRecord(job.spec, job.first_pane, job.versions))
+
+
 def apply(store: Store, record: bytes) -> int:
     """Write a record; returns the number of a pane commit."""
     fact = log.record_of(record)
     with store.unsynced():
         match fact:
             case log.JobKept():
-                store.save_job(
-                    fact.spec.uid, msgspec.msgpack.encode((fact.spec, fact.first_pane)), fact.state
-                )
+                store.save_job(fact.spec.uid, job_record(fact), fact.state)
             case log.FlowKept():
                 store.save_flow(fact.flow, fact.first_pane)
             case log.PanesKept():
@@ -86,14 +103,13 @@ def summary(store: Store, effect: SummariseHome) -> bytes:
     row = store.job(effect.uid)
     if row is None:
         raise ElfBug(f"the home of {effect.uid} has no record of the job")
-    spec, first_pane = msgspec.msgpack.decode(row.record, type=tuple[JobSpec, int | None])
+    kept = msgspec.msgpack.decode(row.record, type=_JobRecord)
+    job = log.JobKept(kept.spec, row.state, kept.first_pane, kept.versions)
     firsts = store.flows()
     flows = [log.FlowKept(uid, first) for uid in effect.flows if (first := firsts.get(uid)) is not None]
     panes = [row for uid in effect.flows for row in _newest(store, uid)]
     windows = _fitting(store.last_windows(effect.uid, STATE_WINDOWS))
-    return log.encode(
-        log.HomeState(log.JobKept(spec, row.state, first_pane), tuple(flows), tuple(panes), tuple(windows))
-    )
+    return log.encode(log.HomeState(job, tuple(flows), tuple(panes), tuple(windows)))
 
 
 def _newest(store: Store, uid: str) -> list[log.PanesKept]:
@@ -142,9 +158,8 @@ def _firsts(store: Store, flows: Iterable[str]) -> list[tuple[str, int | None]]:
 
 def stored_job(store: Store, record: bytes, state: str) -> StoredJob:
     """A job from its row in the store."""
-    spec, first_pane = msgspec.msgpack.decode(record, type=tuple[JobSpec, int | None])
-    last = store.last_windows(spec.uid, 1)
-    return StoredJob(spec, state, first_pane, last[0].last_end if last else None)
+    kept = msgspec.msgpack.decode(record, type=_JobRecord)
+    return StoredJob(kept.spec, state, kept.all, store.assembled(kept.spec.uid))
 
 
 def stored_panes(store: Store, uid: str, first: int | None) -> StoredPanes:

@@ -32,7 +32,7 @@ from elf.job.effects import (
     SaveFlow,
     SaveJob,
 )
-from elf.job.events import PanesCommitted, WindowsCommitted
+from elf.job.events import Failure, PanesCommitted, WindowsCommitted
 from elf.job.homelog import home_key
 from elf.job.homeport import (
     Applied,
@@ -50,7 +50,7 @@ from elf.job.homeport import (
 )
 from elf.job.homes import Homes
 from elf.job.keepers import LOG_GROUP
-from elf.job.spec import JobSpec
+from elf.job.spec import END_OF_TIME, JobSpec
 from elf.job.streamlog import StreamLog
 from overlay import replica
 
@@ -67,6 +67,7 @@ class _Wanted:
 
     record: bytes
     drafted: Drafted | None = None
+    saved: SaveJob | None = None
 
 
 @dataclass
@@ -80,6 +81,8 @@ class _Led:
     tokens: dict[int, _Wanted] = field(default_factory=dict)
     waiting: dict[bytes, _Wanted] = field(default_factory=dict)
     again: list[_Wanted] = field(default_factory=list)
+    ended: set[str] = field(default_factory=set)
+    """Flows of versions that are over."""
 
 
 class HomeMachine:
@@ -95,11 +98,18 @@ class HomeMachine:
     def install(self, state: bytes) -> list[Step]:
         if not state:
             return []
-        job = record.state_of(state).job
-        self.uid, self.flows = job.spec.uid, record.founded_flows(job.spec)
+        known = record.state_of(state)
+        self.uid = known.job.spec.uid
+        self._know(*known.job.founded, *(fact.flow for fact in known.flows))
         return [InstallHome(self.key, state)]
 
+    def _know(self, *flows: str) -> None:
+        self.flows = tuple(dict.fromkeys((*self.flows, *flows)))
+
     def apply(self, data: bytes) -> list[Step]:
+        fact = record.record_of(data)
+        if isinstance(fact, record.JobKept):
+            self._know(*fact.founded)
         return [Apply(self.key, self.whole.pop(data, data))]
 
     def state(self, index: int) -> list[Step]:
@@ -148,7 +158,7 @@ class Housing:
         """Do for a replicated home what it wants; None: it is for the driver."""
         match effect:
             case SaveJob() if effect.spec.replicated:
-                return self._save_job(record.JobKept(effect.spec, effect.state, effect.first_pane), now_ms)
+                return self._save_job(effect, now_ms)
             case SaveFlow() if self._replicated(effect.flow):
                 fact = record.FlowKept(effect.flow, effect.first_pane)
                 return self._propose(self._key_of(effect.flow), fact, now_ms)
@@ -176,11 +186,13 @@ class Housing:
         led.drafts.append(draft.work)
         return [draft]
 
-    def _save_job(self, fact: record.JobKept, now_ms: int) -> Sequence[Step]:
+    def _save_job(self, effect: SaveJob, now_ms: int) -> Sequence[Step]:
+        fact = record.JobKept(effect.spec, effect.state, effect.first_pane, effect.versions)
         key = home_key(fact.spec.uid)
         if key not in self._desk.groups.held() and self._homes.founding(fact.spec.uid):
             return self._desk.create(key, record.encode(record.HomeState(fact)), now_ms)
-        return self._propose(key, fact, now_ms)
+        led = self._led.get(key)
+        return [] if led is None else self._want(key, led, _Wanted(record.encode(fact), saved=effect), now_ms)
 
     def _propose(self, key: bytes, fact: record.HomeRecord, now_ms: int) -> Sequence[Step]:
         led = self._led.get(key)
@@ -195,9 +207,8 @@ class Housing:
                 self._machines[key].whole[told] = wanted.record
             elif wanted.drafted is not None and isinstance(wanted.drafted.work, CommitWindows):
                 spec = wanted.drafted.work.spec
-                return self._homes.failed(
-                    spec.uid, f"job {spec.name}: windows of {len(told)} bytes are too large to be committed"
-                )
+                text = f"job {spec.name}: windows of {len(told)} bytes are too large to be committed"
+                return self._homes.failed(Failure(spec.uid, text, spec.version))
         token, found = self._desk.propose(key, told, now_ms, led.term)
         led.tokens[token] = led.waiting[wanted.record] = wanted
         return found
@@ -246,8 +257,7 @@ class Housing:
         if key in self._adopting:
             self._adopting.discard(key)
             found += [] if self._adopting else [SaveFact(HOUSED_FACT, b"1")]
-        spec = self._log.ever(machine.uid)
-        named = (flow.uid for flow in spec.flows) if spec is not None else ()
+        named = (flow.uid for spec in self._log.versions(machine.uid) for flow in spec.flows)
         return [*found, LoadHome(key, term, machine.uid, tuple(dict.fromkeys((*machine.flows, *named))))]
 
     def adopt(self, specs: Iterable[JobSpec]) -> list[Step]:
@@ -291,7 +301,7 @@ class Housing:
             return []  # of a term that is over
         led.drafts = [known for known in led.drafts if known is not work]
         if event.error and spec is not None:
-            return self._homes.failed(spec.uid, event.error)
+            return self._homes.failed(Failure(spec.uid, event.error, spec.version))
         wanted = _Wanted(event.record, event)
         if not event.record:
             return self._told(wanted, 0, now_ms)
@@ -299,13 +309,15 @@ class Housing:
 
     def _told(self, wanted: _Wanted, seq: int, now_ms: int) -> Sequence[Step]:
         """A record is committed, and applied here."""
+        if wanted.saved is not None:
+            return self._homes.saved(wanted.saved, now_ms)
         match wanted.drafted:
             case Drafted(work=CommitPanes() as work) as done:
                 event = PanesCommitted(work, seq, done.rows, done.bytes, done.cpu_us)
                 return self._homes.panes_committed(event, now_ms)
             case Drafted(work=CommitWindows() as work) as done:
                 made = WindowsCommitted(work, done.result, done.rows, done.cpu_us)
-                return self._homes.windows_committed(made)
+                return self._homes.windows_committed(made, now_ms)
         return []
 
     # -- time ------------------------------------------------------------------------------------------------
@@ -340,4 +352,15 @@ class Housing:
         self._strays.pop(key, None)
         if self._log.is_dropped(uid) and self._log.home(uid) is None:
             return self._desk.end(key, now_ms)
-        return self._staffing.look(key, self._most, now_ms)
+        return [*self._end_flows(key, uid, now_ms), *self._staffing.look(key, self._most, now_ms)]
+
+    def _end_flows(self, key: bytes, uid: str, now_ms: int) -> list[Step]:
+        """A flow that no version of any job reads any more has ended before its home: forget its panes."""
+        found: list[Step] = []
+        led = self._led.get(key)
+        for flow in self._machines[key].flows if led is not None else ():
+            ended = self._log.founder(flow) == uid and self._log.flow(flow) is None
+            if led is not None and ended and flow not in led.ended:
+                led.ended.add(flow)
+                found += self._propose(key, record.PanesDropped(flow, END_OF_TIME), now_ms)
+        return found

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
@@ -28,9 +28,9 @@ from agents.inputs.values import REJECT_KEPT_BYTES
 from agents.metrics import Metrics
 from agents.rejects import RejectFile
 from agents.store import SnapshotName, SnapshotRow, Store
-from agents.streams import StreamEngine
+from agents.streams import FunctionsAt, StreamEngine
 from elf.job import messages as say
-from elf.job.commands import Command, Feed, Outcome
+from elf.job.commands import Command, Feed, Install, Outcome
 from elf.job.cut import StreamCut
 from elf.job.ports import Spill
 from elf.job.worker import StreamWorker, WorkerSettings
@@ -79,6 +79,7 @@ class Lane:
         metrics: Metrics | None = None,
         spill: Spill | None = None,
         cores: int | None = None,
+        functions: FunctionsAt | None = None,
     ) -> None:
         _keep_heap()
         self.facts = facts
@@ -89,7 +90,9 @@ class Lane:
         stored = load_cut(store, facts.stream)
         self._positions: tuple[Position, ...] = stored.positions if stored else ()
         self._durable = stored.archive if stored else 0
-        self._engine = StreamEngine(facts.format, facts.timestamp, stored.event_time if stored else None)
+        self._engine = StreamEngine(
+            facts.format, facts.timestamp, stored.event_time if stored else None, functions
+        )
         self._engine.look_at(pa.array(list(samples), pa.string()))
         self.worker = StreamWorker(
             facts.stream, settings, self._engine, stored.worker if stored else None, spill, cpu_us
@@ -129,6 +132,8 @@ class Lane:
 
     def perform(self, command: Command, now_ms: int, chunk: Chunk | None = None) -> Outcome:
         """Perform a command, durably."""
+        if isinstance(command, Install) and command.flow.fragment.function is not None:
+            command = replace(command, samples=tuple(self._samples))
         outcome = self.worker.handle(command)
         if outcome.counts:
             self._measure(outcome.counts)

@@ -137,6 +137,7 @@ class Node:
         self._begun: dict[str, Flow] = {}
         self._hosted: dict[str, bytes] = {}
         self._remember_ms = 0
+        self._unfit: dict[str, str] = {}
         self.unknown_flow = 0
         self.multicasts_missed = 0
 
@@ -238,7 +239,7 @@ class Node:
             case CommitsRead():
                 return list(self.homes.roots.read(event, now_ms))
             case WindowsCommitted():
-                return list(self.homes.windows_committed(event))
+                return list(self.homes.windows_committed(event, now_ms))
             case EarlyMade():
                 return list(self.homes.early_made(event, now_ms))
             case WindowsRead():
@@ -249,7 +250,7 @@ class Node:
                 answer = say.Answer(id=event.request.id, error=event.error, body=event.body)
                 return [Send(event.request.origin, answer)]
             case Failure():
-                return list(self.homes.failed(event.uid, event.text))
+                return list(self.homes.failed(event))
             case _:
                 return list(self.programs.said(event, now_ms))
 
@@ -262,10 +263,21 @@ class Node:
         if event.command == "SealOpen":
             self._untils[event.stream] = event.outcome.until_us
         self.uplink.worked(event.outcome.work)
-        if self.uplink.progress(event.outcome.progress) or event.command in ("Install", "Finish"):
+        for uid, text in event.outcome.failed:
+            self._unfit.setdefault(uid, text)
+            found.extend(self._tell_failure(uid))
+        told = event.outcome.progress
+        if event.command == "Install":  # who fails the first time does not answer for the flow
+            told = tuple(one for one in told if one.flow not in self._unfit)
+        if self.uplink.progress(told) or event.command in ("Install", "Finish"):
             found.extend(self.uplink.beat(now_ms))
         found.extend(self.programs.tapped(event.outcome.tapped, now_ms))
         return found
+
+    def _tell_failure(self, uid: str) -> list[Step]:
+        """A user's function has failed here: the masters of its jobs decide what becomes of it."""
+        word = say.FunctionFailed(flow=uid, agent=self.me.name, text=self._unfit[uid])
+        return [Send(to, word) for to in sorted({spec.home for spec in self.log.readers(uid)})]
 
     def deadline(self, now_ms: int) -> int:
         """When ``tick`` is wanted next."""
@@ -296,6 +308,9 @@ class Node:
         if now_ms >= self._remember_ms:
             self._remember_ms = now_ms + REMEMBER_MS
             found.extend(self._remember_peers())
+            self._unfit = {uid: text for uid, text in self._unfit.items() if self.log.flow(uid) is not None}
+            for uid in self._unfit:
+                found.extend(self._tell_failure(uid))
         return self._settle(found, now_ms)
 
     def _remember_peers(self) -> list[Step]:
@@ -493,6 +508,8 @@ class Node:
                 return [*self._clock(sender, message, now_ms), *self.homes.heard(message, now_ms)]
             case say.EarlyState():
                 return list(self.homes.early(message, now_ms))
+            case say.FunctionFailed():
+                return list(self.homes.function_failed(message, now_ms))
             case say.Committed():
                 return list(self.uplink.committed(message))
             case say.Notice():
@@ -504,7 +521,7 @@ class Node:
             case say.ReadPanes():
                 return list(self.homes.roots.asked(sender, message, now_ms))
             case say.FlowHead():
-                return list(self.homes.head(message))
+                return list(self.homes.head(message, now_ms))
             case say.PaneRow():
                 return list(self.homes.mirrors.take(message))
             case say.Verdict():
@@ -562,6 +579,8 @@ class Node:
                 return [Send(request.origin, say.Answer(id=request.id, body=body))]
             case say.DropJob():
                 return list(self.homes.asked_to_drop(request))
+            case say.SteerJob():
+                return [*self.homes.steer(request, now_ms), *self._remind(now_ms)]
             case say.SubscribeJob():
                 return list(self.homes.subscribed(request, now_ms))
             case say.NotifyJob():
@@ -604,6 +623,10 @@ class Node:
         facts = WorkFacts(self.me.name, flows, self.homes.work(request.jobs))
         return Send(request.origin, say.Answer(id=request.id, body=msgspec.msgpack.encode(facts)))
 
+    def _remind(self, now_ms: int) -> list[Step]:
+        """What the stream log is to say of our jobs, at once."""
+        return list(self.homes.tick(now_ms, self.membership.keeper))
+
     def _create(self, request: say.CreateJob, now_ms: int) -> list[Step]:
         """Become the job's home, unless the log knows it at another one (unknown is never new)."""
         asked = request.spec
@@ -627,7 +650,7 @@ class Node:
         if spec is not None:
             for stream in spec.plan.streams:
                 found.extend(self.keeping.take_part(stream, now_ms))
-            found.extend(self.homes.tick(now_ms, self.membership.keeper))
+            found.extend(self._remind(now_ms))
         return found
 
     def check(self) -> None:

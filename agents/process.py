@@ -18,6 +18,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import structlog
+
 import overlay as ring
 from agents import logs
 from agents.archive import Archive
@@ -27,7 +29,7 @@ from agents.driver import Driver, End
 from agents.facts import Facts
 from agents.formats import get_format
 from agents.functions.hosts import Settings
-from agents.functions.sandbox import Limits
+from agents.functions.sandbox import Limits, Sandboxes
 from agents.http import HttpServer
 from agents.inputs import Input, Tail
 from agents.lane import Lane, LaneFacts, load_cut
@@ -37,6 +39,7 @@ from agents.rejects import RejectFile
 from agents.restore import stored_flows, stored_jobs
 from agents.spill import SpillFolder
 from agents.store import Store
+from agents.streams import FunctionsAt
 from agents.transport import ZeroMqTransport
 from elf.errors import UserError
 from elf.job.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince, read_cluster
@@ -92,9 +95,13 @@ async def _run(config: Config, folder: Path, listening: Listening | None) -> End
     )
     store = Store(folder / STORE_FILE)
     me = Identity(store.agent_id(), agent.name, store.begin_incarnation(int(time.time())), transport.address)
-    metrics = Metrics()
+    metrics, settings = Metrics(), _functions(config.functions)
+    sandboxes = Sandboxes()
+    log = structlog.get_logger().bind(agent=me.name)
+    functions = FunctionsAt(sandboxes, log.info, folder / "failed", settings.limits)
     streams = [
-        _stream(config, name, stream, store, folder, me, metrics) for name, stream in config.streams.items()
+        _stream(config, name, stream, store, folder, me, metrics, functions)
+        for name, stream in config.streams.items()
     ]
     restored = restore(store, [lane for lane, _ in streams])
     node = _node(config, me, restored, store)
@@ -106,7 +113,8 @@ async def _run(config: Config, folder: Path, listening: Listening | None) -> End
         cluster=config.cluster.name,
         metrics=metrics,
         memory_max_bytes=config.memory_max_bytes,
-        functions=_functions(config.functions),
+        functions=settings,
+        sandboxes=sandboxes,
     )
     server = HttpServer(config.http.listen, Facts(driver)) if config.http.listen else None
     loop = asyncio.get_running_loop()
@@ -189,6 +197,7 @@ def _stream(
     folder: Path,
     me: Identity,
     metrics: Metrics,
+    functions: FunctionsAt,
 ) -> tuple[Lane, Input]:
     """A stream's lane, restored to its last cut, and its input, opened where that cut stands."""
     format_ = get_format(stream.format)
@@ -219,6 +228,7 @@ def _stream(
         rejects=rejects,
         metrics=metrics,
         spill=_spill(config, folder, name),
+        functions=functions,
     )
     cut = load_cut(store, name)
     tail = Tail(

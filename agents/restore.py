@@ -17,7 +17,7 @@ def stored_flows(store: Store, jobs: tuple[StoredJob, ...]) -> dict[str, StoredP
     """Every flow of which something is kept. Before flows could be shared their first pane stood in the
     record of their job, which names no master.
     """
-    firsts = {job.spec.flows[0].uid: job.first_pane for job in jobs if not job.spec.master}
+    firsts = {job.spec.flows[0].uid: job.versions[0].first_pane for job in jobs if not job.spec.master}
     return {
         uid: stored_panes(store, uid, firsts.get(uid) if first is None else first)
         for uid, first in store.flows().items()

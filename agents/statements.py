@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import overlay as ring
-from agents.about import describe, job_row, summary, trees
+from agents.about import current_only, describe, job_row, summary, trees
 from agents.answers import facts_of, place_of, state_of, stream_tree, table_of
 from agents.asks import SILENT, Ask, Procedure, Reading, ToAddress, ToKey
 from agents.explain import Explanations
+from agents.steering import Steering
 from agents.submissions import Submissions, described, program_row
 from elf.errors import UserError
 from elf.job import messages as say
@@ -55,6 +56,7 @@ class Statements:
         self._log = log
         self._overlay = overlay
         self._homes = homes
+        self._steering = Steering(self._find, self._ask_home, self._planned)
         self._submissions = Submissions(log, self._schema_of, self._streams_of)
         self._explanations = Explanations(log, self._named)
         self._one_shots = 0
@@ -78,11 +80,15 @@ class Statements:
         return (yield from self._statement(asked, parsed[-1]))
 
     def _statement(self, asked: say.Execute, statement: statements.Statement) -> Procedure:
-        from elf.ql import statements
+        from elf.ql import changes, statements
 
         match statement:
             case statements.CreateJob():
                 return (yield from self._create(asked, statement))
+            case changes.AlterJob():
+                return (yield from self._steering.alter(asked, statement))
+            case changes.SteerJob():
+                return (yield from self._steering.steer(asked, statement))
             case statements.Select():
                 return (yield from self._select(asked, statement))
             case statements.Subscribe():
@@ -472,7 +478,9 @@ class Statements:
                 f"no member of stream {stream} has shipped its archive: "
                 + (answers[0].error if answers else "none is left")
             )
-        facts = yield from self._inspect(spec, COMPARED_WINDOWS)
+        if spec.plan.fragment.function is not None:
+            raise UserError(f"job {spec.name} has a function of its own, which Spark does not run")
+        facts = current_only((yield from self._inspect(spec, COMPARED_WINDOWS)))
         body = {
             "job": spec.name,
             "stream": stream,

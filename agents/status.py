@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from elf.job.contributions import numbers
 from elf.job.effects import CommitWindows, Coverage
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.tally import TALLY_COLUMNS
-from elf.windows import Spans
+from elf.windows import Landmark, Session, Spans
 
 STATUS_SCHEMA: Final = pa.schema(
     [
@@ -26,6 +27,7 @@ STATUS_SCHEMA: Final = pa.schema(
         ("missing", pa.list_(pa.string())),
         *((name, pa.int64()) for name in TALLY_COLUMNS),
         ("skipped", pa.bool_()),
+        ("version", pa.int64()),
     ]
 )
 
@@ -55,6 +57,15 @@ def status_of_windows(
     return pa.Table.from_pylist(rows, schema=STATUS_SCHEMA)
 
 
+def status_of_skipped(effect: CommitWindows, to_us: int) -> pa.Table:
+    """A row for each window that a change of the job has cut off. Landmarks' and sessions have no end of
+    their own.
+    """
+    kinds = tuple(kind for kind in effect.calendar.kinds if not isinstance(kind, Landmark | Session))
+    spans = replace(effect.calendar, kinds=kinds).ending(effect.last_us, to_us)
+    return status_of_windows(effect, spans, (), None)
+
+
 def _status_row(
     effect: CommitWindows,
     commits: Sequence[PaneCommitName],
@@ -76,6 +87,7 @@ def _status_row(
         "missing": list(missing.values()),
         **{name: counts.get(name, 0) for name in TALLY_COLUMNS},
         "skipped": any(part.lost for part in parts),
+        "version": effect.spec.version,
     }
 
 

@@ -379,6 +379,12 @@ class Store:
             sql = f"{_WINDOW} WHERE job = ? ORDER BY last_end DESC, revision DESC LIMIT ?"
             return [_window(row) for row in con.execute(sql, (job, n))][::-1]
 
+    def assembled(self, job: str) -> dict[int, int]:
+        """By version, the end of the last window that is committed."""
+        with self._file.reading() as con:
+            sql = "SELECT version, max(last_end) FROM window_commits WHERE job = ? GROUP BY version"
+            return {int(version): int(end) for version, end in con.execute(sql, (job,))}
+
     def prune_windows(self, job: str, below_us: int) -> None:
         """Forgets commits all of whose windows end at ``below_us`` or before."""
         with self._file.writing() as con:

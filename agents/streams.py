@@ -7,18 +7,21 @@ way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from agents.formats import FORMATS, Format
+from agents.functions.sandbox import Limits, Sandboxes
 from elf.errors import InputError
-from elf.job.ports import Wanted
+from elf.job.ports import MapperPort, Wanted
 from elf.ql.plan import Fragment
 
 if TYPE_CHECKING:  # DuckDB takes 16 MB, and 25 when it runs: it is imported at the first line or job
-    from agents.engine import Extracted, Extractor, Mapper
+    from agents.engine import Extracted, Extractor
 
 LOOKED_AT = 200
 """Lines of a chunk that are looked at for an event time."""
@@ -47,10 +50,27 @@ def _taken(format_: Format, lines: pa.StringArray) -> int:
         extractor.close()
 
 
+@dataclass(frozen=True)
+class FunctionsAt:
+    """Where users' map functions run, and where batches that they fail on are kept."""
+
+    sandboxes: Sandboxes
+    log: Callable[[str], None]
+    failed_folder: Path | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
 class StreamEngine:
     """Makes the extractor and the mappers of a lane. ``event_time``: None until a line has shown one."""
 
-    def __init__(self, format_: Format, timestamp: str | None, event_time: str | None = None) -> None:
+    def __init__(
+        self,
+        format_: Format,
+        timestamp: str | None,
+        event_time: str | None = None,
+        functions: FunctionsAt | None = None,
+    ) -> None:
+        self._functions = functions
         self.format = format_
         self.event_time = timestamp or event_time
         if self.event_time is None:
@@ -64,7 +84,14 @@ class StreamEngine:
     def extractor(self, wanted: Wanted) -> StreamExtractor:
         return StreamExtractor(self, wanted)
 
-    def mapper(self, fragment: Fragment) -> Mapper:
+    def mapper(self, fragment: Fragment) -> MapperPort:
+        if fragment.function is not None:
+            from agents.mapping import FunctionMapper
+
+            at = self._functions or FunctionsAt(Sandboxes(), lambda _: None)
+            return FunctionMapper(
+                fragment, fragment.function, at.sandboxes, at.log, at.failed_folder, at.limits
+            )
         from agents.engine import Mapper
 
         return Mapper(fragment.map_sql, fragment.columns)

@@ -43,6 +43,11 @@ def check_function(
     return result.batch
 
 
+def check_text(spec: FunctionSpec) -> None:
+    """The same without running it. Raises ``UserError``."""
+    _has_function(_parse(spec.text, spec.filename), spec)
+
+
 def check_job(
     sandboxes: Sandboxes, text: str, filename: str, name: str, creator: str, limits: Limits | None = None
 ) -> Loaded:

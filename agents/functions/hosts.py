@@ -64,13 +64,17 @@ class Hosts:
     """All of them. ``perform`` is called on the loop; ``post`` is called on the jobs' threads."""
 
     def __init__(
-        self, post: Post, log: Callable[[ProgramSpec, str], None], settings: Settings | None = None
+        self,
+        post: Post,
+        log: Callable[[ProgramSpec, str], None],
+        settings: Settings | None = None,
+        sandboxes: Sandboxes | None = None,
     ) -> None:
         self._post = post
         self._log = log
         self._settings = settings or Settings()
         self._hosts: dict[str, Host] = {}
-        self.sandboxes = Sandboxes()
+        self.sandboxes = sandboxes or Sandboxes()
 
     def perform(self, effect: ProgramEffect) -> None:
         match effect:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 from elf.bench.control_fleet import FIRST_US, SECOND_US, WAIT_SECS, ControlFleet
@@ -129,6 +131,41 @@ async def notify(fleet: ControlFleet, client: Client, rounds: int) -> list[float
     return found
 
 
+async def filters(fleet: ControlFleet, client: Client, rounds: int) -> list[float]:
+    """ALTER JOB with another WHERE sent → the last agent computes by it."""
+    select = "SELECT store, COUNT(*) AS n FROM clicks WHERE user >= {} GROUP BY store"
+    await client.sql(_create("filtered", select.removeprefix("SELECT ").format(0)))
+    found = []
+    for number in range(1, rounds + 1):
+        words = f"AS {select.format(number)} WINDOWING 1 SECONDS LATENESS 0 SECONDS"
+        found.append(await _altered(fleet, client, f"ALTER JOB filtered {words}"))
+    await client.sql("DROP JOB filtered")
+    return found
+
+
+async def code(fleet: ControlFleet, client: Client, rounds: int) -> list[float]:
+    """ALTER JOB with another map function sent → the last agent has tried it and computes by it."""
+    await client.sql(_create("coded", OPERATORS["stores"]))
+    found = []
+    with tempfile.TemporaryDirectory(prefix="elf-bench-") as folder:
+        file = Path(folder) / "map.py"
+        for number in range(rounds + 1):
+            file.write_text(f"def map(batch):\n    return batch.slice(0, {10**6 + number})\n")
+            took = await _altered(fleet, client, f"ALTER JOB coded SET FUNCTION map FROM '{file}'")
+            found += [took] if number else []  # the first starts the processes that functions run in
+    await client.sql("DROP JOB coded")
+    return found
+
+
+async def _altered(fleet: ControlFleet, client: Client, statement: str) -> float:
+    fleet.forget()
+    began = time.time()
+    await client.sql(statement)
+    applied = await fleet.heard("a flow is computed", since=began)
+    await _pause()
+    return 1e3 * (max(said.at for said in applied) - began)
+
+
 async def window(fleet: ControlFleet, client: Client, rounds: int) -> list[float]:
     """The last agent has read the line that ends a window → its result is at the subscriber; four jobs."""
     for name, query in OPERATORS.items():
@@ -181,6 +218,8 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "window_ms": window,
     "cycle_ms": cycle,
     "route_ms": route,
+    "filter_ms": filters,
+    "code_ms": code,
 }
 
 

@@ -183,7 +183,7 @@ class Assembly:
         if not table.num_rows:
             return table
         starts, ends = (table[name].cast(pa.int64()).to_numpy() for name in ("window_start", "window_end"))
-        wanted = starts >= self.calendar.from_us
+        wanted = (starts >= self.calendar.from_us) & (starts < self.calendar.until_us)
         if earlier:
             wanted &= ~self.calendar.are_of(earlier, Spans(starts, ends))
         return table if wanted.all() else table.filter(pa.array(wanted))

@@ -46,9 +46,10 @@ class SealOpen:
 
 @dataclass(frozen=True)
 class Install:
-    """Start to compute a flow, at this chunk boundary."""
+    """Start to compute a flow, at this chunk boundary. ``samples``: lines on which its function is tried."""
 
     flow: Flow
+    samples: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,3 +109,5 @@ class Outcome:
     early: tuple[Early, ...] = ()
     work: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """What was done for each flow (its uid) so far, see ``elf.job.work``."""
+    failed: tuple[tuple[str, str], ...] = ()
+    """Flows whose function has failed, and how."""

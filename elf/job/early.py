@@ -14,9 +14,9 @@ from dataclasses import replace
 
 from elf.job.contributions import Piece, bitmap
 from elf.job.effects import Coverage, MakeEarly
-from elf.job.master import Master
 from elf.job.messages import EarlyState
 from elf.job.spec import END_OF_TIME
+from elf.job.versions import Version
 from elf.windows import Landmark
 
 
@@ -44,21 +44,21 @@ class EarlyResults:
         self._ends[who] = state.end
         self._fresh = True
 
-    def due_ms(self, master: Master) -> int | None:
+    def due_ms(self, version: Version) -> int | None:
         """When ``make`` has something to do."""
-        every_us = master.spec.plan.fragment.changes_us
+        every_us = version.spec.plan.fragment.changes_us
         if not self._fresh or self._making or every_us is None:
             return None
         return 0 if self._made_ms is None else self._made_ms + every_us // 1000
 
-    def make(self, master: Master, now_ms: int) -> list[MakeEarly]:
+    def make(self, version: Version, now_ms: int) -> list[MakeEarly]:
         """The open windows, if they are due."""
-        at = self.due_ms(master)
+        at = self.due_ms(version)
         if at is None or now_ms < at:
             return []
         self._fresh, self._made_ms = False, now_ms
-        committed = {flow.flow.uid: flow.durable_to() for flow in master.flows}
-        calendar = master.calendar()
+        committed = {flow.flow.uid: flow.durable_to() for flow in version.flows}
+        calendar = version.calendar()
         end_us = max(self._ends.values()) * calendar.pane_us
         last_us = max(
             kind.ends_by(end_us - 1) + kind.step_us
@@ -66,7 +66,7 @@ class EarlyResults:
             else kind.last_end(end_us - 1)
             for kind in calendar.kinds
         )
-        base = master.open_windows(last_us)
+        base = version.open_windows(last_us)
         pieces: list[Piece] = []
         for who, known in self._pieces.items():
             below = committed.get(who[0], END_OF_TIME)
@@ -75,7 +75,7 @@ class EarlyResults:
         if base is None or not pieces:
             return []
         open_panes = []
-        for flow in master.flows:
+        for flow in version.flows:
             at_pane = flow.durable_to()
             heard = bitmap(member for uid, member in self._pieces if uid == flow.flow.uid)
             expected = flow.expected(at_pane) | heard

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from elf.job.commands import Command
 from elf.job.contributions import Batch, PartName, Piece
 from elf.job.messages import LogEntry, Message, PaneRow, Request
-from elf.job.spec import Flow, JobSpec
+from elf.job.spec import Flow, JobSpec, VersionRecord
 from elf.ql.plan import Top
 from elf.windows import Calendar
 
@@ -122,6 +122,8 @@ class CommitWindows:
     For a job without windows both are 0 and the one result is over everything. ``from_us``: windows that
     start before are skipped; ``landmarks``: since when landmark windows reach, where that is not
     ``from_us``. ``revised``: panes ``[start, end)`` that changed, and only what that changes is committed.
+    ``until_us``: windows start before that. ``skipped_to``: not these windows but those that end later, up to
+    here, are committed, as skipped.
     """
 
     spec: JobSpec
@@ -133,12 +135,14 @@ class CommitWindows:
     from_us: int = -(1 << 62)
     landmarks: tuple[int, ...] = ()
     revised: tuple[int, int] | None = None
+    until_us: int = 1 << 62
+    skipped_to: int | None = None
 
     @property
     def calendar(self) -> Calendar:
         """The windows of the job."""
         plan = self.spec.plan
-        return Calendar(plan.windows, plan.fragment.pane_us, self.from_us, self.landmarks)
+        return Calendar(plan.windows, plan.fragment.pane_us, self.from_us, self.landmarks, self.until_us)
 
 
 @dataclass(frozen=True)
@@ -163,11 +167,12 @@ class SaveLog:
 
 @dataclass(frozen=True)
 class SaveJob:
-    """The record of a job at its home. ``first_pane`` is P of PROTOCOL 6; None while preparing."""
+    """The record of a job at its home: its current version, where that begins, and all of its versions."""
 
     spec: JobSpec
     state: str
     first_pane: int | None
+    versions: tuple[VersionRecord, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,7 @@ class Failure:
 
     uid: str
     text: str
+    version: int = 1
 
 
 Event = (

@@ -16,6 +16,7 @@ one spill and one image in a cut, however many panes are open.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -31,7 +32,7 @@ from elf.job.approximate import keep_best, with_cut
 from elf.job.cut import FlowCut
 from elf.job.messages import FlowProgress
 from elf.job.parts import LateRows
-from elf.job.ports import ChunkLike, Int64s, MapperPort, Spill
+from elf.job.ports import ChunkLike, ExtractedLike, Int64s, MapFailed, MapperPort, Spill
 from elf.job.ranges import split
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.tally import Tallies
@@ -49,6 +50,8 @@ _FEW_ROWS: Final = 512
 """Rows that wait for the map: a statement over a handful costs as much as one over hundreds (0.6 ms)."""
 EARLY_BYTES_MAX: Final = 16 << 20
 """Open panes that are larger are not sent early."""
+LINE_SHOWN: Final = 200
+"""Characters of a line that a function fails on."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,7 @@ class Share:
     groups: pa.Table | None = None
     few: pa.Table | None = None
     after: tuple[pa.Table | None, Int64s, Int64s] | None = None
+    failed: MapFailed | None = None
     map_us: int = 0
     parts: dict[int, tuple[pa.Table, ...]] = field(default_factory=dict)
     """The groups split in so many key ranges."""
@@ -165,6 +169,8 @@ class FlowState:
         self._early_ms = 0
         self._changed = False
         self.dirty = True
+        self.failure = ""
+        """How the user's function has failed, since this was last looked at."""
 
     def _late_rows(self, cut: FlowCut) -> LateRows:
         fragment = self.flow.fragment
@@ -223,11 +229,15 @@ class FlowState:
         if share.after is not None and self.after is not None:
             self.dirty = True
             self.after.add(*share.after)
+        if share.failed is not None:
+            source = getattr(chunk.source, "path", chunk.source.id)
+            where = f" (byte {share.failed.offset} of {source})" if share.failed.offset is not None else ""
+            self.failure = self.failure or f"{share.failed}{where}"
         left_out = int((~view.timed & ~view.future).sum())
         untimed = left_out - view.unrostered if self.flow.fragment.pane_us else 0
         counts = {
             "late": late,
-            "rejected": view.rejected + untimed,
+            "rejected": view.rejected + untimed + (share.failed.rows if share.failed is not None else 0),
             "uncast": view.uncast,
             "future": int(view.future.sum()),
             "unrostered": view.unrostered,
@@ -239,7 +249,8 @@ class FlowState:
     def _share(self, view: View, applied: int) -> Share:
         """This chunk for flows like this one; computed by the first of them."""
         fragment = self.flow.fragment
-        what = (fragment.map_sql, fragment.columns, fragment.pane_us, self.lateness_us, fragment.revise_us)
+        bounds = (fragment.pane_us, self.lateness_us, fragment.revise_us)
+        what = (fragment.map_sql, fragment.columns, fragment.function, *bounds)
         key = (*what, self.live_from, self.sealed, self.suspended, applied)
         if key not in view.shares:
             view.shares[key] = self._apply(view, applied)
@@ -258,16 +269,28 @@ class FlowState:
         if fragment.revise_us is not None:
             sealed = on_time & (panes < self.sealed)
             on_time &= ~sealed
-            after = self._mapped(view, panes, sealed) if sealed.any() else None
+            try:
+                after = self._mapped(view, panes, sealed) if sealed.any() else None
+            except MapFailed as failed:
+                return Share(int(fresh.sum()), late, panes[:0], panes[:0], failed=failed)
         numbers, counted = np.unique(panes[on_time], return_counts=True)
         share = Share(int(fresh.sum()), late, numbers, counted, after=after)
         rows = None if self.suspended else self._chosen(view, panes, on_time)
         if rows is None:
             return share
-        if rows.num_rows < _FEW_ROWS:
+        if self._waits(rows.num_rows):
             return replace(share, few=rows)
         began = self._cpu_us()
-        return replace(share, groups=self.mapper.run(rows), map_us=self._cpu_us() - began)
+        try:
+            return replace(share, groups=self.mapper.run(rows), map_us=self._cpu_us() - began)
+        except MapFailed as failed:
+            return Share(share.fresh, share.late, numbers[:0], counted[:0], failed=failed)
+
+    def _waits(self, rows: int) -> bool:
+        """Whether so few rows wait for others before they are mapped. A user's function sees them at once: it
+        is to be known which line it fails on.
+        """
+        return rows < _FEW_ROWS and self.flow.fragment.function is None
 
     def _is_late(self, panes: Int64s, before: Int64s, more_us: int) -> Mask:
         """By the seal, or by what its own source had before it; ``more_us``: so much more is allowed."""
@@ -286,7 +309,12 @@ class FlowState:
             chosen = chosen & (view.offsets >= applied)
         came = np.maximum(view.before, view.ts)
         panes = np.maximum(windows.panes_of(came, self.flow.fragment.pane_us), self.sealed)
-        groups, numbers, counted = self._mapped(view, panes, chosen)
+        try:
+            groups, numbers, counted = self._mapped(view, panes, chosen)
+        except MapFailed as failed:
+            return Share(
+                int(chosen.sum()), np.zeros(len(panes), np.bool_), panes[:0], panes[:0], failed=failed
+            )
         return Share(int(chosen.sum()), np.zeros(len(panes), dtype=np.bool_), numbers, counted, groups)
 
     def _mapped(self, view: View, panes: Int64s, chosen: Mask) -> tuple[pa.Table | None, Int64s, Int64s]:
@@ -301,12 +329,14 @@ class FlowState:
         """The rows on time with their panes, None if there are none that are wanted."""
         rows = view.rows
         chosen = on_time if view.wanted is None else on_time & view.wanted
+        if self.flow.fragment.function is not None:
+            rows = rows.append_column("_offset", pa.array(view.offsets))
         if not chosen.all():
             rows, panes = rows.filter(pa.array(chosen)), panes[chosen]
         if not len(panes):
             return None
         rows = rows.append_column("_pane", pa.array(panes))
-        few = len(panes) < _FEW_ROWS
+        few = self._waits(len(panes))
         return rows.select([c.name for c in self.flow.fragment.columns] + ["_pane"]) if few else rows
 
     def digest(self) -> None:
@@ -328,6 +358,18 @@ class FlowState:
                     groups = split(groups, self.flow.fragment.group_keys, count)[place]
                 self.work["map_us"] += self._cpu_us() - began
                 self._insert(groups)
+
+    def try_out(self, extracted: ExtractedLike, lines: Sequence[str]) -> None:
+        """Let the user's function see lines of this agent, before it answers for any pane."""
+        rows, numbers = extracted.table, extracted.accepted
+        if extracted.wanted is not None:
+            rows, numbers = rows.filter(pa.array(extracted.wanted)), numbers[extracted.wanted]
+        rows = rows.append_column("_offset", pa.array(numbers.astype(np.int64)))
+        try:
+            self.mapper.run(rows.append_column("_pane", pa.array(np.zeros(len(numbers), np.int64))))
+        except MapFailed as failed:
+            line = f" (the line {lines[failed.offset][:LINE_SHOWN]!r})" if failed.offset is not None else ""
+            self.failure = f"{failed}{line}"
 
     def _insert(self, groups: pa.Table) -> None:
         self.dirty = self._changed = True

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from elf.job.spec import JobSpec, flow_uid
+from elf.job.spec import JobSpec, VersionRecord, flow_uid
 
 RECORD_BYTES_MAX: Final = 32 << 20
 """A pane commit that is larger is known to the other members by name only."""
@@ -27,8 +27,8 @@ def home_key(uid: str) -> bytes:
 
 
 def founded_flows(spec: JobSpec) -> tuple[str, ...]:
-    """Uids of the flows that a job proposes. Which of them it founds the stream log says; the others never
-    are. The roots of key ranges after the first are not in the job's home."""
+    """Uids of the flows that a version of a job proposes. Which of them it founds the stream log says; the
+    others never are. The roots of key ranges after the first are not in the job's home."""
     if not spec.master:  # of before flows could be shared
         return tuple(flow.uid for flow in spec.flows)
     return tuple(
@@ -44,6 +44,13 @@ class JobKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
     spec: JobSpec
     state: str
     first_pane: int | None
+    versions: tuple[VersionRecord, ...] = ()
+
+    @property
+    def founded(self) -> tuple[str, ...]:
+        """Flows that its versions propose."""
+        specs = [self.spec, *(version.spec for version in self.versions)]
+        return tuple(dict.fromkeys(uid for spec in specs for uid in founded_flows(spec)))
 
 
 class FlowKept(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -12,28 +12,31 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import msgspec
 
+from elf.errors import UserError
 from elf.job.early import EarlyResults
 from elf.job.effects import Effect, PruneWindows, ReadWindows, SaveJob, Send
-from elf.job.events import EarlyMade, PanesCommitted, PanesStored, WindowsCommitted, WindowsRead
+from elf.job.events import EarlyMade, Failure, PanesCommitted, PanesStored, WindowsCommitted, WindowsRead
 from elf.job.flowroots import FlowRoots, StoredPanes, event_time
 from elf.job.history import Segment
 from elf.job.master import JobState, Master
 from elf.job.messages import (
-    AddJob,
     Answer,
     CreateJob,
     DropJob,
     DropJobEntry,
     EarlyState,
     FlowHead,
+    FunctionFailed,
     Inspect,
     JobFacts,
     JobFailed,
     MoveHome,
     Progress,
+    SteerJob,
     SubscribeJob,
     WindowResult,
 )
@@ -46,13 +49,13 @@ from elf.job.spec import (
     START_OF_TIME,
     Flow,
     JobSpec,
+    VersionRecord,
     app_id,
-    flow_topic,
-    flow_uid,
-    range_topic,
 )
+from elf.job.steering import Steering, proposed
 from elf.job.streamlog import StreamLog
 from elf.job.tops import cut_of, widest
+from elf.job.versions import Version
 from elf.job.work import JobWork
 from elf.ql.plan import Top
 
@@ -72,8 +75,14 @@ class _Home:
 
     master: Master
     durable: bool = True
+    unsaved: SaveJob | None = None
+    """The last word on its versions, while its group has not committed that: nobody hears of it either."""
+    answers: list[tuple[SteerJob, str]] = field(default_factory=list)
+    """How changes have ended, for those who asked for them."""
     subscribers: dict[str, int] = field(default_factory=dict)
     creator: CreateJob | None = None
+    asker: SteerJob | None = None
+    """Whoever waits for the end of a PREPARE."""
     created_ms: int = 0
     read_ms: int = 0
     published_us: int = START_OF_TIME
@@ -87,12 +96,12 @@ class _Home:
 
 @dataclass(frozen=True)
 class StoredJob:
-    """A job's record from the store, and the end of what was assembled of it."""
+    """A job's record from the store, and by version the end of what was assembled of it."""
 
     spec: JobSpec
     state: str
-    first_pane: int | None
-    assembled_us: int | None = None
+    versions: tuple[VersionRecord, ...]
+    assembled: Mapping[int, int] = field(default_factory=dict)
 
 
 class Homes:
@@ -109,6 +118,7 @@ class Homes:
         self._drop_asked: dict[str, list[DropJob]] = {}
         self._next_ms = 0
         self._placing = Placing()
+        self._steering = Steering(address, log)
         self.generations: dict[tuple[str, str], int] = {}
 
     def restore(
@@ -121,9 +131,9 @@ class Homes:
                 if not self._log.is_dropped(job.spec.uid):
                     self._dropping.add(job.spec.uid)
                 continue
-            state: JobState = "active" if job.state == "active" else "preparing"
-            master = Master(job.spec, state=state, first_pane=job.first_pane, assembled_us=job.assembled_us)
-            told = START_OF_TIME if job.assembled_us is None else job.assembled_us
+            state, assembled = cast(JobState, job.state), job.assembled
+            master = Master(job.versions, state=state, assembled=assembled, now_ms=now_ms)
+            told = max(assembled.values(), default=START_OF_TIME)
             self._homes[job.spec.uid] = _Home(master, read_ms=now_ms, published_us=told)
         found = [*self.roots.follow(now_ms, flows), *self._attach(now_ms, flows)]
         for job in jobs:
@@ -169,7 +179,8 @@ class Homes:
     def release(self, uid: str, now_ms: int) -> list[Effect]:
         """We lead a home no more: whatever of it is not committed is for another to do."""
         self._led.pop(uid, None)
-        self._homes.pop(uid, None)
+        left = self._homes.pop(uid, None)
+        found = self._unanswered(left) if left is not None else []
         self._dropping.discard(uid)
         gone = set(self._log.flows_of(uid))
         self.roots.release(gone)
@@ -179,7 +190,14 @@ class Homes:
                 for panes in home.master.flows
             ):
                 home.master.detach()
-        return self._attach(now_ms)
+        return [*found, *self._attach(now_ms)]
+
+    def _unanswered(self, home: _Home) -> list[Effect]:
+        """Who waits for a change hears that another agent may go on with it, or not."""
+        asked = [request for request, _ in home.answers] + ([home.asker] if home.asker is not None else [])
+        name = home.master.spec.name
+        error = f"the home of job {name} moved meanwhile; DESCRIBE {name} says whether it is changed"
+        return [Send(request.origin, Answer(id=request.id, error=error)) for request in asked]
 
     def _count(self, spec: JobSpec) -> None:
         named = (spec.name, spec.creator)
@@ -207,55 +225,46 @@ class Homes:
         named = _named(asked)
         generation = 1 + max(self.generations.get(named, 0), self._log.generation(*named) - 1)
         spec = replace(asked, generation=generation, master=self._address)
-        spec = replace(spec, flows=self._proposed(spec, key))
+        spec = replace(spec, flows=proposed(spec, key, self._address))
         self._count(spec)
-        home = _Home(Master(spec), not spec.replicated, creator=request)
+        record = VersionRecord(spec, note="CREATE")
+        home = _Home(Master([record]), not spec.replicated, creator=request)
         home.created_ms = home.read_ms = now_ms
         self._homes[spec.uid] = home
         self._next_ms = now_ms
-        return spec, [SaveJob(spec, "preparing", None)]
-
-    def _proposed(self, spec: JobSpec, key: bytes) -> tuple[Flow, ...]:
-        """Flows for the fragments of a new job: here, or where the key range of a fragment has its root."""
-        found = []
-        for n, fragment in enumerate(spec.plan.fragments):
-            uid = flow_uid(fragment, f"{spec.uid}.{spec.version}.{n}")
-            place = fragment.range[0]
-            near = range_topic(spec.name, spec.creator, place) if place else key
-            root = spec.roots[place - 1] if 0 < place <= len(spec.roots) else self._address
-            found.append(Flow(uid, fragment, flow_topic(near, uid), root))
-        return tuple(found)
+        return spec, [SaveJob(spec, "preparing", None, (record,))]
 
     def log_changed(self, now_ms: int) -> list[Effect]:
         """The stream log says more about jobs and flows."""
         found = [*self.roots.follow(now_ms), *self._attach(now_ms)]
         for home in self._homes.values():
-            found.extend(self._advance(home))
+            found.extend(self._advance(home, now_ms))
         return found
 
     def _attach(self, now_ms: int, stored: Mapping[str, StoredPanes] | None = None) -> list[Effect]:
         """Give masters the panes of the flows that the log names for their jobs."""
         wanted: dict[str, int | None] = {}
         cuts: dict[str, list[Top | None]] = defaultdict(list)
-        new: list[tuple[Master, JobSpec]] = []
-        for home in self._homes.values():
-            spec = self._log.job(home.master.spec.uid)
-            if spec is None:
-                continue
-            self._placing.placed(spec.name, spec.creator)
-            if not home.master.flows:
-                new.append((home.master, spec))
-            for flow in spec.flows:
-                if self.roots.get(flow.uid) is None or self.mirrors.get(flow.uid) is not None:
-                    cuts[flow.uid].append(cut_of(spec.plan))
-                    firsts = (wanted.get(flow.uid), home.master.first_pane)
-                    wanted[flow.uid] = min((first for first in firsts if first is not None), default=None)
+        new: list[tuple[Master, Version, JobSpec]] = []
+        for master in self.jobs():
+            for version in master.live():
+                spec = self._log.version(version.spec.uid, version.number)
+                if spec is None:
+                    continue
+                self._placing.placed(spec.name, spec.creator)
+                if not version.flows:
+                    new.append((master, version, spec))
+                for flow in spec.flows:
+                    if self.roots.get(flow.uid) is None or self.mirrors.get(flow.uid) is not None:
+                        cuts[flow.uid].append(cut_of(spec.plan))
+                        firsts = (wanted.get(flow.uid), version.first_pane)
+                        wanted[flow.uid] = min((first for first in firsts if first is not None), default=None)
         needed = {uid: widest(some) for uid, some in cuts.items()}
         found = self.mirrors.follow(wanted, now_ms, stored, needed)
-        for master, spec in new:
+        for master, version, spec in new:
             flows = [panes for flow in spec.flows if (panes := self._panes(flow.uid)) is not None]
             if len(flows) == len(spec.flows):
-                master.attach(spec, flows)
+                master.attach(version, spec, flows)
         return found
 
     def _panes(self, uid: str) -> Panes | None:
@@ -266,9 +275,8 @@ class Homes:
         return [h for h in self._homes.values() if any(f.flow.uid == uid for f in h.master.flows)]
 
     def _wanted_from(self, uid: str, settled: int) -> int:
-        """The first pane of a flow that a job here may want; a job that failed wants nothing any more."""
-        readers = [home.master for home in self._readers(uid) if not home.failure]
-        return min((master.wanted_from(settled) for master in readers), default=settled)
+        """The first pane of a flow that a job here may want."""
+        return min((h.master.wanted_from(uid, settled) for h in self._readers(uid)), default=settled)
 
     def roster_changed(self, stream: str) -> None:
         self.roots.roster_changed(stream)
@@ -295,23 +303,77 @@ class Homes:
         asked = self._drop_asked.pop(uid, [])
         return [*self.drop(uid), *(Send(one.origin, Answer(id=one.id)) for one in asked)]
 
+    def steer(self, request: SteerJob, now_ms: int) -> list[Effect]:
+        """Change a job, as a statement says. What needs a PREPARE is answered when that has ended."""
+        home = self._homes.get(request.uid)
+        if home is None:
+            return [Send(request.origin, Answer(id=request.id, error="no such job here any more"))]
+        self._next_ms = now_ms
+        try:
+            found = self._steering.steer(home.master, request, now_ms)
+        except UserError as refused:
+            return [Send(request.origin, Answer(id=request.id, error=str(refused)))]
+        self._saving(home, found)
+        if request.verb in ("pause", "empty"):
+            home.answers.append((request, ""))
+        else:
+            home.asker = request
+        return [*found, *self._answer(home)]
+
+    def _saving(self, home: _Home, effects: list[Effect]) -> None:
+        if home.master.spec.replicated:
+            home.unsaved = next((e for e in reversed(effects) if isinstance(e, SaveJob)), home.unsaved)
+
+    def saved(self, job: SaveJob, now_ms: int) -> list[Effect]:
+        """The group of a job has committed its record."""
+        home = self._homes.get(job.spec.uid)
+        if home is None or home.unsaved != job:
+            return []
+        home.unsaved, self._next_ms = None, now_ms
+        return self._answer(home)
+
+    def function_failed(self, word: FunctionFailed, now_ms: int) -> list[Effect]:
+        """A user's function has failed at a member."""
+        found: list[Effect] = []
+        for home in self._readers(word.flow):
+            done = self._steering.failed(home.master, word, now_ms)
+            self._saving(home, done)
+            found.extend(done)
+            self._next_ms = now_ms
+            found.extend(self._answer(home))
+        return found
+
+    def _told(self, home: _Home, request: SteerJob | CreateJob, error: str = "") -> list[Effect]:
+        body = b"" if error else msgspec.msgpack.encode(self._facts(home, ()))
+        return [Send(request.origin, Answer(id=request.id, error=error, body=body))]
+
+    def _answer(self, home: _Home) -> list[Effect]:
+        """Tell who asked for a change how that has ended, when that is durable."""
+        request, outcome = home.asker, home.master.outcome
+        if request is not None and outcome is not None:
+            home.asker = None
+            home.answers.insert(0, (request, f"nothing is changed: {outcome}" if outcome else ""))
+        if home.unsaved is not None:
+            return []
+        answers, home.answers = home.answers, []
+        return [effect for asked, error in answers for effect in self._told(home, asked, error)]
+
     # -- what roots and members say --------------------------------------------------------------------------
 
     def heard(self, progress: Progress, now_ms: int) -> list[Effect]:
         found = self.roots.heard(progress, now_ms)
         for report in progress.flows:
-            found.extend(self._begun(report.flow))
+            found.extend(self._begun(report.flow, now_ms))
         return found
 
-    def head(self, message: FlowHead) -> list[Effect]:
+    def head(self, message: FlowHead, now_ms: int) -> list[Effect]:
         """A root elsewhere says where its flow is."""
-        return self._begun(message.flow) if self.mirrors.head(message) else []
+        return self._begun(message.flow, now_ms) if self.mirrors.head(message) else []
 
-    def _begun(self, uid: str) -> list[Effect]:
+    def _begun(self, uid: str, now_ms: int) -> list[Effect]:
         """A flow may have begun."""
-        waiting = [home for home in self._homes.values() if home.master.state == "preparing"]
-        reading = [home for home in waiting if any(f.flow.uid == uid for f in home.master.flows)]
-        return [effect for home in reading for effect in self._advance(home)]
+        waiting = [h for h in self._readers(uid) if h.master.state in ("preparing", "altering", "resuming")]
+        return [effect for home in waiting for effect in self._advance(home, now_ms)]
 
     def panes_committed(self, event: PanesCommitted, now_ms: int) -> list[Effect]:
         segment, found = self.roots.committed(event, now_ms)
@@ -324,18 +386,22 @@ class Homes:
     def _changed(self, uid: str, segments: list[Segment]) -> list[Effect]:
         """Panes of a flow are committed, or revised: windows may be complete."""
         readers = self._readers(uid) if segments else []
-        return [e for home in readers for segment in segments for e in home.master.panes_committed(segment)]
+        return [
+            e for home in readers for segment in segments for e in home.master.panes_committed(uid, segment)
+        ]
 
-    def _advance(self, home: _Home) -> list[Effect]:
-        prepared = home.master.prepare()
-        if not prepared:
+    def _advance(self, home: _Home, now_ms: int) -> list[Effect]:
+        found = home.master.advance(now_ms)
+        if not found:
             return []
-        found = [*prepared, *home.master.assemble()]
-        if home.creator is not None:
-            body = msgspec.msgpack.encode(self._facts(home, ()))
-            found.append(Send(home.creator.origin, Answer(id=home.creator.id, body=body)))
+        self._next_ms = now_ms
+        self._saving(home, found)
+        if home.master.outcome == "" and not home.master.current.failed:
+            home.failure = ""
+        if home.creator is not None and home.master.state != "preparing":
+            found.extend(self._told(home, home.creator))
             home.creator = None
-        return found
+        return [*found, *self._answer(home)]
 
     def _tell_of_silence(self, home: _Home, now_ms: int) -> list[Effect]:
         """The job stays, and begins when the root is back."""
@@ -351,13 +417,13 @@ class Homes:
         )
         return [Send(request.origin, Answer(id=request.id, error=error))]
 
-    def windows_committed(self, event: WindowsCommitted) -> list[Effect]:
+    def windows_committed(self, event: WindowsCommitted, now_ms: int) -> list[Effect]:
         home = self._homes.get(event.done.spec.uid)
         if home is None:
             return []
         home.commits, home.rows = home.commits + 1, home.rows + event.rows
         home.final_us += event.cpu_us
-        found = list(home.master.windows_committed(event.done))
+        found = [*home.master.windows_committed(event.done), *self._advance(home, now_ms)]
         if event.result is not None:
             home.published_us = max(home.published_us, event.done.last_us)
             found.extend(Send(to, self._published(event.result)) for to in home.subscribers)
@@ -377,7 +443,7 @@ class Homes:
         return found
 
     def _make_early(self, home: _Home, now_ms: int) -> list[Effect]:
-        return list(home.early.make(home.master, now_ms)) if home.subscribers else []
+        return list(home.early.make(home.master.current, now_ms)) if home.subscribers else []
 
     def early_made(self, event: EarlyMade, now_ms: int) -> list[Effect]:
         home = self._homes.get(event.uid)
@@ -390,15 +456,16 @@ class Homes:
             return found
         return [*(Send(to, self._published(result)) for to in home.subscribers), *found]
 
-    def failed(self, uid: str, text: str) -> list[Effect]:
-        """A window of the job cannot be finished: its readers are told; the job stays as it is, for people to
-        look at.
+    def failed(self, event: Failure) -> list[Effect]:
+        """A window of the job cannot be finished: its readers are told; the version stays as it is, for
+        people to look at, until another takes its place.
         """
-        home = self._homes.get(uid)
+        home = self._homes.get(event.uid)
         if home is None:
             return []
-        home.failure = text
-        return [Send(to, JobFailed(job=uid, text=text)) for to in home.subscribers]
+        home.master.window_failed(event.version)
+        home.failure = event.text
+        return [Send(to, JobFailed(job=event.uid, text=event.text)) for to in home.subscribers]
 
     # -- readers ---------------------------------------------------------------------------------------------
 
@@ -440,19 +507,16 @@ class Homes:
             event_time(master.committed_to(), pane_us),
             results,
             home.failure,
+            tuple(version.record for version in master.versions),
         )
 
     # -- time ------------------------------------------------------------------------------------------------
 
     def deadline(self, now_ms: int) -> int | None:
         waits = [self.roots.deadline(now_ms), self.mirrors.deadline()]
-        waits += [home.early.due_ms(home.master) for home in self._homes.values() if home.subscribers]
+        waits += [h.early.due_ms(h.master.current) for h in self._homes.values() if h.subscribers]
         waits += [self._next_ms] if self._homes or self._dropping or self._led else []
         return min((at for at in waits if at is not None), default=None)
-
-    def _unlogged(self) -> list[JobSpec]:
-        durable = (h.master.spec for h in self._homes.values() if h.durable)
-        return [spec for spec in durable if self._log.job(spec.uid) is None]
 
     def _moved(self) -> list[MoveHome]:
         """Homes here that the stream log has elsewhere."""
@@ -472,7 +536,7 @@ class Homes:
         found.extend(self.roots.tick(now_ms))
         found.extend(self.mirrors.tick(now_ms))
         for home in list(self._homes.values()):
-            found.extend(self._advance(home))
+            found.extend(self._advance(home, now_ms))
             found.extend(self._prune(home, now_ms))
             found.extend(self._make_early(home, now_ms))
         return found
@@ -482,9 +546,10 @@ class Homes:
         if keeper is None:
             return []
         self._dropping = {uid for uid in self._dropping if not self._log.is_dropped(uid)}
-        added = [Send(keeper, AddJob(spec=spec)) for spec in self._unlogged()]
-        moved = [Send(keeper, wish) for wish in self._moved()]
-        return [*added, *moved, *(Send(keeper, DropJobEntry(uid=uid)) for uid in self._dropping)]
+        durable = [home.master for home in self._homes.values() if home.durable and home.unsaved is None]
+        wishes = [wish for master in durable for wish in master.wishes(self._log)]
+        dropped = [DropJobEntry(uid=uid) for uid in self._dropping]
+        return [Send(keeper, wish) for wish in (*wishes, *self._moved(), *dropped)]
 
     def _prune(self, home: _Home, now_ms: int) -> list[Effect]:
         """Forget windows of long ago."""

@@ -11,11 +11,13 @@ numbers; event times are microseconds. ``epoch`` and ``term`` fence off earlier 
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from elf.job.program import ProgramSpec
-from elf.job.spec import Flow, JobSpec
-from elf.ql.plan import Top
+from elf.job.spec import Flow, JobSpec, VersionRecord
+from elf.ql.plan import Plan, Top
 from elf.schema import Schema
 
 
@@ -83,6 +85,15 @@ class EarlyState(Message, frozen=True, kw_only=True):
     end: int
     tally: bytes = b""
     payload: bytes = b""
+
+
+class FunctionFailed(Message, frozen=True, kw_only=True):
+    """Member to the masters of the jobs that read a flow, each second while it stands in the log: its user's
+    function has failed here, and ``text`` says on which line of which input."""
+
+    flow: str
+    agent: str
+    text: str
 
 
 class SendAgain(Message, frozen=True, kw_only=True):
@@ -264,7 +275,32 @@ class HomeMoved(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     term: int
 
 
-LogEntry = MemberJoined | MemberLeft | JobAdded | JobDropped | FlowEnded | ProgramAdded | HomeMoved
+class VersionAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """PREPARE: a new version of a job, with the flows that it reads beside those of the versions before."""
+
+    seq: int
+    spec: JobSpec
+
+
+class VersionEnded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A tombstone: the version was aborted, or its last window is committed. It reads nothing any more."""
+
+    seq: int
+    uid: str
+    version: int
+
+
+LogEntry = (
+    MemberJoined
+    | MemberLeft
+    | JobAdded
+    | JobDropped
+    | FlowEnded
+    | ProgramAdded
+    | HomeMoved
+    | VersionAdded
+    | VersionEnded
+)
 
 
 class LogKeepers(msgspec.Struct, frozen=True):
@@ -356,6 +392,19 @@ class DropJobEntry(Message, frozen=True, kw_only=True, tag=True):
     uid: str
 
 
+class AddVersion(Message, frozen=True, kw_only=True, tag=True):
+    """A job's master to a keeper, until it sees the entry; flows are put in place as for ``AddJob``."""
+
+    spec: JobSpec
+
+
+class EndVersion(Message, frozen=True, kw_only=True, tag=True):
+    """A job's master to a keeper, until it sees the entry."""
+
+    uid: str
+    version: int
+
+
 class AddProgram(Message, frozen=True, kw_only=True, tag=True):
     """The node nearest to an app id to a keeper, until it sees the entry of this job in Python."""
 
@@ -376,7 +425,17 @@ class EndFlow(Message, frozen=True, kw_only=True, tag=True):
     uid: str
 
 
-Wish = JoinStream | LeaveStream | AddJob | DropJobEntry | AddProgram | MoveHome | EndFlow
+Wish = (
+    JoinStream
+    | LeaveStream
+    | AddJob
+    | DropJobEntry
+    | AddProgram
+    | MoveHome
+    | EndFlow
+    | AddVersion
+    | EndVersion
+)
 """What may be asked of the stream log. A wish is a record of its replica group; see ``elf.job.keepers``."""
 
 
@@ -396,8 +455,8 @@ class WindowResult(Message, frozen=True, kw_only=True):
     ``status`` and ``payload`` are Arrow IPC. Status has a row a window: ``window_start``, ``window_end``
     (timestamp µs), ``revision``, ``expected``, ``reported``, ``missing`` (names), ``rows_in``, ``late``,
     ``rejected``, ``uncast``, ``future``, ``unrostered``, ``shed``, ``skipped`` (panes of it were dropped
-    before the master had them: it has no rows). Payload has the result rows, ``window_start`` and
-    ``window_end`` first when the job has windows.
+    before the master had them, or a change of the job cut it off: it has no rows), ``version``. Payload has
+    the result rows, ``window_start`` and ``window_end`` first when the job has windows.
     """
 
     job: str
@@ -471,6 +530,22 @@ class DropJob(Request, frozen=True, kw_only=True):
     """To a job's home."""
 
     uid: str
+
+
+class SteerJob(Request, frozen=True, kw_only=True):
+    """To a job's home: change what it does. Answered with ``JobFacts`` when that is decided.
+
+    ``verb``: ``alter`` to ``plan``, ``rollback`` to what ``version`` did, ``pause``, ``resume``, ``empty``.
+    ``note``: the statement.
+    """
+
+    uid: str
+    verb: Literal["alter", "rollback", "pause", "resume", "empty"]
+    plan: Plan | None = None
+    version: int = 0
+    reset: bool = False
+    immediately: bool = False
+    note: str = ""
 
 
 class NotifyJob(Request, frozen=True, kw_only=True):
@@ -570,6 +645,7 @@ class JobFacts(msgspec.Struct, frozen=True):
     committed_us: int | None
     windows: tuple[WindowResult, ...]
     failure: str = ""
+    versions: tuple[VersionRecord, ...] = ()
 
 
 class TreePlace(msgspec.Struct, frozen=True):
@@ -599,6 +675,8 @@ class Execute(Message, frozen=True, kw_only=True):
     sql: str
     creator: str
     windows: int | None = None
+    files: tuple[tuple[str, str], ...] = ()
+    """Names and texts of the files that it names."""
 
 
 class Call(Message, frozen=True, kw_only=True):
@@ -654,6 +732,7 @@ MESSAGES: tuple[type[Message], ...] = (
     Slice,
     Progress,
     EarlyState,
+    FunctionFailed,
     SendAgain,
     Offer,
     Verdict,
@@ -674,12 +753,15 @@ MESSAGES: tuple[type[Message], ...] = (
     AddProgram,
     MoveHome,
     EndFlow,
+    AddVersion,
+    EndVersion,
     Refused,
     LocateInTree,
     DescribeStream,
     CreateJob,
     WhoIsThere,
     DropJob,
+    SteerJob,
     NotifyJob,
     Inspect,
     InspectFlow,

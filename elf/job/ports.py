@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elf.cbt import SpillStore
+from elf.errors import ElfError
 from elf.ql.plan import Fragment
 from elf.schema import Column
 
@@ -93,7 +94,19 @@ class ExtractorPort(Protocol):
     def close(self) -> None: ...
 
 
+class MapFailed(ElfError):
+    """A user's function has failed on so many ``rows``, which are lost; ``offset``: where the line begins
+    that it fails on, if one was found."""
+
+    def __init__(self, text: str, rows: int, offset: int | None) -> None:
+        super().__init__(text)
+        self.rows = rows
+        self.offset = offset
+
+
 class MapperPort(Protocol):
+    """A fragment's map. With a function, rows have ``_offset`` too, and ``run`` may raise ``MapFailed``."""
+
     def run(self, rows: pa.Table) -> pa.Table: ...
     def close(self) -> None: ...
 

@@ -34,7 +34,8 @@ class RootSettings:
     """Straggler limit: two panes, clamped to ``limit_ms_min`` .. ``limit_ms_max``. ``quiet_ms`` before
     members are asked; ``grace_ms``: an agent silent for longer is expected but no longer awaited;
     ``revise_ms``: how long corrections are taken. ``prepare_ms``: how long a new flow waits for members that
-    have not said from which pane on they have it. ``reader_ms``: how long panes are kept for a reader on
+    have not said from which pane on they have it, and ``try_ms`` one with a user's function, which they try
+    first. ``reader_ms``: how long panes are kept for a reader on
     another node that says nothing.
     """
 
@@ -45,6 +46,7 @@ class RootSettings:
     grace_ms: int = 300_000
     revise_ms: int = 600_000
     prepare_ms: int = 3_000
+    try_ms: int = 5_000
     reader_ms: int = 900_000
 
 
@@ -74,7 +76,8 @@ class Root(Panes):
         """
         if self._first is not None or not self._heard:
             return None
-        waited = now_ms - since_ms >= self._settings.prepare_ms
+        tries = self.flow.fragment.function is not None
+        waited = now_ms - since_ms >= (self._settings.try_ms if tries else self._settings.prepare_ms)
         silent = any(m.number not in self._heard for m in self._roster if m.until_us == FOREVER_US)
         if silent and not waited:
             return None

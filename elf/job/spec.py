@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Literal
 
 from elf.ql.plan import Fragment, Plan
 from overlay.placement import CHOICES
@@ -50,6 +51,7 @@ def flow_uid(fragment: Fragment, generation: str) -> str:
     text = repr((fragment.stream, fragment.columns, fragment.map_sql, *bounds, fragment.late_of))
     text += repr(fragment.range) if fragment.range != (0, 1) else ""
     text += repr(fragment.keep) if fragment.keep is not None else ""
+    text += f"\0{fragment.function.hash}" if fragment.function is not None else ""
     return hashlib.sha1(f"{text}\0{generation}".encode()).hexdigest()[:24]
 
 
@@ -108,3 +110,28 @@ class JobSpec:
     def uid(self) -> str:
         """App id and generation: DROP and CREATE under one name are different jobs."""
         return f"{app_id(self.name, self.creator).hex()}.{self.generation}"
+
+
+VersionState = Literal["preparing", "committed", "finished", "aborted"]
+
+
+@dataclass(frozen=True)
+class VersionRecord:
+    """A version of a job as its home keeps it (``elf.job.versions``). All moments are event time, in µs."""
+
+    spec: JobSpec
+    """Its ``version`` is the number; given once, never again."""
+    state: VersionState = "preparing"
+    first_pane: int | None = None
+    """Windows start here or later. Chosen once, at COMMIT."""
+    after_us: int | None = None
+    """Windows that end by here are the version's before, whose state this one goes on with."""
+    until_us: int = END_OF_TIME
+    """Windows that start here or later are the next version's."""
+    ends_us: int = END_OF_TIME
+    """The last of its windows ends by here."""
+    cut_us: int = END_OF_TIME
+    """Its windows that end later are skipped."""
+    landmarks: tuple[int, ...] = ()
+    note: str = ""
+    """What made it, and why it was aborted; for people."""

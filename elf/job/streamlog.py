@@ -6,8 +6,9 @@ them and where a job's home is. Member numbers are given once and never used aga
 a member is expected in a pane when ``since <= start of the pane < until`` (PROTOCOL 1, 2).
 
 The order of entries decides who shares a flow: a job is *attached* to the flows that its entry names, from
-its entry on to its tombstone. The keepers put a running flow in the place of an equal one that a new job
-proposes, and end a flow that no job is attached to; nothing is attached after the end.
+its entry on to its tombstone, and so is each of its later versions. The keepers put a running flow in the
+place of an equal one that a new job proposes, and end a flow that no job is attached to; nothing is attached
+after the end.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from elf.errors import ElfBug, UserError
 from elf.job.messages import (
     AddJob,
     AddProgram,
+    AddVersion,
     DropJobEntry,
     EndFlow,
+    EndVersion,
     FlowEnded,
     HomeMoved,
     JobAdded,
@@ -34,6 +37,8 @@ from elf.job.messages import (
     MemberLeft,
     MoveHome,
     ProgramAdded,
+    VersionAdded,
+    VersionEnded,
     Wish,
 )
 from elf.job.program import ProgramSpec
@@ -67,7 +72,9 @@ class StreamLog:
         self._dropped: set[str] = set()
         self._flows: dict[str, Flow] = {}
         self._by_fragment: dict[Fragment, str] = {}
-        self._attached: dict[str, dict[str, None]] = {}
+        self._versions: dict[str, dict[int, JobSpec]] = {}
+        self._over: dict[str, set[int]] = {}
+        self._attached: dict[str, dict[tuple[str, int], None]] = {}
         self._ended: set[str] = set()
         self._founders: dict[str, str] = {}
         self._terms: dict[str, int] = {}
@@ -110,27 +117,39 @@ class StreamLog:
             case JobAdded():
                 self._jobs[entry.spec.uid] = entry.spec
                 self._attach(entry.spec)
+            case VersionAdded():
+                self._jobs[entry.spec.uid] = entry.spec
+                self._attach(entry.spec)
+            case VersionEnded():
+                self._over.setdefault(entry.uid, set()).add(entry.version)
+                self._detach(entry.uid, entry.version, lingers=True)
             case ProgramAdded():
                 self._programs[entry.spec.uid] = entry.spec
             case JobDropped():
-                self._detach(entry)
+                self._dropped.add(entry.uid)
+                for version in list(self._versions.get(entry.uid, {})):
+                    self._detach(entry.uid, version, lingers=entry.lingers)
             case FlowEnded():
                 self._forget_flow(entry.uid)
             case HomeMoved():
                 self._move(entry)
 
     def _move(self, entry: HomeMoved) -> None:
+        """A job, and what it founded, in the specs of all versions that read any of it."""
         self._terms[entry.uid] = entry.term
-        spec = self._jobs[entry.uid]
         for uid in self.flows_of(entry.uid):
             self._flows[uid] = replace(self._flows[uid], home=entry.home)
-        self._jobs[entry.uid] = replace(spec, master=entry.home)
-        for uid, job in self._jobs.items():
-            flows = tuple(self._flows.get(flow.uid, flow) for flow in job.flows)
-            if flows != job.flows:
-                self._jobs[uid] = replace(job, flows=flows)
+        self._jobs = {uid: self._moved(spec, entry) for uid, spec in self._jobs.items()}
+        for uid, made in self._versions.items():
+            self._versions[uid] = {number: self._moved(spec, entry) for number, spec in made.items()}
+
+    def _moved(self, spec: JobSpec, entry: HomeMoved) -> JobSpec:
+        master = entry.home if spec.uid == entry.uid else spec.master
+        flows = tuple(self._flows.get(flow.uid, flow) for flow in spec.flows)
+        return replace(spec, master=master, flows=flows)
 
     def _attach(self, spec: JobSpec) -> None:
+        self._versions.setdefault(spec.uid, {})[spec.version] = spec
         for flow in spec.flows:
             if flow.uid not in self._ended:
                 self._flows.setdefault(flow.uid, flow)
@@ -138,18 +157,20 @@ class StreamLog:
                     self._founders.setdefault(flow.uid, spec.uid)
                 if (
                     spec.replicated
-                ):  # a job that lives on must not rest on a SELECT's flow, which dies with its root
+                ):  # what lives on must not rest on a SELECT's flow, which dies with its root
                     self._by_fragment.setdefault(flow.fragment, flow.uid)
-                self._attached.setdefault(flow.uid, {})[spec.uid] = None
+                self._attached.setdefault(flow.uid, {})[spec.uid, spec.version] = None
 
-    def _detach(self, entry: JobDropped) -> None:
-        self._dropped.add(entry.uid)
-        spec = self._jobs.get(entry.uid)
+    def _detach(self, uid: str, version: int, *, lingers: bool) -> None:
+        left = self._versions.get(uid, {})
+        spec = left.pop(version, None)
+        if left:
+            self._jobs[uid] = left[max(left)]
         for flow in spec.flows if spec else ():
             readers = self._attached.get(flow.uid)
             if readers is not None:
-                readers.pop(entry.uid, None)
-                if not readers and not entry.lingers:
+                readers.pop((uid, version), None)
+                if not readers and not lingers:
                     self._forget_flow(flow.uid)
 
     def _forget_flow(self, uid: str) -> None:
@@ -187,11 +208,16 @@ class StreamLog:
             case AddJob():
                 if wish.spec.uid in self._jobs or wish.spec.uid in self._dropped:
                     return None
-                # running flows in the place of those that are equal to them
-                flows = tuple(
-                    self._flows.get(self._by_fragment.get(f.fragment, ""), f) for f in wish.spec.flows
-                )
-                return JobAdded(seq=seq, spec=replace(wish.spec, flows=flows))
+                return JobAdded(seq=seq, spec=self._placed(wish.spec))
+            case AddVersion():
+                uid, version = wish.spec.uid, wish.spec.version
+                known = version in self._versions.get(uid, {}) or self.is_over(uid, version)
+                stands = known or uid not in self._jobs
+                return None if stands else VersionAdded(seq=seq, spec=self._housed(self._placed(wish.spec)))
+            case EndVersion():
+                # also of a version whose entry has not come yet: then it never does
+                stands = self.is_over(wish.uid, wish.version) or wish.uid not in self._jobs
+                return None if stands else VersionEnded(seq=seq, uid=wish.uid, version=wish.version)
             case AddProgram():
                 known = wish.spec.uid in (*self._programs, *self._jobs, *self._dropped)
                 return None if known else ProgramAdded(seq=seq, spec=wish.spec)
@@ -207,6 +233,20 @@ class StreamLog:
             case EndFlow():
                 ends = wish.uid in self._flows and not self._attached[wish.uid]
                 return FlowEnded(seq=seq, uid=wish.uid) if ends else None
+
+    def _placed(self, spec: JobSpec) -> JobSpec:
+        """With running flows in the place of those that are equal to them."""
+        flows = (
+            self._flows.get(f.uid) or self._flows.get(self._by_fragment.get(f.fragment, ""), f)
+            for f in spec.flows
+        )
+        return replace(spec, flows=tuple(flows))
+
+    def _housed(self, spec: JobSpec) -> JobSpec:
+        """A version at the home of its job, which may have moved while the wish was under way."""
+        home = self._jobs[spec.uid].home
+        flows = (f if f.uid in self._flows else replace(f, home=home) for f in spec.flows)
+        return replace(spec, master=self._jobs[spec.uid].master, flows=tuple(flows))
 
     def _join(self, seq: int, wish: JoinStream) -> MemberJoined | None:
         """A start of an agent joins once: who has left comes back in a later one, and a wish that arrives
@@ -244,7 +284,8 @@ class StreamLog:
         return next((m for m in self.members(stream) if m.agent_id == agent_id), None)
 
     def jobs(self) -> tuple[JobSpec, ...]:
-        """Jobs that are not dropped."""
+        """Jobs that are not dropped, each as its newest version that reads flows (of a paused one, that
+        did)."""
         return tuple(spec for uid, spec in self._jobs.items() if uid not in self._dropped)
 
     def streams_of(self, entry: LogEntry) -> tuple[str, ...]:
@@ -253,20 +294,40 @@ class StreamLog:
         match entry:
             case MemberJoined() | MemberLeft():
                 return (entry.stream,)
-            case JobAdded():
+            case JobAdded() | VersionAdded():
                 spec: JobSpec | None = entry.spec
             case ProgramAdded():
                 return self.streams()
             case JobDropped() if entry.uid in self._programs:
                 return self.streams()
-            case JobDropped() | HomeMoved():
+            case HomeMoved():
+                moved = [flow for known in self.versions(entry.uid) for flow in known.flows]
+                return tuple(sorted({flow.fragment.stream for flow in moved}))
+            case JobDropped():
                 spec = self._jobs.get(entry.uid)
-            case FlowEnded():
+            case FlowEnded() | VersionEnded():
                 spec = None  # its readers are gone, and its workers hear of it soon enough
         return tuple(sorted({flow.fragment.stream for flow in spec.flows})) if spec is not None else ()
 
     def job(self, uid: str) -> JobSpec | None:
         return None if uid in self._dropped else self._jobs.get(uid)
+
+    def version(self, uid: str, number: int) -> JobSpec | None:
+        """A version of a job, while it reads its flows."""
+        return None if uid in self._dropped else self._versions.get(uid, {}).get(number)
+
+    def versions(self, uid: str) -> tuple[JobSpec, ...]:
+        """What is known of a job: its newest version, and all that read flows."""
+        newest = self._jobs.get(uid)
+        return (*(() if newest is None else (newest,)), *self._versions.get(uid, {}).values())
+
+    def is_over(self, uid: str, version: int) -> bool:
+        """Whether a version of a job reads its flows no more."""
+        return uid in self._dropped or version in self._over.get(uid, ())
+
+    def is_paused(self, uid: str) -> bool:
+        """A job that reads nothing."""
+        return uid not in self._dropped and uid in self._jobs and not self._versions.get(uid)
 
     def is_dropped(self, uid: str) -> bool:
         return uid in self._dropped
@@ -303,7 +364,8 @@ class StreamLog:
 
     def readers(self, uid: str) -> tuple[JobSpec, ...]:
         """The jobs that are attached to a flow."""
-        return tuple(self._jobs[job] for job in self._attached.get(uid, ()))
+        named = self._attached.get(uid, ())
+        return tuple({job: self._versions[job][version] for job, version in named}.values())
 
     def idle_flows(self) -> tuple[str, ...]:
         """Flows that no job is attached to."""

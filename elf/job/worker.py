@@ -123,7 +123,8 @@ class StreamWorker:
         """One for all flows of a fragment."""
         for state in self._flows.values():
             other = state.flow.fragment
-            if (other.map_sql, other.columns) == (fragment.map_sql, fragment.columns):
+            same = (fragment.map_sql, fragment.columns, fragment.function)
+            if (other.map_sql, other.columns, other.function) == same:
                 return state.mapper
         return self._engine.mapper(fragment)
 
@@ -147,7 +148,7 @@ class StreamWorker:
             case SealOpen():
                 return self._outcome(self._seal_all(self._open_end), must_cut=True)
             case Install():
-                return self._install(command.flow)
+                return self._install(command)
             case Uninstall():
                 return self._uninstall(command.uid)
             case Suspend():
@@ -287,7 +288,8 @@ class StreamWorker:
 
     # -- flows -----------------------------------------------------------------------------------------------
 
-    def _install(self, flow: Flow) -> Outcome:
+    def _install(self, command: Install) -> Outcome:
+        flow = command.flow
         if flow.uid in self._flows:
             return self._outcome((), must_cut=False)
         live_from = self._next_pane(flow)
@@ -295,6 +297,9 @@ class StreamWorker:
         self._add(
             FlowCut(flow=flow, live_from=live_from, sealed=live_from, applied=applied, tree=b"", tally=b"")
         )
+        if flow.fragment.function is not None and command.samples:
+            extracted = self._extractor.extract(pa.array(command.samples, pa.string()))
+            self._flows[flow.uid].try_out(extracted, command.samples)
         sealed = self._seal_all(lambda _: END_OF_TIME) if self._finished else ()
         return self._outcome(sealed, must_cut=True)
 
@@ -344,8 +349,22 @@ class StreamWorker:
                 self._cut_at_ms = now_ms
         progress = tuple(state.progress() for state in self._flows.values())
         work = {uid: dict(state.work) for uid, state in self._flows.items()}
+        failed = tuple((uid, state.failure) for uid, state in self._flows.items() if state.failure)
+        for state in self._flows.values():
+            state.failure = ""
+        until_us = self._until_us()
         return Outcome(
-            sealed, cut, progress, accepted, ts, rejected, rows, counts or {}, self._until_us(), work=work
+            sealed,
+            cut,
+            progress,
+            accepted,
+            ts,
+            rejected,
+            rows,
+            counts or {},
+            until_us,
+            work=work,
+            failed=failed,
         )
 
     def _until_us(self) -> int:

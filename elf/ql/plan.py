@@ -12,6 +12,7 @@ One syntax tree, three renderings (DESIGN section 1). With ``rows`` the extracte
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 
 from elf.aggregates import State
@@ -30,6 +31,20 @@ class Top:
     descending: bool
     nulls_first: bool
     rows: int
+
+
+@dataclass(frozen=True)
+class Function:
+    """A user's function, as the text of a file with ``def <kind>(batch)``."""
+
+    kind: str
+    text: str
+    filename: str
+
+    @property
+    def hash(self) -> str:
+        """Names the text, for people and in a flow's uid."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -60,6 +75,8 @@ class Fragment:
     """(i, m): the groups whose keys' hash is in the i-th of m equal ranges (``elf.job.ranges``)."""
     keep: Top | None = None
     """APPROXIMATE: what every sender keeps of a pane. The last state is then ``CREDIT``."""
+    function: Function | None = None
+    """What is done to the rows after WHERE and before the map, which then has no WHERE."""
 
     @property
     def lane_states(self) -> tuple[State, ...]:

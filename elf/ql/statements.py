@@ -17,6 +17,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from elf.errors import QueryError
 from elf.ql import parameters
+from elf.ql.changes import AlterJob, SteerJob, read_alter, read_steer
 from elf.ql.dialect import Elf
 from elf.ql.source import Source, did_you_mean
 
@@ -112,7 +113,9 @@ class Explain:
     analyze: bool
 
 
-Statement = Select | CreateJob | DropJob | NotifyJob | Show | Describe | Subscribe | Explain
+Statement = (
+    Select | CreateJob | AlterJob | SteerJob | DropJob | NotifyJob | Show | Describe | Subscribe | Explain
+)
 
 _SHOWN: Final[Mapping[str, Literal["jobs", "streams", "members"]]] = {
     "JOBS": "jobs",
@@ -121,8 +124,8 @@ _SHOWN: Final[Mapping[str, Literal["jobs", "streams", "members"]]] = {
 }
 _NOT_YET: Final = frozenset(
     {
-        "ALTER", "PAUSE", "RESUME", "ROLLBACK", "INSERT", "UPDATE", "DELETE", "MERGE", "SET", "USE",
-        "EMPTY", "FLUSH", "REPLACE", "TRUNCATE", "COPY", "BEGIN", "COMMIT", "VALUES", "UNSUBSCRIBE", "CALL",
+        "INSERT", "UPDATE", "DELETE", "MERGE", "SET", "USE", "FLUSH", "REPLACE", "TRUNCATE", "COPY",
+        "BEGIN", "COMMIT", "VALUES", "UNSUBSCRIBE", "CALL",
     }
 )  # fmt: skip
 _CLOSED_OR_NOT = re.compile(
@@ -135,7 +138,7 @@ _CLOSED_OR_NOT = re.compile(
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class _Words:
+class Words:
     """The tokens of one statement, read from left to right."""
 
     def __init__(self, source: Source, tokens: list[Token]) -> None:
@@ -180,6 +183,20 @@ class _Words:
         self.index += 1
         return self.tokens[self.index - 1].text
 
+    def whole(self, what: str) -> int:
+        """A whole number."""
+        if self.index >= len(self.tokens) or not self.tokens[self.index].text.isdecimal():
+            self.fail(f"expected {what}")
+        self.index += 1
+        return int(self.tokens[self.index - 1].text)
+
+    def at_the_end(self, *words: str) -> frozenset[str]:
+        """Which of these words the statement ends with, in any order; they are taken off."""
+        found: set[str] = set()
+        while len(self.tokens) > self.index and self.tokens[-1].text.upper() in words:
+            found.add(self.tokens.pop().text.upper())
+        return frozenset(found)
+
     def end(self) -> None:
         if self.index < len(self.tokens):
             token = self.tokens[self.index]
@@ -208,7 +225,7 @@ def parse(text: str) -> list[Statement]:
         if token.token_type != TokenType.SEMICOLON:
             current.append(token)
         elif current:
-            statements.append(_statement(_Words(source, current)))
+            statements.append(_statement(Words(source, current)))
             current = []
     return statements
 
@@ -267,7 +284,7 @@ def _syntax_error(source: Source, tokens: list[Token], error: ParseError) -> Exc
     return source.error(message[:1].lower() + message[1:], offset)
 
 
-def _statement(words: _Words) -> Statement:
+def _statement(words: Words) -> Statement:
     first = words.tokens[0].text.upper()
     reader = _READERS.get(first)
     if reader is not None:
@@ -281,11 +298,11 @@ def _statement(words: _Words) -> Statement:
     )
 
 
-def _read_select(words: _Words) -> Statement:
+def _read_select(words: Words) -> Statement:
     return Select(words.text, words.query())
 
 
-def _read_create(words: _Words) -> Statement:
+def _read_create(words: Words) -> Statement:
     words.expect("CREATE")
     replacing = words.next_is("OR")
     if replacing:
@@ -296,14 +313,14 @@ def _read_create(words: _Words) -> Statement:
     return CreateJob(words.text, name, replacing, words.query())
 
 
-def _read_drop(words: _Words) -> Statement:
+def _read_drop(words: Words) -> Statement:
     words.expect("DROP", "JOB")
     name = words.name("the job's name")
     words.end()
     return DropJob(words.text, name)
 
 
-def _read_notify(words: _Words) -> Statement:
+def _read_notify(words: Words) -> Statement:
     words.expect("NOTIFY", "JOB")
     name = words.name("the job's name")
     text = words.string("the notice in quotes ('…')")
@@ -311,7 +328,7 @@ def _read_notify(words: _Words) -> Statement:
     return NotifyJob(words.text, name, text)
 
 
-def _read_show(words: _Words) -> Statement:
+def _read_show(words: Words) -> Statement:
     words.expect("SHOW")
     for word, what in _SHOWN.items():
         if words.next_is(word):
@@ -320,21 +337,21 @@ def _read_show(words: _Words) -> Statement:
     return words.fail("expected JOBS, STREAMS or MEMBERS")
 
 
-def _read_describe(words: _Words) -> Statement:
+def _read_describe(words: Words) -> Statement:
     words.expect("DESCRIBE")
     name = words.name("the name of a stream or a job")
     words.end()
     return Describe(words.text, name)
 
 
-def _read_subscribe(words: _Words) -> Statement:
+def _read_subscribe(words: Words) -> Statement:
     words.expect("SUBSCRIBE")
     name = words.name("the job's name")
     words.end()
     return Subscribe(words.text, name)
 
 
-def _read_explain(words: _Words) -> Statement:
+def _read_explain(words: Words) -> Statement:
     words.expect("EXPLAIN")
     analyze = words.next_is("ANALYZE")
     if words.index < len(words.tokens) and words.tokens[words.index].text.upper() not in (
@@ -348,11 +365,16 @@ def _read_explain(words: _Words) -> Statement:
     return Explain(words.text, words.query(), analyze)
 
 
-_READERS: Final[Mapping[str, Callable[[_Words], Statement]]] = {
+_READERS: Final[Mapping[str, Callable[[Words], Statement]]] = {
     "SELECT": _read_select,
     "WITH": _read_select,
     "(": _read_select,
     "CREATE": _read_create,
+    "ALTER": read_alter,
+    "PAUSE": read_steer,
+    "RESUME": read_steer,
+    "EMPTY": read_steer,
+    "ROLLBACK": read_steer,
     "DROP": _read_drop,
     "NOTIFY": _read_notify,
     "SHOW": _read_show,

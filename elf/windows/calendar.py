@@ -44,12 +44,14 @@ class Spans:
 class Calendar:
     """``from_us``: windows start here or later (``-FOREVER_US``: of a finite input, all). ``landmarks``: the
     moments since which landmark windows reach, ascending (EMPTY adds one); without any, ``from_us``.
+    ``until_us``: windows start before that (those that start later are the job's next version's).
     """
 
     kinds: tuple[Kind, ...]
     pane_us: int
     from_us: int = -FOREVER_US
     landmarks: tuple[int, ...] = ()
+    until_us: int = FOREVER_US
 
     @property
     def session(self) -> Session | None:
@@ -97,6 +99,13 @@ class Calendar:
         ]
         return max(found)
 
+    def last_started(self, before_us: int) -> int:
+        """The last end of any window that starts before ``before_us``. A landmark has none after it: its
+        windows are whose who has their end.
+        """
+        found = [kind.last_end(before_us - 1) for kind in self.kinds if not isinstance(kind, Landmark)]
+        return max([before_us, *found])
+
     # -- windows as intervals (all kinds but sessions) -------------------------------------------------------
 
     def ending(self, first_us: int, last_us: int) -> Spans:
@@ -128,7 +137,8 @@ class Calendar:
     def _spans(self, kind: Kind, ends: Int64s) -> Spans:
         spans = Spans(self.starts_of(kind, ends), ends)
         first = max(self.from_us, 1 - FOREVER_US)
-        return spans.where((spans.starts >= first) & (spans.starts < spans.ends))
+        inside = (spans.starts >= first) & (spans.starts < min(self.until_us, FOREVER_US))
+        return spans.where(inside & (spans.starts < spans.ends))
 
     def starts_of(self, kind: Kind, ends: Int64s) -> Int64s:
         """Of the windows of a kind that end there."""

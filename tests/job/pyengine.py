@@ -41,8 +41,14 @@ class PyExtractor:
 
 
 class PyMapper:
+    """``keys``: the letters that the query's WHERE lets through; empty: all."""
+
+    def __init__(self, keys: str = "") -> None:
+        self._keys = keys
+
     def run(self, rows: pa.Table) -> pa.Table:
-        counted = Counter(zip(rows["_pane"].to_pylist(), rows["key"].to_pylist(), strict=True))
+        pairs = zip(rows["_pane"].to_pylist(), rows["key"].to_pylist(), strict=True)
+        counted = Counter(pair for pair in pairs if not self._keys or pair[1] in self._keys)
         panes, keys = [p for p, _ in counted], [k for _, k in counted]
         return pa.table(
             {
@@ -73,7 +79,8 @@ class PyEngine:
         return PyExtractor()
 
     def mapper(self, fragment: Fragment) -> PyMapper | PyEndsMapper:
-        return PyMapper() if len(fragment.states) == 1 else PyEndsMapper()
+        where = fragment.map_sql.removeprefix("count by key ")
+        return PyMapper(where) if len(fragment.states) == 1 else PyEndsMapper()
 
 
 class PyFinisher:

@@ -59,7 +59,7 @@ def test_the_last_word_on_each_window_is_what_all_logs_say(name: str) -> None:
     world.run(35_000)
     home = world.home(spec)
     (master,) = home.node.homes.jobs()
-    start, end = max(0, master.calendar().from_us), until * 1000
+    start, end = max(0, master.current.calendar().from_us), until * 1000
     rows = [
         (key, ts)
         for agent in world.agents

@@ -12,7 +12,6 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
-import msgspec
 import numpy as np
 
 import overlay as ring
@@ -89,7 +88,7 @@ class SimAgent:
         world = self.world
         self.up, self.life = True, self.life + 1
         self.disk_ms = world.now
-        self.kept: dict[str, commits.Kept] = {}
+        self.kept: dict[tuple[str, int], commits.Kept] = {}
         self.jobs = InlineJobs(lambda event: world.after(1, self, lambda: self.handle(event)))
         incarnation = self.store.begin_incarnation(world.now // 1_000)
         me = Identity(self.agent_id, f"a{self.index}", incarnation, self.address)
@@ -169,7 +168,7 @@ class SimAgent:
                 case do.SaveLog():
                     self.store.append_log([(e.seq, encode_entry(e)) for e in effect.entries])
                 case do.SaveJob():
-                    record = msgspec.msgpack.encode((effect.spec, effect.first_pane))
+                    record = homestore.job_record(effect)
                     self.store.save_job(effect.spec.uid, record, effect.state)
                 case home.Draft():
                     world.later(self, lambda e=effect: self._draft(e))
@@ -237,12 +236,12 @@ class SimAgent:
         work, finisher, kept = effect.work, None, None
         if isinstance(work, do.CommitWindows):
             finisher = PyFinisher(work.spec.plan.final_sql)
-            kept = self.kept.setdefault(work.spec.uid, commits.Kept())
+            kept = self.kept.setdefault((work.spec.uid, work.spec.version), commits.Kept())
         self.handle(drafts.draft(effect, self.store, finisher, self.address, kept))
 
     def _windows(self, effect: do.CommitWindows) -> None:
         finisher = PyFinisher(effect.spec.plan.final_sql)
-        kept = self.kept.setdefault(effect.spec.uid, commits.Kept())
+        kept = self.kept.setdefault((effect.spec.uid, effect.spec.version), commits.Kept())
         done = commits.commit_windows(effect, self.store, finisher, self.address, kept)
         self.world.crash_point(self)
         if self.up:

@@ -1,0 +1,73 @@
+"""A fragment's map with a user's function in it: WHERE, then ``map(batch)``, then the grouping.
+
+The function gets the rows that WHERE lets through, with the query's columns and ``_pane``; it gives rows with
+the same columns, as many as it likes, each in a pane that was given. What fails costs the rows of its batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+from agents.engine import Mapper, Statement, arrow_schema
+from agents.functions.function import Failed, FunctionSpec, UserFunction
+from agents.functions.sandbox import Limits, Sandboxes
+from elf.job.ports import MapFailed
+from elf.ql.plan import Fragment, Function
+
+
+class FunctionMapper:
+    """``elf.job.ports.MapperPort``; rows have the column ``_offset`` too, where their lines begin."""
+
+    def __init__(
+        self,
+        fragment: Fragment,
+        function: Function,
+        sandboxes: Sandboxes,
+        log: Callable[[str], None],
+        failed_folder: Path | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._schema = arrow_schema(fragment.columns).append(pa.field("_pane", pa.int64()))
+        given = self._schema.append(pa.field("_offset", pa.int64()))
+        where = fragment.where_sql or "TRUE"
+        self._where = Statement(f"SELECT * FROM rows AS r WHERE {where}", "rows", given)
+        self._mapper = Mapper(fragment.map_sql, fragment.columns)
+        spec = FunctionSpec(function.kind, function.text, function.filename)
+        self._function = UserFunction(sandboxes, spec, limits or Limits(), log, failed_folder)
+
+    def run(self, rows: pa.Table) -> pa.Table:
+        """Raises ``MapFailed``."""
+        chosen = self._where.run(rows).combine_chunks()
+        offsets = chosen["_offset"].to_numpy()
+        table = chosen.select(self._schema.names).cast(self._schema)
+        made = [self._call(batch) for batch in table.to_batches()] if chosen.num_rows else []
+        for failed in (one for one in made if isinstance(one, Failed)):
+            offset = None if failed.row is None else int(offsets[failed.row])
+            raise MapFailed(str(failed), rows.num_rows, offset)
+        batches = [one for one in made if isinstance(one, pa.RecordBatch)]
+        return self._mapper.run(pa.Table.from_batches(batches, self._schema))
+
+    def _call(self, batch: pa.RecordBatch) -> pa.RecordBatch | Failed:
+        result = self._function(batch)
+        if isinstance(result, Failed):
+            return result
+        spec, given = self._function.spec, result.batch
+        missing = [name for name in self._schema.names if name not in given.schema.names]
+        if missing:
+            text = f"{spec.filename}: map() gives the columns {', '.join(given.schema.names) or '(none)'}; "
+            return Failed("output", f"{text}{', '.join(missing)} must be among them", 0)
+        try:
+            cast = given.select(self._schema.names).cast(self._schema)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            return Failed("output", f"{spec.filename}: map() gives a column of another type: {error}", 0)
+        if not set(cast["_pane"].unique().to_pylist()) <= set(batch["_pane"].unique().to_pylist()):
+            return Failed("output", f"{spec.filename}: map() gives a row in a _pane that it was not given", 0)
+        return cast
+
+    def close(self) -> None:
+        self._where.close()
+        self._mapper.close()
+        self._function.close()

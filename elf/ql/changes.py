@@ -1,0 +1,109 @@
+"""Statements that change a job while it runs: ALTER, PAUSE, RESUME, EMPTY and ROLLBACK."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from sqlglot import TokenType
+
+if TYPE_CHECKING:  # they are read by its parser
+    from elf.ql.statements import Query, Words
+
+
+@dataclass(frozen=True)
+class AlterJob:
+    """``ALTER JOB name AS SELECT …``, ``… SET parameter = constant, …``, ``… SET FUNCTION map FROM 'map.py'``
+    or ``… DROP FUNCTION map``, each with ``[RESET] [IMMEDIATELY]``. What it names is there, the rest empty.
+    """
+
+    sql: str
+    name: str
+    query: Query | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Parameters, and their values as written."""
+    function: tuple[str, str] | None = None
+    """Its kind, and the file that it is in: none to drop it."""
+    reset: bool = False
+    immediately: bool = False
+
+
+@dataclass(frozen=True)
+class SteerJob:
+    """``PAUSE JOB name``, ``RESUME JOB name``, ``EMPTY JOB name``, ``ROLLBACK JOB name TO VERSION n
+    [RESET] [IMMEDIATELY]``"""
+
+    sql: str
+    name: str
+    verb: Literal["pause", "resume", "empty", "rollback"]
+    version: int = 0
+    reset: bool = False
+    immediately: bool = False
+
+
+def read_alter(words: Words) -> AlterJob:
+    sql = words.text
+    words.expect("ALTER", "JOB")
+    name = words.name("the job's name")
+    how = words.at_the_end("RESET", "IMMEDIATELY")
+    query, settings, function = None, {}, None
+    if words.next_is("AS"):
+        query = words.query()
+    elif words.next_is("DROP"):
+        function = _function(words), ""
+    elif not words.next_is("SET"):
+        words.fail("expected AS SELECT, SET or DROP FUNCTION")
+    elif words.index + 1 < len(words.tokens) and words.tokens[words.index + 1].token_type != TokenType.EQ:
+        kind = _function(words)
+        words.expect("FROM")
+        function = kind, words.string("a file in quotes ('map.py')")
+    else:
+        settings = _settings(words)
+    if query is None:
+        words.end()
+    return AlterJob(sql, name, query, settings, function, "RESET" in how, "IMMEDIATELY" in how)
+
+
+def _function(words: Words) -> str:
+    words.expect("FUNCTION")
+    kind = words.name("map")
+    if kind.lower() in ("reduce", "final"):
+        words.index -= 1
+        words.fail(f"a function {kind} is not supported yet: map is")
+    if kind.lower() != "map":
+        words.index -= 1
+        words.fail("expected map")
+    return "map"
+
+
+def _settings(words: Words) -> dict[str, str]:
+    found: dict[str, str] = {}
+    while True:
+        name = words.name("a parameter's name")
+        words.expect("=")
+        first = words.index
+        words.next_is("-")
+        if words.index >= len(words.tokens):
+            words.fail("expected a constant")
+        words.index += 1
+        tokens = words.tokens[first : words.index]
+        found[name] = words.source.text[tokens[0].start : tokens[-1].end + 1]
+        if not words.next_is(","):
+            return found
+
+
+def read_steer(words: Words) -> SteerJob:
+    sql = words.text
+    first = words.tokens[0].text.upper()
+    words.expect(first, "JOB")
+    name = words.name("the job's name")
+    if first != "ROLLBACK":
+        words.end()
+        verbs: dict[str, Literal["pause", "resume", "empty"]] = {"PAUSE": "pause", "RESUME": "resume"}
+        return SteerJob(sql, name, verbs.get(first, "empty"))
+    words.expect("TO", "VERSION")
+    number = words.whole("the number of a version")
+    how = words.at_the_end("RESET", "IMMEDIATELY")
+    words.end()
+    return SteerJob(sql, name, "rollback", number, "RESET" in how, "IMMEDIATELY" in how)

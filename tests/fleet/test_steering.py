@@ -1,0 +1,103 @@
+"""A job that is steered while it runs, in a fleet of real processes: parameters, functions, failures."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from elf.client import Client, Window
+from elf.errors import UserError
+from tests.fleet.fleet import STREAM, Fleet
+from tests.fleet.test_fleet import SECOND_US, clicks, connected, until, watched
+
+CREATE = (
+    f"CREATE JOB steered AS SELECT product, SUM(clicks_count) AS clicks FROM {STREAM} "
+    "WHERE clicks_count >= :least GROUP BY product WINDOWING 1 SECONDS WITH (least = 1)"
+)
+TENFOLD = """\
+import pyarrow.compute as pc
+def map(batch):
+    if "{bomb}" in batch["product"].to_pylist():
+        raise ValueError("no {bomb}, please")
+    place = batch.schema.get_field_index("clicks_count")
+    return batch.set_column(place, "clicks_count", pc.multiply(batch["clicks_count"], 10))
+"""
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Fleet]:
+    fleet = Fleet(tmp_path, 3)
+    fleet.start()
+    yield fleet
+    fleet.stop()
+
+
+async def described(client: Client) -> dict[str, str]:
+    table = (await client.sql("DESCRIBE steered")).table
+    assert table is not None
+    return {row["fact"]: row["value"] for row in table.to_pylist()}
+
+
+async def test_parameters_functions_and_functions_that_raise(three: Fleet, tmp_path: Path) -> None:
+    client = await connected(three, 1)
+    three.agents[2].append([(time.time_ns() // 1000, "bomb", 1)])
+    three.begin_writing()
+    await asyncio.sleep(1)
+    await client.sql(CREATE)
+    watcher = await connected(three, 2)
+    async with watched(watcher, "steered") as windows:
+
+        def of(version: int) -> dict[int, Window]:
+            return {start: w for start, w in windows.items() if w.version == version}
+
+        await until(lambda: len(of(1)) >= 1, "a window of version 1")
+        assert "is version 2 now" in (await client.sql("ALTER JOB steered SET least = 3")).text
+        await until(lambda: len(of(2)) >= 2, "windows of version 2")
+
+        file = tmp_path / "tenfold.py"
+        alter = f"ALTER JOB steered SET FUNCTION map FROM '{file}'"
+        file.write_text("def map(batch)\n    return batch\n")
+        with pytest.raises(UserError, match=r"tenfold\.py:1: SyntaxError"):
+            await client.sql(alter)
+        await client.sql("ALTER JOB steered SET least = 1")
+        file.write_text(TENFOLD.format(bomb="bomb"))
+        with pytest.raises(
+            UserError, match=r"tenfold\.py:4: ValueError: no bomb.* at row \d+.*the line .*bomb"
+        ) as why:
+            await client.sql(alter)
+        assert "on agent web-2" in str(why.value)
+        assert "nothing is changed" in str(why.value)
+        assert (await described(client))["version 4"].startswith("aborted: ALTER JOB steered SET FUNCTION")
+        assert "function" not in await described(client)
+
+        file.write_text(TENFOLD.format(bomb="petard"))
+        assert "is version 5 now" in (await client.sql(alter)).text
+        await until(lambda: len(of(5)) >= 2, "windows of version 5")
+        assert "map of tenfold.py" in (await described(client))["function"]
+        lit_us = time.time_ns() // 1000
+        three.agents[2].append([(lit_us, "petard", 1)])
+        await until(lambda: len(of(6)) >= 2, "windows of version 6, to which the job went back by itself")
+        told = (await described(client))["version 6"]
+        assert "rolled back by itself to what version 3 did" in told
+        assert "no petard" in told
+        assert f"of {three.agents[2].log}" in told
+        end_us = three.end_writing() - 3 * SECOND_US
+        await asyncio.sleep(1)
+        for start, window in windows.items():
+            if start > end_us or window.status["rejected"] or window.status["missing"]:
+                continue
+            rows = [row for agent in three.agents for row in agent.written]
+            least, times = {2: 3}.get(window.version, 1), {5: 10}.get(window.version, 1)
+            want: dict[str, int] = {}
+            for ts, product, n in rows:
+                if start <= ts < start + SECOND_US and n >= least:
+                    want[product] = want.get(product, 0) + n * times
+            assert clicks(window) == want, (window.version, window.status)
+        assert {w.status["version"] for w in windows.values()} == {1, 2, 3, 5, 6}
+        (hit,) = (w for start, w in windows.items() if start <= lit_us < start + SECOND_US)
+        assert hit.version == 6 or hit.status["rejected"], "what was lost is counted"
+    await client.close()

@@ -1,0 +1,348 @@
+"""Jobs that are changed while they run: each window is of one version, whole, and none is missing."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from agents.restore import stored_jobs
+from elf.batch import decode
+from elf.job import events as was
+from elf.job import messages as say
+from elf.job.spec import JobSpec, VersionRecord
+from elf.ql.plan import Plan
+from elf.windows import Landmark, Sliding
+from tests.job.pyengine import SECOND, plan, plan_of
+from tests.job.test_fleet_simulated import begun
+from tests.job.world import World, _us
+
+SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))
+"""Of random histories. More: ``ELF_TEST_SEEDS=50 pytest tests/job/test_versions.py -k random``."""
+
+
+def steer(world: World, spec: JobSpec, verb: str, query: Plan | None = None, **how: object) -> None:
+    """Ask the job's master, as an agent's statement would; the answer comes to ``client_inbox``."""
+    home = world.home(spec)
+    request = say.SteerJob(id=7, origin="client:1", uid=spec.uid, verb=verb, plan=query, **how)  # type: ignore[arg-type]
+    if home.up:
+        home.handle(was.Arrived("client:1", request))
+
+
+def answered(world: World) -> str:
+    """Wait for the answer to what was asked; its error."""
+    world.run_until(lambda: bool(world.client_inbox), 10_000)
+    answer = world.client_inbox.pop()
+    world.client_inbox.clear()
+    assert isinstance(answer, say.Answer)
+    return answer.error
+
+
+def versions(world: World, spec: JobSpec) -> dict[int, VersionRecord]:
+    """As the job's home keeps them on its disk."""
+    (job,) = (job for job in stored_jobs(world.home(spec).store) if job.spec.uid == spec.uid)
+    return {one.spec.version: one for one in job.versions}
+
+
+def state(world: World, spec: JobSpec, version: int) -> str:
+    """Of a version; a home that moves may not have applied its record yet."""
+    known = versions(world, spec).get(version)
+    return known.state if known is not None else ""
+
+
+Said = dict[tuple[int, int], tuple[int, int, dict[str, int], dict[str, object]]]
+
+
+def said(world: World, spec: JobSpec) -> Said:
+    """Window (start, end) → (version, revision, counts, status) of its last revision."""
+    found: Said = {}
+    for row in world.home(spec).store.windows(spec.uid, -(1 << 62), 1 << 62):
+        rows = decode(row.rows).to_pylist()
+        for status in decode(row.status).to_pylist():
+            span = _us(status["window_start"]), _us(status["window_end"])
+            counts = {
+                r["k0"]: r["s0"] for r in rows if (_us(r["window_start"]), _us(r["window_end"])) == span
+            }
+            assert status["version"] == row.version
+            before = found.get(span)
+            assert before is None or before[0] == row.version, (span, "is of two versions")
+            if before is None or before[1] <= status["revision"]:
+                found[span] = row.version, status["revision"], counts, status
+    return found
+
+
+def truth(world: World, query: Plan, span: tuple[int, int], missing: object = ()) -> dict[str, int]:
+    """What one version says of a window: a count over all logs."""
+    where = query.fragment.map_sql.removeprefix("count by key ")
+    counts = Counter(
+        key
+        for agent in world.agents
+        if f"a{agent.index}" not in missing  # type: ignore[operator]
+        for ts, key in agent.log.rows
+        if span[0] <= ts < span[1] and (not where or key in where)
+    )
+    return {key: n for key, n in counts.items() if n >= int(query.final_sql or 0)}
+
+
+def check(world: World, spec: JobSpec, until_ms: int, least: int) -> Said:
+    """Every window is right by the version whose it is, and each version has all of its own."""
+    records, windows = versions(world, spec), said(world, spec)
+    made = {n: r for n, r in records.items() if r.state in ("committed", "finished")}
+    end_us = (until_ms - 1_500) * 1000
+    assert sum(span[1] <= end_us for span in windows) >= least
+    for span, (version, _, counts, status) in windows.items():
+        if status["skipped"]:
+            assert (counts, version in made) == ({}, True)
+        elif span[1] <= end_us and status["missing"]:  # in one pane at least; it comes too late for revisions
+            query = made[version].spec.plan
+            full, sure = truth(world, query, span), truth(world, query, span, status["missing"])
+            assert all(n <= full.get(key, 0) for key, n in counts.items()), (span, status)
+            assert query.final_sql or all(n <= counts.get(key, 0) for key, n in sure.items()), (span, status)
+        elif span[1] <= end_us:
+            assert counts == truth(world, made[version].spec.plan, span, status["missing"]), (span, status)
+    for number, record in made.items():
+        assert record.first_pane is not None
+        first = record.first_pane * record.spec.plan.fragment.pane_us
+        last = min(record.until_us, end_us)
+        wanted: set[tuple[int, int]] = set()
+        for kind in record.spec.plan.windows:
+            assert isinstance(kind, Sliding)
+            if record.first_pane < 0:  # nothing had been read: from the first row on
+                there = (s for (s, e), one in windows.items() if (one[0], e - s) == (number, kind.size_us))
+                first = min(there, default=end_us)
+            starts = range(-(-first // kind.slide_us) * kind.slide_us, last, kind.slide_us)
+            ends_us = min(record.ends_us, end_us) - kind.size_us
+            wanted |= {(start, start + kind.size_us) for start in starts if start <= ends_us}
+        mine = {span for span, one in windows.items() if one[0] == number and span[1] <= end_us}
+        assert mine == wanted, (number, sorted(mine ^ wanted), record)
+    return windows
+
+
+BOTH = (Sliding(2 * SECOND, 2 * SECOND), Sliding(8 * SECOND, 2 * SECOND))
+
+
+def test_another_filter_takes_over_at_one_moment_and_the_old_flow_ends() -> None:
+    world = World(41, 4)
+    spec, until = begun(world, 26_000, query=replace(plan(8, 2), windows=BOTH), rate_ms=400)
+    world.run(9_000)
+    steer(world, spec, "alter", plan(2, where="abc"), note="ALTER …")
+    assert answered(world) == ""
+    world.run(8_000)
+    assert {len(agent.worker.flows()) for agent in world.agents} == {2}, "the old flow lasts its grace"
+    world.run_until(lambda: state(world, spec, 1) == "finished", 6_000)
+    first, second = versions(world, spec).values()
+    assert second.state == "committed"
+    assert first.until_us == second.first_pane * 2 * SECOND  # type: ignore[operator]
+    world.run(20_000)
+    windows = check(world, spec, until, least=8)
+    straddling = [s for s, one in windows.items() if one[0] == 1 and s[1] > first.until_us]
+    assert straddling, "windows that had begun are the old version's to their end"
+    assert {len(agent.worker.flows()) for agent in world.agents} == {1}
+
+
+def test_what_only_the_master_does_needs_no_new_flow_and_can_be_rolled_back() -> None:
+    world = World(42, 4)
+    spec, until = begun(world, 24_000, rate_ms=400)
+    world.run(5_000)
+    steer(world, spec, "alter", plan(6, 2, least=3), note="ALTER …")
+    assert answered(world) == ""
+    steer(world, spec, "alter", plan(6, 2, least=3))
+    assert answered(world) == "nothing changes: that is what version 2 does"
+    steer(world, spec, "rollback", version=7)
+    assert answered(world) == "there is no version 7 to go back to; versions: 1, 2"
+    world.run(4_000)
+    steer(world, spec, "rollback", version=1, immediately=True)
+    assert answered(world) == ""
+    world.run(22_000)
+    windows = check(world, spec, until, least=6)
+    assert [one.spec.flows for one in versions(world, spec).values()] == 3 * [spec.flows]
+    skipped = {span for span, one in windows.items() if one[3]["skipped"]}
+    cut = versions(world, spec)[2].until_us
+    assert skipped == {s for s, one in windows.items() if one[0] == 2 and s[1] > cut}
+    assert len(skipped) == 2, "of three windows that begin each 6 s, those that lie across"
+
+
+def test_pause_resume_and_what_is_refused_when() -> None:
+    world = World(43, 3)
+    spec, until = begun(world, 38_000, rate_ms=400)
+    world.run(6_500)
+    steer(world, spec, "resume")
+    assert answered(world) == "it runs: only a paused job can be resumed"
+    steer(world, spec, "empty")
+    assert "no landmark windows" in answered(world)
+    steer(world, spec, "pause")
+    assert answered(world) == ""
+    steer(world, spec, "alter", plan(4))
+    assert answered(world) == "it is paused: RESUME JOB job first"
+    world.run_until(lambda: all(a.node.log.is_paused(spec.uid) for a in world.agents))
+    steer(world, spec, "pause")
+    assert answered(world) == "it is paused already"
+    before = said(world, spec)
+    world.run(14_000)
+    assert said(world, spec).keys() == before.keys()
+    assert {len(agent.worker.flows()) for agent in world.agents} == {0}
+    steer(world, spec, "resume")
+    assert answered(world) == ""
+    world.run(20_000)
+    windows = check(world, spec, until, least=5)
+    assert {one[0] for one in windows.values()} == {1, 2}
+    steer(world, spec, "alter", plan(4), note="ALTER …")
+    world.drop(spec)
+    world.run(14_000)
+    assert all(not a.node.log.jobs() and not a.worker.flows() for a in world.agents)
+
+
+def test_a_change_that_nobody_answers_is_aborted_and_the_job_goes_on() -> None:
+    world = World(44, 4)
+    world.home_members = 1
+    spec, until = begun(world, 30_000, rate_ms=400)
+    home = world.home(spec)
+    world.run(4_000)
+    world.isolated.add(home.address)
+    steer(world, spec, "alter", plan(2, where="abc"), note="ALTER …")
+    steer(world, spec, "alter", plan(4))
+    assert "another change of it is under way" in answered(world)
+    assert answered(world) == "nothing is changed: nobody answered in 6 s (the stream log is away)"
+    world.isolated.clear()
+    world.run(25_000)
+    check(world, spec, until, least=8)
+    assert versions(world, spec)[2].note.startswith("ALTER …; aborted: nobody answered")
+    assert all(
+        a.node.log.is_over(spec.uid, 2) and a.node.log.version(spec.uid, 2) is None for a in world.agents
+    )
+    steer(world, spec, "alter", plan(2, where="abc"))
+    assert answered(world) == ""
+    assert sorted(versions(world, spec)) == [1, 2, 3], "a number is given once"
+
+
+def test_a_restarted_master_finishes_what_was_pending() -> None:
+    world = World(45, 4)
+    spec, until = begun(world, 26_000, rate_ms=400)
+    world.run(4_000)
+    home = world.home(spec)
+    steer(world, spec, "alter", plan(2, where="abc"), note="ALTER …")
+    world.run_until(lambda: 2 in versions(world, spec))
+    assert versions(world, spec)[2].state == "preparing"
+    home.crash()
+    world.run(1_000)
+    world.restart(home)
+    world.run_until(lambda: state(world, spec, 2) == "committed")
+    home.crash()
+    world.run(500)
+    world.restart(home)
+    world.run(26_000)
+    check(world, spec, until, least=8)
+    assert versions(world, spec)[1].state == "finished"
+
+
+def test_a_job_goes_on_with_its_versions_when_its_home_moves_for_good() -> None:
+    world = World(48, 5)
+    world.home_members = 3
+    spec, until = begun(world, 40_000, rate_ms=400)
+    world.run(6_000)
+    steer(world, spec, "alter", plan(4, 2, least=2), note="ALTER …")
+    assert answered(world) == ""
+    first = world.home(spec)
+    steer(world, spec, "alter", plan(2, where="abc"), note="ALTER again …")
+    world.run_until(lambda: 3 in versions(world, spec))
+    first.crash()
+    world.at(world.now + 12_000, lambda: world.restart(first))
+    world.run_until(lambda: world.home(spec) is not first, 20_000)
+    world.run_until(lambda: state(world, spec, 3) in ("committed", "aborted"), 20_000)
+    steer(world, spec, "alter", plan(6, 2), note="ALTER from the new home …")
+    assert answered(world) == ""
+    assert sorted(versions(world, spec)) == [1, 2, 3, 4]
+    world.run(max(0, until - world.now) + 24_000)
+    check(world, spec, until, least=8)
+    logs = [agent.node.log for agent in world.agents]
+    assert {log.job(spec.uid).home for log in logs} == {world.home(spec).address}  # type: ignore[union-attr]
+    (master,) = world.home(spec).node.homes.jobs()
+    assert {flow.uid for flow in logs[0].flows()} == {f.uid for v in master.live() for f in v.spec.flows}
+    assert {flow.home for flow in logs[0].flows()} == {world.home(spec).address}
+
+
+LANDMARK = (Landmark(2 * SECOND),)
+
+
+def test_a_landmark_is_kept_or_the_change_refused() -> None:
+    world = World(46, 3)
+    first, until = begun(world, 24_000, rate_ms=400)
+    world.run(3_000)
+    world.drop(first)
+    spec = world.create(1, plan_of(LANDMARK), "since")
+    world.run(6_000)
+    other = replace(spec.plan, fragment=replace(spec.plan.fragment, map_sql="count by key, with ends, else"))
+    steer(world, spec, "alter", other)
+    assert "its landmark windows hold rows that the old query chose" in answered(world)
+    steer(world, spec, "alter", replace(spec.plan, final_sql="4"), note="ALTER …")
+    assert answered(world) == ""
+    world.run(5_000)
+    steer(world, spec, "empty")
+    assert answered(world) == ""
+    world.run(4_000)
+    steer(world, spec, "alter", other, reset=True, note="ALTER … RESET")
+    assert answered(world) == ""
+    world.run(20_000)
+    records, windows = versions(world, spec), said(world, spec)
+    starts = {n: {s for (s, _), one in windows.items() if one[0] == n} for n in records}
+    assert records[2].first_pane == records[1].first_pane, "it goes on"
+    mark, emptied = records[2].landmarks
+    assert starts[1] == {mark}
+    assert starts[2] == {mark, emptied}
+    assert starts[3] == {records[3].first_pane * 2 * SECOND}  # type: ignore[operator]
+    assert records[1].ends_us == records[2].after_us
+    for span, (version, _, counts, _) in windows.items():
+        if span[1] <= (until - 1_500) * 1000:
+            least = 4 if version == 2 else 0
+            assert counts == truth(world, plan(2, least=least), span), (version, span)
+    ends = sorted(end for _, end in windows)
+    assert len(ends) == len(set(ends)), "one window an end: none is missing, none is twice"
+    assert max(b - a for a, b in pairwise(ends) if b < until * 1000) <= 4 * SECOND
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_changes_crashes_loss_and_doubles_never_mix_versions(seed: int) -> None:
+    rng = random.Random(seed)
+    world = World(400 + seed, 4, loss=0.03, doubles=0.03)
+    spec, until = begun(world, 34_000, through=seed % 4, query=plan(4, 2), rate_ms=400)
+    world.crash_share = 0.003
+    for _ in range(7):
+        world.run(rng.randrange(1_500, 4_500))
+        home = world.home(spec)
+        where, least = rng.choice(["", "", "abc", "bd"]), rng.choice([0, 0, 2])
+        size, slide = rng.choice([(2, 2), (4, 2), (6, 2), (3, 1), (4, 4)])
+        paused = home.up and any(master.state == "paused" for master in home.node.homes.jobs())
+        verb = "resume" if paused else rng.choice(["alter"] * 7 + ["pause", "rollback", "rollback"])
+        query = plan(size, slide, where=where, least=least) if verb == "alter" else None
+        if query is not None and rng.random() < 0.25:
+            query = replace(query, windows=(*query.windows, Sliding(8 * SECOND, 4 * SECOND)))
+        steer(world, spec, verb, query, version=rng.randrange(1, 4), immediately=rng.random() < 0.3)
+        if rng.random() < 0.3:
+            victim = rng.choice(world.agents)
+            victim.crash()
+            world.at(world.now + rng.choice([200, 2_000, 7_000]), lambda v=victim: world.restart(v))  # type: ignore[misc]
+    world.crash_share, world.loss, world.doubles = 0.0, 0.0, 0.0
+    world.run(2_000)
+    for agent in world.agents:
+        world.restart(agent)
+    world.run(max(0, until - world.now) + 22_000)
+    check(world, spec, until, least=0)
+    (master,) = world.home(spec).node.homes.jobs()
+    assert master.state in ("active", "paused")
+    flows = {flow.uid for v in master.live() for flow in v.spec.flows}
+    assert {flow.uid for flow in world.agents[0].node.log.flows()} == flows, "no version keeps a flow it left"
+
+
+def test_one_name_twice_at_once_by_one_creator_is_one_job_and_one_clear_error() -> None:
+    world = World(47, 3)
+    world.start_all()
+    for n in range(2):
+        world.submit(n, plan(2 + n), "twice", f"client:{n}")
+    world.run_until(lambda: len(world.client_inbox) == 2)
+    errors = sorted(answer.error for answer in world.client_inbox if isinstance(answer, say.Answer))
+    assert errors == ["", "job twice exists already; DROP JOB twice first, or choose another name"]
+    assert [spec.name for spec in world.agents[2].node.log.jobs()] == ["twice"]

@@ -1,0 +1,61 @@
+"""ALTER and its like: what is read, and what is said of what cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from elf.errors import QueryError
+from elf.ql.changes import AlterJob, SteerJob
+from elf.ql.statements import parse
+
+QUERY = "SELECT COUNT(*) AS n FROM access WHERE sc_bytes > :least WINDOWING 5 SECONDS WITH (least = 5)"
+
+
+def one(text: str) -> AlterJob | SteerJob:
+    (found,) = parse(text)
+    assert isinstance(found, AlterJob | SteerJob)
+    assert found.sql == text
+    return found
+
+
+def test_what_is_altered() -> None:
+    found = one(f"ALTER JOB busy AS {QUERY} IMMEDIATELY reset")
+    assert isinstance(found, AlterJob)
+    assert found.query is not None
+    assert found.query.sql == QUERY
+    assert (found.reset, found.immediately) == (True, True)
+    found = one("alter job busy set least = -2.5, name = 'it''s', f = TRUE")
+    assert isinstance(found, AlterJob)
+    assert found.settings == {"least": "-2.5", "name": "'it''s'", "f": "TRUE"}
+    assert one("ALTER JOB busy SET FUNCTION map FROM 'a.py' RESET") == AlterJob(
+        "ALTER JOB busy SET FUNCTION map FROM 'a.py' RESET", "busy", function=("map", "a.py"), reset=True
+    )
+    assert one("ALTER JOB busy DROP FUNCTION map").function == ("map", "")  # type: ignore[union-attr]
+
+
+def test_what_is_steered() -> None:
+    assert one("PAUSE JOB busy") == SteerJob("PAUSE JOB busy", "busy", "pause")
+    assert one("RESUME JOB busy").verb == "resume"  # type: ignore[union-attr]
+    assert one("EMPTY JOB busy").verb == "empty"  # type: ignore[union-attr]
+    text = "ROLLBACK JOB busy TO VERSION 3 IMMEDIATELY"
+    assert one(text) == SteerJob(text, "busy", "rollback", 3, immediately=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("ALTER JOB busy", "expected AS SELECT, SET or DROP FUNCTION, but the statement ends here"),
+        ("ALTER JOB busy SET", "expected a parameter's name, but"),
+        ("ALTER JOB busy SET k =", "expected a constant, but"),
+        ("ALTER JOB busy SET FUNCTION reduce FROM 'a.py'", "a function reduce is not supported yet: map is"),
+        ("ALTER JOB busy SET FUNCTION fold FROM 'a.py'", 'expected map, not "fold"'),
+        ("ALTER JOB busy SET FUNCTION map FROM a.py", "expected a file in quotes ('map.py'), not \"a\""),
+        ("ROLLBACK JOB busy TO VERSION two", 'expected the number of a version, not "two"'),
+        ("PAUSE busy", 'expected JOB, not "busy"'),
+        ("EMPTY JOB busy now", 'unexpected "now"'),
+    ],
+)
+def test_what_cannot_be(text: str, said: str) -> None:
+    with pytest.raises(QueryError) as why:
+        parse(text)
+    assert said in str(why.value)
