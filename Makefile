@@ -8,8 +8,13 @@ INSTALLED := .venv/.installed
 demo: install java
 	$(BIN)/elf demo
 
+# Two halves at once: each waits a lot, for processes and for timers.
+PROCESSES := tests/agents tests/cli tests/fleet tests/run tests/spark
+
 test: check java
-	$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -q $(PROCESSES) & first=$$!; \
+	$(BIN)/python -m pytest -q tests $(PROCESSES:%=--ignore=%) -p no:cacheprovider; second=$$?; \
+	wait $$first && exit $$second
 
 check: install
 	$(BIN)/ruff check .
