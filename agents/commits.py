@@ -160,7 +160,7 @@ def store_panes(effect: StorePanes, store: Store) -> PanesStored:
     store.commit_panes(
         *(
             PaneCommit(
-                row.flow,
+                effect.stored_as,
                 row.start,
                 row.end,
                 row.revision,

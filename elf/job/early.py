@@ -79,7 +79,7 @@ class EarlyResults:
             at_pane = flow.durable_to()
             heard = bitmap(member for uid, member in self._pieces if uid == flow.flow.uid)
             expected = flow.expected(at_pane) | heard
-            open_panes.append(Coverage(flow.flow.uid, at_pane, END_OF_TIME, 0, expected, heard))
+            open_panes.append(Coverage(flow.stored_as, at_pane, END_OF_TIME, 0, expected, heard))
         self._making = True
         self._number += 1
         whole = replace(base, coverage=(*base.coverage, *open_panes))

@@ -70,9 +70,12 @@ class CommitPanes:
 
 @dataclass(frozen=True)
 class StorePanes:
-    """Keep commits that came from a flow's root on another node, in order; comes back as ``PanesStored``."""
+    """Keep commits that came from a flow's root on another node, in order, under the name ``stored_as``;
+    comes back as ``PanesStored``.
+    """
 
     flow: Flow
+    stored_as: str
     rows: tuple[PaneRow, ...]
 
 
@@ -91,8 +94,9 @@ class ReadCommits:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Panes ``[start, end)`` of a flow (its uid) and their revision: who was expected and who is in, as
-    contribution sets over the members of the flow's stream. ``lost``: dropped before they were here.
+    """Panes ``[start, end)`` of a flow (its name in the store) and their revision: who was expected and who
+    is in, as contribution sets over the members of the flow's stream. ``lost``: dropped before they were
+    here.
     """
 
     flow: str
@@ -106,7 +110,7 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Named:
-    """Member ``number`` of a flow's stream is this agent, called ``name``."""
+    """Member ``number`` of the stream of a flow (its name in the store) is this agent, called ``name``."""
 
     flow: str
     number: int
@@ -203,7 +207,9 @@ class Forget:
 
 @dataclass(frozen=True)
 class PrunePanes:
-    """Forget commits of a flow whose panes are all below ``below``; with None all of its commits."""
+    """Forget commits of a flow, by its name in the store, whose panes are all below ``below``; with None all
+    of its commits.
+    """
 
     flow: str
     below: int | None

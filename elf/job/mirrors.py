@@ -6,6 +6,9 @@ and each names the one before it that concerns us, so that doubles and gaps are 
 order, before masters hear of them: after a crash the copy goes on from what the store has. A commit waits for
 the entries of the stream log that its root knew, so that both expect the same members.
 
+The store has a copy under a name of its own (``copy_of``): the same agent may keep the flow's own commits,
+as a member of its home's replica group, and of these a copy has only the rows that its jobs need.
+
 A copy begins where the flow is (``FlowHead``), or, when its jobs began in an earlier life, at the first pane
 that they want. Panes that the root had dropped before we had them are lost.
 """
@@ -34,6 +37,11 @@ WAITING_MAX: Final = 64
 """Commits that wait to be stored; others are asked for again."""
 
 
+def copy_of(uid: str) -> str:
+    """The name under which the store has the copy of a flow."""
+    return f"{uid}.copy"
+
+
 class Mirror(Panes):
     """One copy. ``start``: the first pane that its jobs want, if that is known."""
 
@@ -46,6 +54,10 @@ class Mirror(Panes):
         self._taken_to = START_OF_TIME
         self._waiting: list[PaneRow] = []
         self._storing = False
+
+    @property
+    def stored_as(self) -> str:
+        return copy_of(self.flow.uid)
 
     def begin(self, head: FlowHead) -> bool:
         """Begin where the flow is; False if the copy has begun."""
@@ -81,7 +93,7 @@ class Mirror(Panes):
             return []
         rows, self._waiting = tuple(self._waiting), []
         self._storing = True
-        return [StorePanes(self.flow, rows)]
+        return [StorePanes(self.flow, self.stored_as, rows)]
 
     def stored(
         self, rows: Sequence[PaneRow], now_ms: int, final_ms: int
@@ -126,13 +138,16 @@ class Mirrors:
         found: list[Effect] = []
         for uid in [uid for uid in self._mirrors if uid not in wanted]:
             del self._mirrors[uid]
-            found.append(PrunePanes(uid, None))
+            found.append(PrunePanes(copy_of(uid), None))
         for uid, start in wanted.items():
             flow = self._log.flow(uid)
             if flow is not None and uid in self._mirrors:
                 self._mirrors[uid].flow = flow
             elif flow is not None:
-                mirror = Mirror(flow, (stored or {}).get(uid, StoredPanes()), start, now_ms)
+                known = (stored or {}).get(copy_of(uid))
+                if known is None:  # what an earlier life may have left has other rows of its panes
+                    found.append(PrunePanes(copy_of(uid), None))
+                mirror = Mirror(flow, known or StoredPanes(), start, now_ms)
                 mirror.set_roster(self._log.members(flow.fragment.stream), self._log.last)
                 mirror.cut = (cuts or {}).get(uid)
                 self._mirrors[uid] = mirror
@@ -168,7 +183,7 @@ class Mirrors:
     def stored(self, event: PanesStored, now_ms: int) -> tuple[list[Segment], list[Effect]]:
         mirror = self._mirrors.get(event.flow.uid)
         if mirror is None:
-            return [], [PrunePanes(event.flow.uid, None)]
+            return [], [PrunePanes(copy_of(event.flow.uid), None)]
         return mirror.stored(event.rows, now_ms, now_ms - mirror.revise_ms(self._settings.revise_ms))
 
     # -- time ------------------------------------------------------------------------------------------------
@@ -189,7 +204,7 @@ class Mirrors:
             if settled is not None:
                 below = self._wanted_from(uid, settled)
                 mirror.forget(below)
-                found.append(PrunePanes(uid, below))
+                found.append(PrunePanes(mirror.stored_as, below))
         return [*found, *(self._ask(*mirrors) for mirrors in together.values())]
 
     def check(self) -> None:

@@ -31,6 +31,11 @@ class Panes:
         self._marks: deque[tuple[int, int]] = deque()
 
     @property
+    def stored_as(self) -> str:
+        """The name under which the store has these panes."""
+        return self.flow.uid
+
+    @property
     def first_pane(self) -> int | None:
         """Panes from this one on are (to be) here; None until that is decided."""
         return self._first
@@ -62,7 +67,7 @@ class Panes:
         """The committed panes of a range, as a master needs them; what is not here any more is lost."""
         found: list[Coverage] = []
         at = start if self._first is None else max(start, self._first)
-        uid = self.flow.uid
+        uid = self.stored_as
         for segment in self._history.within(start, end):
             begin, stop = max(segment.start, start), min(segment.end, end)
             if at < begin:

@@ -203,7 +203,7 @@ class Version:
         if self._skipped or waits or record.cut_us >= record.ends_us:
             return None
         whole = [
-            Coverage(f.flow.uid, START_OF_TIME, END_OF_TIME, 0, f.expected(f.durable_to()), 0, lost=True)
+            Coverage(f.stored_as, START_OF_TIME, END_OF_TIME, 0, f.expected(f.durable_to()), 0, lost=True)
             for f in self.flows
         ]
         base = self._commit(record.cut_us, record.cut_us)
@@ -226,7 +226,7 @@ class Version:
             for part in parts:
                 everybody |= part.expected
             members = ((number, flow.member(number)) for number in numbers(everybody))
-            names.extend(Named(flow.flow.uid, n, m.agent_id, m.name) for n, m in members if m is not None)
+            names.extend(Named(flow.stored_as, n, m.agent_id, m.name) for n, m in members if m is not None)
         final = self.committed_to() >= END_OF_TIME
         return CommitWindows(
             self.spec,

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from agents.store import Store
 from elf.batch import decode
+from elf.job.mirrors import copy_of
 from elf.job.ranges import split
 from elf.job.spec import JobSpec
 from elf.ql.plan import Top
@@ -134,8 +135,43 @@ def test_roots_send_a_master_elsewhere_only_the_first_rows_until_a_job_needs_all
         assert {key for key, n in truth.items() if n == most} <= set(counts)
     check_all(world, other, world.now - 2_000, least=3)
     read, made = world.home(first).store, {a.address: a.store for a in world.agents}
-    some = [(held(read, f.uid), held(made[f.home], f.uid)) for f in first.flows]
+    some = [(held(read, copy_of(f.uid)), held(made[f.home], f.uid)) for f in first.flows]
     assert any(mine[start] < whole[start] for mine, whole in some for start in mine), "some was left out"
+
+
+def test_an_agent_keeps_a_flow_of_a_home_and_the_first_rows_of_it_for_a_job_of_its_own() -> None:
+    """All three agents are members of both homes, and one reads with a cut what it also keeps in full."""
+    world = World(34, 3, checking=False)
+    world.start_all()
+    world.keys = "abcdefgh"
+    for agent in world.agents:
+        world.write(agent, world.now + 90_000, rate_ms=150)
+    first = world.create(0, plan(2), "first")
+    world.run(5_000)
+    query = replace(plan(2), top=Top("s0", True, False, 1), limit=1)
+    for n in range(30):
+        other = world.create(n % 3, query, f"other{n}")
+        if other.home != first.home:
+            break
+        world.drop(other)
+    assert (other.home != first.home, other.flows) == (True, first.flows)
+    world.run(8_000)
+    member = world.home(other)
+    (flow,) = first.flows
+    whole, cut = held(member.store, flow.uid), held(member.store, copy_of(flow.uid))
+    assert any(whole.get(start, 0) > rows for start, rows in cut.items()), "it has both, and they differ"
+    member.crash()
+    world.run(3_000)
+    member.start([first.home])
+    world.run(9_000)
+    check_all(world, first, world.now - 3_000, least=8)
+    for start, (_, counts, _) in settled(world, other, world.now - 3_000).items():
+        truth = world.truth(other, start)
+        assert {key: truth[key] for key in counts} == counts
+        assert max(truth.values()) in counts.values()
+    world.drop(other)
+    world.run(14_000)
+    assert [set(agent.store.flows()) for agent in world.agents] == [{flow.uid}] * 3
 
 
 def held(store: Store, uid: str) -> dict[int, int]:

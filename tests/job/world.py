@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import random
+import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
@@ -56,7 +57,8 @@ class SimAgent:
         self.index = index
         self.address = f"10.0.0.{index}:7100"
         self.store = Store(":memory:")
-        self.agent_id = self.store.agent_id()
+        self.agent_id = str(uuid.UUID(int=world.rng.getrandbits(128), version=4))
+        self.store.put("agent_id", self.agent_id.encode())
         self.logs: dict[str, Log] = defaultdict(Log)
         self.streams: tuple[str, ...] = (STREAM,)
         self.lanes: dict[str, SimLane] = {}
