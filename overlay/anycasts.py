@@ -8,8 +8,9 @@ origin.
 
 Rules:
 
-- Each hop is acknowledged and repeated; a silent node counts as visited and is gone round. So a payload gets
-  through while nodes die; two may be offered it if an acknowledgement is lost three times.
+- Each hop is acknowledged and repeated; a silent node counts as visited and is gone round, except where it
+  is the only way: then it is asked until it answers or is buried. So a payload gets through while nodes die;
+  two may be offered it if an acknowledgement is lost three times.
 - The message itself carries all that is known of it: no node holds anything once the next has it.
 - The origin is not offered its own payload.
 """
@@ -51,6 +52,8 @@ class Anycasts:
         self._hops: dict[int, _Hop] = {}
         self._tokens = 0
         self._seen: OrderedDict[tuple[Peer, int], None] = OrderedDict()
+        self._silent: dict[str, int] = {}
+        """Who did not answer, and when we gave up; for as long as it takes to bury it."""
 
     def send(self, topic: bytes, payload: bytes) -> None:
         """An anycast of ours."""
@@ -65,6 +68,7 @@ class Anycasts:
     def anycast_message(self, message: Anycast) -> None:
         """One comes by: offer it if we are a subscriber and new to it."""
         me, name = self._context.me, (message.sender, message.token)
+        self._silent.pop(message.sender.address, None)
         self._context.send(message.sender, AnycastAck(me, message.token))
         if name in self._seen:
             return
@@ -83,6 +87,7 @@ class Anycasts:
 
     def ack_message(self, message: AnycastAck) -> None:
         """The next node has it."""
+        self._silent.pop(message.sender.address, None)
         hop = self._hops.get(message.token)
         if hop is not None and hop.to == message.sender.address:
             del self._hops[message.token]
@@ -103,15 +108,17 @@ class Anycasts:
         silent = self._pastry.liveness.live.get(node_id(hop.to))
         if silent is not None:
             self._pastry.suspect(silent)
-        self._onward(replace(hop.message, visited=(*hop.message.visited, hop.to)), avoid=hop.to)
+        self._silent[hop.to] = self._context.now
+        visited = dict.fromkeys((*hop.message.visited, hop.to))
+        self._onward(replace(hop.message, visited=tuple(visited)))
 
     # -- the parts -------------------------------------------------------------------------------------------
 
-    def _onward(self, message: Anycast, avoid: str = "") -> None:
-        """To the next node: down, else up, else towards the topic; ``avoid`` is silent."""
+    def _onward(self, message: Anycast) -> None:
+        """To the next node: down, else up, else towards the topic."""
         config, me = self._context.config, self._context.me
         tree = self._bonds.get(message.topic)
-        to = self._below(tree, message) or self._above(tree, message.topic, avoid)
+        to = self._below(tree, message) or self._above(tree, message.topic)
         if not to or message.hops >= config.anycast_hops_max or len(self._hops) >= config.held_max:
             self._end(message)
             return
@@ -127,12 +134,16 @@ class Anycasts:
         nearest = min(left, key=lambda child: scattered(message.origin, child), default=None)
         return nearest.address if nearest is not None else ""
 
-    def _above(self, tree: Tree | None, topic: bytes, avoid: str) -> str:
-        """The parent; who has none hands it towards the topic, if that is not here."""
-        if tree is not None and tree.parent is not None and tree.parent.address != avoid:
-            return tree.parent.address
-        hop = self._pastry.next_hop(to_int(topic), (node_id(avoid),))
-        return hop.address if hop.address not in (avoid, self._context.me.address) else ""
+    def _above(self, tree: Tree | None, topic: bytes) -> str:
+        """The parent; who has none, or a silent one, hands it towards the topic, if that is not here."""
+        parent = tree.parent.address if tree is not None and tree.parent is not None else ""
+        since = self._context.now - self._context.config.dead_ms
+        self._silent = {address: at for address, at in self._silent.items() if at > since}
+        if parent and parent not in self._silent:
+            return parent
+        hop = self._pastry.next_hop(to_int(topic), [node_id(address) for address in self._silent])
+        following = hop.address if hop != self._context.me else ""
+        return following if following and following not in self._silent else parent or following
 
     def _make(self, token: int, hop: _Hop) -> None:
         self._hops[token] = hop

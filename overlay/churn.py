@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -36,7 +36,8 @@ _DRAIN_MS: Final = 15_000
 
 @dataclass(frozen=True)
 class ChurnReport:
-    """``wrong``, ``doubled``: lookups delivered at another than the closest ready node, or more than once;
+    """``wrong``, ``doubled``: lookups delivered at another than the closest ready node, or at two that live;
+    ``again``: delivered once more since the node that had it died before its acknowledgement got through;
     ``lost``: delivered nowhere. ``overlaps``: moments at which two nodes claimed one key."""
 
     nodes: int
@@ -48,6 +49,7 @@ class ChurnReport:
     total: int
     wrong: int
     doubled: int
+    again: int
     lost: int
     looks: int
     overlaps: int
@@ -59,7 +61,7 @@ class ChurnReport:
     @property
     def right_share(self) -> float:
         """Share of lookups delivered once, at the right node."""
-        return 1 - (self.wrong + self.doubled + self.lost) / self.total if self.total else 1.0
+        return 1 - (self.wrong + self.doubled + self.again + self.lost) / self.total if self.total else 1.0
 
 
 def lifetimes(kind: Distribution, mean_s: float) -> Callable[[Rng], float]:
@@ -85,7 +87,7 @@ class _Churn:
         self.ends: list[tuple[int, str]] = []
         self.counts: Counter[str] = Counter()
         self.asked: dict[bytes, int] = {}
-        self.ended: Counter[bytes] = Counter()
+        self.ended: dict[bytes, list[str]] = defaultdict(list)
         self.delays: list[int] = []
 
     def boot(self) -> None:
@@ -120,7 +122,11 @@ class _Churn:
 
     def delivered(self, at: str, effect: Delivered) -> None:
         """Judge a delivery at its moment."""
-        self.ended[effect.key] += 1
+        before = self.ended[effect.key]
+        if before:
+            lives = any(self.world.nodes[other].alive for other in before)
+            self.counts["doubled" if lives else "again"] += 1
+        before.append(at)
         self.counts["wrong"] += at != closest_ready(self.world, effect.key)
         self.delays.append(self.world.now - self.asked[effect.key])
 
@@ -171,7 +177,8 @@ def churn(
         not_ready=sum(not overlay.ready for overlay in world.running()),
         total=len(story.asked),
         wrong=story.counts["wrong"],
-        doubled=sum(times > 1 for times in story.ended.values()),
+        doubled=story.counts["doubled"],
+        again=story.counts["again"],
         lost=len(story.asked) - len(story.ended),
         looks=story.counts["looks"],
         overlaps=story.counts["overlaps"],

@@ -4,14 +4,15 @@ Rules: a node acknowledges what it takes on; without an acknowledgement the mess
 node, unless the silent one is the closest leaf, which alone may deliver: that one is asked again until it
 answers or is dead. So a payload ends at the closest *live* node, and may only be lost with a node that had
 acknowledged it. One that arrives twice because an acknowledgement was lost is delivered once, also when a
-node has come between in the meantime: its neighbours tell it what they delivered (``Pong``). The closest node
-delivers while it holds its leases; what comes in between waits for them.
+node has come between in the meantime: its neighbours tell it what they delivered, with the lease. The closest
+node delivers while it holds its leases. What comes before a node is ready, or while it lacks a lease, waits
+there and is acknowledged only when it goes on: if the node dies meanwhile, whoever sent it still has it.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from overlay.context import Context
@@ -45,11 +46,12 @@ class Forwarding:
         self._context = context
         self._pastry = pastry
         self._hops: dict[int, _Hop] = {}
-        self._held: deque[Routed] = deque()
-        self.waiting: deque[Route] = deque()
+        self._held: dict[RouteName, Routed] = {}
+        """What came before we were ready. Of copies the last is kept, whose sender has waited least."""
+        self.waiting: dict[RouteName, Route] = {}
         """What is ours, as far as we know, but came while a lease was missing."""
-        self._delivered: OrderedDict[RouteName, tuple[int, int]] = OrderedDict()
-        """When, and the key."""
+        self._delivered: OrderedDict[RouteName, tuple[int, int | None]] = OrderedDict()
+        """When, and the key; None if others say that they delivered it."""
         pastry.neighbours.delivered_for = self._delivered_for
         self._routes = 0
         self._tokens = 0
@@ -64,15 +66,15 @@ class Forwarding:
         self._take(Route(me, 0, key, me, self._routes, 0, payload))
 
     def receive(self, message: Routed) -> None:
-        """A message to be passed on, or ours. It is acknowledged unless there is no room for it."""
-        if self._take(message) and message.token:
-            self._context.send(message.sender, HopAck(self._context.me, message.token))
+        """A message to be passed on, or ours. It is acknowledged unless it waits or finds no room."""
+        if self._take(message):
+            self._acknowledge(message)
 
     def delivered_before(self, names: Iterable[RouteName]) -> None:
         """Those who had our keys before us have delivered these."""
         for name in names:
             if name not in self._delivered:
-                self._note(name, self._context.id)
+                self._note(name, None)
 
     def acknowledged(self, message: HopAck) -> None:
         """The next hop has it (or one that we had given up)."""
@@ -83,15 +85,13 @@ class Forwarding:
     def open(self) -> None:
         """This node has become ready: go on with what was held."""
         self.ready = True
-        held, self._held = self._held, deque()
-        for message in held:
-            self._advance(message)
+        held, self._held = self._held, {}
+        self._resume(held)
 
     def reconsider(self) -> None:
         """Leases or leaves have changed: deliver what waits, or send it on."""
-        waiting, self.waiting = self.waiting, deque()
-        for message in waiting:
-            self._advance(message)
+        waiting, self.waiting = self.waiting, {}
+        self._resume(waiting)
 
     def gone(self, peer: Peer) -> None:
         """A peer died: what it had not acknowledged goes another way at once."""
@@ -120,27 +120,36 @@ class Forwarding:
 
     # -- the parts -------------------------------------------------------------------------------------------
 
+    def _resume(self, messages: Mapping[RouteName, Routed]) -> None:
+        for message in messages.values():
+            if self._advance(message):
+                self._acknowledge(message)
+
     def _take(self, message: Routed) -> bool:
         full = len(self._held) + len(self.waiting) + len(self._hops) >= self._context.config.held_max
         if full or message.hops >= self._context.config.hops_max:
             self.dropped += 1
             return not full
         if self.ready:
-            self._advance(message)
-        else:
-            self._held.append(message)
-        return True
+            return self._advance(message)
+        self._held[_name(message)] = message
+        return False
 
-    def _advance(self, message: Routed) -> None:
+    def _acknowledge(self, message: Routed) -> None:
+        if message.token:
+            self._context.send(message.sender, HopAck(self._context.me, message.token))
+
+    def _advance(self, message: Routed) -> bool:
+        """Pass it on, or let it arrive; False if it waits."""
         if isinstance(message, JoinRequest):
             message = self._with_rows(message)
         following = self._next(message, ())
         if following is None:
-            self._arrive(message)
-            return
+            return self._arrive(message)
         self._tokens += 1
         self._hops[self._tokens] = _Hop(message, following, self._context.now)
         self._send(self._tokens, self._hops[self._tokens])
+        return True
 
     def _next(self, message: Routed, silent: set[int] | tuple[()]) -> Peer | None:
         """The next hop; None when the message has arrived. A joiner is no hop to itself."""
@@ -159,21 +168,23 @@ class Forwarding:
         self._context.agenda.cancel(("hop", token))
         return self._hops.pop(token, None)
 
-    def _arrive(self, message: Routed) -> None:
+    def _arrive(self, message: Routed) -> bool:
+        """It ends here; False if it waits for our leases."""
         if isinstance(message, JoinRequest):
             leaves = (self._context.me, *self._pastry.leaves)
             self._context.send(message.joiner, JoinReply(self._context.me, leaves, message.peers))
-            return
-        if not self._pastry.neighbours.leases.held():
-            self.waiting.append(message)
-            return
-        name = RouteName(message.origin, message.number)
+            return True
+        name = _name(message)
         if name in self._delivered:
-            return
+            return True
+        if not self._pastry.neighbours.leases.held():
+            self.waiting[name] = message
+            return False
         self._note(name, to_int(message.key))
         self._context.emit(Delivered(message.key, message.payload, message.origin.address, message.hops))
+        return True
 
-    def _note(self, name: RouteName, key: int) -> None:
+    def _note(self, name: RouteName, key: int | None) -> None:
         self._delivered[name] = (self._context.now, key)
         if len(self._delivered) > self._context.config.held_max:
             self._delivered.popitem(last=False)
@@ -184,7 +195,7 @@ class Forwarding:
         return tuple(
             name
             for name, (at, key) in self._delivered.items()
-            if at >= since and closeness(key, neighbour.id) < closeness(key, me)
+            if at >= since and (key is None or closeness(key, neighbour.id) < closeness(key, me))
         )
 
     def _with_rows(self, message: JoinRequest) -> JoinRequest:
@@ -193,3 +204,10 @@ class Forwarding:
             known.setdefault(peer.id, peer)
         known.pop(message.joiner.id, None)
         return replace(message, peers=tuple(known.values()))
+
+
+def _name(message: Routed) -> RouteName:
+    """Of copies it is the same. A node's own routes are counted from 1."""
+    if isinstance(message, JoinRequest):
+        return RouteName(message.joiner, 0)
+    return RouteName(message.origin, message.number)

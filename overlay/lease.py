@@ -57,7 +57,7 @@ class Leases:
             self.settle()
 
     def known(self, neighbour: Peer) -> bool:
-        """Whether it has granted before: its first grant answers a Ping, and tells what it has delivered."""
+        """Whether it has granted before: its first grant answers a question, and tells what it delivered."""
         return neighbour in self._granted
 
     def held(self) -> bool:

@@ -130,13 +130,17 @@ class LeafProbe:
 
 @dataclass(frozen=True, slots=True)
 class LeafReply:
-    """Answer to a :class:`LeafProbe`, of the same content, with its stamp. About 600 bytes."""
+    """Answer to a :class:`LeafProbe`, of the same content, with its stamp. About 600 bytes.
+
+    To a ring neighbour it grants a lease and tells what was ``delivered``, like a :class:`Pong`.
+    """
 
     sender: Peer
     leaves: tuple[Peer, ...]
     failed: tuple[Peer, ...]
     stamp: int
     neighbour: bool
+    delivered: tuple[RouteName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,11 @@ class Neighbours:
         """Whether it is one of our two ring neighbours: owes us heartbeats, and may get a lease from us."""
         return peer in self._leaves.neighbours()
 
+    def grant(self, peer: Peer) -> tuple[bool, tuple[RouteName, ...]]:
+        """Whether we grant a peer that asks a lease, and what we delivered lately of its keys."""
+        neighbour = self.includes(peer)
+        return neighbour, self.delivered_for(peer) if neighbour else ()
+
     def heartbeat(self, message: Heartbeat) -> None:
         """A ring neighbour's word: its load, its stamp to be echoed, and ours back."""
         sender = message.sender
@@ -61,8 +66,8 @@ class Neighbours:
     def ping(self, message: Ping) -> None:
         """A peer wants a sign of life, and a grant if it is our ring neighbour."""
         sender, context = message.sender, self._context
-        delivered = self.delivered_for(sender) if self.includes(sender) else ()
-        context.send(sender, Pong(context.me, message.stamp, self.includes(sender), context.place, delivered))
+        neighbour, delivered = self.grant(sender)
+        context.send(sender, Pong(context.me, message.stamp, neighbour, context.place, delivered))
 
     def pong(self, message: Pong) -> None:
         """What we asked for."""

@@ -341,6 +341,7 @@ class Overlay:
             case LeafProbe():
                 self._pastry.leaf_probe(message)
             case LeafReply():
+                self._forwarding.delivered_before(message.delivered)
                 self._pastry.leaf_reply(message)
             case RowRequest():
                 self._pastry.row_request(message)

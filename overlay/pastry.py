@@ -155,9 +155,11 @@ class Pastry:
         """A peer shows its leaf set and wants ours."""
         sender = message.sender
         self._meet(sender, message.leaves, message.failed)
-        leaves, neighbour = tuple(self.leaves), self.neighbours.includes(sender)
-        reply = LeafReply(self._context.me, leaves, self._failed(), message.stamp, neighbour)
-        self._context.send(sender, reply)
+        neighbour, delivered = self.neighbours.grant(sender)
+        leaves, failed = tuple(self.leaves), self._failed()
+        self._context.send(
+            sender, LeafReply(self._context.me, leaves, failed, message.stamp, neighbour, delivered)
+        )
 
     def leaf_reply(self, message: LeafReply) -> None:
         """The leaf set that we asked for."""
@@ -438,8 +440,11 @@ class Pastry:
         self.gone.append(peer)
 
     def _refill(self, node: int) -> None:
-        """A peer is gone: look for its successors in the leaf set and in its cell."""
-        if not self.leaves.full:
+        """A peer is gone: look for its successors in the leaf set and in its cell.
+
+        If it was only to become a leaf, others may have been passed over for it, though the set is full.
+        """
+        if self.leaves.wants(node):
             for peer in self.leaves.farthest() or tuple(self.table):
                 self.liveness.probe(peer, leaf=True)
         if self.table.rival(node) is None:

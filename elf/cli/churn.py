@@ -84,7 +84,8 @@ def print_churn(report: ChurnReport, options: ChurnOptions) -> None:
     verdict = "all right" if is_right(report) else "not good enough"
     print(
         f"{report.total} lookups, {report.right_share:.3%} at the right node (at least {RIGHT_SHARE:.1%}), "
-        f"{report.wrong} at another, {report.lost} nowhere, {report.doubled} at two; half within "
-        f"{report.delay_ms_p50} ms, 99.9 % within {report.delay_ms_p999} ms; two claimed one key at "
-        f"{report.overlaps} of {report.looks} moments: {verdict}"
+        f"{report.wrong} at another, {report.lost} nowhere, {report.doubled} at two, "
+        f"{report.again} again after a death; half within {report.delay_ms_p50} ms, "
+        f"99.9 % within {report.delay_ms_p999} ms; two claimed one key at {report.overlaps} of "
+        f"{report.looks} moments: {verdict}"
     )

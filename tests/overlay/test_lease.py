@@ -141,10 +141,11 @@ KINDS: list[Distribution] = ["exponential", "weibull", "pareto"]
 
 @pytest.mark.parametrize(("kind", "mean_s"), [("exponential", 100), ("weibull", 200), ("pareto", 60)])
 def test_under_churn_no_key_has_two_masters(kind: Distribution, mean_s: int) -> None:
-    """A death or departure every second in a world of 40; what a dying node held is lost with it."""
+    """A death or departure every second in a world of 40; what a dying node held is lost with it, and what it
+    delivered is delivered again if it died with the acknowledgement (one in a thousand of 1 % loss)."""
     report = churn(
         40,
-        random.Random(14),
+        random.Random(11),
         kind=kind,
         mean_lifetime_s=mean_s,
         seconds=40,
@@ -155,6 +156,7 @@ def test_under_churn_no_key_has_two_masters(kind: Distribution, mean_s: int) -> 
         check=True,
     )
     assert report.overlaps == report.wrong == report.doubled == 0, report
+    assert report.again <= 1
     assert report.looks >= 800
     assert report.total >= 1_000
     assert report.right_share >= 0.995, report

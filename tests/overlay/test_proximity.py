@@ -16,7 +16,7 @@ from overlay.world import Simulator, _point, constant, matrix, plane
 from tests.overlay.worlds import ring
 
 NODES = 100
-KEYS = 1_000
+KEYS = 5_000
 WIDTH_MS = 200
 
 
@@ -38,12 +38,14 @@ def settled(nearer_percent: int) -> Simulator:
 
 
 def lookups(world: Simulator) -> tuple[float, float]:
-    """Mean way in ms and mean hops of lookups from random nodes."""
+    """Mean way in ms and mean hops of lookups, in every world the same ones: of a thousand of them, each from
+    any node, the means of equal rings differ by 0.03 hops."""
+    sources = random.Random(1)
     asked: dict[bytes, int] = {}
     first = len(world.deliveries)
     for number in range(KEYS):
         key = key_of(b"key %d" % number)
-        source = world.nodes[f"n{world.rng.randrange(NODES)}"].overlay
+        source = world.nodes[f"n{sources.randrange(NODES)}"].overlay
         asked[key] = world.now
         world.perform(source.me.address, source.route(key, b"", world.now))
         world.run(5)
@@ -60,7 +62,7 @@ def test_routes_take_a_quarter_less_time_and_no_more_hops() -> None:
     far_ms, far_hops = lookups(settled(nearer_percent=100))
     near_ms, near_hops = lookups(settled(nearer_percent=20))
     assert near_ms < 0.75 * far_ms, (near_ms, far_ms)
-    assert near_hops < far_hops + 0.1, (near_hops, far_hops)
+    assert near_hops < far_hops + 0.03, (near_hops, far_hops)
 
 
 def test_tables_and_neighbourhood_hold_the_nearest() -> None:
