@@ -548,7 +548,7 @@ class Homes:
         self._dropping = {uid for uid in self._dropping if not self._log.is_dropped(uid)}
         durable = [home.master for home in self._homes.values() if home.durable and home.unsaved is None]
         wishes = [wish for master in durable for wish in master.wishes(self._log)]
-        dropped = [DropJobEntry(uid=uid) for uid in self._dropping]
+        dropped = [DropJobEntry(uid=uid) for uid in sorted(self._dropping)]
         return [Send(keeper, wish) for wish in (*wishes, *self._moved(), *dropped)]
 
     def _prune(self, home: _Home, now_ms: int) -> list[Effect]:
