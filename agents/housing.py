@@ -239,12 +239,11 @@ class Housing:
         return found
 
     def _retired(self, key: bytes) -> Sequence[Step]:
-        """We are no member any more, or the home is over; what is read here from elsewhere stays."""
+        """We are no member any more, or the home is over."""
         machine = self._machines.pop(key, None)
         if machine is None or not machine.uid:
             return []
-        unread = tuple(flow for flow in machine.flows if self._homes.mirrors.get(flow) is None)
-        return [ForgetHome(machine.uid, unread)]
+        return [ForgetHome(machine.uid, machine.flows)]
 
     def _elected(self, key: bytes, term: int, now_ms: int) -> Sequence[Step]:
         self._led[key] = _Led(term)
