@@ -209,6 +209,9 @@ class Housing:
                 spec = wanted.drafted.work.spec
                 text = f"job {spec.name}: windows of {len(told)} bytes are too large to be committed"
                 return self._homes.failed(Failure(spec.uid, text, spec.version))
+        if led.again:  # in the order in which they were wanted: later ones may rest on earlier ones
+            led.again.append(wanted)
+            return []
         token, found = self._desk.propose(key, told, now_ms, led.term)
         led.tokens[token] = led.waiting[wanted.record] = wanted
         return found
