@@ -175,7 +175,7 @@ def store_panes(effect: StorePanes, store: Store) -> PanesStored:
             for row in effect.rows
         )
     )
-    return PanesStored(effect.flow, effect.rows)
+    return PanesStored(effect.flow, effect.stored_as, effect.rows)
 
 
 def read_commits(effect: ReadCommits, store: Store) -> CommitsRead:
@@ -203,6 +203,7 @@ def read_commits(effect: ReadCommits, store: Store) -> CommitsRead:
                 tally=row.tally,
                 payload=payload,
                 cut=effect.cut,
+                wanted=effect.start,
             )
         )
         after = row.seq

@@ -209,6 +209,9 @@ class Housing:
                 spec = wanted.drafted.work.spec
                 text = f"job {spec.name}: windows of {len(told)} bytes are too large to be committed"
                 return self._homes.failed(Failure(spec.uid, text, spec.version))
+        if led.again:  # in the order in which they were wanted: later ones may rest on earlier ones
+            led.again.append(wanted)
+            return []
         token, found = self._desk.propose(key, told, now_ms, led.term)
         led.tokens[token] = led.waiting[wanted.record] = wanted
         return found
@@ -239,12 +242,11 @@ class Housing:
         return found
 
     def _retired(self, key: bytes) -> Sequence[Step]:
-        """We are no member any more, or the home is over; what is read here from elsewhere stays."""
+        """We are no member any more, or the home is over."""
         machine = self._machines.pop(key, None)
         if machine is None or not machine.uid:
             return []
-        unread = tuple(flow for flow in machine.flows if self._homes.mirrors.get(flow) is None)
-        return [ForgetHome(machine.uid, unread)]
+        return [ForgetHome(machine.uid, machine.flows)]
 
     def _elected(self, key: bytes, term: int, now_ms: int) -> Sequence[Step]:
         self._led[key] = _Led(term)

@@ -46,13 +46,12 @@ from elf.job.events import (
 from elf.job.homeport import HomeEffect, HomeEvent, HomeLoaded
 from elf.job.homes import Homes, refusal
 from elf.job.membership import Identity, StreamSince
-from elf.job.mirrors import copy_of
 from elf.job.notices import Notices
 from elf.job.placing import AtKey, Here, Taken
 from elf.job.programmessages import MESSAGES as PROGRAM_MESSAGES
 from elf.job.programport import ProgramEffect, ProgramEvent
 from elf.job.programs import Programs, ToApp
-from elf.job.spec import Flow, JobSpec, app_id
+from elf.job.spec import Flow, app_id
 from elf.job.streamlog import StreamLog
 from elf.job.uplink import Uplink, piece_of
 from elf.job.work import InspectWork, WorkFacts, flow_work
@@ -167,15 +166,10 @@ class Node:
         return self._settle([*found, *self.overlay.start(contacts, now_ms)], now_ms)
 
     def _sweep(self) -> list[Step]:
-        """Forget what a crash left of flows that had ended, and copies for homes that others lead now."""
+        """Forget what a crash left of flows that had ended, and of copies."""
         live = {flow.uid for flow in self.log.flows()}
-        read = {uid for uid in live if any(self._stays(spec) for spec in self.log.readers(uid))}
-        live |= {copy_of(uid) for uid in read}
         ended = [Work(stream, Uninstall(uid)) for stream, uid in self._restored.installed if uid not in live]
         return [*ended, *(Forget(uid, whole_flow=True) for uid in self._restored.flows if uid not in live)]
-
-    def _stays(self, spec: JobSpec) -> bool:
-        return spec.home == self.me.address and not spec.replicated
 
     @property
     def flows(self) -> int:

@@ -83,7 +83,7 @@ class Staffing:
 
     def _gone(self, watch: _Watch, others: Sequence[str], now_ms: int) -> set[str]:
         """Members that have been silent for too long; and we, when we go."""
-        silent = {address for address in others if not self._desk.groups.alive(address)}
+        silent = [address for address in others if not self._desk.groups.alive(address)]
         watch.silent = {address: watch.silent.get(address, now_ms) for address in silent}
         gone = {address for address, since in watch.silent.items() if now_ms - since >= self._grace_ms}
         return gone | ({self._address} if self.going else set())

@@ -50,9 +50,10 @@ class PanesCommitted:
 
 @dataclass(frozen=True)
 class PanesStored:
-    """Commits from a root on another node are durable here."""
+    """Commits from a root on another node are durable here, under the name ``stored_as``."""
 
     flow: Flow
+    stored_as: str
     rows: tuple[PaneRow, ...]
 
 

@@ -287,8 +287,8 @@ class FlowRoots:
                 reader.early = True
                 return []
             return [self._head(rooted, sender)]
-        reader.start, reader.end = wish.start, max(wish.end, wish.start)
-        other, reader.cut = wish.cut != reader.cut, wish.cut
+        other = (wish.start, wish.cut) != (reader.start, reader.cut)
+        reader.start, reader.end, reader.cut = wish.start, max(wish.end, wish.start), wish.cut
         if other or wish.after > reader.sent or now_ms - reader.sent_ms >= CROSSED_MS:
             reader.sent = wish.after
         return self._serve(rooted, sender)

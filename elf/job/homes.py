@@ -40,7 +40,7 @@ from elf.job.messages import (
     SubscribeJob,
     WindowResult,
 )
-from elf.job.mirrors import Mirrors
+from elf.job.mirrors import Mirrors, Need
 from elf.job.panes import PRUNE_MS, Panes
 from elf.job.placing import Here, Place, Placing
 from elf.job.root import RootSettings
@@ -135,7 +135,7 @@ class Homes:
             master = Master(job.versions, state=state, assembled=assembled, now_ms=now_ms)
             told = max(assembled.values(), default=START_OF_TIME)
             self._homes[job.spec.uid] = _Home(master, read_ms=now_ms, published_us=told)
-        found = [*self.roots.follow(now_ms, flows), *self._attach(now_ms, flows)]
+        found = [*self.roots.follow(now_ms, flows), *self._attach(now_ms)]
         for job in jobs:
             home = self._homes.get(job.spec.uid)
             found.extend(home.master.recover() if home is not None else ())
@@ -241,11 +241,12 @@ class Homes:
             found.extend(self._advance(home, now_ms))
         return found
 
-    def _attach(self, now_ms: int, stored: Mapping[str, StoredPanes] | None = None) -> list[Effect]:
+    def _attach(self, now_ms: int) -> list[Effect]:
         """Give masters the panes of the flows that the log names for their jobs."""
         wanted: dict[str, int | None] = {}
         cuts: dict[str, list[Top | None]] = defaultdict(list)
         new: list[tuple[Master, Version, JobSpec]] = []
+        needs: list[Need] = []
         for master in self.jobs():
             for version in master.live():
                 spec = self._log.version(version.spec.uid, version.number)
@@ -255,12 +256,17 @@ class Homes:
                 if not version.flows:
                     new.append((master, version, spec))
                 for flow in spec.flows:
-                    if self.roots.get(flow.uid) is None or self.mirrors.get(flow.uid) is not None:
-                        cuts[flow.uid].append(cut_of(spec.plan))
-                        firsts = (wanted.get(flow.uid), version.first_pane)
-                        wanted[flow.uid] = min((first for first in firsts if first is not None), default=None)
+                    mirror = self.mirrors.get(flow.uid)
+                    if self.roots.get(flow.uid) is not None and mirror not in version.flows:
+                        continue
+                    first = version.first_pane
+                    cuts[flow.uid].append(cut_of(spec.plan))
+                    firsts = (wanted.get(flow.uid), first)
+                    wanted[flow.uid] = min((one for one in firsts if one is not None), default=None)
+                    if first is not None and not version.flows:
+                        needs.append((flow.uid, first, cut_of(spec.plan)))
         needed = {uid: widest(some) for uid, some in cuts.items()}
-        found = self.mirrors.follow(wanted, now_ms, stored, needed)
+        found = self.mirrors.follow(wanted, now_ms, needed, needs)
         for master, version, spec in new:
             flows = [panes for flow in spec.flows if (panes := self._panes(flow.uid)) is not None]
             if len(flows) == len(spec.flows):
@@ -548,7 +554,7 @@ class Homes:
         self._dropping = {uid for uid in self._dropping if not self._log.is_dropped(uid)}
         durable = [home.master for home in self._homes.values() if home.durable and home.unsaved is None]
         wishes = [wish for master in durable for wish in master.wishes(self._log)]
-        dropped = [DropJobEntry(uid=uid) for uid in self._dropping]
+        dropped = [DropJobEntry(uid=uid) for uid in sorted(self._dropping)]
         return [Send(keeper, wish) for wish in (*wishes, *self._moved(), *dropped)]
 
     def _prune(self, home: _Home, now_ms: int) -> list[Effect]:

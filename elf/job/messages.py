@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from elf.job.program import ProgramSpec
-from elf.job.spec import Flow, JobSpec, VersionRecord
+from elf.job.spec import START_OF_TIME, Flow, JobSpec, VersionRecord
 from elf.ql.plan import Plan, Top
 from elf.schema import Schema
 
@@ -184,8 +184,8 @@ class FlowHead(Message, frozen=True, kw_only=True):
 
 class PaneRow(Message, frozen=True, kw_only=True):
     """Root to a reader, at each commit and when asked: commit number ``seq`` of a flow, the next one that
-    concerns the reader after ``after``. ``more``: there are others, to be asked for. ``cut``: the rows that
-    it has of each pane, all of them with None.
+    concerns the reader after ``after``, if that wants panes from ``wanted`` on. ``more``: there are others,
+    to be asked for. ``cut``: the rows that it has of each pane, all of them with None.
     """
 
     flow: str
@@ -202,6 +202,7 @@ class PaneRow(Message, frozen=True, kw_only=True):
     tally: bytes = b""
     payload: bytes = b""
     cut: Top | None = None
+    wanted: int = START_OF_TIME
 
 
 # -- the stream log (PROTOCOL 1) -----------------------------------------------------------------------------

@@ -3,14 +3,18 @@
 One copy of a flow serves all jobs of this node that read it. It asks the root every second, and at once when
 something is missing or more is to come; the root also sends each commit when it is made. Commits are numbered
 and each names the one before it that concerns us, so that doubles and gaps are seen. They are stored, in
-order, before masters hear of them: after a crash the copy goes on from what the store has. A commit waits for
-the entries of the stream log that its root knew, so that both expect the same members.
+order, before masters hear of them. A commit waits for the entries of the stream log that its root knew, so
+that both expect the same members.
+
+A copy begins where the flow is (``FlowHead``), or, when its jobs began elsewhere or in an earlier life, at
+the first pane that they want. A job that comes later from another home, and began before the copy did or
+needs rows that were left out of it, makes it *begin again* there: its history is told anew. Panes that the
+root had dropped before we had them are lost.
 
 The store has a copy under a name of its own (``copy_of``): the same agent may keep the flow's own commits,
-as a member of its home's replica group, and of these a copy has only the rows that its jobs need.
-
-A copy begins where the flow is (``FlowHead``), or, when its jobs began in an earlier life, at the first pane
-that they want. Panes that the root had dropped before we had them are lost.
+as a member of its home's replica group, and of these a copy has only the rows that its jobs need. The name is
+never used again, since what was still being stored under it when the copy ended must not be in the next one;
+so a copy does not outlive the process.
 """
 
 from __future__ import annotations
@@ -22,10 +26,9 @@ from typing import Final
 from elf.job.contributions import from_bytes
 from elf.job.effects import Effect, PrunePanes, Send, StorePanes
 from elf.job.events import PanesStored
-from elf.job.flowroots import StoredPanes
-from elf.job.history import Segment
+from elf.job.history import History, Segment
 from elf.job.messages import FlowHead, PaneRow, PaneWish, ReadPanes
-from elf.job.panes import Panes
+from elf.job.panes import PRUNE_MS, Panes
 from elf.job.root import RootSettings
 from elf.job.spec import START_OF_TIME, Flow
 from elf.job.streamlog import StreamLog
@@ -34,30 +37,40 @@ from elf.ql.plan import Top
 
 ASK_MS: Final = 1_000
 WAITING_MAX: Final = 64
-"""Commits that wait to be stored; others are asked for again."""
+"""Commits that wait to be stored, or for one before them; others are asked for again."""
+
+Need = tuple[str, int, Top | None]
+"""A flow, the first pane that a job wants of it, and the rows of each."""
 
 
-def copy_of(uid: str) -> str:
-    """The name under which the store has the copy of a flow."""
-    return f"{uid}.copy"
+def copy_of(uid: str, number: int) -> str:
+    """The name under which the store has a copy of a flow."""
+    return f"{uid}.copy{number}"
 
 
 class Mirror(Panes):
     """One copy. ``start``: the first pane that its jobs want, if that is known."""
 
-    def __init__(self, flow: Flow, stored: StoredPanes, start: int | None, now_ms: int) -> None:
-        super().__init__(flow, stored.segments(now_ms))
-        self._have = stored.seq
-        self._first = start if start is not None or not self._history else self._history.start
+    def __init__(self, flow: Flow, stored_as: str, start: int | None) -> None:
+        super().__init__(flow)
         self.cut: Top | None = None
         """The rows of a pane that its jobs need."""
-        self._taken_to = START_OF_TIME
+        self.begin_again(stored_as, start)
+
+    def begin_again(self, stored_as: str, start: int | None) -> None:
+        """Take all commits of panes from ``start`` on, as if there were none here, under another name."""
+        self._stored_as = stored_as
+        self._history = History()
+        self._first = start
+        self._have = 0
+        self._taken: dict[Top | None, int] = {}
+        self._ahead: dict[int, PaneRow] = {}
         self._waiting: list[PaneRow] = []
         self._storing = False
 
     @property
     def stored_as(self) -> str:
-        return copy_of(self.flow.uid)
+        return self._stored_as
 
     def begin(self, head: FlowHead) -> bool:
         """Begin where the flow is; False if the copy has begun."""
@@ -68,7 +81,12 @@ class Mirror(Panes):
 
     def begins_at(self) -> int:
         """What was taken before may lack rows that a new job needs."""
-        return max(self.durable_to(), self._taken_to)
+        return max([self.durable_to(), *self._taken.values()])
+
+    def has(self, first: int, cut: Top | None) -> bool:
+        """Whether a job that began at pane ``first`` and needs these rows finds, in time, all of them."""
+        short = any(first < end and not serves(had, cut) for had, end in self._taken.items())
+        return self._first is not None and self._first <= first and not short
 
     def wish(self, wanted: int) -> PaneWish:
         """``wanted``: the first pane that jobs here may want yet. The root is to keep it for us, lest we die
@@ -78,15 +96,32 @@ class Mirror(Panes):
 
     def take(self, row: PaneRow) -> tuple[bool, list[Effect]]:
         """A commit from the root: (whether to ask for what comes before or after it, effects)."""
-        if self._first is None or row.seq <= self._have:
+        if self._first is None or row.seq <= self._have or row.wanted > self._first:
             return False, []
-        if row.after > self._have or len(self._waiting) >= WAITING_MAX:
-            return row.after > self._have, []
         if not serves(row.cut, self.cut):  # a job that needs more has come meanwhile
             return True, []
-        self._have, self._taken_to = row.seq, max(self._taken_to, row.end)
-        self._waiting.append(row)
-        return row.more, self._store()
+        gap = row.after > self._have
+        if gap:
+            if len(self._ahead) < WAITING_MAX:
+                self._ahead[row.seq] = row
+            return True, []
+        more = row.more
+        next_row: PaneRow | None = row
+        while next_row is not None and len(self._waiting) < WAITING_MAX:
+            self._have = next_row.seq
+            self._taken[next_row.cut] = max(self._taken.get(next_row.cut, START_OF_TIME), next_row.end)
+            self._waiting.append(next_row)
+            more = next_row.more
+            next_row = self._next()
+        return more, self._store()
+
+    def _next(self) -> PaneRow | None:
+        """What came too early and follows now."""
+        self._ahead = {seq: row for seq, row in self._ahead.items() if seq > self._have}
+        following = [
+            row for row in self._ahead.values() if row.after <= self._have and serves(row.cut, self.cut)
+        ]
+        return min(following, key=lambda row: row.seq, default=None)
 
     def _store(self) -> list[Effect]:
         if self._storing or not self._waiting:
@@ -120,6 +155,9 @@ class Mirrors:
         self._settings = settings
         self._wanted_from = wanted_from
         self._mirrors: dict[str, Mirror] = {}
+        self._number = 0
+        self._left: list[tuple[int, str]] = []
+        """Names that copies had before they began again, and when."""
         self._next_ms = 0
 
     def get(self, uid: str) -> Mirror | None:
@@ -129,32 +167,37 @@ class Mirrors:
         self,
         wanted: Mapping[str, int | None],
         now_ms: int,
-        stored: Mapping[str, StoredPanes] | None = None,
-        cuts: Mapping[str, Top | None] | None = None,
+        cuts: Mapping[str, Top | None],
+        needs: Sequence[Need] = (),
     ) -> list[Effect]:
         """Have copies of these flows (uid → the first pane that is wanted, if known), and of no others.
-        ``cuts``: the rows of a pane that their jobs need.
+        ``cuts``: the rows of a pane that their jobs need; ``needs``: of jobs that come with a beginning.
         """
-        found: list[Effect] = []
-        for uid in [uid for uid in self._mirrors if uid not in wanted]:
-            del self._mirrors[uid]
-            found.append(PrunePanes(copy_of(uid), None))
+        gone = [uid for uid in self._mirrors if uid not in wanted]
+        found: list[Effect] = [PrunePanes(self._mirrors.pop(uid).stored_as, None) for uid in gone]
         for uid, start in wanted.items():
             flow = self._log.flow(uid)
             if flow is not None and uid in self._mirrors:
                 self._mirrors[uid].flow = flow
             elif flow is not None:
-                known = (stored or {}).get(copy_of(uid))
-                if known is None:  # what an earlier life may have left has other rows of its panes
-                    found.append(PrunePanes(copy_of(uid), None))
-                mirror = Mirror(flow, known or StoredPanes(), start, now_ms)
+                mirror = Mirror(flow, self._name(uid, now_ms), start)
                 mirror.set_roster(self._log.members(flow.fragment.stream), self._log.last)
-                mirror.cut = (cuts or {}).get(uid)
+                mirror.cut = cuts[uid]
                 self._mirrors[uid] = mirror
                 found.append(self._ask(mirror))
         for uid, mirror in self._mirrors.items():
-            mirror.cut = (cuts or {}).get(uid)
+            mirror.cut = cuts[uid]
+        for uid, first, cut in needs:
+            if uid in self._mirrors and not self._mirrors[uid].has(first, cut):
+                mirror = self._mirrors[uid]
+                self._left.append((now_ms, mirror.stored_as))  # windows of it may be under way
+                mirror.begin_again(self._name(uid, now_ms), wanted[uid])
+                found.append(self._ask(mirror))
         return found
+
+    def _name(self, uid: str, now_ms: int) -> str:
+        self._number = max(self._number + 1, now_ms)
+        return copy_of(uid, self._number)
 
     def roster_changed(self, stream: str) -> None:
         for mirror in self._mirrors.values():
@@ -182,8 +225,9 @@ class Mirrors:
 
     def stored(self, event: PanesStored, now_ms: int) -> tuple[list[Segment], list[Effect]]:
         mirror = self._mirrors.get(event.flow.uid)
-        if mirror is None:
-            return [], [PrunePanes(copy_of(event.flow.uid), None)]
+        if mirror is None or mirror.stored_as != event.stored_as:
+            left = any(name == event.stored_as for _, name in self._left)
+            return [], [] if left else [PrunePanes(event.stored_as, None)]
         return mirror.stored(event.rows, now_ms, now_ms - mirror.revise_ms(self._settings.revise_ms))
 
     # -- time ------------------------------------------------------------------------------------------------
@@ -197,7 +241,8 @@ class Mirrors:
             return []
         self._next_ms = now_ms + ASK_MS
         together: dict[str, list[Mirror]] = defaultdict(list)
-        found: list[Effect] = []
+        found: list[Effect] = [PrunePanes(name, None) for at, name in self._left if now_ms - at > PRUNE_MS]
+        self._left = [(at, name) for at, name in self._left if now_ms - at <= PRUNE_MS]
         for uid, mirror in self._mirrors.items():
             together[mirror.flow.home].append(mirror)
             settled = mirror.settled_to(now_ms, self._settings.revise_ms)

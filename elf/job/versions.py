@@ -183,18 +183,33 @@ class Version:
         return (self._assembled_us, last) if last > self._assembled_us else None
 
     def _revised_span(self) -> tuple[int, int, tuple[int, int]] | None:
-        """Windows that end in this range and hold these panes are made again."""
-        while self._revised:
-            start, end = self._revised.pop(0)
-            if not self.spec.plan.windows:
-                return 0, 0, (start, end)
-            calendar = self._kept()
-            first = max(_us(start, calendar.pane_us), calendar.from_us, self.record.after_us or START_OF_TIME)
-            last = calendar.touched_to(first, _us(end, calendar.pane_us))
-            last = min(last, self._assembled_us if self._assembled_us is not None else first)
-            if first < last:
+        """Windows that end in this range and hold these panes are made again, once all their panes are here:
+        whoever takes a job up may know of windows that are made before its copy of a flow has come to them.
+        """
+        revised, self._revised = self._revised, []
+        committed_us = _us(self.committed_to(), self.spec.plan.fragment.pane_us)
+        if not self.spec.plan.windows:
+            committed_us = 0 if self.committed_to() >= END_OF_TIME else START_OF_TIME
+        for place, (start, end) in enumerate(revised):
+            touched = self._touched(start, end)
+            if touched is None:
+                continue
+            first, last = touched
+            if last <= committed_us:
+                self._revised += revised[place + 1 :]
                 return first, last, (start, end)
+            self._revised.append((start, end))
         return None
+
+    def _touched(self, start: int, end: int) -> tuple[int, int] | None:
+        """The range in which windows end that are assembled and hold some of these panes."""
+        if not self.spec.plan.windows:
+            return 0, 0
+        calendar = self._kept()
+        first = max(_us(start, calendar.pane_us), calendar.from_us, self.record.after_us or START_OF_TIME)
+        last = calendar.touched_to(first, _us(end, calendar.pane_us))
+        last = min(last, self._assembled_us if self._assembled_us is not None else first)
+        return (first, last) if first < last else None
 
     def _skip(self) -> CommitWindows | None:
         """What lies across the cut, when all before it is committed."""

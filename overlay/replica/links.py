@@ -186,7 +186,7 @@ class Links:
 
     def _draw(self, group: bytes, tie: Tie) -> None:
         bit = _mark(group, tie.term)
-        for address in tie.led:
+        for address in sorted(tie.led):
             link = self._link(address)
             link.led.add(group)
             link.mark_led ^= bit
@@ -198,7 +198,7 @@ class Links:
     def _pull(self, group: bytes, tie: Tie, now: Tie) -> None:
         """The opposite. Of peers that the group needs as before what is known stays known."""
         bit = _mark(group, tie.term)
-        for address in tie.led:
+        for address in sorted(tie.led):
             link = self._links[address]
             link.mark_led ^= bit
             if address not in now.led:

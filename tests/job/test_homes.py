@@ -12,6 +12,7 @@ from elf.job.root import RootSettings
 from elf.job.spec import JobSpec
 from tests.job.pyengine import SECOND
 from tests.job.test_fleet_simulated import begun, settled
+from tests.job.test_versions import steer
 from tests.job.world import SimAgent, World
 
 SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))
@@ -242,3 +243,27 @@ def test_homes_die_and_come_back_under_loss_and_doubles(seed: int) -> None:
     for start, (_, counts, status) in windows.items():
         assert counts == world.truth(spec, start, status["missing"]), (start, status)
     agree(world, spec)
+
+
+def test_records_are_in_the_order_in_which_they_were_wanted() -> None:
+    """The group takes none while it hands its leadership over, to somebody who cannot be reached: what came
+    in that time comes before what is wanted after it."""
+    world = World(97, 5)
+    spec, _ = begun(world, 20_000)
+    others = [agent for agent in staffed(world, spec, 5) if agent is not world.home(spec)]
+    home, groups = world.home(spec), world.home(spec).node.keeping.desk.groups
+    world.isolated = {others[0].address}
+    home.perform(groups.transfer(home_key(spec.uid), others[0].address, world.now))  # type: ignore[arg-type]
+    leadership = groups._groups[home_key(spec.uid)].leadership
+    assert leadership is not None
+    steer(world, spec, "pause")
+    states = [home.store.load_jobs()[0].state]
+    while states[-1] != "active" or len(states) == 1:
+        moving = leadership._moving is not None
+        world.run(1)
+        if moving and leadership._moving is None:
+            steer(world, spec, "resume")
+        state = home.store.load_jobs()[0].state
+        states += [state] if state != states[-1] else []
+        assert world.now < 1_040_000, states
+    assert states == ["active", "paused", "resuming", "active"]

@@ -9,14 +9,13 @@ import pyarrow as pa
 
 from agents.store import Store
 from elf.batch import decode
-from elf.job.mirrors import copy_of
 from elf.job.ranges import split
 from elf.job.spec import JobSpec
 from elf.ql.plan import Top
 from tests.job.pyengine import SECOND, plan
 from tests.job.test_fleet_simulated import begun, check_all, settled
 from tests.job.test_homes import agree, moved, staffed
-from tests.job.world import World
+from tests.job.world import SimAgent, World
 
 
 def spread(world: World, trees: int, name: str, **window: int) -> JobSpec:
@@ -135,7 +134,7 @@ def test_roots_send_a_master_elsewhere_only_the_first_rows_until_a_job_needs_all
         assert {key for key, n in truth.items() if n == most} <= set(counts)
     check_all(world, other, world.now - 2_000, least=3)
     read, made = world.home(first).store, {a.address: a.store for a in world.agents}
-    some = [(held(read, copy_of(f.uid)), held(made[f.home], f.uid)) for f in first.flows]
+    some = [(held(read, copied(world.home(first), f.uid)), held(made[f.home], f.uid)) for f in first.flows]
     assert any(mine[start] < whole[start] for mine, whole in some for start in mine), "some was left out"
 
 
@@ -158,7 +157,7 @@ def test_an_agent_keeps_a_flow_of_a_home_and_the_first_rows_of_it_for_a_job_of_i
     world.run(8_000)
     member = world.home(other)
     (flow,) = first.flows
-    whole, cut = held(member.store, flow.uid), held(member.store, copy_of(flow.uid))
+    whole, cut = held(member.store, flow.uid), held(member.store, copied(member, flow.uid))
     assert any(whole.get(start, 0) > rows for start, rows in cut.items()), "it has both, and they differ"
     member.crash()
     world.run(3_000)
@@ -172,6 +171,12 @@ def test_an_agent_keeps_a_flow_of_a_home_and_the_first_rows_of_it_for_a_job_of_i
     world.drop(other)
     world.run(14_000)
     assert [set(agent.store.flows()) for agent in world.agents] == [{flow.uid}] * 3
+
+
+def copied(agent: SimAgent, uid: str) -> str:
+    """The name under which an agent has its copy of a flow, if it has one."""
+    mirror = agent.node.homes.mirrors.get(uid)
+    return "" if mirror is None else mirror.stored_as
 
 
 def held(store: Store, uid: str) -> dict[int, int]:

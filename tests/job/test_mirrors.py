@@ -1,0 +1,182 @@
+"""Copies of flows at readers: what a job finds in one that others had before it; what comes out of turn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elf.job.contributions import to_bytes
+from elf.job.effects import CommitWindows, Effect, PrunePanes, Send, StorePanes
+from elf.job.events import PanesStored, WindowsCommitted
+from elf.job.homes import Homes, StoredJob
+from elf.job.messages import JobAdded, MemberJoined, PaneRow, ReadPanes
+from elf.job.root import RootSettings
+from elf.job.spec import Flow, JobSpec, VersionRecord, flow_topic, flow_uid
+from elf.job.streamlog import StreamLog
+from elf.ql.plan import Plan, Top
+from tests.job.pyengine import SECOND, STREAM, plan
+
+HERE, ROOT = "10.0.0.1:7100", "10.0.0.2:7100"
+TOP = Top("s0", True, False, 1)
+
+
+class Reader:
+    """The homes of one agent, that reads a flow of another one and stores at once what it is to store."""
+
+    def __init__(self, *plans: Plan) -> None:
+        fragment = plan(2).fragment
+        uid = flow_uid(fragment, "1")
+        self.flow = Flow(uid, fragment, flow_topic(bytes(16), uid), ROOT)
+        self.specs = [
+            JobSpec(f"job{n}", "me", 1, query, (self.flow,), master=HERE) for n, query in enumerate(plans)
+        ]
+        founder = JobSpec("founder", "me", 1, plan(2), (self.flow,), master=ROOT)
+        joined = MemberJoined(
+            seq=1, stream=STREAM, number=0, agent_id="a", name="a0", incarnation=1, address=ROOT, since_us=-1
+        )
+        added = [JobAdded(seq=n, spec=spec) for n, spec in enumerate([founder, *self.specs], 2)]
+        self.homes = Homes(HERE, StreamLog([joined, *added]), RootSettings())
+        self.windows: list[CommitWindows] = []
+        self.wishes: list[tuple[int, int | None]] = []
+        self.names: list[str] = []
+        self.late: list[StorePanes] | None = None
+        """When it is a list, what is to be stored waits here."""
+
+    def take_up(self, n: int, first: int, assembled_us: int | None = None) -> None:
+        record = VersionRecord(self.specs[n], "committed", first)
+        job = StoredJob(self.specs[n], "active", (record,), {1: assembled_us} if assembled_us else {})
+        self.perform(self.homes.take_up(job, {}, 1, 0))
+
+    def tell(self, seq: int, after: int, pane: int, revision: int = 0, **fields: object) -> None:
+        """A commit comes from the root."""
+        row = PaneRow(
+            flow=self.flow.uid,
+            after=after,
+            seq=seq,
+            start=pane,
+            end=pane + 1,
+            revision=revision,
+            members=to_bytes(1),
+            roster_version=1,
+            **fields,  # type: ignore[arg-type]
+        )
+        self.perform(self.homes.mirrors.take(row))
+
+    def perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case StorePanes() if self.late is not None:
+                    self.late.append(effect)
+                case StorePanes():
+                    self.names.append(effect.stored_as)
+                    self.perform(
+                        self.homes.panes_stored(PanesStored(effect.flow, effect.stored_as, effect.rows), 0)
+                    )
+                case CommitWindows():
+                    self.windows.append(effect)
+                    self.perform(self.homes.windows_committed(WindowsCommitted(effect, None, 0, 0), 0))
+                case Send(message=ReadPanes(wishes=(wish,))):
+                    self.wishes.append((wish.after, wish.start))
+
+    def held(self) -> list[tuple[int, int, int]]:
+        mirror = self.homes.mirrors.get(self.flow.uid)
+        assert mirror is not None
+        return [(s.start, s.end, s.revision) for s in mirror.segments()]
+
+
+def test_commits_that_come_before_their_turn_wait_for_it() -> None:
+    reader = Reader(plan(2))
+    reader.take_up(0, 501)
+    for seq in (4, 3, 2):
+        reader.tell(seq, seq - 1, 500 + seq)
+    assert reader.held() == []
+    assert reader.wishes[-1] == (0, 501), "it asks for what it lacks"
+    reader.tell(1, 0, 501)
+    assert [end for _, end, _ in reader.held()][-1] == 505
+    assert [(one.first_us, one.last_us) for one in reader.windows][-1][1] == 505 * 2 * SECOND
+
+
+def test_a_job_that_began_earlier_comes_to_a_copy_that_begins_later() -> None:
+    """Two homes move to one agent: the copy began for the job that came first, two panes after the other."""
+    reader = Reader(plan(2), plan(4, 2))
+    reader.take_up(0, 503)
+    reader.tell(3, 0, 503, wanted=503)
+    assert reader.held() == [(503, 504, 0)]
+    reader.take_up(1, 501)
+    assert reader.wishes[-1] == (0, 501)
+    reader.tell(4, 0, 504, wanted=503)
+    assert reader.held() == [], "what was sent to the old copy tells nothing of panes before it"
+    reader.windows.clear()
+    for seq in (1, 2, 3, 4):
+        reader.tell(seq, seq - 1, 500 + seq, wanted=501)
+    whole = [one for one in reader.windows if one.spec.name == "job1"]
+    assert {(pane, c.lost) for c in whole[1].coverage for pane in range(c.start, c.end)} == {
+        (501, False),
+        (502, False),
+    }
+    assert len(set(reader.names)) == 2, "under one name there is one copy"
+
+
+def test_what_was_being_stored_when_a_copy_began_again_is_not_in_it() -> None:
+    reader = Reader(plan(2), plan(4, 2))
+    reader.take_up(0, 503)
+    reader.late = []
+    reader.tell(3, 0, 503, wanted=503)
+    (stored,) = reader.late
+    reader.take_up(1, 501)
+    late = reader.homes.panes_stored(PanesStored(stored.flow, stored.stored_as, stored.rows), 0)
+    assert late == [], "windows may yet be made of it"
+    reader.late = None
+    for seq in (1, 2, 3):
+        reader.tell(seq, seq - 1, 500 + seq, wanted=501)
+    assert reader.held() == [(501, 502, 0), (502, 503, 0), (503, 504, 0)] or reader.held() == [(501, 504, 0)]
+    pruned = [e.flow for e in reader.homes.mirrors.tick(120_000) if isinstance(e, PrunePanes)]
+    assert stored.stored_as in pruned
+
+
+def test_a_job_that_needs_every_row_comes_to_a_copy_of_the_first_rows() -> None:
+    short = replace(plan(2), top=TOP, limit=1)
+    reader = Reader(short, plan(2))
+    reader.take_up(0, 501)
+    reader.tell(1, 0, 501, cut=TOP)
+    reader.take_up(1, 501)
+    assert reader.wishes[-1] == (0, 501)
+    assert reader.held() == []
+    reader.tell(1, 0, 501, cut=TOP)
+    assert reader.held() == [], "cut as before"
+    reader.tell(1, 0, 501)
+    assert reader.held() == [(501, 502, 0)]
+
+
+def test_a_job_that_finds_all_it_needs_takes_the_copy_as_it_is() -> None:
+    reader = Reader(plan(2), plan(4, 2))
+    reader.take_up(0, 501)
+    reader.tell(1, 0, 501)
+    reader.take_up(1, 502)
+    assert reader.held() == [(501, 502, 0)]
+    assert len(set(reader.names)) == 1
+
+
+def test_a_revised_window_waits_for_all_its_panes() -> None:
+    """Its new master knows that it is made, and has only one of its two panes when that is revised."""
+    reader = Reader(plan(4, 2))
+    reader.take_up(0, 501, assembled_us=505 * 2 * SECOND)
+    reader.tell(1, 0, 501)
+    reader.tell(2, 1, 502)
+    reader.tell(3, 2, 502, revision=1)
+    made = [(one.first_us // SECOND, one.last_us // SECOND) for one in reader.windows]
+    assert made == []
+    reader.tell(4, 3, 503)
+    (revised,) = reader.windows
+    assert revised.revised == (502, 503)
+    covered = {pane for c in revised.coverage for pane in range(c.start, c.end)}
+    assert covered == {501, 502, 503}
+    assert revised.last_us == 504 * 2 * SECOND
+
+
+def test_a_job_whose_flow_has_lost_its_first_panes_says_so() -> None:
+    reader = Reader(plan(4, 2))
+    reader.take_up(0, 501)
+    reader.tell(7, 0, 503)
+    reader.tell(8, 7, 504)
+    lost = [(c.start, c.end) for one in reader.windows for c in one.coverage if c.lost]
+    assert lost[0] == (501, 503)
