@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from agents.store import SnapshotRow
+from elf.chaos.engine import Chunk, PyEngine, Source
 from elf.job import events as was
-from elf.job.commands import Command, Feed, Idle
+from elf.job.commands import Command, Feed, Idle, Outcome
 from elf.job.cut import StreamCut
 from elf.job.worker import StreamWorker
-from tests.job.pyengine import Chunk, PyEngine, Source
 
 if TYPE_CHECKING:
-    from tests.job.world import SimAgent
+    from elf.chaos.agent import SimAgent
 
 
 @dataclass
@@ -58,8 +59,11 @@ class SimLane:
             rows = [SnapshotRow(s.flow, s.start, s.end, s.part, s.tally, s.payload) for s in outcome.sealed]
             agent.store.save_cut(self._stream, msgspec.msgpack.encode(outcome.cut), rows)
         agent.world.crash_point(agent)
-        if not agent.up:
-            return
+        if agent.up:
+            agent.after_disk(partial(self._done, command, outcome))
+
+    def _done(self, command: Command, outcome: Outcome) -> None:
+        agent = self._agent
         agent.handle(was.Worked(self._stream, type(command).__name__, outcome))
         self._busy = bool(self._waiting)
         if self._waiting:
