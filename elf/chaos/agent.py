@@ -19,6 +19,7 @@ from agents.restore import stored_flows, stored_jobs
 from agents.store import SnapshotName, Store, StoreError
 from elf.chaos.engine import STREAM, PyFinisher
 from elf.chaos.lane import Log, SimLane
+from elf.chaos.ledger import WatchedStore
 from elf.chaos.programs import InlineJobs
 from elf.job import effects as do
 from elf.job import events as was
@@ -49,9 +50,11 @@ class SimAgent:
         self.world = world
         self.index = index
         self.address = f"10.0.0.{index}:7100"
-        self.store = Store(":memory:")
+        self.store = Store(":memory:") if world.ledger is None else WatchedStore(world.ledger, index)
         self.agent_id = str(uuid.UUID(int=world.rng.getrandbits(128), version=4))
         self.store.put("agent_id", self.agent_id.encode())
+        if world.ledger is not None:
+            world.ledger.agent(self.agent_id, index)
         self.logs: dict[str, Log] = defaultdict(Log)
         self.streams: tuple[str, ...] = (STREAM,)
         self.lanes: dict[str, SimLane] = {}
@@ -283,6 +286,8 @@ class SimAgent:
         return commits.commit_windows(effect, self.store, finisher, self.address, self._kept(effect))
 
     def _kept(self, effect: do.CommitWindows) -> commits.Kept:
+        if self.world.ledger is not None:
+            self.world.ledger.means(effect)
         return self.kept.setdefault((effect.spec.uid, effect.spec.version), commits.Kept())
 
     def _early(self, effect: do.MakeEarly) -> NodeEvent:

@@ -57,6 +57,10 @@ class SimLane:
             return
         if outcome.cut is not None:
             rows = [SnapshotRow(s.flow, s.start, s.end, s.part, s.tally, s.payload) for s in outcome.sealed]
+            ledger = agent.world.ledger
+            if ledger is not None:
+                for flow in outcome.cut.flows:
+                    ledger.begins(agent.index, flow.flow, flow.live_from)
             agent.store.save_cut(self._stream, msgspec.msgpack.encode(outcome.cut), rows)
         agent.world.crash_point(agent)
         if agent.up:

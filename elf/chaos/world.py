@@ -14,14 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-import numpy as np
-
 import overlay as ring
 from agents.codec import decode, encode, pack
 from agents.node import NodeEvent
 from elf.batch import decode as table_of
 from elf.chaos.agent import SimAgent
 from elf.chaos.lane import Log, SimLane
+from elf.chaos.ledger import Ledger, us_of
 from elf.job import events as was
 from elf.job import messages as say
 from elf.job.master import Master
@@ -32,6 +31,8 @@ from elf.ql.plan import Plan
 from elf.windows import Sliding
 from overlay import replica
 
+BEGIN_MS = 1_000_000
+"""When time begins."""
 HOME_MEMBERS = 5
 """Of a home's group, at most."""
 
@@ -65,10 +66,19 @@ class World:
     """
 
     def __init__(
-        self, seed: int, agents: int, *, loss: float = 0.0, doubles: float = 0.0, checking: bool = True
+        self,
+        seed: int,
+        agents: int,
+        *,
+        loss: float = 0.0,
+        doubles: float = 0.0,
+        checking: bool = True,
+        ledger: Ledger | None = None,
     ) -> None:
         self.rng = random.Random(seed)
-        self.now = 1_000_000
+        self.ledger = ledger
+        self.now = BEGIN_MS
+        self.disorder_ms = 300
         self.network = Network()
         self.armed: dict[int, Armed] = {}
         """By agent: where it dies next."""
@@ -154,7 +164,10 @@ class World:
         frames = encode(message, cluster="sim", sender=agent.address)  # type: ignore[arg-type]
         self._said.update(f"{self.now} {agent.address} {to} ".encode() + b"".join(frames))
         if to.startswith("client"):
-            self.client_inbox.append(decode(frames, cluster="sim", max_bytes=1 << 30).message)
+            said = decode(frames, cluster="sim", max_bytes=1 << 30).message
+            self.client_inbox.append(said)
+            if self.ledger is not None and isinstance(said, say.WindowResult):
+                self.ledger.publish(said)
             return
         if self.rng.random() < self.loss or {agent.address, to} & self.isolated:
             return
@@ -189,6 +202,8 @@ class World:
             (entry,) = log.after(seq, 1)
             if seq == len(self.entries):
                 self.entries.append(entry)
+                if self.ledger is not None:
+                    self.ledger.heard(entry)
             assert self.entries[seq] == entry, (agent.address, seq)
         agent.checked = log.last
 
@@ -196,6 +211,8 @@ class World:
         end = self.now + ms
         while self._heap and self._heap[0][0] <= end:
             self.now, _, action = heapq.heappop(self._heap)
+            if self.ledger is not None:
+                self.ledger.now_ms = self.now
             action()
         self.now = end
 
@@ -208,15 +225,26 @@ class World:
 
     # -- what tests do with it -------------------------------------------------------------------------------
 
-    def start_all(self) -> None:
-        self.agents[0].start([])
-        for agent in self.agents[1:]:
-            agent.start([self.agents[0].address])
-        self.run_until(lambda: all(a.node.ready for a in self.agents))
-        members = Counter(stream for a in self.agents for stream in a.streams)
+    def start_all(self, agents: Sequence[SimAgent] = ()) -> None:
+        """These, or all; the first founds the cluster."""
+        agents = agents or self.agents
+        agents[0].start([])
+        for agent in agents[1:]:
+            agent.start([agents[0].address])
+        self.run_until(lambda: all(a.node.ready for a in agents))
+        members = Counter(stream for a in agents for stream in a.streams)
         self.run_until(
-            lambda: all(len(a.node.log.members(s)) == n for a in self.agents for s, n in members.items())
+            lambda: all(len(a.node.log.members(s)) == n for a in agents for s, n in members.items())
         )
+
+    def calm(self) -> None:
+        """Nothing ails network, disks and machines any more."""
+        self.loss = self.doubles = self.crash_share = 0.0
+        self.network = Network()
+        self.armed.clear()
+        for agent in self.agents:
+            agent.slow_ms = agent.slow_disk_ms = 0
+            agent.fill_disk(False)
 
     def create(self, through: int, query: Plan, name: str = "job", roots: tuple[str, ...] = ()) -> JobSpec:
         """Submit a planned job, and wait for it to be active."""
@@ -263,8 +291,8 @@ class World:
         def one() -> None:
             if agent.ended:
                 return
-            disorder = self.rng.randrange(0, 300)
-            log.rows.append(((self.now - disorder) * 1000, self.rng.choice(self.keys)))
+            disorder = self.rng.randrange(0, self.disorder_ms)
+            log.rows.append(((agent.now_ms - disorder) * 1000, self.rng.choice(self.keys)))
             if self.now < until_ms:
                 self.at(self.now + 1 + int(self.rng.expovariate(1 / rate_ms)), one)
 
@@ -297,7 +325,3 @@ class World:
         states = [s for lane in agent.lanes.values() for s in lane.worker._flows.values()]
         pane_us = spec.plan.fragment.pane_us
         return all(s.live_from * pane_us <= start for s in states if s.flow.uid in uids)
-
-
-def us_of(moment: object) -> int:
-    return int(np.datetime64(moment, "us").astype(np.int64))  # type: ignore[call-overload]
