@@ -153,7 +153,12 @@ class SimAgent:
         except StoreError:
             self.crash()
             world = self.world
-            world.at(world.now + SUPERVISOR_MS, lambda: world.restart(self))
+            world.at(world.now + SUPERVISOR_MS, partial(world.restart, self))
+
+    def held(self, flow: str) -> int:
+        """Bytes of the snapshots that it retains of a flow, as quotas count them."""
+        rows = self.store.snapshots(flow)
+        return sum(len(row.tally) + len(row.payload) + SNAPSHOT_OVERHEAD for row in rows)
 
     def fill_disk(self, full: bool) -> None:
         """From now on SQLite finds no room for another page; or it does again."""
@@ -199,8 +204,11 @@ class SimAgent:
                 case do.Noticed():
                     self.notices.append((effect.job, effect.text))
                 case do.Stop():
-                    self.ended = effect.text
                     self.crash()
+                    if effect.status and world.supervised:
+                        world.at(world.now + SUPERVISOR_MS, partial(world.restart, self))
+                    else:
+                        self.ended = effect.text
                     return
                 case _ if isinstance(effect, ProgramEffect):
                     self.jobs.perform(effect)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from agents.store import SnapshotRow
 from elf.chaos.engine import Chunk, PyEngine, Source
 from elf.job import events as was
-from elf.job.commands import Command, Feed, Idle, Outcome
+from elf.job.commands import Command, Feed, Idle, Outcome, Suspend
 from elf.job.cut import StreamCut
 from elf.job.worker import StreamWorker
 
@@ -51,20 +51,28 @@ class SimLane:
 
     def _work(self) -> None:
         agent, command = self._agent, self._waiting.pop(0)
+        ledger = agent.world.ledger
+        if ledger is not None and isinstance(command, Suspend):
+            ledger.suspended(
+                agent.index, command.uid, agent.held(command.uid), agent.world.retained_bytes_max
+            )
         outcome = self.worker.handle(command)
+        if self._keep(outcome):
+            agent.after_disk(partial(self._done, command, outcome))
+
+    def _keep(self, outcome: Outcome) -> bool:
+        """Write the cut. False if the agent died meanwhile."""
+        agent, ledger = self._agent, self._agent.world.ledger
         agent.world.crash_point(agent)
-        if not agent.up:
-            return
-        if outcome.cut is not None:
+        if agent.up and outcome.cut is not None:
             rows = [SnapshotRow(s.flow, s.start, s.end, s.part, s.tally, s.payload) for s in outcome.sealed]
-            ledger = agent.world.ledger
             if ledger is not None:
                 for flow in outcome.cut.flows:
                     ledger.begins(agent.index, flow.flow, flow.live_from)
             agent.store.save_cut(self._stream, msgspec.msgpack.encode(outcome.cut), rows)
-        agent.world.crash_point(agent)
         if agent.up:
-            agent.after_disk(partial(self._done, command, outcome))
+            agent.world.crash_point(agent)
+        return agent.up
 
     def _done(self, command: Command, outcome: Outcome) -> None:
         agent = self._agent

@@ -120,6 +120,11 @@ class Ledger:
         """A master is about to make windows of what it names."""
         self._meant[work.spec.uid, work.spec.version, repr(work.coverage).encode()] = work
 
+    def suspended(self, agent: int, flow: str, held: int, most: int) -> None:
+        """An agent is about to shed the rows of a flow."""
+        if held <= most:
+            self.found(LOST, f"a{agent} suspends {short(flow)}: it retains {held} bytes of it, of {most}")
+
     # -- snapshots -------------------------------------------------------------------------------------------
 
     def sealed(self, agent: int, row: SnapshotRow) -> None:
@@ -242,6 +247,11 @@ class Ledger:
                 claimed = self.sums(work.coverage, span, plan.fragment.pane_us)
                 if not says(plan, counts, claimed):
                     self.found(WRONG, f"{name}: {dict(counts)}; its panes have {dict(claimed)}")
+                missing = self._missing(work.coverage, span, plan.fragment.pane_us)
+                if missing != set(status["missing"]):  # type: ignore[call-overload]
+                    self.found(
+                        WRONG, f"{name} names {status['missing']} as missing; its panes lack {missing}"
+                    )
 
     def sums(self, coverage: Sequence[Coverage], span: tuple[int, int], pane_us: int) -> Counts:
         """Over the panes of a window, in the revisions that the coverage names."""
@@ -252,6 +262,18 @@ class Ledger:
                 word = self.latest(part.flow, pane, part.revision)
                 if word is not None:
                     found.update(word.rows.get(pane, Counter()))
+        return found
+
+    def _missing(self, coverage: Sequence[Coverage], span: tuple[int, int], pane_us: int) -> set[str]:
+        """The names of those who were expected and are not in all panes of a window."""
+        found: set[str] = set()
+        for part in coverage:
+            first, last = max(part.start, span[0] // pane_us), min(part.end, -(-span[1] // pane_us))
+            for pane in range(first, last) if not part.lost else ():
+                word = self.latest(part.flow, pane, part.revision)
+                there = word.members if word is not None else 0
+                flow = part.flow.removesuffix(COPY)
+                found |= {f"a{agent}" for agent in self.who(flow, part.expected & ~there)}
         return found
 
     def publish(self, result: WindowResult) -> None:

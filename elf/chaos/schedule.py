@@ -73,6 +73,10 @@ class Schedule:
     begun: int
     disorder_ms: int
     faults: tuple[Fault, ...]
+    rate_ms: int = 400
+    """Between two rows of an agent's log."""
+    quota: int = 256 << 20
+    """Bytes that an agent retains of a flow."""
     storm_ms: int = STORM_MS
 
     def only(self, numbers: tuple[int, ...]) -> Schedule:
@@ -101,6 +105,8 @@ def drawn(seed: int, nodes: int) -> Schedule:
         begun,
         rng.choice([300, 300, 300, 1_500]),
         draw.faults(),
+        rng.choice([400, 400, 150]),
+        rng.choice([256 << 20, 256 << 20, 256 << 20, 6_000]),
     )
 
 

@@ -21,7 +21,6 @@ from elf.ql.plan import Plan, Top
 
 CHECK_EVERY = 20
 """Steps of agents between two checks of a node's own invariants."""
-RATE_MS = 400
 QUIET_MS = 60_000
 """So long after the storm all must be well again, at most."""
 LOOK_MS = 2_000
@@ -79,6 +78,8 @@ class Story:
         world.home_members = schedule.home_members
         world.worker_settings = WorkerSettings(idle_ms=1_500, lateness_us=500_000, cut_ms=1_300)
         world.disorder_ms = schedule.disorder_ms
+        world.retained_bytes_max = schedule.quota
+        world.supervised = True
         for agent in world.agents:
             if "both" in schedule.jobs and agent.index % 3 == 1:
                 agent.streams = (STREAM, BUYS)
@@ -121,7 +122,7 @@ class Story:
         world.start_all(first)
         self._until = world.now + schedule.storm_ms + 5_000
         for agent in first:
-            world.write(agent, self._until, rate_ms=RATE_MS)
+            world.write(agent, self._until, rate_ms=schedule.rate_ms)
         for number in range(schedule.begun):
             through = number % len(first)
             world.submit(through, query_of(schedule.jobs[number]), name_of(number), PEOPLE)
@@ -185,7 +186,7 @@ class Story:
                 over = lambda: agents[0].fill_disk(False)  # noqa: E731
             case "join":
                 world.restart(agents[0])
-                world.write(agents[0], self._until, rate_ms=RATE_MS)
+                world.write(agents[0], self._until, rate_ms=self.schedule.rate_ms)
             case "leave":
                 if agents[0].up:
                     agents[0].perform(agents[0].node.leave(agents[0].now_ms))

@@ -79,6 +79,8 @@ class World:
         self.ledger = ledger
         self.now = BEGIN_MS
         self.disorder_ms = 300
+        self.supervised = False
+        """Whether an agent that stops with an error is started again."""
         self.network = Network()
         self.armed: dict[int, Armed] = {}
         """By agent: where it dies next."""
@@ -158,6 +160,8 @@ class World:
         """Start it again. On a full disk it stops at once, and is started again, as a supervisor would."""
         if not agent.up and not agent.ended:
             contacts = [a.address for a in self.agents if a.up][:2]
+            if not agent.life and not contacts:  # with none it would found a cluster of its own
+                contacts = [a.address for a in self.agents[:2]]
             agent.guard(lambda: agent.start(contacts))
 
     def send(self, agent: SimAgent, to: str, message: object) -> None:
