@@ -16,15 +16,16 @@ from agents.early import early_windows
 from agents.groups import Persisted
 from agents.node import Node, NodeEffect, NodeEvent
 from agents.restore import stored_flows, stored_jobs
-from agents.store import SnapshotName, Store, StoreError
+from agents.store import SnapshotName, StoreError
+from elf.chaos.disk import SimStore
 from elf.chaos.engine import STREAM, PyFinisher
 from elf.chaos.lane import Log, SimLane
-from elf.chaos.ledger import WatchedStore
 from elf.chaos.programs import InlineJobs
 from elf.job import effects as do
 from elf.job import events as was
 from elf.job import homeport as home
 from elf.job import messages as say
+from elf.job.commands import Suspend
 from elf.job.contributions import Piece
 from elf.job.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince, read_cluster
 from elf.job.programport import ProgramEffect
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 SUPERVISOR_MS: Final = 1_000
 """After so long an agent that stopped is started again."""
-PAGES_MAX: Final = 1 << 30
 HomeWork = home.Apply | home.InstallHome | home.SummariseHome | home.LoadHome | home.ForgetHome
 HOME_EFFECTS: Final = (home.Apply, home.InstallHome, home.SummariseHome, home.LoadHome, home.ForgetHome)
 
@@ -50,7 +50,7 @@ class SimAgent:
         self.world = world
         self.index = index
         self.address = f"10.0.0.{index}:7100"
-        self.store = Store(":memory:") if world.ledger is None else WatchedStore(world.ledger, index)
+        self.store = SimStore(world.ledger, index)
         self.agent_id = str(uuid.UUID(int=world.rng.getrandbits(128), version=4))
         self.store.put("agent_id", self.agent_id.encode())
         if world.ledger is not None:
@@ -160,12 +160,6 @@ class SimAgent:
         rows = self.store.snapshots(flow)
         return sum(len(row.tally) + len(row.payload) + SNAPSHOT_OVERHEAD for row in rows)
 
-    def fill_disk(self, full: bool) -> None:
-        """From now on SQLite finds no room for another page; or it does again."""
-        with self.store._file.reading() as con:
-            (pages,) = con.execute("PRAGMA page_count").fetchone()
-            con.execute(f"PRAGMA max_page_count = {pages if full else PAGES_MAX}")
-
     # -- effects ---------------------------------------------------------------------------------------------
 
     def handle(self, event: NodeEvent) -> None:
@@ -181,6 +175,9 @@ class SimAgent:
                 case do.Send() | ring.Send() | replica.Send():
                     world.send(self, effect.to, effect.message)
                 case do.Work():
+                    if world.ledger is not None and isinstance(effect.command, Suspend):
+                        uid, most = effect.command.uid, world.retained_bytes_max
+                        world.ledger.suspends(self.index, uid, self.held(uid), most)
                     self.lanes[effect.stream].give(effect.command)
                 case do.SaveLog():
                     self.store.append_log([(e.seq, encode_entry(e)) for e in effect.entries])

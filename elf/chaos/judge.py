@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
+import pyarrow as pa
+
 from agents.restore import stored_jobs
 from elf.chaos.agent import SimAgent
 from elf.chaos.ledger import DOUBLED, LOST, WRONG, Book, Counts, Finding, Ledger, says, short, windows_of
 from elf.chaos.world import BEGIN_MS, World
 from elf.job.contributions import bitmap
+from elf.job.ranges import split
 from elf.job.spec import JobSpec, VersionRecord
 from elf.ql.plan import Fragment
 from elf.windows import Sliding
@@ -82,11 +85,10 @@ class Judge:
                     self._say(LOST, f"{name}: late ones, part {missing[0]}, are not in the last commit")
 
     def _computes(self, agent: int, uid: str) -> bool:
-        """Whether an agent computes a flow, and has not shed rows of it."""
+        """Whether an agent answers for all panes of a flow from its first one on."""
         there = self._world.agents[agent]
         states = [lane.worker._flows.get(uid) for lane in there.lanes.values()] if there.up else []
-        counted = self._ledger.books[uid, agent].counted
-        return any(state is not None and not state.suspended for state in states) and not counted["shed"]
+        return any(states) and (uid, agent) not in self._ledger.shed
 
     def _windows(self, spec: JobSpec) -> None:
         """All windows of all versions are there, and their last words are those of the last panes."""
@@ -185,27 +187,34 @@ class Judge:
             pane = ts // fragment.pane_us
             if book.live_from <= pane < state.sealed:
                 truth[pane][key] += 1
-        missing, told_shed = 0, book.counted["shed"] + state.shed
+        missing, shed = 0, (uid, agent.index) in self._ledger.shed
         for pane in sorted({*truth, *book.rows, *book.rows_in, *(p for p, _ in book.parts)}):
             sealed = Counter(book.rows.get(pane, Counter()))
             for (at, _), part in book.parts.items():
                 sealed.update(part if at == pane else Counter())
             if not book.covers(pane):  # of a flow over its quota: the agent is named as missing
-                missing += truth[pane].total() if not told_shed else 0
+                missing += truth[pane].total() if not shed else 0
                 continue
             short_of = truth[pane].total() - book.rows_in[pane]
             missing += short_of
             chosen = _chosen(fragment, truth[pane])
+            if fragment.range[0]:  # rows are counted once for all key ranges
+                missing, short_of = 0, chosen.total() - sealed.total()
             if short_of < 0 or not sealed <= chosen:
                 self._ledger.found(DOUBLED, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(chosen)}")
             elif not short_of and sealed != chosen:
                 self._ledger.found(WRONG, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(chosen)}")
         told = sum(book.counted[what] + state.tallies.total(what) for what in LOST_COUNTS) + state.shed
-        if missing > told or (missing < told and not told_shed):
+        if not fragment.range[0] and (missing > told or (missing < told and not shed)):
             self._ledger.found(LOST, f"{name}: {missing} rows are in no snapshot, {told} are counted")
 
 
 def _chosen(fragment: Fragment, rows: Counts) -> Counts:
-    """What the WHERE of a fragment lets through."""
+    """What the WHERE of a fragment lets through, of its key range."""
     where = fragment.map_sql.removeprefix("count by key ").strip()
-    return Counter({key: n for key, n in rows.items() if not where or key in where})
+    keys = [key for key in rows if not where or key in where]
+    place, count = fragment.range
+    if count > 1:
+        table = pa.table({"k0": pa.array(keys, pa.string())})
+        keys = split(table, fragment.group_keys, count)[place]["k0"].to_pylist()
+    return Counter({key: rows[key] for key in keys})

@@ -13,7 +13,7 @@ import pyarrow as pa
 from agents.store import SnapshotRow
 from elf.chaos.engine import Chunk, PyEngine, Source
 from elf.job import events as was
-from elf.job.commands import Command, Feed, Idle, Outcome, Suspend
+from elf.job.commands import Command, Feed, Idle, Outcome
 from elf.job.cut import StreamCut
 from elf.job.worker import StreamWorker
 
@@ -51,11 +51,6 @@ class SimLane:
 
     def _work(self) -> None:
         agent, command = self._agent, self._waiting.pop(0)
-        ledger = agent.world.ledger
-        if ledger is not None and isinstance(command, Suspend):
-            ledger.suspended(
-                agent.index, command.uid, agent.held(command.uid), agent.world.retained_bytes_max
-            )
         outcome = self.worker.handle(command)
         if self._keep(outcome):
             agent.after_disk(partial(self._done, command, outcome))
@@ -74,9 +69,12 @@ class SimLane:
             agent.world.crash_point(agent)
         return agent.up
 
+    def _told(self, command: Command, outcome: Outcome) -> None:
+        self._agent.handle(was.Worked(self._stream, type(command).__name__, outcome))
+
     def _done(self, command: Command, outcome: Outcome) -> None:
         agent = self._agent
-        agent.handle(was.Worked(self._stream, type(command).__name__, outcome))
+        self._told(command, outcome)
         self._busy = bool(self._waiting)
         if self._waiting:
             agent.world.later(agent, self._work)

@@ -1,6 +1,6 @@
 """What a simulated fleet has ever made durable: every snapshot, pane commit and window commit, once.
 
-Agents write through a ``WatchedStore``, which tells the ledger what has become durable, and on whose disk.
+Agents write through a ``SimStore``, which tells the ledger what has become durable, and on whose disk.
 The ledger outlives crashes, prunings and drops. It checks each word when it is first heard, and that nobody
 says another one under its name: the running half of the oracle (``judge`` is the other).
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.store import PaneCommit, SnapshotName, SnapshotRow, Store, WindowCommit
+from agents.store import PaneCommit, SnapshotRow, WindowCommit
 from elf.batch import decode
 from elf.job.contributions import from_bytes, numbers
 from elf.job.effects import CommitWindows, Coverage
@@ -84,6 +84,8 @@ class Ledger:
         self.windows: dict[tuple[str, int, int, int, int], WindowCommit] = {}
         self.published: dict[tuple[str, int, int, int, int], tuple[bytes, bytes]] = {}
         self.flows: dict[str, Flow] = {}
+        self.shed: set[tuple[str, int]] = set()
+        """Flows that agents ever suspended, as they retained too much of them."""
         self.now_ms = 0
         self._meant: dict[tuple[str, int, bytes], CommitWindows] = {}
         self._agents: dict[tuple[str, int], int] = {}
@@ -120,8 +122,9 @@ class Ledger:
         """A master is about to make windows of what it names."""
         self._meant[work.spec.uid, work.spec.version, repr(work.coverage).encode()] = work
 
-    def suspended(self, agent: int, flow: str, held: int, most: int) -> None:
+    def suspends(self, agent: int, flow: str, held: int, most: int) -> None:
         """An agent is about to shed the rows of a flow."""
+        self.shed.add((flow, agent))
         if held <= most:
             self.found(LOST, f"a{agent} suspends {short(flow)}: it retains {held} bytes of it, of {most}")
 
@@ -291,38 +294,6 @@ class Ledger:
             self.found(WRONG, f"{name} were published, and nobody has committed them")
         elif (row.status, row.rows) != said:
             self.found(WRONG, f"{name} were published otherwise than they are committed")
-
-
-class WatchedStore(Store):
-    """The store of one agent, in memory, that tells the ledger what it has kept."""
-
-    def __init__(self, ledger: Ledger, agent: int) -> None:
-        super().__init__(":memory:")
-        self._ledger = ledger
-        self._agent = agent
-
-    def save_cut(
-        self,
-        stream: str,
-        cut: bytes,
-        snapshots: Sequence[SnapshotRow] = (),
-        *,
-        forget: Sequence[SnapshotName] = (),
-    ) -> None:
-        super().save_cut(stream, cut, snapshots, forget=forget)
-        for row in snapshots:
-            self._ledger.sealed(self._agent, row)
-
-    def commit_panes(self, *rows: PaneCommit) -> int:
-        seq = super().commit_panes(*rows)
-        for row in rows:
-            self._ledger.committed(self._agent, row)
-        return seq
-
-    def commit_windows(self, *rows: WindowCommit) -> None:
-        super().commit_windows(*rows)
-        for row in rows:
-            self._ledger.assembled(self._agent, row)
 
 
 def counts_of(payload: bytes, start: int, end: int) -> PaneCounts:

@@ -38,6 +38,9 @@ SAID = {
     "crash": "{who} is killed",
     "point": "{who} is killed after {amount} more steps of its work",
     "home": "the home of job {amount} is killed",
+    "cut off": "the home of job {amount} hears nobody, and nobody hears it,",
+    "unheard": "nobody hears the home of job {amount}, which hears everybody,",
+    "power": "the power of {who} fails after {amount} more steps of its work",
     "blackout": "all are killed",
     "loss": "{amount} % of messages are lost",
     "doubles": "{amount} % of messages come twice",
@@ -84,7 +87,7 @@ class Schedule:
         return replace(self, faults=tuple(f for n, f in enumerate(self.faults, 1) if n in numbers))
 
 
-JOBS = ("plain", "slide", "odd", "where", "both", "top", "late")
+JOBS = ("plain", "slide", "odd", "where", "both", "top", "late", "trees")
 """Kinds of jobs."""
 
 
@@ -157,9 +160,9 @@ class _Draw:
         who = (rng.randrange(self._first),)
         down = rng.choice([100, 300, 1_500, 4_000, 9_000])
         match kind:
-            case "home":
+            case "home" | "cut off" | "unheard":
                 return Fault(kind, at, for_ms=down, amount=rng.randrange(self._begun))
-            case "point":
+            case "point" | "power":
                 return Fault(kind, at, who, down, rng.choice([1, 2, 3, 5, 10, 30, 100]))
             case "blackout":
                 return Fault(kind, at, for_ms=down)
@@ -199,6 +202,9 @@ _KINDS = {
     "crash": 6,
     "point": 10,
     "home": 4,
+    "cut off": 2,
+    "unheard": 2,
+    "power": 3,
     "blackout": 1,
     "partition": 3,
     "mute": 1,

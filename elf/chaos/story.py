@@ -60,6 +60,8 @@ def query_of(kind: str) -> Plan:
             return plan(4, 2, streams=(STREAM, BUYS))
         case "top":
             return replace(plan(2), top=Top("s0", True, False, 2), limit=2)
+        case "trees":
+            return replace(plan(2), trees=3)
         case "late":
             query = plan(2)
             return replace(query, fragment=replace(query.fragment, revise_us=8 * SECOND))
@@ -154,12 +156,13 @@ class Story:
             case "crash" | "clock":
                 self._kill(agents[0], fault.for_ms)
                 agents[0].clock_ms = fault.amount if fault.kind == "clock" else agents[0].clock_ms
-            case "point":
-                world.armed[fault.who[0]] = Armed(fault.amount, fault.for_ms)
+            case "point" | "power":
+                world.arm(agents[0], Armed(fault.amount, fault.for_ms, power=fault.kind == "power"))
             case "home":
-                spec = self._specs.get(fault.amount)
-                if spec is not None:
-                    self._kill(world.home(spec), fault.for_ms)
+                self._kill(world.home(self._specs[fault.amount]), fault.for_ms)
+            case "cut off":
+                world.network.sides = {world.home(self._specs[fault.amount]).address: 1}
+                over = world.network.sides.clear
             case "blackout":
                 for agent in world.agents:
                     self._kill(agent, fault.for_ms + world.rng.randrange(1_000))
@@ -173,6 +176,9 @@ class Story:
             case "partition":
                 world.network.sides = {agent.address: 1 for agent in agents}
                 over = world.network.sides.clear
+            case "unheard":
+                world.network.mute.add(world.home(self._specs[fault.amount]).address)
+                over = world.network.mute.clear
             case "mute":
                 world.network.mute |= {agent.address for agent in agents}
                 over = world.network.mute.clear
@@ -182,8 +188,8 @@ class Story:
                 agents[0].slow_disk_ms = fault.amount
                 over = lambda: setattr(agents[0], "slow_disk_ms", 0)  # noqa: E731
             case "full disk":
-                agents[0].fill_disk(True)
-                over = lambda: agents[0].fill_disk(False)  # noqa: E731
+                agents[0].store.fill(True)
+                over = lambda: agents[0].store.fill(False)  # noqa: E731
             case "join":
                 world.restart(agents[0])
                 world.write(agents[0], self._until, rate_ms=self.schedule.rate_ms)

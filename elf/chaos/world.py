@@ -54,10 +54,12 @@ class Network:
 
 @dataclass
 class Armed:
-    """An agent dies after so many points of its work, and comes back after a while."""
+    """An agent dies after so many points of its work, and comes back after a while. ``power``: with it all
+    that its disk was not yet asked to sync."""
 
     points: int
     down_ms: int
+    power: bool = False
 
 
 class World:
@@ -139,6 +141,11 @@ class World:
         self._steps += 1
         return self.check_every > 0 and self._steps % self.check_every == 0
 
+    def arm(self, agent: SimAgent, armed: Armed) -> None:
+        """It will die."""
+        self.armed[agent.index] = armed
+        agent.store.remember = armed.power
+
     def point(self, agent: SimAgent) -> None:
         """Between two steps of an agent: it may die here, if that was arranged."""
         armed = self.armed.get(agent.index)
@@ -147,6 +154,8 @@ class World:
             if armed.points <= 0:
                 del self.armed[agent.index]
                 agent.crash()
+                if armed.power:
+                    agent.store.cut_power()
                 self.at(self.now + armed.down_ms, lambda: self.restart(agent))
 
     def crash_point(self, agent: SimAgent) -> None:
@@ -248,7 +257,7 @@ class World:
         self.armed.clear()
         for agent in self.agents:
             agent.slow_ms = agent.slow_disk_ms = 0
-            agent.fill_disk(False)
+            agent.store.fill(False)
 
     def create(self, through: int, query: Plan, name: str = "job", roots: tuple[str, ...] = ()) -> JobSpec:
         """Submit a planned job, and wait for it to be active."""
