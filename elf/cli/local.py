@@ -1,4 +1,4 @@
-"""The commands that need no fleet: ``run``, ``generate``, ``demo``, ``bench``, ``sim``."""
+"""The commands that need no fleet: ``run``, ``generate``, ``demo``, ``bench``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from elf.cli.choices import BenchFormat, BenchKeys, BenchQuery, DemoApp, Lifetimes, Output
+from elf.cli.choices import BenchFormat, BenchKeys, BenchQuery, DemoApp, Output
 from elf.cli.options import OutputOption, SeveralEngines, SeveralValues, SqlFile, one_text
 
 
@@ -17,7 +17,6 @@ def register(app: typer.Typer) -> None:
     app.command()(demo)
     app.add_typer(_generate, name="generate")
     app.add_typer(_bench, name="bench")
-    app.add_typer(_sim, name="sim")
 
 
 def run(
@@ -87,7 +86,6 @@ def demo(
 
 _generate = typer.Typer(help="Write log files to try elf on.", no_args_is_help=True)
 _bench = typer.Typer(help="Measure elf on this machine.", no_args_is_help=True)
-_sim = typer.Typer(help="Simulate a fleet on virtual time.", no_args_is_help=True)
 
 _Out = Annotated[str, typer.Option("--out", metavar="FILE", help="Where to; - is standard output.")]
 _Rows = Annotated[
@@ -323,59 +321,3 @@ def peers(
     if install:
         return known.install(install, envs.expanduser().absolute())
     return bench.bench_peers(query.value, rows, repeat, engines or None, envs, as_json=json, plot=plot)
-
-
-@_sim.command()
-def overlay(
-    nodes: Annotated[int, typer.Option("--nodes", min=1, help="How many nodes join.")] = 200,
-    keys: Annotated[
-        int | None, typer.Option("--keys", min=1, help="Keys that are routed (1000; with --model 200000).")
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", min=0, help="Jobs that are placed (100; with --model 2000).")
-    ] = None,
-    crash: Annotated[
-        float | None, typer.Option("--crash", min=0, max=0.9, help="Share that crashes (0.2).")
-    ] = None,
-    leaf_set: Annotated[
-        int | None, typer.Option("--leaf-set", min=2, help="Members of a leaf set (as agents have it).")
-    ] = None,
-    partition: Annotated[
-        int | None,
-        typer.Option("--partition", min=1, metavar="SECONDS", help="Also: halves for so long, then healed."),
-    ] = None,
-    model: Annotated[
-        bool, typer.Option("--model", help="A static model, without the protocol: up to a million nodes.")
-    ] = False,
-    churn: Annotated[
-        float | None,
-        typer.Option("--churn", min=1, metavar="SECONDS", help="Also: nodes live so long, others come."),
-    ] = None,
-    lifetimes: Annotated[
-        Lifetimes | None,
-        typer.Option("--lifetimes", help="With --churn: how they are distributed (weibull)."),
-    ] = None,
-    seconds: Annotated[
-        int | None, typer.Option("--seconds", min=1, help="With --churn: virtual time (300).")
-    ] = None,
-    lookups: Annotated[
-        int | None, typer.Option("--lookups", min=1, help="With --churn: a second (100).")
-    ] = None,
-    loss: Annotated[
-        float | None,
-        typer.Option("--loss", min=0, max=0.5, help="With --churn: share of messages lost (0.01)."),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same run.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw ring, tree, balance: .png or .svg.")
-    ] = None,
-) -> int:
-    """Join, route, place jobs, crash and repair in one process; non-zero when a route or a tree is wrong."""
-    from elf.cli.churn import churn_options
-    from elf.cli.sim import SimOptions, simulate_overlay
-
-    churning = churn_options(churn, lifetimes, seconds, lookups, loss)
-    return simulate_overlay(
-        SimOptions(nodes, keys, jobs, crash, leaf_set, seed, model, plot, json, churning, partition)
-    )

@@ -14,6 +14,7 @@ import pytest
 import elf.examples
 from elf.aggregates import State
 from elf.batch import encode
+from elf.chaos.programs import no_queries
 from elf.cli.demo.batch import bundles_of, line_through
 from elf.job import calls
 from elf.job.calls import JobEffect, Place
@@ -21,7 +22,6 @@ from elf.job.program import Tap, with_settings
 from elf.job.runner import JobRunner
 from elf.job.values import pack_value, unpack_value
 from elf.ql.plan import Fragment
-from tests.job.inline import no_queries
 
 EXAMPLES = Path(elf.examples.__file__).parent
 PARENTS = {"a": "", "b": "a", "c": "a", "d": "b", "e": "d"}

@@ -6,12 +6,12 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from elf.chaos.engine import plan
+from elf.chaos.world import World
 from elf.job import events as was
 from elf.job import messages as say
 from elf.ql.plan import Top
-from tests.job.pyengine import plan
 from tests.job.test_fleet_simulated import begun
-from tests.job.world import World
 
 
 def asked(world: World, through: int, sql: str) -> tuple[str, dict[str, Any]]:

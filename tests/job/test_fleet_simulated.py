@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import pytest
 
+from elf.chaos.engine import SECOND, STREAM, plan
+from elf.chaos.world import World
 from elf.job.root import RootSettings
 from elf.job.spec import JobSpec, stream_topic
 from elf.ql.plan import Plan
-from tests.job.pyengine import SECOND, STREAM, plan
-from tests.job.world import World
 
 
 def begun(

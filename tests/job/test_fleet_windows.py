@@ -10,12 +10,12 @@ import pytest
 
 from agents.spans import by_span, micros
 from elf.batch import decode
+from elf.chaos.engine import SECOND, plan_of
+from elf.chaos.world import World
 from elf.job.spec import JobSpec
 from elf.windows import Cumulative, Kind, Landmark, Session, Sliding
 from tests.agents.test_revisions import oracle
-from tests.job.pyengine import SECOND, plan_of
 from tests.job.test_fleet_simulated import begun
-from tests.job.world import World
 
 KINDS: dict[str, tuple[Kind, ...]] = {
     "several": (

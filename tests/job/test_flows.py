@@ -8,13 +8,13 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from elf.chaos.engine import SECOND, STREAM, plan
+from elf.chaos.world import World
 from elf.job import messages as say
 from elf.job.root import RootSettings
 from elf.job.spec import JobSpec
 from elf.job.streamlog import StreamLog
-from tests.job.pyengine import SECOND, STREAM, plan
 from tests.job.test_fleet_simulated import begun, check_all, settled
-from tests.job.world import World
 
 SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))
 """Of random histories. More: ``ELF_TEST_SEEDS=50 pytest tests/job/test_flows.py -k reader_wrong``."""

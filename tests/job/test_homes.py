@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import pytest
 
+from elf.chaos.engine import SECOND
+from elf.chaos.world import SimAgent, World
 from elf.job.homelog import home_key
 from elf.job.root import RootSettings
 from elf.job.spec import JobSpec
-from tests.job.pyengine import SECOND
 from tests.job.test_fleet_simulated import begun, settled
 from tests.job.test_versions import steer
-from tests.job.world import SimAgent, World
 
 SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))
 """Of random histories."""

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from agents.store import Store
+from elf.chaos.engine import STREAM, plan
+from elf.chaos.world import SimAgent, World
 from elf.job import messages as say
 from elf.job.keepers import LOG_GROUP, wanted
 from elf.job.membership import CLUSTER_FACT, FOUNDER_FACT, Cluster
 from elf.job.root import RootSettings
 from elf.job.streamlog import encode_entry
-from tests.job.pyengine import STREAM, plan
-from tests.job.world import SimAgent, World
 
 
 def keepers(world: World) -> set[str]:

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 
 import pytest
 
+from elf.chaos.engine import SECOND, plan
+from elf.chaos.world import SimAgent, World
 from elf.client.changes import Changes
 from elf.client.windows import split
 from elf.job import events as was
 from elf.job import messages as say
 from elf.job.spec import JobSpec
 from elf.ql.plan import Plan
-from tests.job.pyengine import SECOND, plan
-from tests.job.world import SimAgent, World
 
 REVISE_US = 8 * SECOND
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elf.chaos.engine import SECOND, STREAM, plan
 from elf.job.contributions import to_bytes
 from elf.job.effects import CommitWindows, Effect, PrunePanes, Send, StorePanes
 from elf.job.events import PanesStored, WindowsCommitted
@@ -13,7 +14,6 @@ from elf.job.root import RootSettings
 from elf.job.spec import Flow, JobSpec, VersionRecord, flow_topic, flow_uid
 from elf.job.streamlog import StreamLog
 from elf.ql.plan import Plan, Top
-from tests.job.pyengine import SECOND, STREAM, plan
 
 HERE, ROOT = "10.0.0.1:7100", "10.0.0.2:7100"
 TOP = Top("s0", True, False, 1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from elf.chaos.engine import plan
+from elf.chaos.world import World
 from elf.job import messages as say
 from elf.job.events import Arrived
 from elf.job.notices import CHARS_MAX, KEPT_MAX
-from tests.job.pyengine import plan
-from tests.job.world import World
 
 
 def said(world: World, through: int, sql: str) -> object:

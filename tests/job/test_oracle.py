@@ -13,9 +13,11 @@ from functools import partial
 import msgspec
 import pytest
 
+from elf.chaos import world as w
 from elf.errors import ElfError
 from elf.job.contributions import PartName, Piece, Pile, bitmap, numbers
 from elf.job.effects import Effect
+from elf.job.events import Fetched
 from elf.job.messages import Committed, PaneRow
 from elf.job.mirrors import Mirror
 from elf.job.root import Root
@@ -23,7 +25,6 @@ from elf.job.uplink import Uplink
 from tests.job import test_fleet_simulated as histories
 from tests.job import test_flows as flows
 from tests.job import test_late as late
-from tests.job import world as w
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 History = Callable[[], None]
@@ -56,7 +57,7 @@ def merge_what_overlaps(patch: pytest.MonkeyPatch) -> None:
 
 def send_nothing_again(patch: pytest.MonkeyPatch) -> None:
     """4.3: members do not answer when the root asks for what it misses, nor when it says "send"."""
-    patch.setattr(w.SimAgent, "_fetch", lambda agent, effect: None)
+    patch.setattr(w.SimAgent, "_fetch", lambda agent, effect: Fetched(effect.flow, (), effect.part))
 
 
 def forget_at_once(patch: pytest.MonkeyPatch) -> None:

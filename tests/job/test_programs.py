@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from agents.codec import pack
+from elf.chaos.engine import plan
+from elf.chaos.world import World
 from elf.job import messages as say
 from elf.job.program import ProgramSpec, Tap
 from elf.job.programmessages import DropProgram, ProgramFacts, SubmitProgram
 from elf.job.programs import SENDS_MAX
-from tests.job.pyengine import plan
-from tests.job.world import World
 
 BATCHES = """
 from elf.job import Job

@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from agents.store import Store
 from elf.batch import decode
+from elf.chaos.engine import SECOND, plan
+from elf.chaos.world import SimAgent, World
 from elf.job.ranges import split
 from elf.job.spec import JobSpec
 from elf.ql.plan import Top
-from tests.job.pyengine import SECOND, plan
 from tests.job.test_fleet_simulated import begun, check_all, settled
 from tests.job.test_homes import agree, moved, staffed
-from tests.job.world import SimAgent, World
 
 
 def spread(world: World, trees: int, name: str, **window: int) -> JobSpec:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from elf.chaos.programs import no_queries
 from elf.job import calls
 from elf.job.calls import JobEffect, Place
 from elf.job.program import with_settings
 from elf.job.runner import JobRunner, UserCodeError
 from elf.job.values import pack_value, unpack_value
-from tests.job.inline import no_queries
 
 TEXT = """
 from elf.job import Rounds

@@ -12,14 +12,14 @@ import pytest
 
 from agents.restore import stored_jobs
 from elf.batch import decode
+from elf.chaos.engine import SECOND, plan, plan_of
+from elf.chaos.world import World, us_of
 from elf.job import events as was
 from elf.job import messages as say
 from elf.job.spec import JobSpec, VersionRecord
 from elf.ql.plan import Plan
 from elf.windows import Landmark, Sliding
-from tests.job.pyengine import SECOND, plan, plan_of
 from tests.job.test_fleet_simulated import begun
-from tests.job.world import World, _us
 
 SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))
 """Of random histories. More: ``ELF_TEST_SEEDS=50 pytest tests/job/test_versions.py -k random``."""
@@ -63,9 +63,9 @@ def said(world: World, spec: JobSpec) -> Said:
     for row in world.home(spec).store.windows(spec.uid, -(1 << 62), 1 << 62):
         rows = decode(row.rows).to_pylist()
         for status in decode(row.status).to_pylist():
-            span = _us(status["window_start"]), _us(status["window_end"])
+            span = us_of(status["window_start"]), us_of(status["window_end"])
             counts = {
-                r["k0"]: r["s0"] for r in rows if (_us(r["window_start"]), _us(r["window_end"])) == span
+                r["k0"]: r["s0"] for r in rows if (us_of(r["window_start"]), us_of(r["window_end"])) == span
             }
             assert status["version"] == row.version
             before = found.get(span)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from agents.spill import SpillFolder
 from elf.batch import decode
+from elf.chaos.engine import SECOND, Chunk, PyEngine, PyMapper, Source, plan
 from elf.errors import UserError
 from elf.job.commands import Feed, Finish, Idle, Install
 from elf.job.cut import StreamCut
@@ -26,7 +27,6 @@ from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.streamlog import StreamLog
 from elf.job.worker import LONG_AGO, StreamWorker, WorkerSettings
 from elf.ql.plan import Fragment
-from tests.job.pyengine import SECOND, Chunk, PyEngine, PyMapper, Source, plan
 
 FLOW = Flow("f", plan(2).fragment, bytes(16), "home")
 SETTINGS = WorkerSettings(idle_ms=5_000, future_us=None, lateness_us=SECOND, cut_ms=10**9)

@@ -26,13 +26,13 @@ import numpy as np
 import pyarrow as pa
 
 from elf.batch import decode as table_of
+from elf.chaos.engine import SECOND, STREAM, plan
+from elf.chaos.lane import Chunk, SimLane, Source
+from elf.chaos.world import SimAgent, World, us_of
 from elf.job.commands import Feed, Idle
 from elf.job.spec import JobSpec
 from elf.job.worker import LONG_AGO, WorkerSettings
 from elf.windows import Sliding
-from tests.job.pyengine import SECOND, STREAM, plan
-from tests.job.simlane import Chunk, SimLane, Source
-from tests.job.world import SimAgent, World, _us
 
 COUNTS = ("late", "future", "unrostered", "rejected")
 OPTIONS = {"window": 10.0, "slide": 0.0, "lateness": 0.0, "idle": 4.0, "future": 60.0, "asleep": 0.0}
@@ -161,8 +161,8 @@ class Stage:
         for row in self._world.home(self._spec).store.windows(self._spec.uid, -(1 << 62), 1 << 62):
             rows = table_of(row.rows).to_pylist()
             for status in table_of(row.status).to_pylist():
-                start, revision = _us(status["window_start"]), status["revision"]
-                counts = {r["k0"]: r["s0"] for r in rows if _us(r["window_start"]) == start}
+                start, revision = us_of(status["window_start"]), status["revision"]
+                counts = {r["k0"]: r["s0"] for r in rows if us_of(r["window_start"]) == start}
                 zero = self._zero_ms * 1000
                 if start < zero or self._shown.get(start, -1) >= revision:
                     continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from agents.store import SnapshotRow
+from elf.chaos.engine import Chunk, PyEngine, Source
 from elf.job import events as was
-from elf.job.commands import Command, Feed, Idle
+from elf.job.commands import Command, Feed, Idle, Outcome
 from elf.job.cut import StreamCut
 from elf.job.worker import StreamWorker
-from tests.job.pyengine import Chunk, PyEngine, Source
 
 if TYPE_CHECKING:
-    from tests.job.world import SimAgent
+    from elf.chaos.agent import SimAgent
 
 
 @dataclass
@@ -51,16 +52,29 @@ class SimLane:
     def _work(self) -> None:
         agent, command = self._agent, self._waiting.pop(0)
         outcome = self.worker.handle(command)
+        if self._keep(outcome):
+            agent.after_disk(partial(self._done, command, outcome))
+
+    def _keep(self, outcome: Outcome) -> bool:
+        """Write the cut. False if the agent died meanwhile."""
+        agent, ledger = self._agent, self._agent.world.ledger
         agent.world.crash_point(agent)
-        if not agent.up:
-            return
-        if outcome.cut is not None:
+        if agent.up and outcome.cut is not None:
             rows = [SnapshotRow(s.flow, s.start, s.end, s.part, s.tally, s.payload) for s in outcome.sealed]
+            if ledger is not None:
+                for flow in outcome.cut.flows:
+                    ledger.begins(agent.index, flow.flow, flow.live_from)
             agent.store.save_cut(self._stream, msgspec.msgpack.encode(outcome.cut), rows)
-        agent.world.crash_point(agent)
-        if not agent.up:
-            return
-        agent.handle(was.Worked(self._stream, type(command).__name__, outcome))
+        if agent.up:
+            agent.world.crash_point(agent)
+        return agent.up
+
+    def _told(self, command: Command, outcome: Outcome) -> None:
+        self._agent.handle(was.Worked(self._stream, type(command).__name__, outcome))
+
+    def _done(self, command: Command, outcome: Outcome) -> None:
+        agent = self._agent
+        self._told(command, outcome)
         self._busy = bool(self._waiting)
         if self._waiting:
             agent.world.later(agent, self._work)

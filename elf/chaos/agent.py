@@ -1,0 +1,325 @@
+"""One agent of a simulated fleet: a real node over a real store, whose driver is virtual time."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import overlay as ring
+from agents import commits, drafts, homestore
+from agents.beginning import HOUSED_FACT, PEERS_FACT, REPLICA, NodeSettings, Restored, overlay_config
+from agents.early import early_windows
+from agents.groups import Persisted
+from agents.node import Node, NodeEffect, NodeEvent
+from agents.restore import stored_flows, stored_jobs
+from agents.store import SnapshotName, StoreError
+from elf.chaos.disk import SimStore
+from elf.chaos.engine import STREAM, PyFinisher
+from elf.chaos.lane import Log, SimLane
+from elf.chaos.programs import InlineJobs
+from elf.job import effects as do
+from elf.job import events as was
+from elf.job import homeport as home
+from elf.job import messages as say
+from elf.job.commands import Suspend
+from elf.job.contributions import Piece
+from elf.job.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince, read_cluster
+from elf.job.programport import ProgramEffect
+from elf.job.streamlog import decode_entry, encode_entry
+from elf.job.uplink import SNAPSHOT_OVERHEAD
+from elf.job.worker import StreamWorker
+from overlay import replica
+
+if TYPE_CHECKING:
+    from elf.chaos.world import World
+
+SUPERVISOR_MS: Final = 1_000
+"""After so long an agent that stopped is started again."""
+HomeWork = home.Apply | home.InstallHome | home.SummariseHome | home.LoadHome | home.ForgetHome
+HOME_EFFECTS: Final = (home.Apply, home.InstallHome, home.SummariseHome, home.LoadHome, home.ForgetHome)
+
+
+class SimAgent:
+    """One agent: what survives a crash (``store``, ``log``), and what does not (everything else)."""
+
+    def __init__(self, world: World, index: int) -> None:
+        self.world = world
+        self.index = index
+        self.address = f"10.0.0.{index}:7100"
+        self.store = SimStore(world.ledger, index)
+        self.agent_id = str(uuid.UUID(int=world.rng.getrandbits(128), version=4))
+        self.store.put("agent_id", self.agent_id.encode())
+        if world.ledger is not None:
+            world.ledger.agent(self.agent_id, index)
+        self.logs: dict[str, Log] = defaultdict(Log)
+        self.streams: tuple[str, ...] = (STREAM,)
+        self.lanes: dict[str, SimLane] = {}
+        self.up = False
+        self.life = 0
+        self.ended = ""
+        self.results: list[say.WindowResult] = []
+        self.notices: list[tuple[str, str]] = []
+        self.skewed: list[tuple[str, int]] = []
+        self.clock_ms = 0
+        """How far its clock is ahead."""
+        self.slow_ms = 0
+        """What it does, and says, takes up to so much longer."""
+        self.slow_disk_ms = 0
+        """A write takes up to so much longer."""
+
+    @property
+    def log(self) -> Log:
+        return self.logs[STREAM]
+
+    @property
+    def worker(self) -> StreamWorker:
+        return self.lanes[STREAM].worker
+
+    @property
+    def now_ms(self) -> int:
+        """What its clock shows."""
+        return self.world.now + self.clock_ms
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    def start(self, contacts: Sequence[str]) -> None:
+        world = self.world
+        self.up, self.life = True, self.life + 1
+        self.disk_ms = world.now
+        self.kept: dict[tuple[str, int], commits.Kept] = {}
+        self.jobs = InlineJobs(lambda event: world.after(1, self, lambda: self.handle(event)))
+        incarnation = self.store.begin_incarnation(world.now // 1_000)
+        me = Identity(self.agent_id, f"a{self.index}", incarnation, self.address)
+        peer = ring.Peer(self.address, incarnation)
+        rng = random.Random(world.rng.random())
+        self.checked = 0
+        self.lanes = {stream: world.lane(self, stream) for stream in self.streams}
+        streams = [StreamSince(stream, -(1 << 62)) for stream in self.streams]
+        node_settings = NodeSettings(
+            root=world.root_settings,
+            retained_bytes_max=world.retained_bytes_max,
+            home_members=world.home_members,
+        )
+        restored = self._restored()
+        self.node = Node(
+            me,
+            streams,
+            ring.Overlay(peer, overlay_config(restored, me), rng),
+            replica.Groups(peer, REPLICA, rng, restored.groups),
+            node_settings,
+            restored,
+            new_cluster_uid=f"of {self.agent_id}",
+        )
+        known = (self.store.get(PEERS_FACT) or b"").decode().split()
+        known += restored.cluster.keepers.addresses if restored.cluster else ()
+        self.perform(self.node.start([*contacts, *known], self.now_ms))
+        for lane in self.lanes.values():
+            world.after(world.rng.randrange(1, 100), self, lane.read)
+        self._plan_tick()
+
+    def _restored(self) -> Restored:
+        told, told_before = self.store.get(CLUSTER_FACT), self.store.get(FOUNDER_FACT)
+        cluster = read_cluster(told, told_before)
+        founder = cluster.keepers.leader if cluster is not None and not told else None
+        entries = tuple(decode_entry(entry) for _, entry in self.store.load_log())
+        jobs = stored_jobs(self.store)
+        cuts = {stream: lane.cut for stream, lane in self.lanes.items() if lane.cut is not None}
+        installed = frozenset((stream, f.flow.uid) for stream, cut in cuts.items() for f in cut.flows)
+        retained = tuple(
+            (s.flow, s.start, s.end, s.part, len(s.tally) + len(s.payload) + SNAPSHOT_OVERHEAD)
+            for _, flow in sorted(installed)
+            for s in self.store.snapshots(flow)
+        )
+        suspended = frozenset(f.flow.uid for cut in cuts.values() for f in cut.flows if f.suspended)
+        panes = stored_flows(self.store, jobs)
+        groups = self.store.load_groups()
+        housed = self.store.get(HOUSED_FACT) is not None
+        return Restored(
+            cluster, founder, entries, groups, jobs, panes, installed, retained, suspended, housed
+        )
+
+    def crash(self) -> None:
+        self.up = False
+        self.life += 1
+
+    def guard(self, action: Callable[[], None]) -> None:
+        """Something that the agent does; when its store refuses, it stops and is started again later."""
+        try:
+            action()
+        except StoreError:
+            self.crash()
+            world = self.world
+            world.at(world.now + SUPERVISOR_MS, partial(world.restart, self))
+
+    def held(self, flow: str) -> int:
+        """Bytes of the snapshots that it retains of a flow, as quotas count them."""
+        rows = self.store.snapshots(flow)
+        return sum(len(row.tally) + len(row.payload) + SNAPSHOT_OVERHEAD for row in rows)
+
+    # -- effects ---------------------------------------------------------------------------------------------
+
+    def handle(self, event: NodeEvent) -> None:
+        self.perform(self.node.handle(event, self.now_ms))
+
+    def perform(self, effects: Sequence[NodeEffect]) -> None:
+        world = self.world
+        for effect in effects:
+            world.point(self)
+            if not self.up:
+                return
+            match effect:
+                case do.Send() | ring.Send() | replica.Send():
+                    world.send(self, effect.to, effect.message)
+                case do.Work():
+                    if world.ledger is not None and isinstance(effect.command, Suspend):
+                        uid, most = effect.command.uid, world.retained_bytes_max
+                        world.ledger.suspends(self.index, uid, self.held(uid), most)
+                    self.lanes[effect.stream].give(effect.command)
+                case do.SaveLog():
+                    self.store.append_log([(e.seq, encode_entry(e)) for e in effect.entries])
+                case do.SaveJob():
+                    record = homestore.job_record(effect)
+                    self.store.save_job(effect.spec.uid, record, effect.state)
+                case _ if isinstance(effect, HOME_EFFECTS):
+                    self._in_order(partial(self._housed, effect))
+                case do.SaveFact():
+                    self.store.put(effect.key, effect.value)
+                case do.SaveFlow():
+                    self.store.save_flow(effect.flow, effect.first_pane)
+                case do.PrunePanes():
+                    self.store.prune_panes(effect.flow, effect.below)
+                case do.PruneWindows():
+                    self.store.prune_windows(effect.job, effect.below_us)
+                case do.Forget():
+                    self._forget(effect)
+                case do.Skewed():
+                    self.skewed.append((effect.address, effect.skew_ms))
+                case do.Noticed():
+                    self.notices.append((effect.job, effect.text))
+                case do.Stop():
+                    self.crash()
+                    if effect.status and world.supervised:
+                        world.at(world.now + SUPERVISOR_MS, partial(world.restart, self))
+                    else:
+                        self.ended = effect.text
+                    return
+                case _ if isinstance(effect, ProgramEffect):
+                    self.jobs.perform(effect)
+                case _:
+                    self._long(effect)
+        world.check_log(self)
+        if world.checks():
+            self.node.check()
+
+    def _long(self, effect: NodeEffect) -> None:
+        """What takes a while, and comes back as an event."""
+        work: Callable[[], None]
+        match effect:
+            case do.Combine():
+                work = partial(self._answer, partial(commits.combine, effect))
+            case do.CommitPanes():
+                work = partial(self._answer, partial(commits.commit_panes, effect, self.store))
+            case do.CommitWindows():
+                work = partial(self._durable, partial(self._windows, effect))
+            case do.MakeEarly():
+                work = partial(self._answer, partial(self._early, effect))
+            case home.Draft():
+                work = partial(self._answer, partial(self._draft, effect))
+            case replica.Persist():
+                work = partial(self._persist, effect)
+            case do.Fetch():
+                work = partial(self._answer, partial(self._fetch, effect))
+            case do.StorePanes():
+                work = partial(self._durable, partial(commits.store_panes, effect, self.store))
+            case do.ReadCommits():
+                work = partial(self._answer, partial(commits.read_commits, effect, self.store))
+            case do.ReadWindows():
+                work = partial(self._answer, self._read(effect))
+            case _:
+                raise TypeError(repr(effect))
+        self.world.later(self, work)
+
+    def _answer(self, make: Callable[[], NodeEvent]) -> None:
+        self.handle(make())
+
+    def _durable(self, make: Callable[[], NodeEvent]) -> None:
+        """Work that leaves something in the store; the agent may die before it says so."""
+        event = make()
+        self.world.crash_point(self)
+        if self.up:
+            self.after_disk(partial(self.handle, event))
+
+    def after_disk(self, action: Callable[[], None]) -> None:
+        """At once, or when a slow disk is ready."""
+        if self.slow_disk_ms:
+            self.world.after(self.world.lag(self.slow_disk_ms), self, action)
+        else:
+            action()
+
+    def _persist(self, effect: replica.Persist) -> None:
+        self.world.crash_point(self)
+        if self.up:
+            self.store.persist(effect.writes)
+        self.world.crash_point(self)
+        if self.up:
+            self.after_disk(partial(self.handle, Persisted()))
+
+    def _in_order(self, action: Callable[[], None]) -> None:
+        """What the disk's thread does, one after the other."""
+        world = self.world
+        self.disk_ms = max(self.disk_ms, world.now) + world.rng.randrange(1, 5) + world.lag(self.slow_disk_ms)
+        world.after(self.disk_ms - world.now, self, action)
+
+    def _housed(self, effect: HomeWork) -> None:
+        event = homestore.perform(self.store, effect)
+        self.world.crash_point(self)
+        if self.up and event is not None:
+            self.handle(event)
+
+    def _draft(self, effect: home.Draft) -> home.Drafted:
+        work, finisher, kept = effect.work, None, None
+        if isinstance(work, do.CommitWindows):
+            finisher, kept = PyFinisher(work.spec.plan.final_sql), self._kept(work)
+        return drafts.draft(effect, self.store, finisher, self.address, kept)
+
+    def _windows(self, effect: do.CommitWindows) -> was.WindowsCommitted:
+        finisher = PyFinisher(effect.spec.plan.final_sql)
+        return commits.commit_windows(effect, self.store, finisher, self.address, self._kept(effect))
+
+    def _kept(self, effect: do.CommitWindows) -> commits.Kept:
+        if self.world.ledger is not None:
+            self.world.ledger.means(effect)
+        return self.kept.setdefault((effect.spec.uid, effect.spec.version), commits.Kept())
+
+    def _early(self, effect: do.MakeEarly) -> NodeEvent:
+        finisher = PyFinisher(effect.committed.spec.plan.final_sql)
+        return early_windows(effect, self.store, finisher, self.address)
+
+    def _fetch(self, effect: do.Fetch) -> was.Fetched:
+        rows = self.store.overlapping(effect.flow.uid, effect.start, effect.end)
+        pieces = (Piece(r.start, r.end, 0, r.tally, r.payload) for r in rows if r.part == effect.part)
+        return was.Fetched(effect.flow, tuple(pieces), effect.part)
+
+    def _read(self, effect: do.ReadWindows) -> Callable[[], was.WindowsRead]:
+        rows = self.store.windows(effect.spec.uid, effect.after_us or 0, 1 << 62)
+        found = tuple(commits.window_result(effect.spec.name, row, self.address) for row in rows)
+        return lambda: was.WindowsRead(effect.request, found)
+
+    def _forget(self, effect: do.Forget) -> None:
+        if effect.whole_flow:
+            self.store.delete_flow(effect.flow)
+        else:
+            self.store.delete_snapshots([SnapshotName(effect.flow, *name) for name in effect.names])
+
+    def _plan_tick(self) -> None:
+        wait = self.node.deadline(self.now_ms) - self.now_ms
+        self.world.after(max(5, wait), self, self._tick)
+
+    def _tick(self) -> None:
+        self.perform(self.node.tick(self.now_ms))
+        if self.up:
+            self._plan_tick()

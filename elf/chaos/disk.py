@@ -1,0 +1,93 @@
+"""The store of a simulated agent: SQLite in memory. It survives crashes, may be full, and may lose power."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final
+
+from agents.store import PaneCommit, SnapshotName, SnapshotRow, Store, WindowCommit
+from elf.chaos.ledger import Ledger
+
+PAGES_MAX: Final = 1 << 30
+Transaction = Callable[[], AbstractContextManager[sqlite3.Connection]]
+
+
+class SimStore(Store):
+    """Tells the ledger, if there is one, what it has kept. ``remember``: keep an image of what is synced, for
+    ``cut_power``, which costs a copy of all for each write that is not."""
+
+    def __init__(self, ledger: Ledger | None, agent: int) -> None:
+        super().__init__(":memory:")
+        self.remember = False
+        self._ledger = ledger
+        self._agent = agent
+        self._synced: bytes | None = None
+        self._loose = False
+        self._file.writing = self._writing(self._file.writing)  # type: ignore[method-assign, assignment]
+
+    def fill(self, full: bool) -> None:
+        """From now on SQLite finds no room for another page; or it does again."""
+        with self._file.reading() as con:
+            (pages,) = con.execute("PRAGMA page_count").fetchone()
+            con.execute(f"PRAGMA max_page_count = {pages if full else PAGES_MAX}")
+
+    def cut_power(self) -> None:
+        """What was written since the last sync is gone."""
+        if self._synced is not None:
+            with self._file.reading() as con:
+                con.deserialize(self._synced)
+        self._synced, self.remember = None, False
+
+    def _writing(self, plain: Transaction) -> Transaction:
+        """A transaction: all before it is synced with it, unless it is not itself."""
+
+        @contextmanager
+        def writing() -> Iterator[sqlite3.Connection]:
+            if self.remember and self._loose and self._synced is None:
+                with self._file.reading() as con:
+                    self._synced = con.serialize()
+            with plain() as con:
+                yield con
+            if not self._loose:
+                self._synced = None
+
+        return writing
+
+    @contextmanager
+    def unsynced(self) -> Iterator[None]:
+        self._loose = True
+        try:
+            with super().unsynced():
+                yield
+        finally:
+            self._loose = False
+
+    # -- what the ledger hears -------------------------------------------------------------------------------
+
+    def save_cut(
+        self,
+        stream: str,
+        cut: bytes,
+        snapshots: Sequence[SnapshotRow] = (),
+        *,
+        forget: Sequence[SnapshotName] = (),
+    ) -> None:
+        super().save_cut(stream, cut, snapshots, forget=forget)
+        if self._ledger is not None:
+            for row in snapshots:
+                self._ledger.sealed(self._agent, row)
+
+    def commit_panes(self, *rows: PaneCommit) -> int:
+        seq = super().commit_panes(*rows)
+        if self._ledger is not None:
+            for row in rows:
+                self._ledger.committed(self._agent, row)
+        return seq
+
+    def commit_windows(self, *rows: WindowCommit) -> None:
+        super().commit_windows(*rows)
+        if self._ledger is not None:
+            for row in rows:
+                self._ledger.assembled(self._agent, row)

@@ -1,0 +1,220 @@
+"""What must be true when the storm is over: nothing lost, nothing twice, and all windows complete.
+
+While the fleet recovers, ``open`` says what is still missing; when that is nothing (or it took too long),
+``close`` adds up the books. What was wrong the moment it was said is the ledger's to find.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import pyarrow as pa
+
+from agents.restore import stored_jobs
+from elf.chaos.agent import SimAgent
+from elf.chaos.ledger import DOUBLED, LOST, WRONG, Book, Counts, Finding, Ledger, says, short, windows_of
+from elf.chaos.world import BEGIN_MS, World
+from elf.job.contributions import bitmap
+from elf.job.ranges import split
+from elf.job.spec import JobSpec, VersionRecord
+from elf.ql.plan import Fragment
+from elf.windows import Sliding
+
+LOST_COUNTS = ("late", "rejected", "uncast", "future", "unrostered", "shed")
+"""Rows of a tally that are in no result."""
+
+
+class Judge:
+    """Judges windows that end by ``until_ms``."""
+
+    def __init__(self, world: World, ledger: Ledger, until_ms: int) -> None:
+        self._world = world
+        self._ledger = ledger
+        self._until_us = until_ms * 1_000
+        self._found: list[Finding] = []
+
+    def _say(self, kind: str, text: str) -> None:
+        self._found.append(Finding(kind, text, self._world.now))
+
+    # -- what is still missing -------------------------------------------------------------------------------
+
+    def open(self) -> list[Finding]:
+        """What is not as it must be in the end, and may still become so."""
+        self._found = []
+        for agent in self._world.agents:
+            if agent.life and not agent.ended and not (agent.up and agent.node.ready):
+                self._say(LOST, f"a{agent.index} is not back")
+            elif agent.up and agent.node.leaving:
+                self._say(LOST, f"a{agent.index} cannot leave")
+            for stream, lane in agent.lanes.items() if agent.up else ():
+                if lane.position < len(agent.logs[stream].rows):
+                    self._say(LOST, f"a{agent.index} has read {lane.position} rows of {stream}, not all")
+        if not self._found:
+            log = max((a.node.log for a in self._world.agents if a.up), key=lambda log: log.last)
+            for flow in log.flows():
+                self._panes(flow.uid)
+            for spec in log.jobs():
+                self._windows(spec)
+        return self._found
+
+    def _panes(self, uid: str) -> None:
+        """Every snapshot is in the last word on its pane; every agent that lives has made its own."""
+        ledger = self._ledger
+        words = ledger.panes.get(uid)
+        if not words:
+            return
+        fragment = ledger.flows[uid].fragment
+        least = BEGIN_MS * 1_000 // fragment.pane_us
+        first = max(least, min(start for start, _, _ in words))
+        books = {agent: book for (flow, agent), book in ledger.books.items() if flow == uid}
+        number = {agent: n for n, agent in ledger.numbers(fragment.stream).items()}
+        for pane in range(first, self._until_us // fragment.pane_us):
+            word = ledger.latest(uid, pane)
+            if word is None:
+                self._say(LOST, f"pane {pane} of {short(uid)} is not committed")
+                return
+            for agent, book in books.items():
+                name = f"a{agent}'s rows of pane {pane} of {short(uid)}"
+                if not book.covers(pane):
+                    if pane >= book.live_from and self._computes(agent, uid):
+                        self._say(LOST, f"{name} are not sealed")
+                elif not word.members & bitmap([number[agent]]):
+                    self._say(LOST, f"{name} are sealed, and not in the last commit")
+                missing = [n for (p, n) in book.parts if p == pane and (number[agent], n) not in word.parts]
+                if missing:
+                    self._say(LOST, f"{name}: late ones, part {missing[0]}, are not in the last commit")
+
+    def _computes(self, agent: int, uid: str) -> bool:
+        """Whether an agent answers for all panes of a flow from its first one on."""
+        there = self._world.agents[agent]
+        states = [lane.worker._flows.get(uid) for lane in there.lanes.values()] if there.up else []
+        return any(states) and (uid, agent) not in self._ledger.shed
+
+    def _windows(self, spec: JobSpec) -> None:
+        """All windows of all versions are there, and their last words are those of the last panes."""
+        home = self._world.home(spec)
+        stored = next((job for job in stored_jobs(home.store) if job.spec.uid == spec.uid), None)
+        if not home.node.homes.has(spec.uid) or stored is None:
+            self._say(LOST, f"{spec.name} has no master at {home.address}")
+            return
+        records = {v.spec.version: v for v in stored.versions if v.state in ("committed", "finished")}
+        last: dict[tuple[int, int], tuple[int, int, bool, Counts]] = {}
+        for row in home.store.windows(spec.uid, -(1 << 62), 1 << 62):
+            for span, status, counts in windows_of(row):
+                revision, skipped = int(str(status["revision"])), bool(status["skipped"])
+                before = last.get(span)
+                if before is not None and before[0] != row.version:
+                    self._say(
+                        DOUBLED, f"{spec.name}'s window {span} is of versions {before[0]}, {row.version}"
+                    )
+                if before is None or before[1] <= revision:
+                    last[span] = row.version, revision, skipped, counts
+        for number, record in records.items():
+            mine = {span: one for span, one in last.items() if one[0] == number}
+            for span in sorted(self._wanted(record, mine) - mine.keys()):
+                self._say(LOST, f"{spec.name}'s window {span} of version {number} is not committed")
+            for span, (_, _, skipped, counts) in mine.items():
+                self._last_word(spec, record, span, skipped, counts)
+
+    def _wanted(self, record: VersionRecord, mine: object) -> set[tuple[int, int]]:
+        """The windows that a version has to make."""
+        plan, first = record.spec.plan, record.first_pane
+        if first is None:
+            return set()
+        found: set[tuple[int, int]] = set()
+        begin = first * plan.fragment.pane_us
+        if first < 0:  # nothing had been read then: from the first row on
+            begin = min((start for start, _ in mine), default=self._until_us)  # type: ignore[attr-defined]
+        for kind in plan.windows:
+            assert isinstance(kind, Sliding)
+            ends = min(record.ends_us, self._until_us) - kind.size_us
+            starts = range(
+                -(-begin // kind.slide_us) * kind.slide_us,
+                min(record.until_us, self._until_us),
+                kind.slide_us,
+            )
+            found |= {(start, start + kind.size_us) for start in starts if start <= ends}
+        return found
+
+    def _last_word(
+        self, spec: JobSpec, record: VersionRecord, span: tuple[int, int], skipped: bool, counts: Counts
+    ) -> None:
+        name = f"{spec.name}'s window {span} of version {record.spec.version}"
+        if skipped:
+            if span[1] <= record.cut_us:
+                self._say(LOST, f"{name} is skipped, and nobody has cut it off")
+        elif record.state == "committed" and span[1] <= self._until_us:
+            claimed: Counts = Counter()
+            for flow in record.spec.flows:
+                pane_us = flow.fragment.pane_us
+                for pane in range(span[0] // pane_us, -(-span[1] // pane_us)):
+                    word = self._ledger.latest(flow.uid, pane)
+                    claimed.update(word.rows.get(pane, Counter()) if word is not None else Counter())
+            if not says(record.spec.plan, counts, claimed):
+                self._say(LOST, f"{name} says {dict(counts)}; the last words on its panes, {dict(claimed)}")
+
+    # -- the books -------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Rows against snapshots, and what was published against what is kept."""
+        for (uid, index), book in self._ledger.books.items():
+            agent = self._world.agents[index]
+            stream = self._ledger.flows[uid].fragment.stream
+            if agent.up and uid in agent.lanes[stream].worker.flows():
+                self._account(agent, uid, book)
+        log = max((a.node.log for a in self._world.agents if a.up), key=lambda log: log.last)
+        for spec in log.jobs():
+            home = self._world.home(spec)
+            kept = {
+                (row.job, row.first_start, row.last_end, row.revision, row.version)
+                for row in home.store.windows(spec.uid, -(1 << 62), 1 << 62)
+            }
+            for name in self._ledger.published:
+                if name[0] == spec.uid and name not in kept:
+                    self._ledger.found(
+                        LOST, f"{spec.name}: {name[1:]} was published, and {home.address} has it not"
+                    )
+
+    def _account(self, agent: SimAgent, uid: str, book: Book) -> None:
+        """Every row is in one snapshot, or counted."""
+        fragment = self._ledger.flows[uid].fragment
+        lane = agent.lanes[fragment.stream]
+        state = lane.worker._flows[uid]
+        name = f"a{agent.index}'s {short(uid)}"
+        rows = agent.logs[fragment.stream].rows
+        truth: dict[int, Counter[str]] = defaultdict(Counter)
+        for ts, key in rows[: lane.position]:
+            pane = ts // fragment.pane_us
+            if book.live_from <= pane < state.sealed:
+                truth[pane][key] += 1
+        missing, shed = 0, (uid, agent.index) in self._ledger.shed
+        for pane in sorted({*truth, *book.rows, *book.rows_in, *(p for p, _ in book.parts)}):
+            sealed = Counter(book.rows.get(pane, Counter()))
+            for (at, _), part in book.parts.items():
+                sealed.update(part if at == pane else Counter())
+            if not book.covers(pane):  # of a flow over its quota: the agent is named as missing
+                missing += truth[pane].total() if not shed else 0
+                continue
+            short_of = truth[pane].total() - book.rows_in[pane]
+            missing += short_of
+            chosen = _chosen(fragment, truth[pane])
+            if fragment.range[0]:  # rows are counted once for all key ranges
+                missing, short_of = 0, chosen.total() - sealed.total()
+            if short_of < 0 or not sealed <= chosen:
+                self._ledger.found(DOUBLED, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(chosen)}")
+            elif not short_of and sealed != chosen:
+                self._ledger.found(WRONG, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(chosen)}")
+        told = sum(book.counted[what] + state.tallies.total(what) for what in LOST_COUNTS) + state.shed
+        if not fragment.range[0] and (missing > told or (missing < told and not shed)):
+            self._ledger.found(LOST, f"{name}: {missing} rows are in no snapshot, {told} are counted")
+
+
+def _chosen(fragment: Fragment, rows: Counts) -> Counts:
+    """What the WHERE of a fragment lets through, of its key range."""
+    where = fragment.map_sql.removeprefix("count by key ").strip()
+    keys = [key for key in rows if not where or key in where]
+    place, count = fragment.range
+    if count > 1:
+        table = pa.table({"k0": pa.array(keys, pa.string())})
+        keys = split(table, fragment.group_keys, count)[place]["k0"].to_pylist()
+    return Counter({key: rows[key] for key in keys})

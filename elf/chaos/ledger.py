@@ -1,0 +1,346 @@
+"""What a simulated fleet has ever made durable: every snapshot, pane commit and window commit, once.
+
+Agents write through a ``SimStore``, which tells the ledger what has become durable, and on whose disk.
+The ledger outlives crashes, prunings and drops. It checks each word when it is first heard, and that nobody
+says another one under its name: the running half of the oracle (``judge`` is the other).
+
+Three sums are compared, each with the one below it, as far as a word claims it: a window's rows with the pane
+commits that it names, a pane commit with the snapshots of the members that it names; and the judge compares
+snapshots with the rows of the logs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agents.store import PaneCommit, SnapshotRow, WindowCommit
+from elf.batch import decode
+from elf.job.contributions import from_bytes, numbers
+from elf.job.effects import CommitWindows, Coverage
+from elf.job.messages import LogEntry, MemberJoined, WindowResult
+from elf.job.parts import from_bytes as parts_of
+from elf.job.spec import Flow
+from elf.ql.plan import Plan
+
+Counts = Counter[str]
+"""Rows by key."""
+PaneCounts = dict[int, Counter[str]]
+COPY = ".copy"
+WRONG, LOST, DOUBLED, BROKEN = "wrong", "lost", "doubled", "broken"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that must not be. ``kind``: wrong, lost, doubled, or broken (an invariant, or an error that
+    would have stopped an agent)."""
+
+    kind: str
+    text: str
+    at_ms: int
+
+
+@dataclass
+class Book:
+    """What one agent has sealed of one flow. ``live_from``: where it first began."""
+
+    live_from: int
+    rows: PaneCounts = field(default_factory=dict)
+    counted: Counter[str] = field(default_factory=Counter)
+    """The tally, over all panes."""
+    rows_in: Counter[int] = field(default_factory=Counter)
+    """Rows on time by pane, wanted or not."""
+    ranges: list[tuple[int, int, bytes]] = field(default_factory=list)
+    parts: dict[tuple[int, int], Counter[str]] = field(default_factory=dict)
+    """(Pane, part) of late rows."""
+
+    def covers(self, pane: int) -> bool:
+        return any(start <= pane < end for start, end, _ in self.ranges)
+
+
+@dataclass(frozen=True)
+class PaneWord:
+    """A pane commit."""
+
+    start: int
+    end: int
+    revision: int
+    members: int
+    parts: frozenset[tuple[int, int]]
+    rows: PaneCounts
+    row: PaneCommit
+
+
+class Ledger:
+    """See the module's docstring."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.books: dict[tuple[str, int], Book] = {}
+        self.panes: dict[str, dict[tuple[int, int, int], PaneWord]] = defaultdict(dict)
+        self.windows: dict[tuple[str, int, int, int, int], WindowCommit] = {}
+        self.published: dict[tuple[str, int, int, int, int], tuple[bytes, bytes]] = {}
+        self.flows: dict[str, Flow] = {}
+        self.shed: set[tuple[str, int]] = set()
+        """Flows that agents ever suspended, as they retained too much of them."""
+        self.now_ms = 0
+        self._meant: dict[tuple[str, int, bytes], CommitWindows] = {}
+        self._agents: dict[tuple[str, int], int] = {}
+        self._numbers: dict[str, int] = {}
+
+    def found(self, kind: str, text: str) -> None:
+        self.findings.append(Finding(kind, text, self.now_ms))
+
+    # -- what goes on ----------------------------------------------------------------------------------------
+
+    def agent(self, agent_id: str, index: int) -> None:
+        self._numbers[agent_id] = index
+
+    def heard(self, entry: LogEntry) -> None:
+        """A new entry of the stream log: who has which member number."""
+        if isinstance(entry, MemberJoined):
+            self._agents[entry.stream, entry.number] = self._numbers[entry.agent_id]
+
+    def who(self, flow: str, members: int) -> list[int]:
+        """The agents of a contribution set."""
+        stream = self.flows[flow].fragment.stream
+        return [self._agents[stream, number] for number in numbers(members)]
+
+    def numbers(self, stream: str) -> dict[int, int]:
+        """Member number → agent."""
+        return {number: agent for (name, number), agent in self._agents.items() if name == stream}
+
+    def begins(self, agent: int, flow: Flow, live_from: int) -> None:
+        """An agent has durably begun to compute a flow."""
+        self.flows.setdefault(flow.uid, flow)
+        self.books.setdefault((flow.uid, agent), Book(live_from))
+
+    def means(self, work: CommitWindows) -> None:
+        """A master is about to make windows of what it names."""
+        self._meant[work.spec.uid, work.spec.version, repr(work.coverage).encode()] = work
+
+    def suspends(self, agent: int, flow: str, held: int, most: int) -> None:
+        """An agent is about to shed the rows of a flow."""
+        self.shed.add((flow, agent))
+        if held <= most:
+            self.found(LOST, f"a{agent} suspends {short(flow)}: it retains {held} bytes of it, of {most}")
+
+    # -- snapshots -------------------------------------------------------------------------------------------
+
+    def sealed(self, agent: int, row: SnapshotRow) -> None:
+        book = self.books[row.flow, agent]
+        rows = counts_of(row.payload, row.start, row.end)
+        name = f"a{agent}'s snapshot of panes [{row.start}, {row.end}) of {short(row.flow)}, part {row.part}"
+        if row.part:
+            (pane,) = range(row.start, row.end)
+            known = book.parts.setdefault((pane, row.part), rows.get(pane, Counter()))
+            if known != rows.get(pane, Counter()):
+                self.found(DOUBLED, f"{name}: it had other contents before")
+                return
+        else:
+            for start, end, payload in book.ranges:
+                if (start, end, payload) == (row.start, row.end, row.payload):
+                    return
+                if start < row.end and row.start < end:
+                    self.found(DOUBLED, f"{name}: [{start}, {end}) was sealed before")
+                    return
+            book.ranges.append((row.start, row.end, row.payload))
+            for pane, counts in rows.items():
+                book.rows.setdefault(pane, Counter()).update(counts)
+        for counted in decode(row.tally).to_pylist() if row.tally else ():
+            book.rows_in[counted.pop("_pane")] += counted["rows_in"]
+            book.counted.update(counted)
+
+    # -- pane commits ----------------------------------------------------------------------------------------
+
+    def committed(self, agent: int, row: PaneCommit) -> None:
+        if row.flow.endswith(COPY):
+            self._copied(agent, row)
+            return
+        name = f"panes [{row.start}, {row.end}) of {short(row.flow)}, revision {row.revision}"
+        words, key = self.panes[row.flow], (row.start, row.end, row.revision)
+        if key in words:
+            if words[key].row != row:
+                self.found(DOUBLED, f"{name}: a{agent} has another word of it than the first")
+            return
+        for word in words.values():
+            if word.revision == row.revision and word.start < row.end and row.start < word.end:
+                self.found(DOUBLED, f"{name}: [{word.start}, {word.end}) was committed with that revision")
+                return
+        rows = counts_of(row.payload, row.start, row.end)
+        parts = parts_of(row.parts)
+        before = self.latest(row.flow, row.start, row.revision - 1) if row.revision else None
+        if before is not None:
+            parts |= before.parts
+        word = PaneWord(row.start, row.end, row.revision, from_bytes(row.members), parts, rows, row)
+        words[key] = word
+        self._check_panes(name, word)
+
+    def _check_panes(self, name: str, word: PaneWord) -> None:
+        """Against the snapshots that it claims."""
+        flow, sums = word.row.flow, defaultdict[int, Counter[str]](Counter)
+        for agent in self.who(flow, word.members):
+            book = self.books.get((flow, agent))
+            if book is None or not self._has(book, word.start, word.end):
+                self.found(WRONG, f"{name}: a{agent} is in it, and has made no such snapshot durable")
+                return
+            for pane, counts in book.rows.items():
+                if word.start <= pane < word.end:
+                    sums[pane].update(counts)
+        stream = self.flows[flow].fragment.stream
+        for number, part in word.parts:
+            book = self.books[flow, self._agents[stream, number]]
+            sums[word.start].update(book.parts.get((word.start, part), Counter()))
+        if {p: c for p, c in sums.items() if c} != word.rows:
+            who = ", ".join(f"a{agent}" for agent in self.who(flow, word.members))
+            self.found(
+                WRONG, f"{name}: it has {plain(word.rows)}; the snapshots of {who} have {plain(dict(sums))}"
+            )
+
+    @staticmethod
+    def _has(book: Book, start: int, end: int) -> bool:
+        """Whether snapshots cover panes ``[start, end)`` without a hole."""
+        at = start
+        for left, right, _ in sorted(book.ranges):
+            if left <= at < right:
+                at = right
+        return at >= end
+
+    def _copied(self, agent: int, row: PaneCommit) -> None:
+        """A reader's copy may lack rows that its jobs do not need, and nothing else."""
+        flow = row.flow.removesuffix(COPY)
+        word = self.panes[flow].get((row.start, row.end, row.revision))
+        name = f"a{agent}'s copy of panes [{row.start}, {row.end}) of {short(flow)}, revision {row.revision}"
+        if word is None:
+            self.found(WRONG, f"{name}: nobody has committed that")
+        elif from_bytes(row.members) != word.members:
+            self.found(WRONG, f"{name}: of other members than the commit")
+        else:
+            for pane, counts in counts_of(row.payload, row.start, row.end).items():
+                if any(word.rows.get(pane, Counter())[key] != n for key, n in counts.items()):
+                    self.found(WRONG, f"{name}: it says {dict(counts)} of pane {pane}")
+
+    def latest(self, flow: str, pane: int, revision: int = 1 << 62) -> PaneWord | None:
+        """The last word on a pane, up to a revision."""
+        flow = flow.removesuffix(COPY)
+        holding = (w for w in self.panes[flow].values() if w.start <= pane < w.end and w.revision <= revision)
+        return max(holding, key=lambda word: word.revision, default=None)
+
+    # -- windows ---------------------------------------------------------------------------------------------
+
+    def assembled(self, agent: int, row: WindowCommit) -> None:
+        key = (row.job, row.first_start, row.last_end, row.revision, row.version)
+        ends = f"({row.first_start}, {row.last_end}]"
+        name = f"windows of {row.job[:6]} that end in {ends}, revision {row.revision}"
+        known = self.windows.setdefault(key, row)
+        if known is not row:
+            if (known.rows, known.status) != (row.rows, row.status):
+                self.found(DOUBLED, f"{name}: a{agent} has another word of it than the first")
+            return
+        work = self._meant.get((row.job, row.version, row.panes_used))
+        if work is None:
+            self.found(WRONG, f"{name}: nobody was to make it")
+            return
+        plan = work.spec.plan
+        for span, status, counts in windows_of(row):
+            if not status["skipped"]:
+                claimed = self.sums(work.coverage, span, plan.fragment.pane_us)
+                if not says(plan, counts, claimed):
+                    self.found(WRONG, f"{name}: {dict(counts)}; its panes have {dict(claimed)}")
+                missing = self._missing(work.coverage, span, plan.fragment.pane_us)
+                if missing != set(status["missing"]):  # type: ignore[call-overload]
+                    self.found(
+                        WRONG, f"{name} names {status['missing']} as missing; its panes lack {missing}"
+                    )
+
+    def sums(self, coverage: Sequence[Coverage], span: tuple[int, int], pane_us: int) -> Counts:
+        """Over the panes of a window, in the revisions that the coverage names."""
+        found: Counts = Counter()
+        for part in coverage:
+            first, last = max(part.start, span[0] // pane_us), min(part.end, -(-span[1] // pane_us))
+            for pane in range(first, last) if not part.lost else ():
+                word = self.latest(part.flow, pane, part.revision)
+                if word is not None:
+                    found.update(word.rows.get(pane, Counter()))
+        return found
+
+    def _missing(self, coverage: Sequence[Coverage], span: tuple[int, int], pane_us: int) -> set[str]:
+        """The names of those who were expected and are not in all panes of a window."""
+        found: set[str] = set()
+        for part in coverage:
+            first, last = max(part.start, span[0] // pane_us), min(part.end, -(-span[1] // pane_us))
+            for pane in range(first, last) if not part.lost else ():
+                word = self.latest(part.flow, pane, part.revision)
+                there = word.members if word is not None else 0
+                flow = part.flow.removesuffix(COPY)
+                found |= {f"a{agent}" for agent in self.who(flow, part.expected & ~there)}
+        return found
+
+    def publish(self, result: WindowResult) -> None:
+        """A subscriber got windows: what it is told must be durable, and never something else."""
+        key = (result.job, result.first_us, result.last_us, result.revision, result.version)
+        ends = f"({result.first_us}, {result.last_us}]"
+        name = f"windows of {result.name} that end in {ends}, revision {result.revision}"
+        if result.early:
+            return
+        row = self.windows.get(key)
+        said = self.published.setdefault(key, (result.status, result.payload))
+        if said != (result.status, result.payload):
+            self.found(DOUBLED, f"{name} were published in two ways")
+        if row is None:
+            self.found(WRONG, f"{name} were published, and nobody has committed them")
+        elif (row.status, row.rows) != said:
+            self.found(WRONG, f"{name} were published otherwise than they are committed")
+
+
+def counts_of(payload: bytes, start: int, end: int) -> PaneCounts:
+    """The rows by pane and key of an encoded table."""
+    found: PaneCounts = {}
+    table = decode(payload) if payload else None
+    if table is not None:
+        columns = (table[name].to_pylist() for name in ("_pane", "k0", "s0"))
+        for pane, key, count in zip(*columns, strict=True):
+            if start <= pane < end:
+                found.setdefault(pane, Counter())[key] += count
+    return found
+
+
+Window = tuple[tuple[int, int], Mapping[str, object], Counts]
+
+
+def windows_of(row: WindowCommit) -> Iterable[Window]:
+    """(span, status, counts) of each window of a commit."""
+    table = decode(row.rows)
+    found: dict[tuple[int, int], Counts] = defaultdict(Counter)
+    for one in table.to_pylist() if table.num_rows else ():
+        found[us_of(one["window_start"]), us_of(one["window_end"])][one["k0"]] += one["s0"]
+    for status in decode(row.status).to_pylist():
+        span = us_of(status["window_start"]), us_of(status["window_end"])
+        yield span, status, found[span]
+
+
+def says(plan: Plan, counts: Counts, claimed: Counts) -> bool:
+    """Whether a window's rows are what its query makes of these counts: by HAVING, and of a LIMIT the first
+    rows with those that are equal to the last."""
+    least = int(plan.final_sql or 0)
+    whole = Counter({key: n for key, n in claimed.items() if n >= least})
+    if plan.top is None:
+        return counts == whole
+    most = sorted(whole.values(), reverse=True)[: plan.top.rows]
+    needed = {key for key, n in whole.items() if most and n > most[-1]}
+    return counts.items() <= whole.items() and needed <= counts.keys() and len(counts) >= len(most)
+
+
+def us_of(moment: object) -> int:
+    return int(np.datetime64(moment, "us").astype(np.int64))  # type: ignore[call-overload]
+
+
+def short(flow: str) -> str:
+    return flow[:6]
+
+
+def plain(rows: PaneCounts) -> str:
+    return "; ".join(f"{pane}: {dict(sorted(counts.items()))}" for pane, counts in sorted(rows.items()))

@@ -1,0 +1,216 @@
+"""A seed's schedule: how the fleet is made, what people ask of it, and what befalls it, as values.
+
+Every fault has its number in the schedule. A run may leave some out: that is how a failing one is made small.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+CLICKS, BUYS = "clicks", "buys"
+STORM_MS = 16_000
+JOINERS_MAX = 2
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that befalls the fleet ``at_ms`` after the storm has begun, or that somebody asks of it.
+
+    ``who``: numbers of agents; ``for_ms``: how long; ``amount``: percent, milliseconds, points of work, or
+    the number of a job, as the kind says.
+    """
+
+    kind: str
+    at_ms: int
+    who: tuple[int, ...] = ()
+    for_ms: int = 0
+    amount: int = 0
+
+    def __str__(self) -> str:
+        names = " ".join(f"a{index}" for index in self.who)
+        lasts = f" for {self.for_ms / 1000:g} s" if self.for_ms else ""
+        said = SAID[self.kind].format(who=names, amount=self.amount)
+        return f"{self.at_ms / 1000:6.3f} s  {said}{lasts}"
+
+
+SAID = {
+    "crash": "{who} is killed",
+    "point": "{who} is killed after {amount} more steps of its work",
+    "home": "the home of job {amount} is killed",
+    "cut off": "the home of job {amount} hears nobody, and nobody hears it,",
+    "unheard": "nobody hears the home of job {amount}, which hears everybody,",
+    "power": "the power of {who} fails after {amount} more steps of its work",
+    "blackout": "all are killed",
+    "loss": "{amount} % of messages are lost",
+    "doubles": "{amount} % of messages come twice",
+    "overtaking": "{amount} % of messages take up to 2 s",
+    "partition": "{who} hear only one another",
+    "mute": "nobody hears {who}",
+    "slow": "{who} is up to {amount} ms slow",
+    "slow disk": "writes of {who} take up to {amount} ms",
+    "full disk": "the disk of {who} is full",
+    "clock": "{who} is killed, and comes back with a clock that is {amount} ms off,",
+    "join": "{who} joins",
+    "leave": "{who} leaves",
+    "create": "job {amount} is created through {who}",
+    "drop": "job {amount} is dropped",
+    "alter": "job {amount} is altered",
+    "pause": "job {amount} is paused",
+    "resume": "job {amount} is resumed",
+    "rollback": "job {amount} goes back to version 1",
+}
+"""What each kind is in words."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """``nodes``: all that ever run; the last ``joiners`` of them come during the storm. ``jobs``: what each
+    one is (``elf.chaos.jobs``); the first ``begun`` are there before the storm."""
+
+    seed: int
+    nodes: int
+    joiners: int
+    home_members: int
+    jobs: tuple[str, ...]
+    begun: int
+    disorder_ms: int
+    faults: tuple[Fault, ...]
+    rate_ms: int = 400
+    """Between two rows of an agent's log."""
+    quota: int = 256 << 20
+    """Bytes that an agent retains of a flow."""
+    storm_ms: int = STORM_MS
+
+    def only(self, numbers: tuple[int, ...]) -> Schedule:
+        """The same with these faults only (numbers from 1)."""
+        return replace(self, faults=tuple(f for n, f in enumerate(self.faults, 1) if n in numbers))
+
+
+JOBS = ("plain", "slide", "odd", "where", "both", "top", "late", "trees")
+"""Kinds of jobs."""
+
+
+def drawn(seed: int, nodes: int) -> Schedule:
+    """The schedule of a seed."""
+    rng = random.Random(f"chaos {seed} {nodes}")
+    joiners = min(rng.choice([0, 0, 1, JOINERS_MAX]), max(0, nodes - 3))
+    first = nodes - joiners
+    begun = rng.choice([1, 2, 2, 3])
+    jobs = ("plain", *rng.sample(JOBS[1:], 2), rng.choice(JOBS))
+    draw = _Draw(rng, first, nodes, jobs, begun)
+    return Schedule(
+        seed,
+        nodes,
+        joiners,
+        rng.choice([1, 3, 5, 5]),
+        jobs,
+        begun,
+        rng.choice([300, 300, 300, 1_500]),
+        draw.faults(),
+        rng.choice([400, 400, 150]),
+        rng.choice([256 << 20, 256 << 20, 256 << 20, 6_000]),
+    )
+
+
+class _Draw:
+    """Draws the faults of one schedule. Agents up to ``first`` are there from the beginning."""
+
+    def __init__(self, rng: random.Random, first: int, nodes: int, jobs: tuple[str, ...], begun: int) -> None:
+        self._rng = rng
+        self._first = first
+        self._nodes = nodes
+        self._jobs = jobs
+        self._begun = begun
+
+    def faults(self) -> tuple[Fault, ...]:
+        rng = self._rng
+        found = self._weather()
+        for _ in range(rng.randrange(2, 5 + self._nodes // 8)):
+            found.append(self._one(rng.choices(*_WEIGHTS)[0]))
+        found += [
+            Fault("join", rng.randrange(500, STORM_MS * 3 // 4), (index,))
+            for index in range(self._first, self._nodes)
+        ]
+        if self._first > 3 and rng.random() < 0.15:
+            found.append(Fault("leave", self._at(), (rng.randrange(self._first),)))
+        found += self._people()
+        return tuple(sorted(found, key=lambda fault: fault.at_ms))
+
+    def _at(self) -> int:
+        return self._rng.randrange(STORM_MS - 1_000)
+
+    def _weather(self) -> list[Fault]:
+        rng = self._rng
+        found = []
+        for kind, amounts in (("loss", (1, 3, 8)), ("doubles", (2, 5, 20)), ("overtaking", (2, 5, 15))):
+            if rng.random() < 0.6:
+                at = rng.choice([0, self._at()])
+                found.append(
+                    Fault(kind, at, for_ms=rng.randrange(1_000, STORM_MS), amount=rng.choice(amounts))
+                )
+        return found
+
+    def _some(self, most: int) -> tuple[int, ...]:
+        count = self._rng.randrange(1, max(2, most + 1))
+        return tuple(sorted(self._rng.sample(range(self._first), min(count, self._first - 1))))
+
+    def _one(self, kind: str) -> Fault:
+        rng, at = self._rng, self._at()
+        who = (rng.randrange(self._first),)
+        down = rng.choice([100, 300, 1_500, 4_000, 9_000])
+        match kind:
+            case "home" | "cut off" | "unheard":
+                return Fault(kind, at, for_ms=down, amount=rng.randrange(self._begun))
+            case "point" | "power":
+                return Fault(kind, at, who, down, rng.choice([1, 2, 3, 5, 10, 30, 100]))
+            case "blackout":
+                return Fault(kind, at, for_ms=down)
+            case "partition":
+                return Fault(kind, at, self._some(self._first // 2), rng.randrange(500, 9_000))
+            case "mute" | "full disk":
+                return Fault(kind, at, who, rng.randrange(500, 7_000))
+            case "slow" | "slow disk":
+                return Fault(kind, at, who, rng.randrange(1_000, 12_000), rng.choice([50, 300, 1_500]))
+            case "clock":
+                return Fault(kind, at, who, down, rng.choice([-3_000, -700, 400, 2_500]))
+            case _:
+                return Fault(kind, at, who, down)
+
+    def _people(self) -> list[Fault]:
+        """What is asked of the fleet meanwhile."""
+        rng = self._rng
+        found = [
+            Fault("create", self._at(), (rng.randrange(self._first),), amount=number)
+            for number in range(self._begun, len(self._jobs))
+            if rng.random() < 0.4
+        ]
+        if rng.random() < 0.4:
+            number = rng.randrange(self._begun)
+            for _ in range(rng.choice([1, 1, 2])):
+                verb = rng.choice(["alter", "alter", "alter", "rollback", "pause"])
+                at = self._at()
+                found.append(Fault(verb, at, amount=number))
+                if verb == "pause":
+                    found.append(Fault("resume", at + rng.randrange(1_000, 5_000), amount=number))
+        if self._begun > 1 and rng.random() < 0.15:
+            found.append(Fault("drop", self._at(), amount=rng.randrange(self._begun)))
+        return found
+
+
+_KINDS = {
+    "crash": 6,
+    "point": 10,
+    "home": 4,
+    "cut off": 2,
+    "unheard": 2,
+    "power": 3,
+    "blackout": 1,
+    "partition": 3,
+    "mute": 1,
+    "slow": 2,
+    "slow disk": 2,
+    "full disk": 1,
+    "clock": 1,
+}
+_WEIGHTS = (list(_KINDS), list(_KINDS.values()))

@@ -1,0 +1,264 @@
+"""One run of a schedule: the fleet begins in peace, the storm, peace again, and what the oracle says."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from elf.chaos.agent import SimAgent
+from elf.chaos.engine import SECOND, STREAM, plan
+from elf.chaos.judge import Judge
+from elf.chaos.ledger import BROKEN, Finding, Ledger
+from elf.chaos.schedule import BUYS, Fault, Schedule
+from elf.chaos.world import Armed, World
+from elf.job import events as was
+from elf.job import messages as say
+from elf.job.spec import JobSpec
+from elf.job.worker import WorkerSettings
+from elf.ql.plan import Plan, Top
+
+CHECK_EVERY = 20
+"""Steps of agents between two checks of a node's own invariants."""
+QUIET_MS = 60_000
+"""So long after the storm all must be well again, at most."""
+LOOK_MS = 2_000
+PEOPLE = "client:people"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a run. ``windows``, ``records``: committed, and written to the logs."""
+
+    seed: int
+    windows: int
+    records: int
+    findings: tuple[Finding, ...]
+    fingerprint: str
+    virtual_ms: int
+
+    def count(self, kind: str) -> int:
+        return sum(found.kind == kind for found in self.findings)
+
+
+def play(schedule: Schedule) -> Verdict:
+    """Run it. The same schedule has the same verdict and fingerprint, in every process."""
+    return Story(schedule).play()
+
+
+def query_of(kind: str) -> Plan:
+    """The query of a job of that kind."""
+    match kind:
+        case "slide":
+            return plan(4, 2, least=2)
+        case "odd":
+            return plan(3, 1)
+        case "where":
+            return plan(2, where="abc")
+        case "both":
+            return plan(4, 2, streams=(STREAM, BUYS))
+        case "top":
+            return replace(plan(2), top=Top("s0", True, False, 2), limit=2)
+        case "trees":
+            return replace(plan(2), trees=3)
+        case "late":
+            query = plan(2)
+            return replace(query, fragment=replace(query.fragment, revise_us=8 * SECOND))
+        case _:
+            return plan(2)
+
+
+class Story:
+    """See the module's docstring."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.ledger = Ledger()
+        world = self.world = World(schedule.seed, schedule.nodes, ledger=self.ledger)
+        world.check_every = CHECK_EVERY
+        world.home_members = schedule.home_members
+        world.worker_settings = WorkerSettings(idle_ms=1_500, lateness_us=500_000, cut_ms=1_300)
+        world.disorder_ms = schedule.disorder_ms
+        world.retained_bytes_max = schedule.quota
+        world.supervised = True
+        for agent in world.agents:
+            if "both" in schedule.jobs and agent.index % 3 == 1:
+                agent.streams = (STREAM, BUYS)
+        self._people = random.Random(schedule.seed)
+        self._specs: dict[int, JobSpec] = {}
+        self._seen: dict[str, int] = {}
+        self._storm_ms = self._until = 0
+
+    def play(self) -> Verdict:
+        world, schedule, ledger = self.world, self.schedule, self.ledger
+        try:
+            self._begin()
+            self._storm()
+            self._calm()
+            judge = Judge(world, ledger, self._until)
+            end = world.now + QUIET_MS
+            while (open_ := judge.open()) and world.now < end and not ledger.findings:
+                world.run(LOOK_MS)
+            ledger.findings += open_
+            if not ledger.findings:
+                judge.close()
+        except Exception as broken:
+            where = traceback.extract_tb(broken.__traceback__)[-1]
+            ledger.found(BROKEN, f"{type(broken).__name__} in {where.name}, line {where.lineno}: {broken}")
+        records = sum(len(log.rows) for agent in world.agents for log in agent.logs.values())
+        return Verdict(
+            schedule.seed,
+            len({key for key in ledger.windows if key[1] < key[2]}),
+            records,
+            tuple(ledger.findings),
+            world.fingerprint(),
+            world.now,
+        )
+
+    # -- its parts -------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        world, schedule = self.world, self.schedule
+        first = world.agents[: schedule.nodes - schedule.joiners]
+        world.start_all(first)
+        self._until = world.now + schedule.storm_ms + 5_000
+        for agent in first:
+            world.write(agent, self._until, rate_ms=schedule.rate_ms)
+        for number in range(schedule.begun):
+            through = number % len(first)
+            world.submit(through, query_of(schedule.jobs[number]), name_of(number), PEOPLE)
+        for number in range(schedule.begun):
+            self._specs[number] = world.active(name_of(number))
+        self._storm_ms = world.now
+        self._subscribe()
+
+    def _storm(self) -> None:
+        world = self.world
+        for fault in self.schedule.faults:
+            world.at(self._storm_ms + fault.at_ms, lambda f=fault: self._befall(f))  # type: ignore[misc]
+        world.run(self.schedule.storm_ms)
+
+    def _calm(self) -> None:
+        """All that ails the fleet is over; who is down is started."""
+        world = self.world
+        world.calm()
+        for agent in world.agents[: self.schedule.nodes - self.schedule.joiners]:
+            world.restart(agent)
+        world.run(max(0, self._until - world.now) + 2_000)
+
+    def _befall(self, fault: Fault) -> None:
+        world, agents = self.world, [self.world.agents[index] for index in fault.who]
+        if self._storm_ms + self.schedule.storm_ms <= world.now:
+            return
+        over: Callable[[], None] = _nothing
+        match fault.kind:
+            case "crash" | "clock":
+                self._kill(agents[0], fault.for_ms)
+                agents[0].clock_ms = fault.amount if fault.kind == "clock" else agents[0].clock_ms
+            case "point" | "power":
+                world.arm(agents[0], Armed(fault.amount, fault.for_ms, power=fault.kind == "power"))
+            case "home":
+                self._kill(world.home(self._specs[fault.amount]), fault.for_ms)
+            case "cut off":
+                world.network.sides = {world.home(self._specs[fault.amount]).address: 1}
+                over = world.network.sides.clear
+            case "blackout":
+                for agent in world.agents:
+                    self._kill(agent, fault.for_ms + world.rng.randrange(1_000))
+            case "loss":
+                world.loss, over = fault.amount / 100, lambda: setattr(world, "loss", 0.0)
+            case "doubles":
+                world.doubles, over = fault.amount / 100, lambda: setattr(world, "doubles", 0.0)
+            case "overtaking":
+                world.network.slow = fault.amount / 100
+                over = lambda: setattr(world.network, "slow", None)  # noqa: E731
+            case "partition":
+                world.network.sides = {agent.address: 1 for agent in agents}
+                over = world.network.sides.clear
+            case "unheard":
+                world.network.mute.add(world.home(self._specs[fault.amount]).address)
+                over = world.network.mute.clear
+            case "mute":
+                world.network.mute |= {agent.address for agent in agents}
+                over = world.network.mute.clear
+            case "slow":
+                agents[0].slow_ms, over = fault.amount, lambda: setattr(agents[0], "slow_ms", 0)
+            case "slow disk":
+                agents[0].slow_disk_ms = fault.amount
+                over = lambda: setattr(agents[0], "slow_disk_ms", 0)  # noqa: E731
+            case "full disk":
+                agents[0].store.fill(True)
+                over = lambda: agents[0].store.fill(False)  # noqa: E731
+            case "join":
+                world.restart(agents[0])
+                world.write(agents[0], self._until, rate_ms=self.schedule.rate_ms)
+            case "leave":
+                if agents[0].up:
+                    agents[0].perform(agents[0].node.leave(agents[0].now_ms))
+            case _:
+                self._ask(fault)
+        if fault.for_ms:
+            world.at(world.now + fault.for_ms, over)
+
+    def _kill(self, agent: SimAgent, down_ms: int) -> None:
+        if agent.up:
+            agent.crash()
+            self.world.at(self.world.now + down_ms, lambda: self.world.restart(agent))
+
+    # -- people ----------------------------------------------------------------------------------------------
+
+    def _ask(self, fault: Fault) -> None:
+        """Something that a person wants. It may be refused, or get lost: then it is not asked again."""
+        world, number = self.world, fault.amount
+        if fault.kind == "create":
+            if world.agents[fault.who[0]].up:
+                world.submit(fault.who[0], query_of(self.schedule.jobs[number]), name_of(number), PEOPLE)
+            return
+        spec = self._specs.get(number)
+        if spec is None or not world.home(spec).up:
+            return
+        home = world.home(spec)
+        request: say.Request
+        if fault.kind == "drop":
+            request = say.DropJob(id=1, origin=PEOPLE, uid=spec.uid)
+        else:
+            where, least = self._people.choice(["", "abc", "bd"]), self._people.choice([0, 0, 2])
+            size, slide = self._people.choice([(2, 2), (4, 2), (6, 2), (3, 1)])
+            query = plan(size, slide, where=where, least=least) if fault.kind == "alter" else None
+            request = say.SteerJob(
+                id=1,
+                origin=PEOPLE,
+                uid=spec.uid,
+                verb=fault.kind,  # type: ignore[arg-type]
+                plan=query,
+                version=1,
+                immediately=self._people.random() < 0.3,
+                note=f"{fault.kind} …",
+            )
+        home.guard(lambda: home.handle(was.Arrived(PEOPLE, request)))
+
+    def _subscribe(self) -> None:
+        """A reader of all windows of all jobs, who renews its lease every second and begins where it was."""
+        world = self.world
+        for message in world.client_inbox:
+            if isinstance(message, say.WindowResult) and not message.early:
+                self._seen[message.job] = max(self._seen.get(message.job, 0), message.last_us)
+        world.client_inbox.clear()
+        known = max((a.node.log for a in world.agents if a.up), key=lambda log: log.last, default=None)
+        for spec in known.jobs() if known is not None else ():
+            home = world.home(spec)
+            if home.up:
+                after = self._seen.get(spec.uid, -(1 << 62))
+                lease = say.SubscribeJob(id=0, origin=f"client:{spec.name}", uid=spec.uid, after_us=after)
+                home.guard(lambda h=home, m=lease: h.handle(was.Arrived(m.origin, m)))  # type: ignore[misc]
+        world.at(world.now + 1_000, self._subscribe)
+
+
+def _nothing() -> None:
+    """It is over by itself."""
+
+
+def name_of(number: int) -> str:
+    """The name of a job of the schedule."""
+    return f"job{number}"

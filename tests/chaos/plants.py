@@ -1,0 +1,121 @@
+"""Planted bugs: each takes one rule out that PROTOCOL marks with a dagger, where the product keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from elf.chaos.lane import SimLane
+from elf.job.commands import Command, Install, Outcome, Resume, Suspend
+from elf.job.contributions import Piece, Pile, bitmap, numbers
+from elf.job.effects import Effect, Work
+from elf.job.root import Root
+from elf.job.streamlog import FOREVER_US, Member, StreamLog
+from elf.job.uplink import Uplink, _Line
+from overlay.replica.leading import Leadership, Progress
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def merges_what_overlaps(patch: pytest.MonkeyPatch) -> None:
+    """4.2, 4.3: inner nodes and roots keep pieces that cover the same member."""
+
+    def add(pile: Pile, piece: Piece) -> int:
+        pile._pieces.append(piece)
+        return 0
+
+    def take(root: Root, piece: Piece) -> None:
+        if root._first is not None and piece.end > max(root._first, root.committed_to()):
+            root._held.add(piece.clip(max(root._first, root.committed_to()), piece.end))
+
+    def union(pieces: Sequence[Piece]) -> int:
+        return bitmap(number for piece in pieces for number in numbers(piece.members))
+
+    patch.setattr(Pile, "add", add)
+    patch.setattr(Pile, "check", lambda pile: None)
+    patch.setattr("elf.job.contributions._union", union)
+    patch.setattr(Root, "take", take)
+
+
+def counts_by_place(patch: pytest.MonkeyPatch) -> None:
+    """2: a contribution set is over places in the roster of the moment, not over member numbers."""
+
+    def members(log: StreamLog, stream: str) -> tuple[Member, ...]:
+        there = [m for m in log._members.get(stream, {}).values() if m.until_us == FOREVER_US]
+        there.sort(key=lambda member: member.number)
+        first = min(log._members.get(stream, {}), default=0)
+        return tuple(replace(member, number=first + place) for place, member in enumerate(there))
+
+    patch.setattr(StreamLog, "members", members)
+
+
+def sends_before_the_cut(patch: pytest.MonkeyPatch) -> None:
+    """3: what is sealed leaves the agent, and a second later the cut is written."""
+
+    def work(lane: SimLane) -> None:
+        command = lane._waiting.pop(0)
+        outcome = lane.worker.handle(command)
+        lane._done(command, outcome)
+        lane._agent.world.after(1_000, lane._agent, lambda: lane._keep(outcome) and None)
+
+    patch.setattr(SimLane, "_work", work)
+
+
+def keeps_one_position(patch: pytest.MonkeyPatch) -> None:
+    """3: the cut has one position for all flows, that of the reader, instead of what each has applied."""
+    keep = SimLane._keep
+
+    def kept(lane: SimLane, outcome: Outcome) -> bool:
+        cut = outcome.cut
+        if cut is not None:
+            flows = tuple(replace(flow, applied=(("log", lane.position),)) for flow in cut.flows)
+            outcome = replace(outcome, cut=replace(cut, flows=flows))
+        return keep(lane, outcome)
+
+    patch.setattr(SimLane, "_keep", kept)
+
+
+def answers_with_a_chunk_queued(patch: pytest.MonkeyPatch) -> None:
+    """3, 6: a new flow begins behind all that was read, and its first pane behind what was parsed of it."""
+    give = SimLane.give
+
+    def hasty(lane: SimLane, command: Command) -> None:
+        if not isinstance(command, Install):
+            give(lane, command)
+            return
+        lane.worker.handle(command)
+        lane.worker._flows[command.flow.uid].applied["log"] = lane.position
+        outcome = replace(lane.worker._outcome((), must_cut=True))
+        if lane._keep(outcome):
+            lane._agent.world.after(1, lane._agent, partial(lane._told, command, outcome))
+
+    patch.setattr(SimLane, "give", hasty)
+
+
+def commits_before_a_majority(patch: pytest.MonkeyPatch) -> None:
+    """5: a leader takes for committed what it has itself."""
+
+    def own(leadership: Leadership, value: Callable[[Progress], int], own: int) -> int:
+        return own
+
+    patch.setattr(Leadership, "_majority", own)
+
+
+def has_one_quota(patch: pytest.MonkeyPatch) -> None:
+    """5: what is retained of one flow counts against all."""
+
+    def quota(uplink: Uplink, line: _Line) -> list[Effect]:
+        held = sum(sum(other.sizes.values()) for other in uplink._lines.values())
+        stream = line.flow.fragment.stream
+        if not line.suspended and held > uplink._retained_bytes_max:
+            line.suspended = True
+            return [Work(stream, Suspend(line.flow.uid))]
+        if line.suspended and held < uplink._retained_bytes_max // 2:
+            line.suspended = False
+            return [Work(stream, Resume(line.flow.uid))]
+        return []
+
+    patch.setattr(Uplink, "_quota", quota)

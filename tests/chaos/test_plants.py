@@ -1,0 +1,109 @@
+"""The oracle of ``elf sim chaos`` is worth something: each planted bug is seen, and nothing without it.
+
+Each has a storm in which it matters. A storm is tried with some seeds; the first that sees the bug is enough.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+
+import pytest
+
+from elf.chaos.schedule import Fault, Schedule
+from elf.chaos.story import play
+from tests.chaos import plants
+from tests.chaos.plants import Plant
+
+NODES = 4
+TRIES = 6
+PEACE = int(os.environ.get("ELF_TEST_SEEDS", "0"))
+"""Seeds with which each storm is also run without the bug."""
+Storm = Callable[[random.Random], list[Fault]]
+
+
+def doubled(rng: random.Random) -> list[Fault]:
+    """Much comes twice, late, and again after a crash."""
+    kinds = (("doubles", 20), ("overtaking", 15), ("loss", 8))
+    weather = [Fault(kind, 0, for_ms=7_000, amount=share) for kind, share in kinds]
+    points = (Fault("point", rng.randrange(5_000), (rng.randrange(NODES),), 300, 20) for _ in range(3))
+    return [*weather, *points]
+
+
+def leaving(rng: random.Random) -> list[Fault]:
+    """One leaves, so the places in the roster change, while others die."""
+    dies = Fault("point", rng.randrange(1_000, 5_000), (rng.randrange(NODES),), 300, 5)
+    return [Fault("leave", 2_000, (rng.randrange(NODES - 1),)), Fault("loss", 0, (), 7_000, 8), dies]
+
+
+def crashes(rng: random.Random) -> list[Fault]:
+    return [Fault("crash", 2_000 + 1_500 * n + rng.randrange(500), (n,), 300) for n in range(NODES)]
+
+
+def slow_crashes(rng: random.Random) -> list[Fault]:
+    """Chunks wait for slow lanes when their agents die."""
+    return [*_slow(), *(Fault("crash", 2_000 + 1_000 * n, (n,), 300) for n in range(NODES))]
+
+
+def slow_create(rng: random.Random) -> list[Fault]:
+    """Chunks wait for slow lanes when a job is created."""
+    return [*_slow(), Fault("create", 2_000 + rng.randrange(1_000), (rng.randrange(NODES),), amount=1)]
+
+
+def _slow() -> list[Fault]:
+    return [Fault("slow", 0, (n,), 9_000, 1_500) for n in range(NODES)]
+
+
+def unheard(rng: random.Random) -> list[Fault]:
+    """A master hears all, and nobody it."""
+    return [Fault("unheard", 2_000 + rng.randrange(2_000), for_ms=7_000)]
+
+
+def dead_home(rng: random.Random) -> list[Fault]:
+    """One job's home is away for long."""
+    return [Fault("home", 1_000 + rng.randrange(500), for_ms=9_000)]
+
+
+PLANTS: dict[Plant, Storm] = {
+    plants.merges_what_overlaps: doubled,
+    plants.counts_by_place: leaving,
+    plants.sends_before_the_cut: crashes,
+    plants.keeps_one_position: slow_crashes,
+    plants.answers_with_a_chunk_queued: slow_create,
+    plants.commits_before_a_majority: unheard,
+    plants.has_one_quota: dead_home,
+}
+
+
+def schedule(storm: Storm, seed: int) -> Schedule:
+    faults = sorted(storm(random.Random(seed)), key=lambda fault: fault.at_ms)
+    alone = storm is dead_home
+    return Schedule(
+        seed=seed,
+        nodes=NODES,
+        joiners=0,
+        home_members=1 if alone else 3,
+        jobs=("plain", "odd", "where"),
+        begun=3 if alone else 1,
+        disorder_ms=300,
+        faults=tuple(faults),
+        rate_ms=150,
+        quota=4_000 if alone else 256 << 20,
+        storm_ms=10_000,
+    )
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_seen(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    for seed in range(1, TRIES + 1):
+        if play(schedule(PLANTS[plant], seed)).findings:
+            return
+    pytest.fail(f"no storm of {TRIES} saw it: {plant.__doc__}")
+
+
+@pytest.mark.parametrize("storm", dict.fromkeys(PLANTS.values()), ids=lambda storm: storm.__name__)
+def test_without_a_bug_there_is_nothing_to_see(storm: Storm) -> None:
+    for seed in range(1, PEACE + 1):
+        assert play(schedule(storm, seed)).findings == ()
