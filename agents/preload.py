@@ -179,15 +179,20 @@ def _tell(event: str, name: str, *, to: int = 1, **facts: object) -> None:
 
 
 def _import_everything() -> None:
-    """What an agent imports at its start, at its first line and at its first statement."""
+    """What an agent imports at its start, at its first line, statement, window and function."""
+    import dateutil.relativedelta  # noqa: F401
     import h11  # noqa: F401
+    import numpy.ma  # noqa: F401
+    import pyarrow.acero  # noqa: F401
     import uvicorn.lifespan.off
     import uvicorn.protocols.http.h11_impl  # noqa: F401
 
     import agents.engine
+    import agents.mapping
     import agents.process  # noqa: F401
     import elf.ql.planner
-    import elf.ql.statements  # noqa: F401
+    import elf.ql.statements
+    import elf.ql.user_functions  # noqa: F401
 
 
 def main() -> None:
