@@ -65,10 +65,16 @@ class _Batch:
 
 
 @cache
-def _instance() -> duckdb.DuckDBPyConnection:
-    """The one DuckDB of the process: another would cost 4 MB where a connection costs 1. One thread: each
-    query runs on that of its caller."""
-    connection = duckdb.connect(":memory:", config={"threads": 1})
+def instance() -> duckdb.DuckDBPyConnection:
+    """The one DuckDB of the process: another would cost 4 MB where a connection costs 1. It has no thread of
+    its own: each query runs on that of its caller, and a process may be forked after it (opening it takes 40
+    ms of CPU)."""
+    config: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "async_threads": 0}
+    try:
+        connection = duckdb.connect(":memory:", config=config)
+    except duckdb.Error:  # before 2.0 it knew no such setting, and had no such threads
+        del config["async_threads"]
+        connection = duckdb.connect(":memory:", config=config)
     atexit.register(connection.close)
     return connection
 
@@ -82,7 +88,7 @@ class Statement:
         self._schema = schema
         self._batch = _Batch(schema)
         _check_names(schema)
-        self._connection = _instance().cursor()
+        self._connection = instance().cursor()
         try:
             self._connection.execute("SET TimeZone = 'UTC'")
             self._connection.register(table, self._batch)
