@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from agents.formats import Format
-from agents.formats.dialect import DUCKDB, DUCKDB_QUICK, Selection
+from agents.formats.dialect import DUCKDB, DUCKDB_QUICK, Dialect, Selection
 from agents.times import read_times
 from elf.errors import ElfBug, InputError
 from elf.job.ports import Wanted
@@ -65,10 +65,16 @@ class _Batch:
 
 
 @cache
-def _instance() -> duckdb.DuckDBPyConnection:
-    """The one DuckDB of the process: another would cost 4 MB where a connection costs 1. One thread: each
-    query runs on that of its caller."""
-    connection = duckdb.connect(":memory:", config={"threads": 1})
+def instance() -> duckdb.DuckDBPyConnection:
+    """The one DuckDB of the process: another would cost 4 MB where a connection costs 1. It has no thread of
+    its own: each query runs on that of its caller, and a process may be forked after it (opening it takes 40
+    ms of CPU)."""
+    config: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "async_threads": 0}
+    try:
+        connection = duckdb.connect(":memory:", config=config)
+    except duckdb.Error:  # before 2.0 it knew no such setting, and had no such threads
+        del config["async_threads"]
+        connection = duckdb.connect(":memory:", config=config)
     atexit.register(connection.close)
     return connection
 
@@ -82,7 +88,7 @@ class Statement:
         self._schema = schema
         self._batch = _Batch(schema)
         _check_names(schema)
-        self._connection = _instance().cursor()
+        self._connection = instance().cursor()
         try:
             self._connection.execute("SET TimeZone = 'UTC'")
             self._connection.register(table, self._batch)
@@ -149,19 +155,27 @@ class Extractor:
 
     A statement that tries each line for itself costs a tenth more than one that fails as a whole on a line
     that does not parse; so the quick one is run until it fails, and the careful one for a while from then on.
+    What is not needed yet is not prepared yet: preparing one takes longer than a thousand lines do.
     """
 
     def __init__(self, fmt: Format, event_time: str | None, wanted: Wanted) -> None:
         self._format = fmt
         columns = wanted.columns
         _check_names(arrow_schema(columns))
-        selections = [fmt.select(dialect, columns, event_time) for dialect in (DUCKDB, DUCKDB_QUICK)]
-        self._careful_sql, quick_sql = (_extraction(each, wanted.where_sqls) for each in selections)
+        self._wanted, self._event_time = wanted, event_time
+        quick = self._select(DUCKDB_QUICK)
+        self._quick_sql = _extraction(quick, wanted.where_sqls)
         self._schema = pa.schema([pa.field("_ts", pa.int64()), *arrow_schema(columns)])
-        self._quick = Statement(quick_sql, "lines", _LINES)
-        self._careful = self._quick if quick_sql == self._careful_sql else None
+        self._quick = Statement(self._quick_sql, "lines", _LINES)
+        self._careful: Statement | None = None
         self._careful_left = 0
-        self._times = Times() if selections[0].event_text is not None else None
+        self._times = Times() if quick.event_text is not None else None
+
+    def _select(self, dialect: Dialect) -> Selection:
+        return self._format.select(dialect, self._wanted.columns, self._event_time)
+
+    def _careful_sql(self) -> str:
+        return _extraction(self._select(DUCKDB), self._wanted.where_sqls)
 
     def extract(self, lines: pa.StringArray) -> Extracted:
         """Never fails on a line, whatever is in it (valid UTF-8 without NUL)."""
@@ -186,11 +200,11 @@ class Extractor:
             try:
                 return self._quick.run(lines)
             except duckdb.Error:
-                if self._careful is self._quick:
+                if self._careful_sql() == self._quick_sql:
                     raise
                 self._careful_left = _CAREFUL_CHUNKS
         if self._careful is None:
-            self._careful = Statement(self._careful_sql, "lines", _LINES)
+            self._careful = Statement(self._careful_sql(), "lines", _LINES)
         self._careful_left -= 1
         return self._careful.run(lines)
 
@@ -215,11 +229,11 @@ def _extraction(selection: Selection, where_sqls: Sequence[str]) -> str:
 
 
 class Times:
-    """Event times from text: the usual shape by ``read_times``, the rest by DuckDB."""
+    """Event times from text: the usual shape by ``read_times``, the rest by DuckDB (in a statement that takes
+    7 ms to prepare, and few streams ever need)."""
 
     def __init__(self) -> None:
-        sql = f"SELECT {DUCKDB.time_us('text')} AS us FROM texts"
-        self._rest = Statement(sql, "texts", pa.schema([pa.field("text", pa.string())]))
+        self._rest: Statement | None = None
 
     def read(self, texts: pa.StringArray) -> pa.Int64Array:
         """µs since the epoch; NULL where a text is no time."""
@@ -227,11 +241,15 @@ class Times:
         if done.all():
             return pa.array(us)
         left = pa.array(~done)
+        if self._rest is None:
+            sql = f"SELECT {DUCKDB.time_us('text')} AS us FROM texts"
+            self._rest = Statement(sql, "texts", pa.schema([pa.field("text", pa.string())]))
         rest = self._rest.run(pa.table({"text": texts.filter(left)}))["us"].combine_chunks()
         return pc.replace_with_mask(pa.array(us), left, rest.cast(pa.int64()))
 
     def close(self) -> None:
-        self._rest.close()
+        if self._rest is not None:
+            self._rest.close()
 
 
 class Mapper:

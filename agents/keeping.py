@@ -29,6 +29,8 @@ PROPOSED_MS: Final = 1_500
 PROPOSED_MAX: Final = 4_096
 FLOW_GRACE_MS: Final = 10_000
 """A job that comes so soon after the last reader of a flow finds it still running."""
+TOLD_LATE_MAX: Final = 64
+"""Entries that a tree is told together with what is new: who lacks more of them asks a keeper."""
 GOING_MS: Final = 15_000
 """How long an agent that leaves tries to hand over its seat."""
 
@@ -70,6 +72,7 @@ class Keeping:
         self._topics = {stream_topic(stream.name) for stream in streams}
         self._proposed: dict[bytes, int] = {}
         self._unread: dict[str, int] = {}
+        self._told: dict[bytes, int] = {}
         self._led_here = False
         self._going_since: int | None = None
 
@@ -209,14 +212,18 @@ class Keeping:
         return self._heard(self.desk.propose(LOG_GROUP, record, now_ms)[1], now_ms)
 
     def spread(self, new: Sequence[say.LogEntry], now_ms: int) -> list[Step]:
-        """As the leader: tell the streams that they have grown."""
+        """As the leader: tell the streams that they have grown. With what is new comes what a tree was not
+        told meanwhile, since it concerned nobody there: a follower takes no entry before those below it."""
         cluster = self.membership.cluster
         if not new or cluster is None or not self.leads:
             return []
-        body = pack(self.membership.tail(cluster, new[0].seq - 1, tuple(new)))
         found: list[Step] = []
         for stream in sorted({stream for entry in new for stream in self.log.streams_of(entry)}):
             topic = stream_topic(stream)
+            told = self._told.get(topic, 0)
+            after = told if new[0].seq - 1 - told <= TOLD_LATE_MAX else new[0].seq - 1
+            self._told[topic] = new[-1].seq
+            body = pack(self.membership.tail(cluster, after, self.log.after(after, new[-1].seq - after)))
             found.extend(self._overlay.route(topic, pack(say.Spread(topic=topic, body=body)), now_ms))
         return found
 

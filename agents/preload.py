@@ -178,22 +178,29 @@ def _tell(event: str, name: str, *, to: int = 1, **facts: object) -> None:
         os.write(to, line.encode())
 
 
-def _import_everything() -> None:
-    """What an agent imports at its start, at its first line and at its first statement."""
+def _prepare_everything() -> None:
+    """What an agent imports at its start, at its first line, statement, window and function; and DuckDB,
+    opened: it has no thread, and its forks share nothing but memory that they copy when they write."""
     import h11  # noqa: F401
+    import numpy.ma  # noqa: F401
+    import pyarrow.acero  # noqa: F401
     import uvicorn.lifespan.off
     import uvicorn.protocols.http.h11_impl  # noqa: F401
 
     import agents.engine
-    import agents.process  # noqa: F401
+    import agents.mapping
+    import agents.process
     import elf.ql.planner
-    import elf.ql.statements  # noqa: F401
+    import elf.ql.statements
+    import elf.ql.user_functions  # noqa: F401
+
+    agents.engine.instance()
 
 
 def main() -> None:
     """Entry point."""
     spare()
-    _import_everything()
+    _prepare_everything()
     gc.collect()
     gc.freeze()  # else the first collection of each agent would write, and so copy, all of it
     status = 1

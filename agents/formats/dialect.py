@@ -216,13 +216,15 @@ class Selection:
         are in it, with values that mean nothing."""
         name = self.dialect.name
         inner = relation
-        for step in self.steps:
-            items = ", ".join(f"{expression} AS {name(alias)}" for alias, expression in step)
-            inner = f"(SELECT *, {items} FROM {inner})"
+        as_text = as_text and self.event_text is not None
+        for step in self.steps:  # reading a time is most of the text, and takes the longest to prepare
+            chosen = [pair for pair in step if not (as_text and pair[0] == self.event_us)]
+            items = ", ".join(["*", *(f"{expression} AS {name(alias)}" for alias, expression in chosen)])
+            inner = f"(SELECT {items} FROM {inner})" if chosen else inner
         ok, uncast, ts = self.names
         checks = [f"{self.valid} AS {name(ok)}", f"{self.uncast} AS {name(uncast)}"] if checked else []
         columns = [f"{expression} AS {name(column)}" for column, expression in self.columns]
-        time = self.event_text if as_text and self.event_text is not None else self.event_us
+        time = self.event_text if as_text else self.event_us
         items = ", ".join([*map(name, keep), *checks, f"{time} AS {name(ts)}", *columns])
         return f"SELECT {items} FROM {inner}"
 

@@ -3,7 +3,8 @@
 Every ``Progress`` carries its sender's clock. It was read one way ago: the difference to our clock is the
 skew less that way, so the largest of the last differences is the best, and half the round trip that the
 overlay measures is added. What is told is relative to the median of all clocks heard, our own included: one
-bad clock is then one bad clock, also when it is ours.
+bad clock is then one bad clock, also when it is ours. A skew is known to half a round trip of the two clocks
+that it is between, and to the ms that clocks are read in; a warning is only about what is beyond that.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ SAMPLES: Final = 30
 FORGET_MS: Final = 60_000
 """A clock that was not heard for so long is not told any more."""
 WARN_EVERY_MS: Final = 60_000
+UNMEASURED_MS: Final = 100.0
+"""How long a message may have been under way to us from somebody whose round trip nobody has measured."""
 
 
 @dataclass
@@ -62,7 +65,12 @@ class Clocks:
         if len(heard.samples) < 2:  # one message may have waited for long
             return None
         skew = self.skews(now_ms).get(address, 0)
-        if abs(skew) <= limit_ms:
+        if abs(skew) <= limit_ms + self._unsure_ms(heard):
             return None
         heard.warned_ms = now_ms
         return skew
+
+    def _unsure_ms(self, heard: _Heard) -> float:
+        """How far a skew may be wrong: by its own way, and by that of the clock in the middle."""
+        ways = [UNMEASURED_MS if h.half_ms is None else h.half_ms for h in (heard, *self._heard.values())]
+        return ways[0] + median([0.0, *ways[1:]]) + 1

@@ -48,6 +48,9 @@ _WAITING_ROWS_MAX: Final = 1 << 16
 than mapping them."""
 _FEW_ROWS: Final = 512
 """Rows that wait for the map: a statement over a handful costs as much as one over hundreds (0.6 ms)."""
+_FEW_WORTH: Final = 16
+"""Rows that are worth a statement while the agent is quiet, so that the end of their pane is not held up by
+it. Fewer (the line that ended the last pane) wait for more, or for that end: it costs them no less."""
 EARLY_BYTES_MAX: Final = 16 << 20
 """Open panes that are larger are not sent early."""
 LINE_SHOWN: Final = 200
@@ -339,9 +342,14 @@ class FlowState:
         few = self._waits(len(panes))
         return rows.select([c.name for c in self.flow.fragment.columns] + ["_pane"]) if few else rows
 
-    def digest(self) -> None:
-        """Map the rows of small chunks that were put by for it."""
-        self._digest_below(END_OF_TIME)
+    def digest(self, least: int = 0) -> None:
+        """Map the rows of small chunks that were put by for it, if there are so many."""
+        if sum(rows.num_rows for rows in self._few) >= least:
+            self._digest_below(END_OF_TIME)
+
+    def digest_quietly(self) -> None:
+        """The same while there is nothing else to do."""
+        self.digest(_FEW_WORTH)
 
     def _digest_below(self, below: int) -> None:
         """Map what was put by of the panes below. The rest stays: it need not hold up what is sealed now."""

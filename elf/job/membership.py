@@ -43,6 +43,8 @@ FOUNDER_FACT: Final = "founder"
 JOINING_MS: Final = 250
 """Between two askings while we are not a member of all our streams."""
 HELLO_EVERY: Final = 5
+AHEAD_MAX: Final = 16
+"""Tails that wait for entries before theirs."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ class Membership:
         self._follow_ms = follow_ms
         self._next_ms = 0
         self._leaving: dict[str, int] = {}
+        self._ahead: dict[int, tuple[LogEntry, ...]] = {}
         self._asked = crc32(me.agent_id.encode())
 
     def deadline(self) -> int:
@@ -251,13 +254,19 @@ class Membership:
             return []
         found = self.kept_by(tail.cluster_uid, tail.keepers)
         gap = tail.after > self.log.last
+        if gap:  # kept, since the keeper that is asked may not have as much yet
+            self._ahead = {**dict(list(self._ahead.items())[1 - AHEAD_MAX :]), tail.after: tail.entries}
         found.extend(self.take(tail.after, tail.entries))
         if gap and self.keeper not in (None, self.me.address):
             found.append(Send(str(self.keeper), self._follow(self.cluster.keepers)))
         return found
 
     def take(self, after: int, entries: Sequence[LogEntry]) -> list[Effect]:
-        """Entries of the log after ``after``: what is new of them is ours from now on."""
+        """Entries of the log after ``after``: what is new of them is ours from now on, and what came before
+        its turn and follows on them."""
         new = self.log.extend(after, entries)
+        while ready := [early for early in self._ahead if early <= self.log.last]:
+            for early in ready:
+                new += self.log.extend(early, self._ahead.pop(early))
         self.fresh.extend(new)
         return [SaveLog(new)] if new else []

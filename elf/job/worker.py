@@ -131,7 +131,10 @@ class StreamWorker:
     def _renew_extractor(self) -> None:
         """One extraction serves all flows."""
         flows = [state.flow.fragment for state in self._flows.values()]
-        self.wanted = Wanted.of([*flows, *self._taps.fragments()])
+        wanted = Wanted.of([*flows, *self._taps.fragments()])
+        if wanted == self.wanted:
+            return
+        self.wanted = wanted
         self._extractor.close()
         self._extractor = self._engine.extractor(self.wanted)
 
@@ -226,7 +229,7 @@ class StreamWorker:
         for gone in idle.gone:
             self._sources.pop(gone, None)
         for state in self._flows.values():
-            state.digest()
+            state.digest_quietly()
         due = idle.now_ms - self._cut_at_ms >= self._settings.cut_ms and any(
             s.dirty for s in self._flows.values()
         )

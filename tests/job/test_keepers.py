@@ -12,10 +12,11 @@ from agents.store import Store
 from elf.chaos.engine import STREAM, plan
 from elf.chaos.world import SimAgent, World
 from elf.job import messages as say
+from elf.job.effects import Effect, SaveLog, Send
 from elf.job.keepers import LOG_GROUP, wanted
-from elf.job.membership import CLUSTER_FACT, FOUNDER_FACT, Cluster
+from elf.job.membership import CLUSTER_FACT, FOUNDER_FACT, Cluster, Identity, Membership
 from elf.job.root import RootSettings
-from elf.job.streamlog import encode_entry
+from elf.job.streamlog import StreamLog, encode_entry
 
 
 def keepers(world: World) -> set[str]:
@@ -304,3 +305,23 @@ def test_keepers_are_looked_for_in_other_racks_first() -> None:
     places = {"a": "eu/1", "b": "eu/1", "c": "eu/2", "d": "eu/1", "e": "us/1", "f": ""}
     assert wanted("a", "", "bcde", places.__getitem__, most=3) == ("a", "c", "e")
     assert wanted("a", "", "bcde", places.__getitem__) == ("a", "c", "e", "b", "d")
+
+
+def test_entries_before_their_turn_wait_for_those_below_them() -> None:
+    """The keeper that is asked for what is missing may not have the newest itself."""
+    keepers = say.LogKeepers(1, 1, "k:1", ("k:1", "k:2"))
+    me = Identity("me", "me", 1, "me:1")
+    membership = Membership(me, (), StreamLog(), cluster=Cluster("c", keepers))
+    entries = tuple(say.FlowEnded(seq=seq, uid=str(seq)) for seq in range(1, 6))
+
+    def tail(after: int, to: int) -> list[Effect]:
+        told = say.LogTail(cluster_uid="c", keepers=keepers, after=after, entries=entries[after:to])
+        return membership.hear("k:1", told, 0)
+
+    for after, to in ((4, 5), (2, 4)):
+        (asked,) = tail(after, to)
+        assert isinstance(asked, Send)
+        assert isinstance(asked.message, say.Follow)
+    (saved,) = tail(0, 2)
+    assert isinstance(saved, SaveLog)
+    assert saved.entries == tuple(membership.fresh) == entries

@@ -15,6 +15,7 @@ from elf.client.changes import Changes
 from elf.client.windows import split
 from elf.job import events as was
 from elf.job import messages as say
+from elf.job.clocks import Clocks
 from elf.job.spec import JobSpec
 from elf.ql.plan import Plan
 
@@ -124,6 +125,23 @@ def test_a_clock_that_is_off_is_measured_and_told() -> None:
         ((address, skew),) = home.skewed
         assert address == bad.address
         assert abs(skew - 7_000) < 50
+
+
+def test_a_clock_is_not_off_by_what_nobody_can_measure() -> None:
+    """LATENESS 0: a warning needs more than half a round trip and the ms that clocks are read in."""
+
+    def heard(skew_ms: int, rtt_ms: float | None, way_ms: int) -> int | None:
+        clocks = Clocks("root:1")
+        for now in (1_000, 2_000, 3_000):
+            clocks.hear("a:1", now - way_ms + skew_ms, now, rtt_ms)
+        return clocks.beyond("a:1", 0, 3_000)
+
+    assert heard(0, 4.0, 0) is None  # all of the round trip was on the way back
+    assert heard(0, 4.0, 4) is None
+    assert heard(0, 0.5, 1) is None
+    assert heard(0, None, 60) is None
+    assert heard(40, 4.0, 2) == 20  # two clocks: either may be the bad one
+    assert heard(7_000, None, 2) == 3_499
 
 
 def test_early_results_grow_into_the_windows_and_changes_add_up() -> None:

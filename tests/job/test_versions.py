@@ -346,3 +346,25 @@ def test_one_name_twice_at_once_by_one_creator_is_one_job_and_one_clear_error() 
     errors = sorted(answer.error for answer in world.client_inbox if isinstance(answer, say.Answer))
     assert errors == ["", "job twice exists already; DROP JOB twice first, or choose another name"]
     assert [spec.name for spec in world.agents[2].node.log.jobs()] == ["twice"]
+
+
+def test_what_a_new_version_brings_reaches_all_members_down_the_tree() -> None:
+    """The ends of versions concern nobody and are told to nobody: they must not hold up what comes next."""
+
+    class Unasked(World):
+        asked = True
+
+        def send(self, agent: SimAgent, to: str, message: object) -> None:
+            if self.asked or not isinstance(message, say.Follow):
+                super().send(agent, to, message)
+
+    world = Unasked(47, 8)
+    spec, _ = begun(world, 1, query=plan(2))
+    world.run(2_500)
+    world.asked = False
+    for number in range(2, 5):
+        steer(world, spec, "alter", plan(2, where="abcd"[:number]))
+        assert answered(world) == ""
+        world.run_until(lambda n=number: all(a.node.log.version(spec.uid, n) for a in world.agents), 500)  # type: ignore[misc]
+        world.run(500)
+    assert any(isinstance(entry, say.VersionEnded) for entry in world.entries)

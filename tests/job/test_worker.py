@@ -179,10 +179,13 @@ def test_rows_of_small_chunks_are_mapped_together_and_wait_in_the_cut() -> None:
     assert mapped == [[0, 0, 0]]  # what is not of a pane that ends goes on waiting
     assert panes_of(list(sealed))[0] == {0: Counter(a=2, b=1)}
     worker.handle(Idle(10))
-    assert mapped[1:] == [[1]]
-    worker.handle(Feed(chunk([(4 * SECOND, "d")] * 600, 4), 10))
+    assert mapped[1:] == []  # a quiet moment is for as many as are worth it
+    worker.handle(Feed(chunk([(3 * SECOND, "c")] * 15, 4), 10))
+    worker.handle(Idle(20))
+    assert mapped[1:] == [[1] * 16]
+    worker.handle(Feed(chunk([(4 * SECOND, "d")] * 600, 19), 20))
     assert mapped[2:] == [[2] * 600]
-    assert panes_of(list(worker.handle(Finish()).sealed))[0] == {1: Counter(c=1), 2: Counter(d=600)}
+    assert panes_of(list(worker.handle(Finish()).sealed))[0] == {1: Counter(c=16), 2: Counter(d=600)}
 
 
 def test_rows_from_the_future_are_counted_and_move_nothing() -> None:
