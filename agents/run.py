@@ -15,7 +15,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psutil
 
@@ -56,6 +56,8 @@ class RunRequest:
     format: str | None = None
     timestamp: str | None = None
     agents: int = 1
+    tables: Mapping[str, bytes] = field(default_factory=dict)
+    """Contents of the files that the query joins, by name."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,11 @@ def run(request: RunRequest, on_windows: Callable[[say.WindowResult], None]) -> 
     format_ = get_format(request.format) if request.format else guess_format(samples)
     facts = LaneFacts(stream, format_, request.timestamp, "")
     shares = split_inputs(paths, request.agents, whole_files=_says_lateness(request.sql))
-    return asyncio.run(_run(lambda: Fleet(facts, shares, samples), request.sql, on_windows))
+    return asyncio.run(_run(lambda: Fleet(facts, shares, samples), request, on_windows))
 
 
 async def _run(
-    make: Callable[[], Fleet], sql: str, on_windows: Callable[[say.WindowResult], None]
+    make: Callable[[], Fleet], request: RunRequest, on_windows: Callable[[say.WindowResult], None]
 ) -> Summary:
     began = time.monotonic()
     fleet = make()
@@ -100,7 +102,7 @@ async def _run(
             windows += decode(result.status).num_rows
             on_windows(result)
 
-        failed = await fleet.answer([sql], count)
+        failed = await fleet.answer([request.sql], count, request.tables)
         if failed:
             raise UserError(failed[0])
         return fleet.summary(windows, time.monotonic() - began)
@@ -175,15 +177,20 @@ class Fleet:
             await asyncio.sleep(0.002)
 
     async def answer(
-        self, queries: Sequence[str], on_windows: Callable[[int, say.WindowResult], None]
+        self,
+        queries: Sequence[str],
+        on_windows: Callable[[int, say.WindowResult], None],
+        tables: Mapping[str, bytes] | None = None,
     ) -> dict[int, str]:
         """Submit the queries, then let the inputs be read; ``on_windows`` gets every window with the number
-        of its query. Returns the queries that were refused or failed, and why.
+        of its query. ``tables``: contents of the files that they join. Returns the queries that were refused
+        or failed, and why.
         """
         client = self._network.dial()
         failed: dict[int, str] = {}
         for number, sql in enumerate(queries):
-            self._send(client, say.Execute(request=number + 1, sql=sql, creator="run"))
+            given = tuple((tables or {}).items())
+            self._send(client, say.Execute(request=number + 1, sql=sql, creator="run", tables=given))
         beats = asyncio.ensure_future(self._beat(client, len(queries)))
         opened = asyncio.ensure_future(self._open_when_installed(len(queries), failed))
         collected = asyncio.ensure_future(self._collect(client, set(range(len(queries))), failed, on_windows))

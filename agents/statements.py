@@ -8,7 +8,7 @@ asked of the members of a stream or of the job's home.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,7 +27,7 @@ from elf.job.membership import Identity, Membership
 from elf.job.notices import CHARS_MAX
 from elf.job.spec import ONE_SHOT_PREFIX, Flow, JobSpec, app_id, range_topic, stream_topic
 from elf.job.streamlog import FOREVER_US, Member, StreamLog
-from elf.ql.plan import Plan
+from elf.ql.plan import Plan, Table
 from elf.schema import Schema, merge_schemas
 
 if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement, which most agents never see
@@ -134,19 +134,23 @@ class Statements:
         known = [member for member in members if member.address in live]
         return (known or members)[:SAMPLE_MEMBERS]
 
-    def _planned(self, query: statements.Query, creator: str) -> Generator[list[Ask], list[say.Answer], Plan]:
-        """The plan of a query over a stream of this fleet; its columns are what members have seen."""
-        from elf.ql import planner
+    def _planned(
+        self, asked: say.Execute, query: statements.Query, known: Mapping[str, Table] | None = None
+    ) -> Generator[list[Ask], list[say.Answer], Plan]:
+        """The plan of a query over a stream of this fleet; its columns are what members have seen. ``known``:
+        tables that it joins, where they do not come with the statement."""
+        from elf.ql import files, planner
 
-        late = self._late_flows(query, creator)
+        late = self._late_flows(query, asked.creator)
+        tables = files.tables_of(query, dict(asked.tables), known)
         schemas = {}
         for stream in late or self._streams_of(query):
             schemas[stream] = yield from self._schema_of(stream)
         if self.finite:
             ((stream, schema),) = schemas.items()
-            plan = planner.plan(query, schema, stream=stream)
+            plan = planner.plan(query, schema, stream=stream, tables=tables)
         else:
-            plan = planner.plan_streams(query, schemas)
+            plan = planner.plan_streams(query, schemas, tables)
         if late:
             plan = planner.over_late(query, plan, late)
         if not plan.windows and not self.finite:
@@ -203,9 +207,9 @@ class Statements:
         return tuple(named)
 
     def _found_job(
-        self, name: str, creator: str, query: statements.Query, *, replacing: bool
+        self, name: str, asked: say.Execute, query: statements.Query, *, replacing: bool
     ) -> Generator[list[Ask], list[say.Answer], say.JobFacts]:
-        plan = yield from self._planned(query, creator)
+        plan, creator = (yield from self._planned(asked, query)), asked.creator
         if any((s.name, s.creator) == (name, creator) for s in self._log.programs()):
             raise UserError(f"job {name} exists already, written in Python; DROP JOB {name} first")
         spec = JobSpec(name, creator, 0, plan, (), roots=(yield from self._range_roots(name, creator, plan)))
@@ -230,22 +234,22 @@ class Statements:
 
     def _create(self, asked: say.Execute, statement: statements.CreateJob) -> Procedure:
         facts = yield from self._found_job(
-            statement.name, asked.creator, statement.query, replacing=statement.replace
+            statement.name, asked, statement.query, replacing=statement.replace
         )
         text = f"job {statement.name} created; its master is {self._named(facts.master)}"
         body = json.dumps({"job": statement.name, "master": facts.master, "uid": facts.spec.uid}).encode()
         return say.Reply(request=asked.request, text=text, body=body)
 
     def _select(self, asked: say.Execute, statement: statements.Select) -> Procedure:
-        return Reading((yield from self._one_shot(asked.creator, statement.query)), drops=True)
+        return Reading((yield from self._one_shot(asked, statement.query)), drops=True)
 
     def _one_shot(
-        self, creator: str, query: statements.Query
+        self, asked: say.Execute, query: statements.Query
     ) -> Generator[list[Ask], list[say.Answer], JobSpec]:
         """The job of a SELECT that somebody reads."""
         self._one_shots += 1
         name = f"{ONE_SHOT_PREFIX}{self._me.agent_id[:8]}_{self._me.incarnation}_{self._one_shots}"
-        facts = yield from self._found_job(name, creator, query, replacing=False)
+        facts = yield from self._found_job(name, asked, query, replacing=False)
         spec = self._log.job(facts.spec.uid)
         return facts.spec if spec is None else spec
 
@@ -277,9 +281,9 @@ class Statements:
                 yield from self._explanations.of(asked.request, spec.plan, spec, analyze=statement.analyze)
             )
         if not statement.analyze:
-            plan = yield from self._planned(statement.target, asked.creator)
+            plan = yield from self._planned(asked, statement.target)
             return (yield from self._explanations.of(asked.request, plan, None))
-        running = yield from self._one_shot(asked.creator, statement.target)
+        running = yield from self._one_shot(asked, statement.target)
         then = self._explanations.of_one_shot(asked.request, running.plan, running)
         return Reading(running, drops=True, then=then, windows=ANALYZED_WINDOWS)
 

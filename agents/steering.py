@@ -7,7 +7,7 @@ windows are the new version's, or with why nothing is changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,19 +17,22 @@ from agents.asks import Ask, Procedure
 from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.spec import JobSpec
-from elf.ql.plan import Function, Plan
+from elf.ql.plan import Function, Plan, Table
 
 if TYPE_CHECKING:  # sqlglot, as in agents.statements
     from elf.ql import changes, statements
 
 Find = Callable[[str, str], JobSpec]
 AskHome = Callable[[JobSpec, say.Request], Generator[list[Ask], list[say.Answer], say.Answer]]
-Planned = Callable[["statements.Query", str], Generator[list[Ask], list[say.Answer], Plan]]
+Planned = Callable[
+    [say.Execute, "statements.Query", "Mapping[str, Table] | None"],
+    Generator[list[Ask], list[say.Answer], Plan],
+]
 
 
 class Steering:
     """``find`` a job by name and creator, ``ask_home`` its master, ``planned``: the plan of a
-    query, for its creator."""
+    query, with the tables that it joins."""
 
     def __init__(self, find: Find, ask_home: AskHome, planned: Planned) -> None:
         self._find = find
@@ -56,18 +59,27 @@ class Steering:
     ) -> Generator[list[Ask], list[say.Answer], Plan]:
         """What the job is to do. A function stays until it is dropped."""
         from elf.ql import statements as ql
+        from elf.ql.files import with_file
         from elf.ql.user_functions import with_function
 
         function = spec.plan.fragment.function
         (written,) = ql.parse(spec.plan.sql)
-        query = statement.query
+        query, known = statement.query, None
         if query is None and isinstance(written, ql.Select):
             query = written.query.with_values(statement.settings)
+            known = {table.name.lower(): table for table in spec.plan.fragment.tables}
         if query is None:
             raise UserError(f"job {spec.name}: its query can't be read again; use ALTER JOB … AS SELECT")
         if statement.function is not None:
             function = _read(asked, *statement.function, had=function is not None)
-        plan = yield from self._planned(query, asked.creator)
+        if known is not None and statement.table is not None:
+            name, file = statement.table
+            if name.lower() not in known:
+                there = ", ".join(table.name for table in known.values()) or "none"
+                raise UserError(f"job {spec.name} joins no table {name}; tables: {there}")
+            query = with_file(query, name, file)
+            del known[name.lower()]
+        plan = yield from self._planned(asked, query, known)
         return plan if function is None else with_function(plan, function)
 
     def steer(self, asked: say.Execute, statement: changes.SteerJob) -> Procedure:

@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 
 from agents.formats import get_format
 from agents.partitions import Target
+from elf.batch import decode
 from elf.ql.plan import Plan
 from elf.ql.render_spark import since
 from elf.windows import Landmark
@@ -63,10 +64,21 @@ def run(
         parts = [_rows(spark, plan, one, span) for one in archived]
         rows = reduce(DataFrame.unionByName, parts)
         rows.createOrReplaceTempView(VIEW)
+        for joined in plan.fragment.tables:
+            spark.createDataFrame(_zoned(decode(joined.data))).createOrReplaceTempView(joined.relation)
         table = spark.sql(_query(plan, span)).toArrow()
     except (PySparkException, Py4JError) as error:
         raise SparkFailed(f"Spark could not run the query: {str(error).splitlines()[0]}") from error
     return table if span is None else _within(table, span, min((end for _, end in windows), default=0))
+
+
+def _zoned(table: pa.Table) -> pa.Table:
+    """Timestamps in UTC: to Spark those without a zone are another type."""
+    zoned = [
+        field.with_type(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(field.type) else field
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(zoned))
 
 
 def _query(plan: Plan, span: tuple[int, int] | None) -> str:

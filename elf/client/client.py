@@ -30,7 +30,7 @@ from agents.functions.sandbox import Sandboxes
 from agents.transport import Closed, ZeroMqTransport
 from elf.batch import decode
 from elf.client.changes import Changes
-from elf.client.files import files_of
+from elf.client.files import files_of, tables_of
 from elf.client.requests import Request
 from elf.client.windows import Window, split
 from elf.errors import ElfError, PeerError, UserError
@@ -206,7 +206,14 @@ class Client:
         seen: OrderedDict[tuple[object, ...], None] = OrderedDict()
         changes = Changes()
         files = await asyncio.to_thread(files_of, text)
-        message = Execute(request=0, sql=text, creator=self.creator, files=tuple(files.items()))
+        tables = await asyncio.to_thread(tables_of, text)
+        message = Execute(
+            request=0,
+            sql=text,
+            creator=self.creator,
+            files=tuple(files.items()),
+            tables=tuple(tables.items()),
+        )
         async with contextlib.aclosing(self._stream(message, ANSWER_SECS)) as replies:
             async for reply in replies:
                 if isinstance(reply, Reply):

@@ -268,7 +268,8 @@ class ElfParser(Parser):
         parse_partition: bool = False,
         consume_pipe: bool = False,
     ) -> exp.Expr | None:
-        """``*`` stands where a table may: every stream. ``LATE job``, ``LATE(job)``: its late rows."""
+        """``*`` stands where a table may: every stream. ``LATE job``, ``LATE(job)``: its late rows. A text is
+        the name of a file, whose place is kept."""
         if self._match(TokenType.STAR):
             return self.expression(exp.Table(this=exp.Star()), self._prev)
         start = self._curr
@@ -277,7 +278,11 @@ class ElfParser(Parser):
         table = super()._parse_table(
             schema, joins, alias_tokens, parse_bracket, is_db_reference, parse_partition, consume_pipe
         )
-        return table.update_positions(start) if table is not None and start else table
+        if table is None or not start:
+            return table
+        if start.token_type == TokenType.STRING:
+            table.meta["file"] = (start.start, start.end + 1)
+        return table.update_positions(start)
 
     def _at_late(self) -> bool:
         """``LATE`` before a name: a stream may be called ``late`` too."""

@@ -10,8 +10,10 @@ from sqlglot import exp
 from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.binder import BINDERS
 from elf.ql.expressions import Expr
+from elf.ql.plan import Table
 from elf.ql.scope import Scope
 from elf.ql.source import Source
+from elf.ql.tables import Joined
 from elf.schema import Schema
 from elf.windows import Kind
 
@@ -47,6 +49,9 @@ class Draft:
     """The queries of WITH, by name in lower case."""
     derived: Mapping[str, Expr] | None = None
     """A subquery's columns. Of one without groups they are expressions over the stream's rows."""
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    """The tables that came with the query, by their names in it, in lower case."""
+    joins: tuple[Joined, ...] = ()
     below: Draft | None = None
     """A subquery in FROM that groups: this query is over the rows of its windows."""
     windows: tuple[Kind, ...] = ()
@@ -86,6 +91,7 @@ class Draft:
             aggregates,
             streams=self.streams,
             derived=self.derived,
+            joins=self.joins,
             aliases=aliases,
             aliases_first=aliases_first,
             ranks=clause in ("SELECT", "QUALIFY", "ORDER BY"),
