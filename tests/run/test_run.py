@@ -180,7 +180,11 @@ BAD = {
     "unknown stream": (
         ["-q", "SELECT COUNT(*) FROM z", "--stream", f"a={SAMPLE}", "--stream", f"b={SAMPLE}"], "streams: a, b"
     ),
-    "not yet": (["-q", "SELECT COUNT(*) FROM x JOIN y ON TRUE", "--input", str(SAMPLE)], "not supported yet"),
+    "two streams joined": (["-q", "SELECT COUNT(*) FROM x JOIN y ON TRUE", "--input", str(SAMPLE)], "without bound"),
+    "no such table": (
+        ["-q", "SELECT COUNT(*) FROM x JOIN 'no.csv' AS y USING (a)", "--input", str(SAMPLE)],
+        "no.csv cannot be read: no such file",
+    ),
     "raw rows": (["-q", "SELECT c_ip FROM x", "--input", str(SAMPLE)], "gives raw rows"),
     "two statements": (["-q", "SHOW JOBS", "--input", str(SAMPLE)], "SELECT"),
 }  # fmt: skip
