@@ -42,6 +42,7 @@ def describe(facts: say.JobFacts, log: StreamLog, named: Callable[[str], str]) -
         "query": plan.sql,
         **({"function": _function(plan.fragment)} if plan.fragment.function is not None else {}),
         **{f"table {place}": described(one) for place, one in enumerate(plan.fragment.tables, 1)},
+        **({"reads": ", ".join(_names(plan.reads, log))} if plan.reads else {}),
         "windows": "; ".join(kind.text for kind in plan.windows) or "none",
         "emits": _emission(plan.fragment),
         "answers from": moment_of(facts.first_us),
@@ -56,6 +57,11 @@ def describe(facts: say.JobFacts, log: StreamLog, named: Callable[[str], str]) -
             f"read by {', '.join(reader.name for reader in log.readers(flow.uid))}"
         )
     return told | ({"failure": facts.failure} if facts.failure else {})
+
+
+def _names(jobs: Sequence[str], log: StreamLog) -> list[str]:
+    specs = [(uid, log.job(uid)) for uid in jobs]
+    return [uid if spec is None else f"job {spec.name}" for uid, spec in specs]
 
 
 def described(table: Table) -> str:

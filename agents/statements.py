@@ -8,7 +8,7 @@ asked of the members of a stream or of the job's home.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,6 +32,7 @@ from elf.schema import Schema, merge_schemas
 
 if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement, which most agents never see
     from elf.ql import statements
+    from elf.ql.jobs import Read
 
 SAMPLE_MEMBERS = 5
 """Members that are asked which columns a stream has (DESIGN 4.5: three or more)."""
@@ -56,7 +57,7 @@ class Statements:
         self._log = log
         self._overlay = overlay
         self._homes = homes
-        self._steering = Steering(self._find, self._ask_home, self._planned)
+        self._steering = Steering(self._find, self._ask_home, self._planned, self._unread)
         self._submissions = Submissions(log, self._schema_of, self._streams_of)
         self._explanations = Explanations(log, self._named)
         self._one_shots = 0
@@ -135,13 +136,20 @@ class Statements:
         return (known or members)[:SAMPLE_MEMBERS]
 
     def _planned(
-        self, asked: say.Execute, query: statements.Query, known: Mapping[str, Table] | None = None
+        self,
+        asked: say.Execute,
+        query: statements.Query,
+        known: Mapping[str, Table] | None = None,
+        within: Sequence[str] = (),
     ) -> Generator[list[Ask], list[say.Answer], Plan]:
         """The plan of a query over a stream of this fleet; its columns are what members have seen. ``known``:
-        tables that it joins, where they do not come with the statement."""
-        from elf.ql import files, planner
+        tables that it joins, where they do not come with the statement; ``within``: whose query it is."""
+        from elf.ql import files, jobs, planner
 
+        expanded = jobs.expand(query, lambda name: self._read(name, asked.creator), within)
+        query = expanded.query
         late = self._late_flows(query, asked.creator)
+        known = {**{table.name.lower(): table for table in expanded.tables}, **(known or {})}
         tables = files.tables_of(query, dict(asked.tables), known)
         schemas = {}
         for stream in late or self._streams_of(query):
@@ -151,6 +159,7 @@ class Statements:
             plan = planner.plan(query, schema, stream=stream, tables=tables)
         else:
             plan = planner.plan_streams(query, schemas, tables)
+        plan = expanded.finish(plan)
         if late:
             plan = planner.over_late(query, plan, late)
         if not plan.windows and not self.finite:
@@ -159,6 +168,21 @@ class Statements:
                 "(results over everything since the start are not supported yet)"
             )
         return plan
+
+    def _read(self, name: str, creator: str) -> Read:
+        from elf.ql.jobs import Read
+
+        spec = self._find(name, creator)
+        return Read(spec.uid, spec.name, spec.plan)
+
+    def _unread(self, spec: JobSpec) -> None:
+        """Raises ``UserError`` when other jobs read this one."""
+        readers = sorted(one.name for one in self._log.jobs() if spec.uid in one.plan.reads)
+        if readers:
+            raise UserError(
+                f"job {spec.name} is read by {', '.join(readers)} (FROM JOB), so it stays as it is; drop "
+                "what reads it first"
+            )
 
     def _late_flows(self, query: statements.Query, creator: str) -> dict[str, str]:
         """Of ``FROM LATE job``: the flows (uids, by stream) whose late rows these are, or none."""
@@ -209,7 +233,10 @@ class Statements:
     def _found_job(
         self, name: str, asked: say.Execute, query: statements.Query, *, replacing: bool
     ) -> Generator[list[Ask], list[say.Answer], say.JobFacts]:
-        plan, creator = (yield from self._planned(asked, query)), asked.creator
+        plan, creator = (yield from self._planned(asked, query, within=[name])), asked.creator
+        replaced = self._log.find_job(name, creator) if replacing else None
+        if replaced is not None and replaced.creator == creator:
+            self._unread(replaced)
         if any((s.name, s.creator) == (name, creator) for s in self._log.programs()):
             raise UserError(f"job {name} exists already, written in Python; DROP JOB {name} first")
         spec = JobSpec(name, creator, 0, plan, (), roots=(yield from self._range_roots(name, creator, plan)))
@@ -258,6 +285,7 @@ class Statements:
         if program is not None and self._log.find_job(statement.name, asked.creator) is None:
             return (yield from self._submissions.drop(asked.request, program))
         spec = self._find(statement.name, asked.creator)
+        self._unread(spec)
         yield from self._ask_home(spec, say.DropJob(id=0, origin="", uid=spec.uid))
         return say.Reply(request=asked.request, text=f"job {spec.name} dropped")
 

@@ -7,7 +7,7 @@ windows are the new version's, or with why nothing is changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,23 +25,28 @@ if TYPE_CHECKING:  # sqlglot, as in agents.statements
 Find = Callable[[str, str], JobSpec]
 AskHome = Callable[[JobSpec, say.Request], Generator[list[Ask], list[say.Answer], say.Answer]]
 Planned = Callable[
-    [say.Execute, "statements.Query", "Mapping[str, Table] | None"],
+    [say.Execute, "statements.Query", "Mapping[str, Table] | None", Sequence[str]],
     Generator[list[Ask], list[say.Answer], Plan],
 ]
 
 
 class Steering:
     """``find`` a job by name and creator, ``ask_home`` its master, ``planned``: the plan of a
-    query, with the tables that it joins."""
+    query, with the tables that it joins and the job that it is for; ``unread`` raises
+    when other jobs read one."""
 
-    def __init__(self, find: Find, ask_home: AskHome, planned: Planned) -> None:
+    def __init__(
+        self, find: Find, ask_home: AskHome, planned: Planned, unread: Callable[[JobSpec], None]
+    ) -> None:
         self._find = find
         self._ask_home = ask_home
         self._planned = planned
+        self._unread = unread
 
     def alter(self, asked: say.Execute, statement: changes.AlterJob) -> Procedure:
         spec = self._find(statement.name, asked.creator)
         plan = yield from self._new_plan(asked, statement, spec)
+        self._unread(spec)
         request = say.SteerJob(
             id=0,
             origin="",
@@ -79,11 +84,13 @@ class Steering:
                 raise UserError(f"job {spec.name} joins no table {name}; tables: {there}")
             query = with_file(query, name, file)
             del known[name.lower()]
-        plan = yield from self._planned(asked, query, known)
+        plan = yield from self._planned(asked, query, known, [spec.name])
         return plan if function is None else with_function(plan, function)
 
     def steer(self, asked: say.Execute, statement: changes.SteerJob) -> Procedure:
         spec = self._find(statement.name, asked.creator)
+        if statement.verb == "rollback":
+            self._unread(spec)
         request = say.SteerJob(
             id=0,
             origin="",

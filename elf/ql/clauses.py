@@ -36,9 +36,11 @@ CLAUSES: Final[tuple[Clause, ...]] = (
            "What each row of the result holds, over the keys of GROUP BY and aggregates. Without GROUP BY "
            "all rows are one group.",
            "SELECT COUNT(*) AS hits, SUM(sc_bytes) AS bytes FROM log"),
-    Clause("FROM", "FROM stream, … | * | LATE job",
+    Clause("FROM", "FROM stream, … | * | LATE job | JOB job [[AS] name]",
            "The streams whose rows are read, those of several together (no product); * means all that there "
-           "are. LATE job: the rows that came too late for a job's windows.",
+           "are. LATE job: the rows that came too late for a job's windows. JOB job: the rows of a job's "
+           "windows, each window by itself; the two read one flow, and the job is not changed or dropped "
+           "while it is read.",
            "SELECT COUNT(*) FROM *"),
     Clause("JOIN", "[LEFT] JOIN 'file' [AS name] ON condition | USING (column, …)",
            "Each row beside those of a table that match; LEFT keeps rows without a match. The file (.csv, "
@@ -100,7 +102,8 @@ CLAUSES: Final[tuple[Clause, ...]] = (
            "WINDOWING 30 SECONDS"),
     Clause("subqueries", "FROM (SELECT …) [AS] name, WITH name AS (SELECT …) SELECT …",
            "A query over another's rows. One without groups becomes part of this one; one with groups is "
-           "asked again in each of its windows. The window is said once.",
+           "asked in each of its windows, about groups of its rows or (without aggregates) its rows as they "
+           "are. The window is said once.",
            "WITH hosts AS (SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip) "
            "SELECT MAX(hits) AS most, COUNT(*) AS hosts FROM hosts WINDOWING 1 MINUTE"),
     Clause("WITH (…)", "… :name … WITH (name = constant, …)",

@@ -63,6 +63,8 @@ class Draft:
     where: tuple[Expr, ...] = ()
     keys: tuple[Expr, ...] = ()
     outputs: tuple[Output, ...] = ()
+    plain: bool = False
+    """Over the rows of ``below``, one by one: ``keys`` are their columns, and nothing is grouped."""
     sets: tuple[frozenset[int], ...] = ()
     """GROUPING SETS, as numbers of keys; none: one, with all keys."""
     having: Expr | None = None

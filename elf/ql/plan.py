@@ -136,6 +136,8 @@ class Plan:
     """
     limit: int | None = None
     """Rows of a window that the query asks for."""
+    reads: tuple[str, ...] = ()
+    """Uids of the jobs that the query reads (FROM JOB)."""
     trees: int = 1
     """In how many key ranges the groups are split, each a flow with a tree and a root of its own."""
 

@@ -43,6 +43,9 @@ _ORDERED_STATES: Final = ("count_star", "count", "sum", "min", "max")
 def streams_of(query: Query) -> tuple[str, ...] | str:
     """The names of streams after FROM, or ``"*"``. Raises ``QueryError`` where streams are joined."""
     check_joins(Source(query.source), query.tree)
+    job = next((table for table in query.tree.find_all(exp.Table) if table.meta.get("job")), None)
+    if job is not None:
+        raise Source(query.source).at(job, "FROM JOB is for statements to a fleet: there are no jobs here")
     named = {cte.alias.lower() for cte in query.tree.find_all(exp.CTE)}
     tables = [
         table

@@ -15,15 +15,17 @@ from sqlglot import exp
 from elf.ql.approximate import read_approximate
 from elf.ql.bind_windows import duration_us, emission_of, windows_of
 from elf.ql.draft import Draft, has_aggregates, ordinal
-from elf.ql.expressions import Expr, Ref, conjuncts, is_constant
+from elf.ql.expressions import Expr, Ref, conjuncts, is_constant, walk
 from elf.ql.grouping import SETS_MAX, SetsNode, sets_of
 from elf.ql.rules_after import bind_having, bind_order, bind_outputs, bind_qualify, output_name, read_limit
 from elf.ql.rules_joins import is_comma, is_file, read_joins
 from elf.ql.scope import Scope
-from elf.ql.source import start_of
+from elf.ql.source import Source, start_of
 from elf.windows import Session
 
 TREES_MAX: Final = 64
+JOB: Final = "job's query"
+"""In the meta of a tree: the text that it is of, where that is another than its surroundings'."""
 EVENT_TIME_NAMES: Final = ("ts", "timestamp", "@timestamp", "time", "created_at")
 
 
@@ -119,7 +121,16 @@ def _over(draft: Draft, table: exp.Expr, inner: exp.Expr) -> Draft:
         raise draft.source.at(inner, f"{inner.key.upper()} in a subquery is not supported yet")
     name = table.name.lower() if isinstance(table, exp.Table) else ""
     hidden = {other: tree for other, tree in draft.ctes.items() if other != name}
-    below = _timed(Draft(draft.source, inner, draft.schema, ctes=hidden, tables=draft.tables), draft)
+    source = draft.source
+    if JOB in inner.meta:  # a job's query in the place of its name
+        hidden, source = {}, Source(inner.meta[JOB])
+        own = inner.args.get("windowing")
+        if draft.windows and (own is None or draft.windows != windows_of(source, own)):
+            raise draft.source.at(
+                draft.tree.args.get("windowing") or table,
+                f"FROM JOB {table.alias} has the windows of the job; leave WINDOWING out",
+            )
+    below = _timed(Draft(source, inner, draft.schema, ctes=hidden, tables=draft.tables), draft)
     names = tuple(dict.fromkeys(part for part in (table.alias, name) if part))
     if inner.args.get("group") or inner.args.get("distinct") or has_aggregates(below):
         below = apply_rules(below)
@@ -300,6 +311,15 @@ def read_distinct(draft: Draft) -> Draft:
     return replace(draft, keys=tuple(dict.fromkeys(key for key in bound if not is_constant(key))))
 
 
+def read_plain(draft: Draft) -> Draft:
+    """A SELECT without groups over a query with groups: its rows as they are."""
+    if draft.below is None or draft.keys or draft.sets or draft.distinct or has_aggregates(draft):
+        return draft
+    columns = [part for value in (draft.derived or {}).values() for part in walk(value)]
+    keys = dict.fromkeys(part for part in columns if isinstance(part, Ref))
+    return replace(draft, keys=tuple(keys), plain=True)
+
+
 RULES: Final[tuple[Rule, ...]] = (
     refuse_unsupported,
     read_with,
@@ -310,6 +330,7 @@ RULES: Final[tuple[Rule, ...]] = (
     bind_where,
     bind_keys,
     read_distinct,
+    read_plain,
     read_trees,
     bind_outputs,
     bind_having,

@@ -50,6 +50,8 @@ def check_joins(source: Source, tree: exp.Expr) -> None:
 def _check(source: Source, join: exp.Join, named: set[str]) -> None:
     table, side = join.this, str(join.args.get("side") or "").upper()
     kind = str(join.args.get("kind") or "").upper()
+    if table.meta.get("job"):
+        raise source.at(table, "JOIN JOB is not supported yet; a query reads one job")
     if isinstance(table, exp.Table) and not is_file(table) and table.name.lower() not in named:
         what = table.name or "*"
         raise source.at(
