@@ -80,12 +80,15 @@ class Summary:
 def run(request: RunRequest, on_windows: Callable[[say.WindowResult], None]) -> Summary:
     """Run a query to its end; ``on_windows`` gets every window, in order. Raises ``UserError``."""
     logs.configure("warning", "console")
-    stream, paths = _stream_of(request)
+    made = [_stream(request, name, paths) for name, paths in _streams_of(request).items()]
+    return asyncio.run(_run(lambda: Fleet(made), request, on_windows))
+
+
+def _stream(request: RunRequest, name: str, paths: Sequence[str]) -> FleetStream:
     samples = sample_lines(paths)
     format_ = get_format(request.format) if request.format else guess_format(samples)
-    facts = LaneFacts(stream, format_, request.timestamp, "")
     shares = split_inputs(paths, request.agents, whole_files=_says_lateness(request.sql))
-    return asyncio.run(_run(lambda: Fleet(facts, shares, samples), request, on_windows))
+    return FleetStream(LaneFacts(name, format_, request.timestamp, ""), shares, samples)
 
 
 async def _run(
@@ -110,6 +113,15 @@ async def _run(
         await fleet.stop()
 
 
+@dataclass(frozen=True)
+class FleetStream:
+    """A stream, and what each agent reads of it."""
+
+    facts: LaneFacts
+    shares: Sequence[Sequence[Range]]
+    samples: Sequence[str]
+
+
 class Fleet:
     """N drivers in one process: each reads one of ``shares``. Columns are inferred from ``samples``. Made
     where a loop runs.
@@ -117,30 +129,31 @@ class Fleet:
 
     def __init__(
         self,
-        facts: LaneFacts,
-        shares: Sequence[Sequence[Range]],
-        samples: Sequence[str],
+        streams: Sequence[FleetStream],
         *,
         network: MemoryNetwork | None = None,
         open_input: Callable[[Sequence[Range]], Input] = Whole,
     ) -> None:
         self._network = network or MemoryNetwork()
         self._open_input = open_input
-        self._drivers = [self._driver(i, facts, share, samples) for i, share in enumerate(shares)]
+        self._drivers = [self._driver(i, streams) for i in range(len(streams[0].shares))]
         self._ends: list[asyncio.Task[object]] = []
 
-    def _driver(self, index: int, facts: LaneFacts, share: Sequence[Range], samples: Sequence[str]) -> Driver:
+    def _driver(self, index: int, streams: Sequence[FleetStream]) -> Driver:
         address = f"agent-{index}:0"
         me = Identity(str(uuid.uuid4()), f"agent-{index}", 1, address)
         store = Store(":memory:")
         settings = WorkerSettings(
             finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, cut_ms=1 << 60
         )
-        lane = Lane(facts, settings, store, samples=samples)
+        lanes = [
+            (Lane(one.facts, settings, store, samples=one.samples), self._open_input(one.shares[index]))
+            for one in streams
+        ]
         rng = random.Random(index)
         node = Node(
             me,
-            [StreamSince(facts.stream, LONG_AGO)],
+            [StreamSince(one.facts.stream, LONG_AGO) for one in streams],
             Overlay(ring_peer(me), OverlayConfig(), rng),
             Groups(ring_peer(me), REPLICA, rng),
             NodeSettings(root=PATIENT, keepers_max=1, home_members=1),  # they live and die together
@@ -148,13 +161,12 @@ class Fleet:
             new_cluster_uid=CLUSTER,
         )
         node.clients.statements.finite = True
-        streams = [(lane, self._open_input(share))]
-        driver = Driver(node, self._network.listen(address), store, streams, cluster=CLUSTER)
+        driver = Driver(node, self._network.listen(address), store, lanes, cluster=CLUSTER)
         driver.reading.clear()
         return driver
 
     async def start(self) -> None:
-        """All agents in one ring, all of them members of the stream."""
+        """All agents in one ring, all of them members of all streams."""
         first, *others = self._drivers
         self._ends = [asyncio.ensure_future(first.run([]))]
         self._ends += [asyncio.ensure_future(d.run([first.node.me.address])) for d in others]
@@ -162,7 +174,9 @@ class Fleet:
             lambda: all(d.node.ready for d in self._drivers), "the agents did not find each other"
         )
         await self._until(
-            lambda: len(first.node.log.members(first.node.log.streams()[0])) == len(self._drivers),
+            lambda: all(
+                len(first.node.log.members(lane.facts.stream)) == len(self._drivers) for lane in first.lanes()
+            ),
             "members are missing",
         )
 
@@ -307,23 +321,20 @@ def ring_peer(me: Identity) -> Peer:
     return Peer(me.address, me.incarnation)
 
 
-def _stream_of(request: RunRequest) -> tuple[str, tuple[str, ...]]:
-    """The stream that the query reads, and its paths: the only one, the one it names, or all of them
-    together.
-    """
+def _streams_of(request: RunRequest) -> dict[str, tuple[str, ...]]:
+    """The streams that the query reads, and their paths: the only one, those that it names, or all."""
     if request.agents < 1:
         raise UserError(f"--agents {request.agents}: at least one agent is needed")
     if not request.inputs or not any(request.inputs.values()):
         raise InputError("no input: name at least one with --input PATH or --stream NAME=PATH")
-    query = _query(request.sql)
-    named = planner.streams_of(query)
-    if len(request.inputs) == 1:
-        return next(iter(request.inputs.items()))
-    if named == "*":
-        return "all", tuple(path for paths in request.inputs.values() for path in paths)
-    if named[0] not in request.inputs:
-        raise UserError(f"there is no stream {named[0]}; streams: {', '.join(sorted(request.inputs))}")
-    return named[0], request.inputs[named[0]]
+    named = planner.streams_of(_query(request.sql))
+    if named == "*" or (len(request.inputs) == 1 and len(named) < 2):
+        return dict(request.inputs)
+    for name in named:
+        if name not in request.inputs:
+            known = ", ".join(sorted(request.inputs))
+            raise UserError(f"there is no stream {name}; streams: {known} (--stream NAME=PATH makes one)")
+    return {name: request.inputs[name] for name in named}
 
 
 def _query(sql: str) -> statements.Query:

@@ -154,11 +154,7 @@ class Statements:
         schemas = {}
         for stream in late or self._streams_of(query):
             schemas[stream] = yield from self._schema_of(stream)
-        if self.finite:
-            ((stream, schema),) = schemas.items()
-            plan = planner.plan(query, schema, stream=stream, tables=tables)
-        else:
-            plan = planner.plan_streams(query, schemas, tables)
+        plan = planner.plan_streams(query, schemas, tables)
         plan = expanded.finish(plan)
         if late:
             plan = planner.over_late(query, plan, late)
@@ -219,8 +215,8 @@ class Statements:
 
         named = planner.streams_of(query)
         streams = tuple(self._log.streams())
-        if self.finite:
-            return streams[:1]
+        if self.finite and len(streams) == 1:
+            return streams
         if named == "*":
             if not streams:
                 raise UserError("there is no stream yet")
@@ -488,39 +484,39 @@ class Statements:
         return answers
 
     def _compare(self, call: say.Call) -> Procedure:
-        """Close and ship the archives of the job's stream, then hand out what the job committed."""
+        """Close and ship the archives of the job's streams, then hand out what the job committed."""
         spec = self._find(call.argument, call.creator)
         if spec.plan.fragment.late_of:
             raise UserError(f"job {spec.name} reads late rows, and which came late is not in the archive")
-        if spec.plan.more:
-            raise UserError(
-                f"job {spec.name} reads several streams; comparing is for jobs of one stream so far"
-            )
         if spec.plan.fragment.keep is not None:
             raise UserError(f"job {spec.name} is APPROXIMATE: its rows need not be those of Spark")
-        stream = spec.plan.fragment.stream
+        if spec.plan.fragment.function is not None:
+            raise UserError(f"job {spec.name} has a function of its own, which Spark does not run")
+        sources: list[dict[str, object]] = []
+        for stream in spec.plan.streams:
+            sources += [(yield from self._shipped(stream))]
+        facts = current_only((yield from self._inspect(spec, COMPARED_WINDOWS)))
+        members = {m.address for stream in spec.plan.streams for m in self._members(stream)}
+        body = {"job": spec.name, "streams": sources, **summary(facts, len(members))}
+        payload = msgspec.msgpack.encode(facts)
+        return say.Reply(request=call.request, body=json.dumps(body).encode(), payload=payload)
+
+    def _shipped(self, stream: str) -> Generator[list[Ask], list[say.Answer], dict[str, object]]:
+        """Where a stream's lines are, after its members have closed and shipped their archives."""
         members = self._members(stream)
         answers = yield [
             ToAddress(m.address, say.RollArchive(id=0, origin="", stream=stream)) for m in members
         ]
-        silent = [m.name for m, a in zip(members, answers, strict=True) if a.error]
         seen = [msgspec.msgpack.decode(a.body, type=say.StreamSeen) for a in answers if not a.error]
         if not seen:
             raise UserError(
                 f"no member of stream {stream} has shipped its archive: "
                 + (answers[0].error if answers else "none is left")
             )
-        if spec.plan.fragment.function is not None:
-            raise UserError(f"job {spec.name} has a function of its own, which Spark does not run")
-        facts = current_only((yield from self._inspect(spec, COMPARED_WINDOWS)))
-        body = {
-            "job": spec.name,
+        return {
             "stream": stream,
             "format": seen[0].format,
             "timestamp": seen[0].timestamp,
             "archives": sorted({one.archive for one in seen}),
-            "silent": silent,
-            **summary(facts, len(members)),
+            "silent": [m.name for m, a in zip(members, answers, strict=True) if a.error],
         }
-        payload = msgspec.msgpack.encode(facts)
-        return say.Reply(request=call.request, body=json.dumps(body).encode(), payload=payload)

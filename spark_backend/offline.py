@@ -62,7 +62,7 @@ def run(
     span = _span(windows) if plan.windows else None
     try:
         parts = [_rows(spark, plan, one, span) for one in archived]
-        rows = reduce(DataFrame.unionByName, parts)
+        rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
         rows.createOrReplaceTempView(VIEW)
         for joined in plan.fragment.tables:
             spark.createDataFrame(_zoned(decode(joined.data))).createOrReplaceTempView(joined.relation)
@@ -99,7 +99,9 @@ def _rows(spark: SparkSession, plan: Plan, one: Archived, span: tuple[int, int] 
         first, end = (F.timestamp_micros(F.lit(us)) for us in span)
         lines = lines.where((F.col("ts") >= first) & (F.col("ts") < end))
     lines.createOrReplaceTempView(LINES)
-    selection = get_format(one.format).spark_select(plan.fragment.columns, one.timestamp)
+    whole = (plan.fragment, *plan.more)
+    fragment = next((each for each in whole if each.stream == one.stream), plan.fragment)
+    selection = get_format(one.format).spark_select(fragment.columns, one.timestamp)
     return spark.sql(replace(selection, event_us="unix_micros(ts)").sql(LINES, checked=False))
 
 

@@ -86,7 +86,7 @@ _INTRODUCTION: Final = """\
 <!-- Made by `make docs` (python -m elf.cli.reference) from the code; change it there. -->
 
 A query is a SELECT over the records of streams. Its answer is a table a window, or one table where there is no window
-clause (`elf run` only: a live stream needs one). In `elf run` any name after FROM means the given inputs.
+clause (`elf run` only: a live stream needs one). In `elf run` any name after FROM means the inputs, unless `--stream name=path` gives several.
 
 Units of time are MILLISECONDS, SECONDS, MINUTES, HOURS and DAYS. Statements around queries: `CREATE [OR REPLACE] JOB name AS
 SELECT …`, `ALTER JOB name AS SELECT … | SET parameter = constant | SET TABLE name FROM 'file' | SET FUNCTION map FROM 'file'`, `PAUSE |

@@ -90,11 +90,15 @@ class ArchiveFacts(msgspec.Struct, frozen=True):
     silent: tuple[str, ...]
 
 
+class _Archives(msgspec.Struct, frozen=True):
+    streams: tuple[ArchiveFacts, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class CompareFacts:
-    """A job as its master knows it, committed windows and all, and the archives of its stream."""
+    """A job as its master knows it, committed windows and all, and the archives of its streams."""
 
-    archive: ArchiveFacts
+    archives: tuple[ArchiveFacts, ...]
     job: JobFacts
 
 
@@ -265,10 +269,10 @@ class Client:
         reply = await self._ask("compare", job, COMPARE_SECS)
         try:
             facts = msgspec.msgpack.decode(reply.payload, type=JobFacts)
-            source = msgspec.json.decode(reply.body, type=ArchiveFacts)
+            archives = msgspec.json.decode(reply.body, type=_Archives)
         except msgspec.MsgspecError as error:
             raise ElfError(f"the agent's answer to compare {job} cannot be read: {error}") from None
-        return CompareFacts(source, facts)
+        return CompareFacts(archives.streams, facts)
 
     async def submit(
         self,

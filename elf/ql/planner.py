@@ -94,7 +94,9 @@ def plan(query: Query, schema: Schema, *, stream: str, tables: Mapping[str, Tabl
     named = streams_of(query)
     if named != "*" and len(named) > 1 and any(map(is_comma, query.tree.args.get("joins") or [])):
         second = next(table for table in query.tree.find_all(exp.Table, bfs=False) if table.name == named[1])
-        raise Source(query.source).at(second, "several streams in FROM are not supported here yet")
+        raise Source(query.source).at(
+            second, "several streams in FROM are for a fleet and elf run, not for this"
+        )
     return plan_streams(query, {stream: schema}, tables)
 
 

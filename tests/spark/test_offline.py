@@ -19,7 +19,7 @@ from agents.archive import Archive
 from agents.partitions import HOUR_US
 from elf.batch import encode
 from elf.ql.files import tables_of
-from elf.ql.planner import plan, plan_text
+from elf.ql.planner import plan, plan_streams, plan_text
 from elf.ql.statements import Select, parse
 from elf.schema import Column, Schema
 from spark_backend import offline
@@ -194,6 +194,27 @@ def test_a_stream_joined_with_tables(spark: SparkSession, tmp_path: Path) -> Non
         }
         assert got == wanted
         assert len(got) > 3
+
+
+def test_several_streams_with_different_columns(spark: SparkSession, tmp_path: Path) -> None:
+    rows = clicks(40, 7)
+    store_clicks(tmp_path / "t", rows)
+    at = [BASE_US + n * SECOND for n in range(20)]
+    lines = [json.dumps({"product": "doom", "clicks": n + 0.5}) for n in range(20)]
+    store(tmp_path / "t", lines, list(at), stream="views", agent="b")
+    (asked,) = parse(
+        "SELECT product, COUNT(*) AS n, SUM(clicks) AS k, COUNT(price) AS p FROM clicks, views "
+        "GROUP BY product WINDOWING 60 SECONDS"
+    )
+    assert isinstance(asked, Select)
+    views = Schema((Column("ts", "timestamp"), Column("product", "text"), Column("clicks", "double")), "ts")
+    made = plan_streams(asked.query, {"clicks": CLICKS, "views": views})
+    sources = [archived(tmp_path / "t"), archived(tmp_path / "t", "views")]
+    found = by_window(offline.run(spark, made, sources, windows(60, 60, 1)))[BASE_US]
+    wanted = {p: (n, float(k), n) for p, (n, k) in counted(rows, BASE_US, BASE_US + 60 * SECOND).items()}
+    n, k, p = wanted["doom"]
+    wanted["doom"] = (n + 20, k + 200.0, p)
+    assert {row[0]: row[1:] for row in found} == wanted
 
 
 def test_only_the_hours_of_the_windows_are_read(spark: SparkSession, tmp_path: Path) -> None:
