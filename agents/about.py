@@ -11,7 +11,7 @@ from elf.job import messages as say
 from elf.job.flowroots import event_time
 from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord
 from elf.job.streamlog import StreamLog
-from elf.ql.plan import Fragment
+from elf.ql.plan import Fragment, Table
 
 
 def job_row(spec: JobSpec, log: StreamLog) -> dict[str, object]:
@@ -41,6 +41,8 @@ def describe(facts: say.JobFacts, log: StreamLog, named: Callable[[str], str]) -
         "creator": facts.spec.creator,
         "query": plan.sql,
         **({"function": _function(plan.fragment)} if plan.fragment.function is not None else {}),
+        **{f"table {place}": described(one) for place, one in enumerate(plan.fragment.tables, 1)},
+        **({"reads": ", ".join(_names(plan.reads, log))} if plan.reads else {}),
         "windows": "; ".join(kind.text for kind in plan.windows) or "none",
         "emits": _emission(plan.fragment),
         "answers from": moment_of(facts.first_us),
@@ -55,6 +57,18 @@ def describe(facts: say.JobFacts, log: StreamLog, named: Callable[[str], str]) -
             f"read by {', '.join(reader.name for reader in log.readers(flow.uid))}"
         )
     return told | ({"failure": facts.failure} if facts.failure else {})
+
+
+def _names(jobs: Sequence[str], log: StreamLog) -> list[str]:
+    specs = [(uid, log.job(uid)) for uid in jobs]
+    return [uid if spec is None else f"job {spec.name}" for uid, spec in specs]
+
+
+def described(table: Table) -> str:
+    """A table that is joined: its name, file, columns, size and digest."""
+    columns = ", ".join(column.name for column in table.columns)
+    size = f"{table.rows:,} rows, {len(table.data):,} bytes"
+    return f"{table.name} of {table.file} ({columns}; {size}; {table.relation})"
 
 
 def _emission(fragment: Fragment) -> str:

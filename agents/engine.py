@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import atexit
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -23,8 +23,10 @@ import pyarrow.compute as pc
 from agents.formats import Format
 from agents.formats.dialect import DUCKDB, DUCKDB_QUICK, Dialect, Selection
 from agents.times import read_times
+from elf.batch import decode
 from elf.errors import ElfBug, InputError
 from elf.job.ports import Wanted
+from elf.ql.plan import Table
 from elf.schema import Column, ColumnType
 
 Int64s = npt.NDArray[np.int64]
@@ -80,9 +82,11 @@ def instance() -> duckdb.DuckDBPyConnection:
 
 
 class Statement:
-    """One SELECT over one table of a fixed schema, prepared."""
+    """One SELECT over one table of a fixed schema, and over others that stay as they are, prepared."""
 
-    def __init__(self, sql: str, table: str, schema: pa.Schema) -> None:
+    def __init__(
+        self, sql: str, table: str, schema: pa.Schema, others: Mapping[str, pa.Table] | None = None
+    ) -> None:
         self._sql = sql
         self._table = table
         self._schema = schema
@@ -92,6 +96,10 @@ class Statement:
         try:
             self._connection.execute("SET TimeZone = 'UTC'")
             self._connection.register(table, self._batch)
+            for name, other in (others or {}).items():
+                self._connection.register("other", other)
+                self._connection.execute(f'CREATE TEMP TABLE "{name}" AS SELECT * FROM other')
+                self._connection.unregister("other")
             self._connection.execute(f"PREPARE run AS {sql}")
         except duckdb.Error as error:
             self.close()
@@ -253,11 +261,13 @@ class Times:
 
 
 class Mapper:
-    """A fragment's map over ``rows`` (``columns`` and ``_pane``): typed rows to partial aggregates."""
+    """A fragment's map over ``rows`` (``columns`` and ``_pane``) and ``tables``: typed rows to partial
+    aggregates."""
 
-    def __init__(self, map_sql: str, columns: Sequence[Column]) -> None:
+    def __init__(self, map_sql: str, columns: Sequence[Column], tables: Sequence[Table] = ()) -> None:
         schema = arrow_schema(columns).append(pa.field("_pane", pa.int64()))
-        self._statement = Statement(map_sql, "rows", schema)
+        others = {table.relation: decode(table.data) for table in tables}
+        self._statement = Statement(map_sql, "rows", schema, others)
 
     def run(self, rows: pa.Table) -> pa.Table:
         """Columns as DuckDB gives them: a sum of integers is decimal128(38, 0)."""

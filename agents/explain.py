@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from agents.about import described
 from agents.asks import Ask, Procedure, ToAddress
 from agents.explained import laid_out
 from elf.job import messages as say
@@ -139,6 +140,7 @@ def _fragment(fragment: Fragment) -> Told:
         "states": [f"{state.name} {state.merge}" for state in fragment.states],
         "pane_s": fragment.pane_us / 1e6 if fragment.pane_us else None,
         "lateness_s": None if late is None else late / 1e6,
+        "tables": [described(table) for table in fragment.tables],
         "map": fragment.map_sql,
     }
 

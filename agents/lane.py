@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -34,6 +34,7 @@ from elf.job.commands import Command, Feed, Install, Outcome
 from elf.job.cut import StreamCut
 from elf.job.ports import Spill
 from elf.job.worker import StreamWorker, WorkerSettings
+from elf.ql.plan import Table
 from elf.schema import ColumnType, declare
 
 SAMPLE_LINES: Final = 1_000
@@ -88,6 +89,7 @@ class Lane:
         self._archive = archive
         self._rejects = rejects
         stored = load_cut(store, facts.stream)
+        self._joined = frozenset(store.joined(facts.stream))
         self._positions: tuple[Position, ...] = stored.positions if stored else ()
         self._durable = stored.archive if stored else 0
         self._engine = StreamEngine(
@@ -177,8 +179,11 @@ class Lane:
         archive = self._archive.sync() if self._archive is not None else 0
         rejects = self._rejects.sync() if self._rejects is not None else 0
         snapshots = [SnapshotRow(s.flow, s.start, s.end, s.part, s.tally, s.payload) for s in outcome.sealed]
+        joined, cut = _without_tables(cut)
         stored = StoredCut(cut, self._positions, archive, rejects, self._engine.event_time)
-        self._store.save_cut(self.facts.stream, msgspec.msgpack.encode(stored), snapshots)
+        data, news = msgspec.msgpack.encode(stored), None if joined.keys() == self._joined else joined
+        self._store.save_cut(self.facts.stream, data, snapshots, joined=news)
+        self._joined = frozenset(joined)
         self.metrics.cut(time.perf_counter() - began)
         self._durable = archive
 
@@ -252,7 +257,32 @@ def _keep_heap() -> None:
 def load_cut(store: Store, stream: str) -> StoredCut | None:
     """The last cut of a stream, if there is one."""
     data = store.load_cut(stream)
-    return None if data is None else msgspec.msgpack.decode(data, type=StoredCut)
+    if data is None:
+        return None
+    stored, joined = msgspec.msgpack.decode(data, type=StoredCut), store.joined(stream)
+    cut = _with_tables(stored.worker, lambda table: replace(table, data=joined[table.digest]))
+    return replace(stored, worker=cut)
+
+
+def _without_tables(cut: StreamCut) -> tuple[dict[str, bytes], StreamCut]:
+    """The contents of joined tables, by digest, and the cut without them: they would be most of it."""
+    found: dict[str, bytes] = {}
+
+    def take(table: Table) -> Table:
+        found[table.digest] = table.data
+        return replace(table, data=b"")
+
+    return found, _with_tables(cut, take)
+
+
+def _with_tables(cut: StreamCut, change: Callable[[Table], Table]) -> StreamCut:
+    if not any(one.flow.fragment.tables for one in cut.flows):
+        return cut
+    flows = []
+    for one in cut.flows:
+        fragment = replace(one.flow.fragment, tables=tuple(change(t) for t in one.flow.fragment.tables))
+        flows.append(replace(one, flow=replace(one.flow, fragment=fragment)))
+    return replace(cut, flows=tuple(flows))
 
 
 def snapshot_names(flow: str, names: Sequence[tuple[int, int, int]]) -> list[SnapshotName]:

@@ -15,7 +15,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psutil
 
@@ -56,6 +56,8 @@ class RunRequest:
     format: str | None = None
     timestamp: str | None = None
     agents: int = 1
+    tables: Mapping[str, bytes] = field(default_factory=dict)
+    """Contents of the files that the query joins, by name."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +80,19 @@ class Summary:
 def run(request: RunRequest, on_windows: Callable[[say.WindowResult], None]) -> Summary:
     """Run a query to its end; ``on_windows`` gets every window, in order. Raises ``UserError``."""
     logs.configure("warning", "console")
-    stream, paths = _stream_of(request)
+    made = [_stream(request, name, paths) for name, paths in _streams_of(request).items()]
+    return asyncio.run(_run(lambda: Fleet(made), request, on_windows))
+
+
+def _stream(request: RunRequest, name: str, paths: Sequence[str]) -> FleetStream:
     samples = sample_lines(paths)
     format_ = get_format(request.format) if request.format else guess_format(samples)
-    facts = LaneFacts(stream, format_, request.timestamp, "")
     shares = split_inputs(paths, request.agents, whole_files=_says_lateness(request.sql))
-    return asyncio.run(_run(lambda: Fleet(facts, shares, samples), request.sql, on_windows))
+    return FleetStream(LaneFacts(name, format_, request.timestamp, ""), shares, samples)
 
 
 async def _run(
-    make: Callable[[], Fleet], sql: str, on_windows: Callable[[say.WindowResult], None]
+    make: Callable[[], Fleet], request: RunRequest, on_windows: Callable[[say.WindowResult], None]
 ) -> Summary:
     began = time.monotonic()
     fleet = make()
@@ -100,12 +105,21 @@ async def _run(
             windows += decode(result.status).num_rows
             on_windows(result)
 
-        failed = await fleet.answer([sql], count)
+        failed = await fleet.answer([request.sql], count, request.tables)
         if failed:
             raise UserError(failed[0])
         return fleet.summary(windows, time.monotonic() - began)
     finally:
         await fleet.stop()
+
+
+@dataclass(frozen=True)
+class FleetStream:
+    """A stream, and what each agent reads of it."""
+
+    facts: LaneFacts
+    shares: Sequence[Sequence[Range]]
+    samples: Sequence[str]
 
 
 class Fleet:
@@ -115,30 +129,31 @@ class Fleet:
 
     def __init__(
         self,
-        facts: LaneFacts,
-        shares: Sequence[Sequence[Range]],
-        samples: Sequence[str],
+        streams: Sequence[FleetStream],
         *,
         network: MemoryNetwork | None = None,
         open_input: Callable[[Sequence[Range]], Input] = Whole,
     ) -> None:
         self._network = network or MemoryNetwork()
         self._open_input = open_input
-        self._drivers = [self._driver(i, facts, share, samples) for i, share in enumerate(shares)]
+        self._drivers = [self._driver(i, streams) for i in range(len(streams[0].shares))]
         self._ends: list[asyncio.Task[object]] = []
 
-    def _driver(self, index: int, facts: LaneFacts, share: Sequence[Range], samples: Sequence[str]) -> Driver:
+    def _driver(self, index: int, streams: Sequence[FleetStream]) -> Driver:
         address = f"agent-{index}:0"
         me = Identity(str(uuid.uuid4()), f"agent-{index}", 1, address)
         store = Store(":memory:")
         settings = WorkerSettings(
             finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, cut_ms=1 << 60
         )
-        lane = Lane(facts, settings, store, samples=samples)
+        lanes = [
+            (Lane(one.facts, settings, store, samples=one.samples), self._open_input(one.shares[index]))
+            for one in streams
+        ]
         rng = random.Random(index)
         node = Node(
             me,
-            [StreamSince(facts.stream, LONG_AGO)],
+            [StreamSince(one.facts.stream, LONG_AGO) for one in streams],
             Overlay(ring_peer(me), OverlayConfig(), rng),
             Groups(ring_peer(me), REPLICA, rng),
             NodeSettings(root=PATIENT, keepers_max=1, home_members=1),  # they live and die together
@@ -146,13 +161,12 @@ class Fleet:
             new_cluster_uid=CLUSTER,
         )
         node.clients.statements.finite = True
-        streams = [(lane, self._open_input(share))]
-        driver = Driver(node, self._network.listen(address), store, streams, cluster=CLUSTER)
+        driver = Driver(node, self._network.listen(address), store, lanes, cluster=CLUSTER)
         driver.reading.clear()
         return driver
 
     async def start(self) -> None:
-        """All agents in one ring, all of them members of the stream."""
+        """All agents in one ring, all of them members of all streams."""
         first, *others = self._drivers
         self._ends = [asyncio.ensure_future(first.run([]))]
         self._ends += [asyncio.ensure_future(d.run([first.node.me.address])) for d in others]
@@ -160,7 +174,9 @@ class Fleet:
             lambda: all(d.node.ready for d in self._drivers), "the agents did not find each other"
         )
         await self._until(
-            lambda: len(first.node.log.members(first.node.log.streams()[0])) == len(self._drivers),
+            lambda: all(
+                len(first.node.log.members(lane.facts.stream)) == len(self._drivers) for lane in first.lanes()
+            ),
             "members are missing",
         )
 
@@ -175,15 +191,20 @@ class Fleet:
             await asyncio.sleep(0.002)
 
     async def answer(
-        self, queries: Sequence[str], on_windows: Callable[[int, say.WindowResult], None]
+        self,
+        queries: Sequence[str],
+        on_windows: Callable[[int, say.WindowResult], None],
+        tables: Mapping[str, bytes] | None = None,
     ) -> dict[int, str]:
         """Submit the queries, then let the inputs be read; ``on_windows`` gets every window with the number
-        of its query. Returns the queries that were refused or failed, and why.
+        of its query. ``tables``: contents of the files that they join. Returns the queries that were refused
+        or failed, and why.
         """
         client = self._network.dial()
         failed: dict[int, str] = {}
         for number, sql in enumerate(queries):
-            self._send(client, say.Execute(request=number + 1, sql=sql, creator="run"))
+            given = tuple((tables or {}).items())
+            self._send(client, say.Execute(request=number + 1, sql=sql, creator="run", tables=given))
         beats = asyncio.ensure_future(self._beat(client, len(queries)))
         opened = asyncio.ensure_future(self._open_when_installed(len(queries), failed))
         collected = asyncio.ensure_future(self._collect(client, set(range(len(queries))), failed, on_windows))
@@ -300,23 +321,20 @@ def ring_peer(me: Identity) -> Peer:
     return Peer(me.address, me.incarnation)
 
 
-def _stream_of(request: RunRequest) -> tuple[str, tuple[str, ...]]:
-    """The stream that the query reads, and its paths: the only one, the one it names, or all of them
-    together.
-    """
+def _streams_of(request: RunRequest) -> dict[str, tuple[str, ...]]:
+    """The streams that the query reads, and their paths: the only one, those that it names, or all."""
     if request.agents < 1:
         raise UserError(f"--agents {request.agents}: at least one agent is needed")
     if not request.inputs or not any(request.inputs.values()):
         raise InputError("no input: name at least one with --input PATH or --stream NAME=PATH")
-    query = _query(request.sql)
-    named = planner.streams_of(query)
-    if len(request.inputs) == 1:
-        return next(iter(request.inputs.items()))
-    if named == "*":
-        return "all", tuple(path for paths in request.inputs.values() for path in paths)
-    if named[0] not in request.inputs:
-        raise UserError(f"there is no stream {named[0]}; streams: {', '.join(sorted(request.inputs))}")
-    return named[0], request.inputs[named[0]]
+    named = planner.streams_of(_query(request.sql))
+    if named == "*" or (len(request.inputs) == 1 and len(named) < 2):
+        return dict(request.inputs)
+    for name in named:
+        if name not in request.inputs:
+            known = ", ".join(sorted(request.inputs))
+            raise UserError(f"there is no stream {name}; streams: {known} (--stream NAME=PATH makes one)")
+    return {name: request.inputs[name] for name in named}
 
 
 def _query(sql: str) -> statements.Query:

@@ -8,7 +8,7 @@ asked of the members of a stream or of the job's home.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,11 +27,12 @@ from elf.job.membership import Identity, Membership
 from elf.job.notices import CHARS_MAX
 from elf.job.spec import ONE_SHOT_PREFIX, Flow, JobSpec, app_id, range_topic, stream_topic
 from elf.job.streamlog import FOREVER_US, Member, StreamLog
-from elf.ql.plan import Plan
+from elf.ql.plan import Plan, Table
 from elf.schema import Schema, merge_schemas
 
 if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement, which most agents never see
     from elf.ql import statements
+    from elf.ql.jobs import Read
 
 SAMPLE_MEMBERS = 5
 """Members that are asked which columns a stream has (DESIGN 4.5: three or more)."""
@@ -56,7 +57,7 @@ class Statements:
         self._log = log
         self._overlay = overlay
         self._homes = homes
-        self._steering = Steering(self._find, self._ask_home, self._planned)
+        self._steering = Steering(self._find, self._ask_home, self._planned, self._unread)
         self._submissions = Submissions(log, self._schema_of, self._streams_of)
         self._explanations = Explanations(log, self._named)
         self._one_shots = 0
@@ -134,19 +135,27 @@ class Statements:
         known = [member for member in members if member.address in live]
         return (known or members)[:SAMPLE_MEMBERS]
 
-    def _planned(self, query: statements.Query, creator: str) -> Generator[list[Ask], list[say.Answer], Plan]:
-        """The plan of a query over a stream of this fleet; its columns are what members have seen."""
-        from elf.ql import planner
+    def _planned(
+        self,
+        asked: say.Execute,
+        query: statements.Query,
+        known: Mapping[str, Table] | None = None,
+        within: Sequence[str] = (),
+    ) -> Generator[list[Ask], list[say.Answer], Plan]:
+        """The plan of a query over a stream of this fleet; its columns are what members have seen. ``known``:
+        tables that it joins, where they do not come with the statement; ``within``: whose query it is."""
+        from elf.ql import files, jobs, planner
 
-        late = self._late_flows(query, creator)
+        expanded = jobs.expand(query, lambda name: self._read(name, asked.creator), within)
+        query = expanded.query
+        late = self._late_flows(query, asked.creator)
+        known = {**{table.name.lower(): table for table in expanded.tables}, **(known or {})}
+        tables = files.tables_of(query, dict(asked.tables), known)
         schemas = {}
         for stream in late or self._streams_of(query):
             schemas[stream] = yield from self._schema_of(stream)
-        if self.finite:
-            ((stream, schema),) = schemas.items()
-            plan = planner.plan(query, schema, stream=stream)
-        else:
-            plan = planner.plan_streams(query, schemas)
+        plan = planner.plan_streams(query, schemas, tables)
+        plan = expanded.finish(plan)
         if late:
             plan = planner.over_late(query, plan, late)
         if not plan.windows and not self.finite:
@@ -155,6 +164,21 @@ class Statements:
                 "(results over everything since the start are not supported yet)"
             )
         return plan
+
+    def _read(self, name: str, creator: str) -> Read:
+        from elf.ql.jobs import Read
+
+        spec = self._find(name, creator)
+        return Read(spec.uid, spec.name, spec.plan)
+
+    def _unread(self, spec: JobSpec) -> None:
+        """Raises ``UserError`` when other jobs read this one."""
+        readers = sorted(one.name for one in self._log.jobs() if spec.uid in one.plan.reads)
+        if readers:
+            raise UserError(
+                f"job {spec.name} is read by {', '.join(readers)} (FROM JOB), so it stays as it is; drop "
+                "what reads it first"
+            )
 
     def _late_flows(self, query: statements.Query, creator: str) -> dict[str, str]:
         """Of ``FROM LATE job``: the flows (uids, by stream) whose late rows these are, or none."""
@@ -191,8 +215,8 @@ class Statements:
 
         named = planner.streams_of(query)
         streams = tuple(self._log.streams())
-        if self.finite:
-            return streams[:1]
+        if self.finite and len(streams) == 1:
+            return streams
         if named == "*":
             if not streams:
                 raise UserError("there is no stream yet")
@@ -203,9 +227,12 @@ class Statements:
         return tuple(named)
 
     def _found_job(
-        self, name: str, creator: str, query: statements.Query, *, replacing: bool
+        self, name: str, asked: say.Execute, query: statements.Query, *, replacing: bool
     ) -> Generator[list[Ask], list[say.Answer], say.JobFacts]:
-        plan = yield from self._planned(query, creator)
+        plan, creator = (yield from self._planned(asked, query, within=[name])), asked.creator
+        replaced = self._log.find_job(name, creator) if replacing else None
+        if replaced is not None and replaced.creator == creator:
+            self._unread(replaced)
         if any((s.name, s.creator) == (name, creator) for s in self._log.programs()):
             raise UserError(f"job {name} exists already, written in Python; DROP JOB {name} first")
         spec = JobSpec(name, creator, 0, plan, (), roots=(yield from self._range_roots(name, creator, plan)))
@@ -230,22 +257,22 @@ class Statements:
 
     def _create(self, asked: say.Execute, statement: statements.CreateJob) -> Procedure:
         facts = yield from self._found_job(
-            statement.name, asked.creator, statement.query, replacing=statement.replace
+            statement.name, asked, statement.query, replacing=statement.replace
         )
         text = f"job {statement.name} created; its master is {self._named(facts.master)}"
         body = json.dumps({"job": statement.name, "master": facts.master, "uid": facts.spec.uid}).encode()
         return say.Reply(request=asked.request, text=text, body=body)
 
     def _select(self, asked: say.Execute, statement: statements.Select) -> Procedure:
-        return Reading((yield from self._one_shot(asked.creator, statement.query)), drops=True)
+        return Reading((yield from self._one_shot(asked, statement.query)), drops=True)
 
     def _one_shot(
-        self, creator: str, query: statements.Query
+        self, asked: say.Execute, query: statements.Query
     ) -> Generator[list[Ask], list[say.Answer], JobSpec]:
         """The job of a SELECT that somebody reads."""
         self._one_shots += 1
         name = f"{ONE_SHOT_PREFIX}{self._me.agent_id[:8]}_{self._me.incarnation}_{self._one_shots}"
-        facts = yield from self._found_job(name, creator, query, replacing=False)
+        facts = yield from self._found_job(name, asked, query, replacing=False)
         spec = self._log.job(facts.spec.uid)
         return facts.spec if spec is None else spec
 
@@ -254,6 +281,7 @@ class Statements:
         if program is not None and self._log.find_job(statement.name, asked.creator) is None:
             return (yield from self._submissions.drop(asked.request, program))
         spec = self._find(statement.name, asked.creator)
+        self._unread(spec)
         yield from self._ask_home(spec, say.DropJob(id=0, origin="", uid=spec.uid))
         return say.Reply(request=asked.request, text=f"job {spec.name} dropped")
 
@@ -277,9 +305,9 @@ class Statements:
                 yield from self._explanations.of(asked.request, spec.plan, spec, analyze=statement.analyze)
             )
         if not statement.analyze:
-            plan = yield from self._planned(statement.target, asked.creator)
+            plan = yield from self._planned(asked, statement.target)
             return (yield from self._explanations.of(asked.request, plan, None))
-        running = yield from self._one_shot(asked.creator, statement.target)
+        running = yield from self._one_shot(asked, statement.target)
         then = self._explanations.of_one_shot(asked.request, running.plan, running)
         return Reading(running, drops=True, then=then, windows=ANALYZED_WINDOWS)
 
@@ -456,39 +484,39 @@ class Statements:
         return answers
 
     def _compare(self, call: say.Call) -> Procedure:
-        """Close and ship the archives of the job's stream, then hand out what the job committed."""
+        """Close and ship the archives of the job's streams, then hand out what the job committed."""
         spec = self._find(call.argument, call.creator)
         if spec.plan.fragment.late_of:
             raise UserError(f"job {spec.name} reads late rows, and which came late is not in the archive")
-        if spec.plan.more:
-            raise UserError(
-                f"job {spec.name} reads several streams; comparing is for jobs of one stream so far"
-            )
         if spec.plan.fragment.keep is not None:
             raise UserError(f"job {spec.name} is APPROXIMATE: its rows need not be those of Spark")
-        stream = spec.plan.fragment.stream
+        if spec.plan.fragment.function is not None:
+            raise UserError(f"job {spec.name} has a function of its own, which Spark does not run")
+        sources: list[dict[str, object]] = []
+        for stream in spec.plan.streams:
+            sources += [(yield from self._shipped(stream))]
+        facts = current_only((yield from self._inspect(spec, COMPARED_WINDOWS)))
+        members = {m.address for stream in spec.plan.streams for m in self._members(stream)}
+        body = {"job": spec.name, "streams": sources, **summary(facts, len(members))}
+        payload = msgspec.msgpack.encode(facts)
+        return say.Reply(request=call.request, body=json.dumps(body).encode(), payload=payload)
+
+    def _shipped(self, stream: str) -> Generator[list[Ask], list[say.Answer], dict[str, object]]:
+        """Where a stream's lines are, after its members have closed and shipped their archives."""
         members = self._members(stream)
         answers = yield [
             ToAddress(m.address, say.RollArchive(id=0, origin="", stream=stream)) for m in members
         ]
-        silent = [m.name for m, a in zip(members, answers, strict=True) if a.error]
         seen = [msgspec.msgpack.decode(a.body, type=say.StreamSeen) for a in answers if not a.error]
         if not seen:
             raise UserError(
                 f"no member of stream {stream} has shipped its archive: "
                 + (answers[0].error if answers else "none is left")
             )
-        if spec.plan.fragment.function is not None:
-            raise UserError(f"job {spec.name} has a function of its own, which Spark does not run")
-        facts = current_only((yield from self._inspect(spec, COMPARED_WINDOWS)))
-        body = {
-            "job": spec.name,
+        return {
             "stream": stream,
             "format": seen[0].format,
             "timestamp": seen[0].timestamp,
             "archives": sorted({one.archive for one in seen}),
-            "silent": silent,
-            **summary(facts, len(members)),
+            "silent": [m.name for m, a in zip(members, answers, strict=True) if a.error],
         }
-        payload = msgspec.msgpack.encode(facts)
-        return say.Reply(request=call.request, body=json.dumps(body).encode(), payload=payload)

@@ -7,7 +7,7 @@ windows are the new version's, or with why nothing is changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,28 +17,36 @@ from agents.asks import Ask, Procedure
 from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.spec import JobSpec
-from elf.ql.plan import Function, Plan
+from elf.ql.plan import Function, Plan, Table
 
 if TYPE_CHECKING:  # sqlglot, as in agents.statements
     from elf.ql import changes, statements
 
 Find = Callable[[str, str], JobSpec]
 AskHome = Callable[[JobSpec, say.Request], Generator[list[Ask], list[say.Answer], say.Answer]]
-Planned = Callable[["statements.Query", str], Generator[list[Ask], list[say.Answer], Plan]]
+Planned = Callable[
+    [say.Execute, "statements.Query", "Mapping[str, Table] | None", Sequence[str]],
+    Generator[list[Ask], list[say.Answer], Plan],
+]
 
 
 class Steering:
     """``find`` a job by name and creator, ``ask_home`` its master, ``planned``: the plan of a
-    query, for its creator."""
+    query, with the tables that it joins and the job that it is for; ``unread`` raises
+    when other jobs read one."""
 
-    def __init__(self, find: Find, ask_home: AskHome, planned: Planned) -> None:
+    def __init__(
+        self, find: Find, ask_home: AskHome, planned: Planned, unread: Callable[[JobSpec], None]
+    ) -> None:
         self._find = find
         self._ask_home = ask_home
         self._planned = planned
+        self._unread = unread
 
     def alter(self, asked: say.Execute, statement: changes.AlterJob) -> Procedure:
         spec = self._find(statement.name, asked.creator)
         plan = yield from self._new_plan(asked, statement, spec)
+        self._unread(spec)
         request = say.SteerJob(
             id=0,
             origin="",
@@ -56,22 +64,33 @@ class Steering:
     ) -> Generator[list[Ask], list[say.Answer], Plan]:
         """What the job is to do. A function stays until it is dropped."""
         from elf.ql import statements as ql
+        from elf.ql.files import with_file
         from elf.ql.user_functions import with_function
 
         function = spec.plan.fragment.function
         (written,) = ql.parse(spec.plan.sql)
-        query = statement.query
+        query, known = statement.query, None
         if query is None and isinstance(written, ql.Select):
             query = written.query.with_values(statement.settings)
+            known = {table.name.lower(): table for table in spec.plan.fragment.tables}
         if query is None:
             raise UserError(f"job {spec.name}: its query can't be read again; use ALTER JOB … AS SELECT")
         if statement.function is not None:
             function = _read(asked, *statement.function, had=function is not None)
-        plan = yield from self._planned(query, asked.creator)
+        if known is not None and statement.table is not None:
+            name, file = statement.table
+            if name.lower() not in known:
+                there = ", ".join(table.name for table in known.values()) or "none"
+                raise UserError(f"job {spec.name} joins no table {name}; tables: {there}")
+            query = with_file(query, name, file)
+            del known[name.lower()]
+        plan = yield from self._planned(asked, query, known, [spec.name])
         return plan if function is None else with_function(plan, function)
 
     def steer(self, asked: say.Execute, statement: changes.SteerJob) -> Procedure:
         spec = self._find(statement.name, asked.creator)
+        if statement.verb == "rollback":
+            self._unread(spec)
         request = say.SteerJob(
             id=0,
             origin="",

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -187,10 +187,16 @@ class Store:
         snapshots: Sequence[SnapshotRow] = (),
         *,
         forget: Sequence[SnapshotName] = (),
+        joined: Mapping[str, bytes] | None = None,
     ) -> None:
-        """The stream's cut, the snapshots sealed since the last, and those needed no more: all or nothing."""
+        """The stream's cut, the snapshots sealed since the last, and those needed no more: all or nothing.
+        ``joined``: the contents of all tables that its flows join, by digest, where that has changed."""
         with self._file.writing() as con:
             _remove(con, forget)
+            if joined is not None:
+                con.execute("DELETE FROM joined WHERE stream = ?", (stream,))
+                rows = [(stream, digest, data) for digest, data in joined.items()]
+                con.executemany("INSERT INTO joined VALUES (?, ?, ?)", rows)
             for row in snapshots:
                 _keep(con, "snapshots", row.name, (row.tally, row.payload), _SNAPSHOT + _NAMED)
             con.execute("INSERT OR REPLACE INTO cuts VALUES (?, ?)", (stream, cut))
@@ -198,6 +204,12 @@ class Store:
     def load_cut(self, stream: str) -> bytes | None:
         with self._file.reading() as con:
             return _blob(con, "SELECT cut FROM cuts WHERE stream = ?", stream)
+
+    def joined(self, stream: str) -> dict[str, bytes]:
+        """Contents of the tables that the flows of the stream's cut join, by digest."""
+        with self._file.reading() as con:
+            found = con.execute("SELECT digest, data FROM joined WHERE stream = ?", (stream,))
+            return {str(digest): bytes(data) for digest, data in found}
 
     def snapshots(self, flow: str) -> list[SnapshotRow]:
         """All that is retained of the flow, by start, end and part."""

@@ -94,7 +94,7 @@ class StreamEngine:
             )
         from agents.engine import Mapper
 
-        return Mapper(fragment.map_sql, fragment.columns)
+        return Mapper(fragment.map_sql, fragment.columns, fragment.tables)
 
 
 class StreamExtractor:

@@ -6,7 +6,7 @@ from typing import Final
 
 from agents import hardstate
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 APPLICATION_ID: Final = 0x656C6631
 """``elf1``: tells our files from other programs' SQLite files."""
 
@@ -34,6 +34,8 @@ CREATE TABLE window_commits (
   status BLOB NOT NULL, "rows" BLOB NOT NULL, panes_used BLOB NOT NULL,
   PRIMARY KEY (job, first_start, last_end, revision, version, provisional));
 CREATE INDEX window_commits_by_end ON window_commits (job, last_end, revision);
+CREATE TABLE joined (
+  stream TEXT NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (stream, digest)) WITHOUT ROWID;
 CREATE TABLE log (seq INTEGER PRIMARY KEY, entry BLOB NOT NULL);
 """
     + hardstate.SCHEMA
@@ -50,5 +52,9 @@ CREATE TABLE flows (uid TEXT PRIMARY KEY, first_pane INTEGER NOT NULL) WITHOUT R
 CREATE TABLE pane_parts (
   flow TEXT NOT NULL, pane INTEGER NOT NULL, revision INTEGER NOT NULL, parts BLOB NOT NULL,
   PRIMARY KEY (flow, pane, revision)) WITHOUT ROWID;
+""",
+    4: """
+CREATE TABLE joined (
+  stream TEXT NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (stream, digest)) WITHOUT ROWID;
 """,
 }

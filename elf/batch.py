@@ -1,7 +1,7 @@
 """Arrow tables as bytes and back: what snapshots, cuts and frames carry.
 
-Encoding is an Arrow IPC stream with lz4 buffers. Decoding trusts nobody: any bytes at all give a valid table
-or a ``PeerError``, never another exception and never a table whose buffers lie about their lengths.
+Encoding is an Arrow IPC stream with compressed buffers. Decoding trusts nobody: any bytes at all give a valid
+table or a ``PeerError``, never another exception and never a table whose buffers lie about their lengths.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import pyarrow as pa
 from elf.errors import PeerError
 
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_SMALL = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
 _PLAIN = pa.ipc.IpcWriteOptions(use_threads=False)
 _TINY_BYTES = 1 << 10
 """Not worth compressing: each buffer would come out longer than it went in."""
 
 
-def encode(table: pa.Table) -> bytes:
-    """The table as an Arrow IPC stream, its buffers lz4-compressed but in tiny ones."""
-    options = _PLAIN if table.nbytes < _TINY_BYTES else _OPTIONS
+def encode(table: pa.Table, *, small: bool = False) -> bytes:
+    """The table as an Arrow IPC stream, its buffers lz4-compressed but in tiny ones; ``small``: by zstd,
+    which takes longer."""
+    options = _PLAIN if table.nbytes < _TINY_BYTES else _SMALL if small else _OPTIONS
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)

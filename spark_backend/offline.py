@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 
 from agents.formats import get_format
 from agents.partitions import Target
+from elf.batch import decode
 from elf.ql.plan import Plan
 from elf.ql.render_spark import since
 from elf.windows import Landmark
@@ -61,12 +62,23 @@ def run(
     span = _span(windows) if plan.windows else None
     try:
         parts = [_rows(spark, plan, one, span) for one in archived]
-        rows = reduce(DataFrame.unionByName, parts)
+        rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
         rows.createOrReplaceTempView(VIEW)
+        for joined in plan.fragment.tables:
+            spark.createDataFrame(_zoned(decode(joined.data))).createOrReplaceTempView(joined.relation)
         table = spark.sql(_query(plan, span)).toArrow()
     except (PySparkException, Py4JError) as error:
         raise SparkFailed(f"Spark could not run the query: {str(error).splitlines()[0]}") from error
     return table if span is None else _within(table, span, min((end for _, end in windows), default=0))
+
+
+def _zoned(table: pa.Table) -> pa.Table:
+    """Timestamps in UTC: to Spark those without a zone are another type."""
+    zoned = [
+        field.with_type(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(field.type) else field
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(zoned))
 
 
 def _query(plan: Plan, span: tuple[int, int] | None) -> str:
@@ -87,7 +99,9 @@ def _rows(spark: SparkSession, plan: Plan, one: Archived, span: tuple[int, int] 
         first, end = (F.timestamp_micros(F.lit(us)) for us in span)
         lines = lines.where((F.col("ts") >= first) & (F.col("ts") < end))
     lines.createOrReplaceTempView(LINES)
-    selection = get_format(one.format).spark_select(plan.fragment.columns, one.timestamp)
+    whole = (plan.fragment, *plan.more)
+    fragment = next((each for each in whole if each.stream == one.stream), plan.fragment)
+    selection = get_format(one.format).spark_select(fragment.columns, one.timestamp)
     return spark.sql(replace(selection, event_us="unix_micros(ts)").sql(LINES, checked=False))
 
 

@@ -46,17 +46,19 @@ def report(facts: CompareFacts, master: str | None = None) -> Comparison:
     from spark_backend import compare, offline, session
     from spark_backend.report import show
 
-    if facts.archive.silent:
-        silent = ", ".join(facts.archive.silent)
+    silent = dict.fromkeys(name for source in facts.archives for name in source.silent)
+    if silent:
         print(
-            f"elf: no archive from {silent}: not reached; windows with their rows may differ", file=sys.stderr
+            f"elf: no archive from {', '.join(silent)}: not reached; windows with their rows may differ",
+            file=sys.stderr,
         )
-    source = facts.archive
     skipped = sum(bool(window.status.get("skipped")) for window in _windows(facts))
     if skipped:
         print(f"windows that were skipped, and are not compared: {skipped}", file=sys.stderr)
     archived = [
-        offline.Archived(path, source.stream, source.format, source.timestamp) for path in source.archives
+        offline.Archived(path, source.stream, source.format, source.timestamp)
+        for source in facts.archives
+        for path in source.archives
     ]
     print(f"running the query with Spark over {len(archived)} archives", file=sys.stderr)
     with session.opened(master or session.LOCAL) as spark:

@@ -14,6 +14,7 @@ from typing import Final
 
 from elf.bench.differential.differences import DIFFERENCES
 from elf.cli.values import cell
+from elf.client.files import tables_of
 from elf.client.windows import Window, split
 from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.catalogue import Entry, What, catalogue
@@ -58,6 +59,10 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "SELECT host, COUNT(*) AS hits FROM log GROUP BY host WINDOWING SESSION 10 SECONDS",
         "SELECT COUNT(*) AS hits FROM log WINDOWING CUMULATE 30 SECONDS STEP 10 SECONDS, 15 SECONDS",
     ),
+    "Joins": (
+        "SELECT s.kind, COUNT(*) AS hits, MAX(s.meaning) AS for_instance\n"
+        "FROM log LEFT JOIN 'examples/statuses.csv' AS s ON log.status = s.status\nGROUP BY s.kind",
+    ),
     "Beyond groups": (
         "SELECT host, status, COUNT(*) AS hits FROM log GROUP BY ROLLUP (host, status)",
         "SELECT host, page, COUNT(*) AS hits FROM log GROUP BY host, page ORDER BY hits DESC LIMIT 1 BY host",
@@ -81,10 +86,12 @@ _INTRODUCTION: Final = """\
 <!-- Made by `make docs` (python -m elf.cli.reference) from the code; change it there. -->
 
 A query is a SELECT over the records of streams. Its answer is a table a window, or one table where there is no window
-clause (`elf run` only: a live stream needs one). In `elf run` any name after FROM means the given inputs.
+clause (`elf run` only: a live stream needs one). In `elf run` any name after FROM means the inputs, unless `--stream name=path` gives several.
 
 Units of time are MILLISECONDS, SECONDS, MINUTES, HOURS and DAYS. Statements around queries: `CREATE [OR REPLACE] JOB name AS
-SELECT …`, `DROP JOB name`, `SUBSCRIBE name`, `EXPLAIN SELECT … | name`, `DESCRIBE name`, `SHOW JOBS | STREAMS | MEMBERS`.
+SELECT …`, `ALTER JOB name AS SELECT … | SET parameter = constant | SET TABLE name FROM 'file' | SET FUNCTION map FROM 'file'`, `PAUSE |
+RESUME | EMPTY | DROP JOB name`, `ROLLBACK JOB name TO VERSION n`, `SUBSCRIBE name`, `EXPLAIN [ANALYZE] SELECT … | name`,
+`DESCRIBE name`, `NOTIFY JOB name 'text'`, `SHOW JOBS | STREAMS | MEMBERS`.
 
 Names are matched as written, else without regard to case; `"…"` or `` `…` `` around a name that is none. Columns of JSON
 lines are paths (`user.name`). No expression fails on data: what overflows, divides by zero or does not cast
@@ -185,7 +192,8 @@ def answer(sql: str, path: Path) -> Iterator[str]:
     from agents.run import RunRequest, run
 
     windows: list[Window] = []
-    run(RunRequest(sql, {"log": (str(path),)}), lambda result: windows.extend(split(result)))
+    request = RunRequest(sql, {"log": (str(path),)}, tables=tables_of(sql))
+    run(request, lambda result: windows.extend(split(result)))
     rows = [row for window in windows for row in window.table.to_pylist()]
     names = list(rows[0]) if rows else []
     yield f"| {' | '.join(names)} |"

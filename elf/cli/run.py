@@ -41,6 +41,7 @@ def run_query(sql: str, options: RunOptions) -> int:
     inputs = streams_of(options.inputs, options.streams)
     _check_writable(options.summary)
     from agents.run import RunRequest, run
+    from elf.client.files import tables_of
 
     use_utf8()
     out = printer(options.output.value, status=options.status)
@@ -50,6 +51,7 @@ def run_query(sql: str, options: RunOptions) -> int:
         format=options.format,
         timestamp=options.timestamp,
         agents=options.agents,
+        tables=tables_of(sql),
     )
     summary = run(request, lambda result: show(result, out))
     if options.summary is not None:

@@ -30,7 +30,7 @@ from agents.functions.sandbox import Sandboxes
 from agents.transport import Closed, ZeroMqTransport
 from elf.batch import decode
 from elf.client.changes import Changes
-from elf.client.files import files_of
+from elf.client.files import files_of, tables_of
 from elf.client.requests import Request
 from elf.client.windows import Window, split
 from elf.errors import ElfError, PeerError, UserError
@@ -90,11 +90,15 @@ class ArchiveFacts(msgspec.Struct, frozen=True):
     silent: tuple[str, ...]
 
 
+class _Archives(msgspec.Struct, frozen=True):
+    streams: tuple[ArchiveFacts, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class CompareFacts:
-    """A job as its master knows it, committed windows and all, and the archives of its stream."""
+    """A job as its master knows it, committed windows and all, and the archives of its streams."""
 
-    archive: ArchiveFacts
+    archives: tuple[ArchiveFacts, ...]
     job: JobFacts
 
 
@@ -206,7 +210,14 @@ class Client:
         seen: OrderedDict[tuple[object, ...], None] = OrderedDict()
         changes = Changes()
         files = await asyncio.to_thread(files_of, text)
-        message = Execute(request=0, sql=text, creator=self.creator, files=tuple(files.items()))
+        tables = await asyncio.to_thread(tables_of, text)
+        message = Execute(
+            request=0,
+            sql=text,
+            creator=self.creator,
+            files=tuple(files.items()),
+            tables=tuple(tables.items()),
+        )
         async with contextlib.aclosing(self._stream(message, ANSWER_SECS)) as replies:
             async for reply in replies:
                 if isinstance(reply, Reply):
@@ -258,10 +269,10 @@ class Client:
         reply = await self._ask("compare", job, COMPARE_SECS)
         try:
             facts = msgspec.msgpack.decode(reply.payload, type=JobFacts)
-            source = msgspec.json.decode(reply.body, type=ArchiveFacts)
+            archives = msgspec.json.decode(reply.body, type=_Archives)
         except msgspec.MsgspecError as error:
             raise ElfError(f"the agent's answer to compare {job} cannot be read: {error}") from None
-        return CompareFacts(source, facts)
+        return CompareFacts(archives.streams, facts)
 
     async def submit(
         self,

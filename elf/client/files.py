@@ -1,4 +1,4 @@
-"""Files that a statement names: they are read here, and their texts travel with it."""
+"""Files that a statement names: they are read here, and what is in them travels with it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from agents.functions.checks import check_text
 from agents.functions.function import KINDS, FunctionSpec
 from elf.errors import UserError
 
+_JOIN = re.compile(r"\bJOIN\s*'|\bSET\s+TABLE\s", re.IGNORECASE)
 _FUNCTION = re.compile(r"\bSET\s+FUNCTION\s+(\w+)\s+FROM\s+'((?:[^']|'')+)'", re.IGNORECASE)
 
 
@@ -24,3 +25,13 @@ def files_of(text: str) -> dict[str, str]:
         if kind.lower() in KINDS:
             check_text(FunctionSpec(kind.lower(), found[name], Path(name).name))
     return found
+
+
+def tables_of(text: str) -> dict[str, bytes]:
+    """The tables in the files that a statement joins, as Arrow (``elf.batch``). Raises ``UserError``."""
+    if not _JOIN.search(text):
+        return {}
+    from elf.client.tables import read_table
+    from elf.ql.statements import joined_files
+
+    return {name: read_table(name) for name in joined_files(text)}

@@ -25,12 +25,14 @@ from elf.job.effects import Effect, SaveFact, SaveLog, Send, Stop
 from elf.job.messages import (
     Follow,
     Hello,
+    JobAdded,
     JoinStream,
     LeaveStream,
     LogEntry,
     LogKeepers,
     LogTail,
     Refused,
+    VersionAdded,
     Welcome,
 )
 from elf.job.streamlog import FOREVER_US, StreamLog
@@ -45,6 +47,8 @@ JOINING_MS: Final = 250
 HELLO_EVERY: Final = 5
 AHEAD_MAX: Final = 16
 """Tails that wait for entries before theirs."""
+TAIL_BYTES_MAX: Final = 8 << 20
+"""What the tables of jobs (``elf.ql.tables``) may come to in one tail of the log."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +244,7 @@ class Membership:
         if self.cluster is None:
             return []
         keepers = self.cluster.keepers
-        tail = self.log.after(asked.known)
+        tail = _bounded(self.log.after(asked.known))
         if not tail and (keepers.epoch, keepers.term) <= (asked.epoch, asked.term):
             return []
         return [Send(sender, self.tail(self.cluster, asked.known, tail))]
@@ -270,3 +274,14 @@ class Membership:
                 new += self.log.extend(early, self._ahead.pop(early))
         self.fresh.extend(new)
         return [SaveLog(new)] if new else []
+
+
+def _bounded(entries: tuple[LogEntry, ...]) -> tuple[LogEntry, ...]:
+    """As many of the first as go in a message, for the tables that they carry; at least one."""
+    size = 0
+    for place, entry in enumerate(entries):
+        plan = entry.spec.plan if isinstance(entry, JobAdded | VersionAdded) else None
+        size += 0 if plan is None else 2 * sum(len(t.data) for one in plan.fragments for t in one.tables)
+        if place and size > TAIL_BYTES_MAX:
+            return entries[:place]
+    return entries

@@ -678,6 +678,8 @@ class Execute(Message, frozen=True, kw_only=True):
     windows: int | None = None
     files: tuple[tuple[str, str], ...] = ()
     """Names and texts of the files that it names."""
+    tables: tuple[tuple[str, bytes], ...] = ()
+    """Names and contents (``elf.batch``) of those that it joins."""
 
 
 class Call(Message, frozen=True, kw_only=True):

@@ -63,6 +63,31 @@ def _resolve(node: exp.Expr, parts: list[str], scope: Scope) -> Expr | None:
 
 
 def _as_column(node: exp.Expr, parts: list[str], scope: Scope) -> Expr | None:
+    """A column of the stream or of a joined table."""
+    for joined in scope.joins:
+        named = len(parts) > 1 and joined.name and parts[0].lower() == joined.name.lower()
+        column = joined.find(".".join(parts[1:])) if named else None
+        if column is not None:
+            return Ref(column.name, column.type, start_of(node) or 0, joined.place)
+    found = _of_rows(node, parts, scope)
+    name = ".".join(parts)
+    for joined in scope.joins:
+        column = joined.find(name) if joined.name and name.lower() not in joined.merged else None
+        if column is None:
+            continue
+        if found is not None:
+            place = found.table if isinstance(found, Ref) else ""
+            other = next((one.name for one in scope.joins if one.place == place), "")
+            where = f"{other or 'the stream'} and in {joined.name}"
+            first = f"{other or next(iter(scope.streams), 'stream')}.{name}"
+            scope.fail(
+                node, f'column "{name}" is ambiguous: it is in {where}; write {first} or {joined.name}.{name}'
+            )
+        found = Ref(column.name, column.type, start_of(node) or 0, joined.place)
+    return found
+
+
+def _of_rows(node: exp.Expr, parts: list[str], scope: Scope) -> Expr | None:
     names = [".".join(parts)]
     if len(parts) > 1 and parts[0].lower() in {stream.lower() for stream in scope.streams}:
         names.append(".".join(parts[1:]))
@@ -108,7 +133,14 @@ def _unknown(name: str, scope: Scope) -> str:
     if name.lower() in PSEUDO_COLUMNS:
         return f"the pseudo column {name.lower()} is not supported yet"
     columns = scope.schema.names() if scope.derived is None else tuple(scope.derived)
-    known = [*columns, *scope.aliases]
+    joined = [
+        spelled
+        for one in scope.joins
+        if one.name
+        for column in one.table.columns
+        for spelled in (column.name, f"{one.name}.{column.name}")
+    ]
+    known = [*columns, *joined, *scope.aliases]
     return f'unknown column "{name}"{did_you_mean(name, known)}'
 
 

@@ -14,8 +14,9 @@ if TYPE_CHECKING:  # they are read by its parser
 
 @dataclass(frozen=True)
 class AlterJob:
-    """``ALTER JOB name AS SELECT …``, ``… SET parameter = constant, …``, ``… SET FUNCTION map FROM 'map.py'``
-    or ``… DROP FUNCTION map``, each with ``[RESET] [IMMEDIATELY]``. What it names is there, the rest empty.
+    """``ALTER JOB name AS SELECT …``, ``… SET parameter = constant, …``, ``… SET FUNCTION map FROM 'a.py'``,
+    ``… DROP FUNCTION map`` or ``… SET TABLE products FROM 'products.csv'``, each with ``[RESET]
+    [IMMEDIATELY]``. What it names is there, the rest empty.
     """
 
     sql: str
@@ -25,6 +26,8 @@ class AlterJob:
     """Parameters, and their values as written."""
     function: tuple[str, str] | None = None
     """Its kind, and the file that it is in: none to drop it."""
+    table: tuple[str, str] | None = None
+    """Its name in the query, and the file with its new contents."""
     reset: bool = False
     immediately: bool = False
 
@@ -47,22 +50,26 @@ def read_alter(words: Words) -> AlterJob:
     words.expect("ALTER", "JOB")
     name = words.name("the job's name")
     how = words.at_the_end("RESET", "IMMEDIATELY")
-    query, settings, function = None, {}, None
+    query, settings, function, table = None, {}, None, None
     if words.next_is("AS"):
         query = words.query()
     elif words.next_is("DROP"):
         function = _function(words), ""
     elif not words.next_is("SET"):
         words.fail("expected AS SELECT, SET or DROP FUNCTION")
-    elif words.index + 1 < len(words.tokens) and words.tokens[words.index + 1].token_type != TokenType.EQ:
+    elif words.index + 1 >= len(words.tokens) or words.tokens[words.index + 1].token_type == TokenType.EQ:
+        settings = _settings(words)
+    elif words.next_is("TABLE"):
+        called = words.name("what the query calls the table")
+        words.expect("FROM")
+        table = called, words.string("a file in quotes ('products.csv')")
+    else:
         kind = _function(words)
         words.expect("FROM")
         function = kind, words.string("a file in quotes ('map.py')")
-    else:
-        settings = _settings(words)
     if query is None:
         words.end()
-    return AlterJob(sql, name, query, settings, function, "RESET" in how, "IMMEDIATELY" in how)
+    return AlterJob(sql, name, query, settings, function, table, "RESET" in how, "IMMEDIATELY" in how)
 
 
 def _function(words: Words) -> str:

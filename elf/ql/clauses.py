@@ -36,9 +36,20 @@ CLAUSES: Final[tuple[Clause, ...]] = (
            "What each row of the result holds, over the keys of GROUP BY and aggregates. Without GROUP BY "
            "all rows are one group.",
            "SELECT COUNT(*) AS hits, SUM(sc_bytes) AS bytes FROM log"),
-    Clause("FROM", "FROM stream | *",
-           "The stream whose rows are read; * means the only stream that there is.",
+    Clause("FROM", "FROM stream, … | * | LATE job | JOB job [[AS] name]",
+           "The streams whose rows are read, those of several together (no product); * means all that there "
+           "are. LATE job: the rows that came too late for a job's windows. JOB job: the rows of a job's "
+           "windows, each window by itself; the two read one flow, and the job is not changed or dropped "
+           "while it is read.",
            "SELECT COUNT(*) FROM *"),
+    Clause("JOIN", "[LEFT] JOIN 'file' [AS name] ON condition | USING (column, …)",
+           "Each row beside those of a table that match; LEFT keeps rows without a match. The file (.csv, "
+           ".tsv, .json, .parquet or SQLite, there with 'shop.db:table') is read where the query is sent "
+           "from, with its first line as names if it is a CSV, and goes with the job: 256 KiB of what is "
+           "needed of it, compressed. ALTER JOB j SET TABLE name FROM 'file' takes a new one. A name before "
+           "a column (the file's without its ending, or that of AS) tells columns of one name apart.",
+           "SELECT s.kind, COUNT(*) AS hits FROM log LEFT JOIN 'examples/statuses.csv' AS s "
+           "ON sc_status = s.status GROUP BY s.kind"),
     Clause("WHERE", "WHERE condition",
            "Rows for which the condition is not true are left out, on the agents.",
            "SELECT COUNT(*) AS missing FROM log WHERE sc_status = 404"),
@@ -71,16 +82,28 @@ CLAUSES: Final[tuple[Clause, ...]] = (
            "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip ORDER BY hits DESC LIMIT 10 OFFSET 10"),
     Clause("LIMIT", "LIMIT n", "The first n rows of each window.",
            "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip ORDER BY hits DESC LIMIT 10"),
-    Clause("WINDOWING", "WINDOWING size [SLIDE slide]",
-           "Windows of event time, aligned to the epoch: a result each. WINDOW TUMBLING (SIZE …) and WINDOW "
-           "HOPPING (SIZE …, ADVANCE BY …) are the same.",
+    Clause("WINDOWING", "WINDOWING size [SLIDE slide] | CUMULATE size STEP step | LANDMARK EVERY step | "
+           "SESSION gap [MAX length], …",
+           "Windows of event time, of the kinds below: a result each. WINDOW TUMBLING (SIZE …), HOPPING "
+           "(SIZE …, ADVANCE BY …) and SESSION (gap) are the same.",
            "SELECT COUNT(*) AS hits FROM log WINDOWING 5 MINUTES SLIDE 30 SECONDS"),
     Clause("LATENESS", "LATENESS duration",
            "How long a window waits for rows that come out of order; what is later is counted and left out.",
            "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS LATENESS 2 SECONDS"),
+    Clause("EMIT", "EMIT FINAL [REVISE [bound]] | CHANGES [EVERY period]",
+           "When a window is said: once; again for rows that come up to so much later than LATENESS; or "
+           "early and often, as the rows that differ.",
+           "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS EMIT FINAL REVISE 10 MINUTES"),
+    Clause("TREES", "TREES n", "The groups are spread over n trees of agents; the answer is the same.",
+           "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip WINDOWING 30 SECONDS TREES 4"),
+    Clause("APPROXIMATE", "LIMIT n APPROXIMATE",
+           "Agents send their best groups only; error_bound says how much more a row may be.",
+           "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip ORDER BY hits DESC LIMIT 10 APPROXIMATE "
+           "WINDOWING 30 SECONDS"),
     Clause("subqueries", "FROM (SELECT …) [AS] name, WITH name AS (SELECT …) SELECT …",
            "A query over another's rows. One without groups becomes part of this one; one with groups is "
-           "asked again in each of its windows. The window is said once.",
+           "asked in each of its windows, about groups of its rows or (without aggregates) its rows as they "
+           "are. The window is said once.",
            "WITH hosts AS (SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip) "
            "SELECT MAX(hits) AS most, COUNT(*) AS hosts FROM hosts WINDOWING 1 MINUTE"),
     Clause("WITH (…)", "… :name … WITH (name = constant, …)",

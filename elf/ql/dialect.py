@@ -1,11 +1,10 @@
 """ELF-QL as a sqlglot dialect: tokens and grammar, nothing about meaning.
 
 What it adds to sqlglot's own SQL: ``FROM *``, ``==``, back-quoted names beside double-quoted ones, ``SORT
-BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …``, ``EMIT …``, ``FROM LATE job``, ``TREES …``,
-``APPROXIMATE`` and ksqlDB's
-``WINDOW TUMBLING | HOPPING | SESSION (…)``. Every function call but the few with a grammar of their own
-(CAST, EXTRACT, …) parses as ``exp.Anonymous``: which functions exist is the business of
-``elf.ql.functions``, not of the grammar.
+BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …``, ``EMIT …``, ``FROM LATE job``, ``FROM JOB
+name``, ``TREES …``, ``APPROXIMATE`` and ksqlDB's ``WINDOW TUMBLING | HOPPING | SESSION (…)``. Every function
+call but the few with a grammar of their own (CAST, EXTRACT, …) parses as ``exp.Anonymous``: which functions
+exist is the business of ``elf.ql.functions``, not of the grammar.
 
 It never resolves a name or checks a type. A syntax error is a ``ParseError`` that carries the offset of its
 token.
@@ -268,23 +267,34 @@ class ElfParser(Parser):
         parse_partition: bool = False,
         consume_pipe: bool = False,
     ) -> exp.Expr | None:
-        """``*`` stands where a table may: every stream. ``LATE job``, ``LATE(job)``: its late rows."""
+        """``*`` stands where a table may: every stream. ``LATE job``, ``LATE(job)``: its late rows. ``JOB
+        name``: the rows of its windows. A text is the name of a file, whose place is kept."""
         if self._match(TokenType.STAR):
             return self.expression(exp.Table(this=exp.Star()), self._prev)
         start = self._curr
-        if self._at_late():
+        if self._before_name("LATE"):
             return self._parse_late(start)
+        if self._before_name("JOB"):
+            self._advance()
+            job = self.expression(exp.Table(this=self._parse_id_var()), start)
+            job.meta["job"] = True
+            job.set("alias", self._parse_table_alias())
+            return job.update_positions(start)
         table = super()._parse_table(
             schema, joins, alias_tokens, parse_bracket, is_db_reference, parse_partition, consume_pipe
         )
-        return table.update_positions(start) if table is not None and start else table
+        if table is None or not start:
+            return table
+        if start.token_type == TokenType.STRING:
+            table.meta["file"] = (start.start, start.end + 1)
+        return table.update_positions(start)
 
-    def _at_late(self) -> bool:
-        """``LATE`` before a name: a stream may be called ``late`` too."""
-        if not self._curr or not self._next or self._curr.text.upper() != "LATE":
+    def _before_name(self, word: str) -> bool:
+        """``LATE`` or ``JOB`` before a name: a stream may be called so too."""
+        if not self._curr or not self._next or self._curr.text.upper() != word:
             return False
         named = self._next.token_type in (TokenType.VAR, TokenType.IDENTIFIER)
-        return self._next.token_type == TokenType.L_PAREN or (
+        return (word == "LATE" and self._next.token_type == TokenType.L_PAREN) or (
             named and self._next.text.upper() not in _CLAUSE_WORDS
         )
 

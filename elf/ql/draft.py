@@ -10,8 +10,10 @@ from sqlglot import exp
 from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.binder import BINDERS
 from elf.ql.expressions import Expr
+from elf.ql.plan import Table
 from elf.ql.scope import Scope
 from elf.ql.source import Source
+from elf.ql.tables import Joined
 from elf.schema import Schema
 from elf.windows import Kind
 
@@ -47,6 +49,9 @@ class Draft:
     """The queries of WITH, by name in lower case."""
     derived: Mapping[str, Expr] | None = None
     """A subquery's columns. Of one without groups they are expressions over the stream's rows."""
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    """The tables that came with the query, by their names in it, in lower case."""
+    joins: tuple[Joined, ...] = ()
     below: Draft | None = None
     """A subquery in FROM that groups: this query is over the rows of its windows."""
     windows: tuple[Kind, ...] = ()
@@ -58,6 +63,8 @@ class Draft:
     where: tuple[Expr, ...] = ()
     keys: tuple[Expr, ...] = ()
     outputs: tuple[Output, ...] = ()
+    plain: bool = False
+    """Over the rows of ``below``, one by one: ``keys`` are their columns, and nothing is grouped."""
     sets: tuple[frozenset[int], ...] = ()
     """GROUPING SETS, as numbers of keys; none: one, with all keys."""
     having: Expr | None = None
@@ -86,6 +93,7 @@ class Draft:
             aggregates,
             streams=self.streams,
             derived=self.derived,
+            joins=self.joins,
             aliases=aliases,
             aliases_first=aliases_first,
             ranks=clause in ("SELECT", "QUALIFY", "ORDER BY"),

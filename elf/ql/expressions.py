@@ -24,11 +24,17 @@ NUMERIC: tuple[Kind, ...] = ("bigint", "hugeint", "double")
 
 @dataclass(frozen=True)
 class Ref:
-    """A column of ``rows``."""
+    """A column of ``rows``. ``table``: that of the table at this place of FROM (``t0``, ``t1`` …)."""
 
     name: str
     kind: Kind
     at: int = field(default=0, compare=False, repr=False)
+    table: str = ""
+
+    @property
+    def column(self) -> str:
+        """Its name in ``rows``, when tables are joined to these."""
+        return f"{self.table}.{self.name}" if self.table else self.name
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ One syntax tree, three renderings (DESIGN section 1). With ``rows`` the extracte
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from elf.aggregates import State
 from elf.schema import Column
@@ -48,6 +48,29 @@ class Function:
 
 
 @dataclass(frozen=True)
+class Table:
+    """A table that is joined to a stream, with its contents: it travels in the fragment.
+
+    Two tables of the same contents are equal, whatever files they come from.
+    """
+
+    columns: tuple[Column, ...]
+    data: bytes = field(repr=False, compare=False)
+    """An Arrow table of these columns (``elf.batch``); empty where only ``digest`` is known."""
+    name: str = field(default="", compare=False)
+    """What the query calls it, and the file that it was read from."""
+    file: str = field(default="", compare=False)
+    rows: int = field(default=0, compare=False)
+    digest: str = ""
+    """Names the contents."""
+
+    @property
+    def relation(self) -> str:
+        """What it is called in SQL."""
+        return f"table_{self.digest}"
+
+
+@dataclass(frozen=True)
 class Fragment:
     """What a flow is made of: everything that decides the contents of its snapshots."""
 
@@ -61,7 +84,8 @@ class Fragment:
     lateness_us: int | None
     """None: the stream's default in a fleet, and never late on finite inputs."""
     where_sql: str = ""
-    """The map's WHERE, over ``rows AS r``: rows for which it is not true add nothing. Empty: none."""
+    """The map's WHERE, over ``rows AS r``: rows for which it is not true add nothing. Empty: none. Conditions
+    on joined tables are not in it."""
     cells: tuple[str, ...] = ()
     """The last of ``keys``, which tell the rows of one group apart (``elf.ql.cells``)."""
     revise_us: int | None = None
@@ -77,6 +101,8 @@ class Fragment:
     """APPROXIMATE: what every sender keeps of a pane. The last state is then ``CREDIT``."""
     function: Function | None = None
     """What is done to the rows after WHERE and before the map, which then has no WHERE."""
+    tables: tuple[Table, ...] = ()
+    """What the map joins to the rows, in the order of the query. ``columns`` are the stream's alone."""
 
     @property
     def lane_states(self) -> tuple[State, ...]:
@@ -110,6 +136,8 @@ class Plan:
     """
     limit: int | None = None
     """Rows of a window that the query asks for."""
+    reads: tuple[str, ...] = ()
+    """Uids of the jobs that the query reads (FROM JOB)."""
     trees: int = 1
     """In how many key ranges the groups are split, each a flow with a tree and a root of its own."""
 

@@ -7,7 +7,7 @@ change it, so jobs share it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -20,13 +20,16 @@ from elf.ql.approximate import BOUND
 from elf.ql.dialect import Approximate, Trees
 from elf.ql.draft import Draft, Order, Output
 from elf.ql.expressions import Aggregate, Constant, Expr, Over, Ref, Slot, rewrite, walk
+from elf.ql.files import check_size
 from elf.ql.kinds import become
-from elf.ql.plan import CREDIT, Fragment, Plan, Top
+from elf.ql.plan import CREDIT, Fragment, Plan, Table, Top
 from elf.ql.render import render
-from elf.ql.rules import apply_rules, several_streams
+from elf.ql.rules import apply_rules
+from elf.ql.rules_joins import check_joins, is_comma, is_file
 from elf.ql.source import Source
 from elf.ql.statements import Query, Select, parse
 from elf.ql.states import States, collect
+from elf.ql.tables import changed, needed
 from elf.ql.templates import Engine
 from elf.schema import Column, ColumnType, Schema, unify
 from elf.windows import Session, pane_us_of
@@ -38,9 +41,17 @@ _ORDERED_STATES: Final = ("count_star", "count", "sum", "min", "max")
 
 
 def streams_of(query: Query) -> tuple[str, ...] | str:
-    """The names after FROM, or ``"*"``."""
+    """The names of streams after FROM, or ``"*"``. Raises ``QueryError`` where streams are joined."""
+    check_joins(Source(query.source), query.tree)
+    job = next((table for table in query.tree.find_all(exp.Table) if table.meta.get("job")), None)
+    if job is not None:
+        raise Source(query.source).at(job, "FROM JOB is for statements to a fleet: there are no jobs here")
     named = {cte.alias.lower() for cte in query.tree.find_all(exp.CTE)}
-    tables = [table for table in query.tree.find_all(exp.Table, bfs=False) if table.name.lower() not in named]
+    tables = [
+        table
+        for table in query.tree.find_all(exp.Table, bfs=False)
+        if table.name.lower() not in named and not is_file(table)
+    ]
     if any(isinstance(table.this, exp.Star) for table in tables):
         return "*"
     return tuple(dict.fromkeys(table.name for table in tables if table.name))
@@ -74,19 +85,24 @@ def over_late(query: Query, plan: Plan, flows: Mapping[str, str]) -> Plan:
     return replace(plan, fragment=first, more=tuple(more), spark_sql="")
 
 
-def plan(query: Query, schema: Schema, *, stream: str) -> Plan:
+def plan(query: Query, schema: Schema, *, stream: str, tables: Mapping[str, Table] | None = None) -> Plan:
     """The plan of ``query`` over the columns of ``schema``; ``stream`` is the name that the fragment reads.
+    ``tables``: those that it joins (``tables_of``).
 
     Raises ``QueryError``.
     """
     named = streams_of(query)
-    if named != "*" and len(named) > 1 and several_streams(query.tree):
+    if named != "*" and len(named) > 1 and any(map(is_comma, query.tree.args.get("joins") or [])):
         second = next(table for table in query.tree.find_all(exp.Table, bfs=False) if table.name == named[1])
-        raise Source(query.source).at(second, "several streams in FROM are not supported here yet")
-    return plan_streams(query, {stream: schema})
+        raise Source(query.source).at(
+            second, "several streams in FROM are for a fleet and elf run, not for this"
+        )
+    return plan_streams(query, {stream: schema}, tables)
 
 
-def plan_streams(query: Query, schemas: Mapping[str, Schema]) -> Plan:
+def plan_streams(
+    query: Query, schemas: Mapping[str, Schema], tables: Mapping[str, Table] | None = None
+) -> Plan:
     """The plan of ``query`` over these streams, each with its columns: a fragment a stream.
 
     A column that a stream lacks is NULL there; integers and doubles make doubles. Raises ``QueryError``.
@@ -95,23 +111,27 @@ def plan_streams(query: Query, schemas: Mapping[str, Schema]) -> Plan:
     if not isinstance(query.tree, exp.Select):
         raise source.at(query.tree, f"{query.tree.key.upper()} is not supported yet")
     try:
-        return _plan(query.sql, query.tree, schemas, source)
+        schema = _together(schemas, source, query.tree)
+        found = _plan(query.sql, Draft(source, query.tree, schema, tables=tables or {}), schemas)
     except RecursionError as error:
         raise QueryError("the query is nested too deeply") from error
+    check_size(query, found)
+    return found
 
 
-def _plan(sql: str, tree: exp.Select, schemas: Mapping[str, Schema], source: Source) -> Plan:
-    schema = _together(schemas, source, tree)
-    whole = number_keys(apply_rules(Draft(source, tree, schema)))
+def _plan(sql: str, asked: Draft, schemas: Mapping[str, Schema]) -> Plan:
+    source = asked.source
+    whole = number_keys(apply_rules(asked))
     drafts = [whole]
     while drafts[0].below is not None:
         drafts.insert(0, number_keys(drafts[0].below))
-    draft = drafts[0]
-    ends = _session_ends(draft)
-    states = collect([*_after_grouping(draft), *ends])
+    ends = _session_ends(drafts[0])
+    states = collect([*_after_grouping(drafts[0]), *ends])
+    draft = replace(drafts[0], joins=needed(drafts[0].joins, _references(drafts[0], states)))
     levels = [(over, collect(_after_grouping(over))) for over in drafts[1:]]
     first, *others = (
-        _fragment(stream, one, *_of_stream(draft, states, schema, one)) for stream, one in schemas.items()
+        _fragment(stream, one, *_of_stream(draft, states, asked.schema, one))
+        for stream, one in schemas.items()
     )
     if draft.approximate and levels:
         raise source.at(draft.tree, "APPROXIMATE does not go in a subquery")
@@ -158,9 +178,17 @@ def _fragment(stream: str, schema: Schema, draft: Draft, states: States) -> Frag
         lateness_us=draft.lateness_us,
         revise_us=draft.revise_us,
         changes_us=draft.changes_us,
-        where_sql=render_map.render_where(draft.where, "duckdb"),
+        where_sql=render_map.render_where(_of_stream_alone(draft.where), "duckdb"),
         cells=tuple(states.cells),
         keep=_keep(draft, states) if draft.approximate else None,
+        tables=tuple(joined.table for joined in draft.joins),
+    )
+
+
+def _of_stream_alone(conditions: Iterable[Expr]) -> tuple[Expr, ...]:
+    """Those that no joined table has a part in: they are looked at before the join."""
+    return tuple(
+        one for one in conditions if not any(isinstance(part, Ref) and part.table for part in walk(one))
     )
 
 
@@ -193,7 +221,7 @@ def _of_stream(draft: Draft, states: States, whole: Schema, own: Schema) -> tupl
         return draft, states
 
     def change(part: Expr) -> Expr | None:
-        if not isinstance(part, Ref):
+        if not isinstance(part, Ref) or part.table:
             return None
         column = next((column for column in own.columns if column.name == part.name), None)
         if column is None:
@@ -202,7 +230,7 @@ def _of_stream(draft: Draft, states: States, whole: Schema, own: Schema) -> tupl
 
     keys = tuple(rewrite(key, change) for key in draft.keys)
     where = tuple(rewrite(condition, change) for condition in draft.where)
-    return replace(draft, keys=keys, where=where), states.over(change)
+    return replace(draft, keys=keys, where=where, joins=changed(draft.joins, change)), states.over(change)
 
 
 def _over_levels(sql: str, levels: Iterable[tuple[Draft, States]], engine: Engine) -> str:
@@ -281,17 +309,25 @@ def number_keys(draft: Draft) -> Draft:
 
 
 def _columns(draft: Draft, states: States, schema: Schema) -> tuple[Column, ...]:
-    """The columns that the map fragment reads, in the schema's order."""
-    aggregated = [arg for column in states.columns for arg in column.aggregate.args]
-    cells = [cell.given for cell in states.cells.values()]
-    expressions = [*draft.where, *draft.keys, *aggregated, *cells]
-    names = {part.name for expr in expressions for part in walk(expr) if isinstance(part, Ref)}
+    """The stream's columns that the map fragment reads, in the schema's order."""
+    names = {ref.name for ref in _references(draft, states) if not ref.table}
     return tuple(column for column in schema.columns if column.name in names)
 
 
-def plan_text(sql: str, schema: Schema, *, stream: str = "rows") -> Plan:
+def _references(draft: Draft, states: States) -> Iterator[Ref]:
+    """Every column that the map fragment reads."""
+    aggregated = [arg for column in states.columns for arg in column.aggregate.args]
+    cells = [cell.given for cell in states.cells.values()]
+    on = [part for joined in draft.joins for part in joined.on]
+    for expr in (*draft.where, *draft.keys, *aggregated, *cells, *on):
+        yield from (part for part in walk(expr) if isinstance(part, Ref))
+
+
+def plan_text(
+    sql: str, schema: Schema, *, stream: str = "rows", tables: Mapping[str, Table] | None = None
+) -> Plan:
     """The plan of a text that holds one SELECT."""
     statements = parse(sql)
     if len(statements) != 1 or not isinstance(statements[0], Select):
         raise QueryError("expected one SELECT")
-    return plan(statements[0].query, schema, stream=stream)
+    return plan(statements[0].query, schema, stream=stream, tables=tables)

@@ -72,7 +72,7 @@ def constant(value: Constant, engine: Engine) -> str:
 def render(expr: Expr, engine: Engine) -> str:
     """The SQL of an expression. Columns of ``rows`` are those of alias ``r``, slots those of alias ``g``."""
     if isinstance(expr, Ref):
-        return f"r.{name(expr.name, engine)}"
+        return f"r.{name(expr.column, engine)}"
     if isinstance(expr, Constant):
         return constant(expr, engine)
     if isinstance(expr, Spelled):

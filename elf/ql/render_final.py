@@ -64,6 +64,12 @@ def render_final(draft: Draft, states: States, engine: Engine, groups: str = "gr
 def render_over(draft: Draft, states: States, engine: Engine, rows: str) -> str:
     """A query over the result rows of another one, within each of its windows."""
     keys = [render(key, engine) for key in draft.keys]
+    if draft.plain:
+        items = [f"r.{bound}" for bound in draft.bounds]
+        items += [f"{key} AS k{index}" for index, key in enumerate(keys)]
+        plain = [f"SELECT {', '.join(items)}", "FROM (", indented(rows), ") AS r"]
+        text = indented("\n".join([*plain, *where_clause(draft.where, engine)]))
+        return render_final(draft, states, engine, f"(\n{text}\n  )")
     grouping = ", ".join([*(f"r.{bound}" for bound in draft.bounds), *keys])
 
     def scan(conditions: tuple[Expr, ...]) -> list[str]:

@@ -7,6 +7,7 @@ from elf.ql.expressions import TRUE, Expr, connect
 from elf.ql.render import render
 from elf.ql.render_cells import partial_rows
 from elf.ql.states import States
+from elf.ql.tables import source_rows
 from elf.ql.templates import Engine
 
 
@@ -22,11 +23,10 @@ def where_clause(conditions: tuple[Expr, ...], engine: Engine) -> list[str]:
     return [f"WHERE {where}"] if where else []
 
 
-def scan(conditions: tuple[Expr, ...]) -> list[str]:
-    """The lines FROM and WHERE."""
-    return ["FROM rows AS r", *where_clause(conditions, "duckdb")]
-
-
 def render_map(draft: Draft, states: States) -> str:
     """Columns ``_pane``, keys, cells, states; one row for each distinct (pane, keys, cells)."""
+
+    def scan(conditions: tuple[Expr, ...]) -> list[str]:
+        return [f"FROM {source_rows(draft.joins, 'duckdb')}", *where_clause(conditions, "duckdb")]
+
     return partial_rows(draft, states, "duckdb", ["r._pane AS _pane"], scan, "ALL")

@@ -18,6 +18,7 @@ from elf.ql.render_cells import partial_rows
 from elf.ql.render_final import indented, render_final
 from elf.ql.render_map import where_clause
 from elf.ql.states import States
+from elf.ql.tables import source_rows
 from elf.windows import Cumulative, Kind, Landmark, Session, Sliding
 
 _MARK: Final = re.compile(r"/\*landmark\*/.*?/\*since\*/", re.DOTALL)
@@ -48,9 +49,13 @@ def _groups(draft: Draft, states: States) -> str:
     return partial_rows(draft, states, "spark", bounds, scan, grouping)
 
 
+def _from(draft: Draft) -> str:
+    return f"FROM {source_rows(draft.joins, 'spark')}"
+
+
 def _windows(draft: Draft) -> tuple[str, str, list[str]]:
     """(a window's start, its end, the lines of FROM)."""
-    kinds, rows = draft.windows, "FROM rows AS r"
+    kinds, rows = draft.windows, _from(draft)
     match kinds:
         case ():
             return "", "", [rows]
@@ -119,7 +124,7 @@ def _marks(draft: Draft, kind: Landmark) -> str:
     tick = f"r._ts - pmod(r._ts, {kind.every_us}L) + {kind.every_us}L"
     where = " ".join(_where(True, draft.where))
     start = f"/*landmark*/ MIN(r._ts - pmod(r._ts, {longest}L)) /*since*/"
-    return f"SELECT {start} AS since, collect_set({tick}) AS ticks FROM rows AS r {where}"
+    return f"SELECT {start} AS since, collect_set({tick}) AS ticks {_from(draft)} {where}"
 
 
 def _sessions(draft: Draft, kind: Session) -> str:
@@ -130,7 +135,8 @@ def _sessions(draft: Draft, kind: Session) -> str:
     by = ", ".join(f"_g{i}" for i in range(len(keys)))
     half, gap = f"{kind.half_us}L", f"{kind.gap_us}L"
     floor = "({0} - pmod({0}, " + half + "))"
-    rows = f"SELECT r.*, {', '.join(keys)} FROM rows AS r {' '.join(_where(True, draft.where))}"
+    where = " ".join(_where(True, draft.where))
+    rows = f"SELECT r.*, {', '.join(keys)} {_from(draft)} {where}"
     apart = f"SELECT *, _ts - LAG(_ts) OVER (PARTITION BY {by} ORDER BY _ts) AS _apart FROM ({rows})"
     chain = (
         f"SELECT *, SUM(CASE WHEN _apart < {gap} THEN 0 ELSE 1 END) OVER (PARTITION BY {by} ORDER BY _ts "

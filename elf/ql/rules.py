@@ -15,25 +15,27 @@ from sqlglot import exp
 from elf.ql.approximate import read_approximate
 from elf.ql.bind_windows import duration_us, emission_of, windows_of
 from elf.ql.draft import Draft, has_aggregates, ordinal
-from elf.ql.expressions import Expr, Ref, conjuncts, is_constant
+from elf.ql.expressions import Expr, Ref, conjuncts, is_constant, walk
 from elf.ql.grouping import SETS_MAX, SetsNode, sets_of
 from elf.ql.rules_after import bind_having, bind_order, bind_outputs, bind_qualify, output_name, read_limit
+from elf.ql.rules_joins import is_comma, is_file, read_joins
 from elf.ql.scope import Scope
-from elf.ql.source import start_of
+from elf.ql.source import Source, start_of
 from elf.windows import Session
 
 TREES_MAX: Final = 64
+JOB: Final = "job's query"
+"""In the meta of a tree: the text that it is of, where that is another than its surroundings'."""
 EVENT_TIME_NAMES: Final = ("ts", "timestamp", "@timestamp", "time", "created_at")
 
 
 Rule = Callable[[Draft], Draft]
 
 _KNOWN_CLAUSES: Final = frozenset(
-    {"expressions", "from_", "where", "group", "having", "qualify", "order", "limit", "with_"}
+    {"expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit", "with_"}
     | {"offset", "distinct", "windowing", "lateness", "emit", "trees", "approximate"}
 )
 _REFUSED: Final[dict[str, str]] = {
-    "joins": "a join",
     "laterals": "LATERAL",
     "sample": "TABLESAMPLE",
     "windows": "WINDOW … AS",
@@ -48,21 +50,10 @@ _REFUSED: Final[dict[str, str]] = {
 }
 
 
-def several_streams(tree: exp.Expr) -> bool:
-    """Whether FROM has a comma between streams: the rows of all of them, one after the other (no product)."""
-    joins = tree.args.get("joins") or []
-    return bool(joins) and not any(
-        isinstance(value, exp.Expr) or (value and part != "this")
-        for join in joins
-        for part, value in join.args.items()
-        if part != "this" or not isinstance(value, exp.Table)
-    )
-
-
 def refuse_unsupported(draft: Draft) -> Draft:
     """Clauses that the language will have, or that SQL has, but that are not there yet."""
     for key, value in draft.tree.args.items():
-        if not value or key in _KNOWN_CLAUSES or (key == "joins" and several_streams(draft.tree)):
+        if not value or key in _KNOWN_CLAUSES:
             continue
         place = value[0] if isinstance(value, list) else value
         feature = _REFUSED.get(key, key.rstrip("_").upper())
@@ -83,7 +74,7 @@ def read_from(draft: Draft) -> Draft:
     table = clause.this
     name = table.name.lower() if isinstance(table, exp.Table) else ""
     inner = table.this if isinstance(table, exp.Subquery) else draft.ctes.get(name)
-    others = [join.this for join in draft.tree.args.get("joins") or []]
+    others = [join.this for join in draft.tree.args.get("joins") or [] if is_comma(join)]
     queries = [other for other in others if other.name.lower() in draft.ctes]
     if queries or (inner is not None and others):
         raise draft.source.at(
@@ -93,6 +84,10 @@ def read_from(draft: Draft) -> Draft:
         return _over(draft, table, inner)
     if not isinstance(table, exp.Table):
         raise draft.source.at(table, f"{table.key.upper()} in FROM is not supported yet")
+    if is_file(table):
+        raise draft.source.at(
+            table, f"a file is joined to a stream: FROM stream JOIN '{table.name}' AS p ON …"
+        )
     if table.args.get("db"):
         raise draft.source.at(table, "a stream's name has no dots; quote it if it does")
     for part, value in table.args.items():
@@ -126,7 +121,16 @@ def _over(draft: Draft, table: exp.Expr, inner: exp.Expr) -> Draft:
         raise draft.source.at(inner, f"{inner.key.upper()} in a subquery is not supported yet")
     name = table.name.lower() if isinstance(table, exp.Table) else ""
     hidden = {other: tree for other, tree in draft.ctes.items() if other != name}
-    below = _timed(Draft(draft.source, inner, draft.schema, ctes=hidden), draft)
+    source = draft.source
+    if JOB in inner.meta:  # a job's query in the place of its name
+        hidden, source = {}, Source(inner.meta[JOB])
+        own = inner.args.get("windowing")
+        if draft.windows and (own is None or draft.windows != windows_of(source, own)):
+            raise draft.source.at(
+                draft.tree.args.get("windowing") or table,
+                f"FROM JOB {table.alias} has the windows of the job; leave WINDOWING out",
+            )
+    below = _timed(Draft(source, inner, draft.schema, ctes=hidden, tables=draft.tables), draft)
     names = tuple(dict.fromkeys(part for part in (table.alias, name) if part))
     if inner.args.get("group") or inner.args.get("distinct") or has_aggregates(below):
         below = apply_rules(below)
@@ -135,7 +139,7 @@ def _over(draft: Draft, table: exp.Expr, inner: exp.Expr) -> Draft:
         }
         schema = replace(draft.schema, event_time=None)
         return _timed(replace(draft, streams=names, derived=columns, below=below, schema=schema), below)
-    for rule in (refuse_unsupported, read_with, read_window, read_from, read_aliases, bind_where):
+    for rule in (refuse_unsupported, read_with, read_window, read_from, read_joins, read_aliases, bind_where):
         below = rule(below)
     for part in ("having", "qualify", "order", "limit", "offset"):
         if inner.args.get(part) is not None:
@@ -146,8 +150,15 @@ def _over(draft: Draft, table: exp.Expr, inner: exp.Expr) -> Draft:
                 "BY, or in the outer query",
             )
     columns, where = _columns(below), below.where
+    inside = tuple(replace(joined, name="") for joined in below.joins)
     draft = replace(
-        draft, streams=names, derived=columns, below=below.below, schema=below.schema, where=where
+        draft,
+        streams=names,
+        derived=columns,
+        below=below.below,
+        schema=below.schema,
+        where=where,
+        joins=inside,
     )
     return _timed(draft, below)
 
@@ -168,6 +179,15 @@ def _columns(draft: Draft) -> dict[str, Expr]:
                 found.update(draft.derived)
             else:
                 found.update({one.name: Ref(one.name, one.type) for one in draft.schema.columns})
+            for joined in draft.joins:
+                for column in joined.table.columns:
+                    if not joined.name or column.name.lower() in joined.merged:
+                        continue
+                    if column.name in found:
+                        raise draft.source.at(
+                            item, f'two columns are called "{column.name}"; name those needed'
+                        )
+                    found[column.name] = Ref(column.name, column.type, 0, joined.place)
             continue
         value = scope.bind(item.this if isinstance(item, exp.Alias) else item)
         name = output_name(draft.source, item, value)
@@ -291,15 +311,26 @@ def read_distinct(draft: Draft) -> Draft:
     return replace(draft, keys=tuple(dict.fromkeys(key for key in bound if not is_constant(key))))
 
 
+def read_plain(draft: Draft) -> Draft:
+    """A SELECT without groups over a query with groups: its rows as they are."""
+    if draft.below is None or draft.keys or draft.sets or draft.distinct or has_aggregates(draft):
+        return draft
+    columns = [part for value in (draft.derived or {}).values() for part in walk(value)]
+    keys = dict.fromkeys(part for part in columns if isinstance(part, Ref))
+    return replace(draft, keys=tuple(keys), plain=True)
+
+
 RULES: Final[tuple[Rule, ...]] = (
     refuse_unsupported,
     read_with,
     read_window,
     read_from,
+    read_joins,
     read_aliases,
     bind_where,
     bind_keys,
     read_distinct,
+    read_plain,
     read_trees,
     bind_outputs,
     bind_having,

@@ -26,12 +26,6 @@ def bind_outputs(draft: Draft) -> Draft:
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
             raise draft.source.at(item, f"SELECT * {_RAW}")
         value = scope.bind(item.this if isinstance(item, exp.Alias) else item)
-        if not grouped and draft.below is not None:
-            raise draft.source.at(
-                item,
-                "a SELECT without aggregates over a subquery with groups is not supported yet; write HAVING, "
-                "ORDER BY and LIMIT in the subquery",
-            )
         if not grouped:
             raise draft.source.at(item, f"a SELECT without an aggregate and without GROUP BY {_RAW}")
         name = _unique(output_name(draft.source, item, value), taken)

@@ -11,6 +11,7 @@ from sqlglot import exp
 from elf.ql.expressions import Expr
 from elf.ql.kinds import become, common
 from elf.ql.source import Source
+from elf.ql.tables import Joined
 from elf.schema import Schema
 
 _FEATURES: dict[type[exp.Expr], str] = {
@@ -68,6 +69,8 @@ class Scope:
     """Names that may stand before a column: the stream's, or its alias."""
     derived: Mapping[str, Expr] | None = None
     """Of a subquery in FROM: its columns by name; then the schema's names mean nothing."""
+    joins: tuple[Joined, ...] = ()
+    """Tables whose columns have a meaning too."""
     aliases: Mapping[str, exp.Expr] = field(default_factory=dict)
     """Expressions of the SELECT list by alias, in lower case."""
     aliases_first: bool = False

@@ -230,6 +230,23 @@ def parse(text: str) -> list[Statement]:
     return statements
 
 
+def joined_files(text: str) -> tuple[str, ...]:
+    """The files whose tables a text of statements wants: after JOIN, and after ALTER JOB … SET TABLE name
+    FROM. None where it cannot be read."""
+    try:
+        tokens = _tokens(Source(text))
+    except QueryError:
+        return ()
+    words = [token.text.upper() for token in tokens]
+    found = {
+        token.text: None
+        for place, token in enumerate(tokens)
+        if token.token_type == TokenType.STRING
+        and (words[place - 1] == "JOIN" or words[max(0, place - 4) : place - 2] == ["SET", "TABLE"])
+    }
+    return tuple(found)
+
+
 def _tokens(source: Source) -> list[Token]:
     try:
         tokens: list[Token] = Elf().tokenize(source.text)

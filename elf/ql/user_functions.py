@@ -17,6 +17,8 @@ def with_function(plan: Plan, function: Function) -> Plan:
 def _with(fragment: Fragment, function: Function) -> Fragment:
     """WHERE is applied before the function, so not again by the map."""
     map_sql = fragment.map_sql
+    if fragment.tables:
+        raise UserError("a map function over rows that are joined with a table is not supported yet")
     if fragment.where_sql:
         clause = f"WHERE {fragment.where_sql}"
         lines = map_sql.split("\n")

@@ -146,6 +146,7 @@ def test_a_file_of_the_first_schema_is_upgraded(tmp_path: Path) -> None:
             "ALTER TABLE pane_commits DROP COLUMN seq",
             "DROP TABLE flows",
             "DROP TABLE pane_parts",
+            "DROP TABLE joined",
             "PRAGMA user_version = 1",
         ):
             con.execute(statement)
@@ -156,7 +157,17 @@ def test_a_file_of_the_first_schema_is_upgraded(tmp_path: Path) -> None:
     assert new.flows() == {"f": None}
     new.commit_panes(replace(commit(12, 13, revision=1), parts=b"p"))
     assert new.parts_of("f") == {(12, 1): b"p"}
+    assert new.joined("s") == {}
     new.close()
+
+
+def test_the_tables_that_flows_join_are_kept_once(store: Store) -> None:
+    store.save_cut("s", b"cut 1", joined={"a": b"table a", "b": b"table b"})
+    store.save_cut("t", b"cut", joined={"a": b"table a"})
+    store.save_cut("s", b"cut 2")
+    assert store.joined("s") == {"a": b"table a", "b": b"table b"}
+    store.save_cut("s", b"cut 3", joined={"b": b"table b"})
+    assert (store.joined("s"), store.joined("t")) == ({"b": b"table b"}, {"a": b"table a"})
 
 
 def test_jobs_and_windows(store: Store) -> None:

@@ -33,7 +33,7 @@ def job() -> JobSpec:
 
 def facts(*results: object) -> CompareFacts:
     known = JobFacts(job(), "active", "h:1", None, None, tuple(results))  # type: ignore[arg-type]
-    return CompareFacts(ArchiveFacts("clicks", "json", None, ("/a",), ()), known)
+    return CompareFacts((ArchiveFacts("clicks", "json", None, ("/a",), ()),), known)
 
 
 def test_windows_are_in_microseconds_with_their_rows() -> None:

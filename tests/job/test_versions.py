@@ -13,7 +13,7 @@ import pytest
 from agents.restore import stored_jobs
 from elf.batch import decode
 from elf.chaos.engine import SECOND, plan, plan_of
-from elf.chaos.world import World, us_of
+from elf.chaos.world import SimAgent, World, us_of
 from elf.job import events as was
 from elf.job import messages as say
 from elf.job.spec import JobSpec, VersionRecord

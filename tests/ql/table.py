@@ -9,6 +9,7 @@ import random
 
 import pyarrow as pa
 
+from elf.batch import encode
 from elf.schema import Column, Schema
 
 SCHEMA = Schema(
@@ -72,3 +73,18 @@ def rows(count: int = 400, seed: int = 7) -> pa.Table:
     return pa.table(
         {column.name: pa.array(columns[column.name], types[column.type]) for column in SCHEMA.columns}
     )
+
+
+STORES = pa.table(
+    {
+        "store": ["video_games", "books", "books", "garden", None],
+        "city": ["Ōsaka", "Paris", "Lyon", "Ghent", "nowhere"],
+        "rating": [4.5, None, -0.0, 2.0, 1.0],
+        "opened": pa.array([_EPOCH, None, _EPOCH + dt.timedelta(days=9), _EPOCH, _EPOCH], pa.timestamp("us")),
+    }
+)
+"""To be joined: a key twice, a NULL key, keys on either side only, a name that the rows have too."""
+BANDS = pa.table(
+    {"low": [-5, 1, 4], "high": [0, 3, 8], "band": ["few", "some", "many"], "ok": [True, None, False]}
+)
+CONTENTS = {"d/stores.csv": encode(STORES), "bands.parquet": encode(BANDS)}

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from elf.errors import QueryError
+from elf.ql.files import tables_of
 from elf.ql.planner import plan, plan_text
 from elf.ql.statements import CreateJob, Select, parse
 from elf.schema import Schema
-from tests.ql.table import SCHEMA
+from tests.ql.table import CONTENTS, SCHEMA
 
 _HERE = Path(__file__).parent
 GOLDEN = sorted((_HERE / "golden").glob("*.txt"))
@@ -46,7 +47,8 @@ def _message(text: str, schema: Schema) -> str:
     try:
         for statement in parse(text):
             if isinstance(statement, Select | CreateJob):
-                plan(statement.query, schema, stream="x")
+                tables = tables_of(statement.query, CONTENTS)
+                plan(statement.query, schema, stream="x", tables=tables)
     except QueryError as error:
         return str(error)
     return "(accepted)"
@@ -67,6 +69,10 @@ def _check_messages(path: Path, schema: Schema, rewrite: bool) -> None:
 
 def test_messages(rewrite_ql: bool) -> None:
     _check_messages(_HERE / "refused.txt", SCHEMA, rewrite_ql)
+
+
+def test_messages_about_joins(rewrite_ql: bool) -> None:
+    _check_messages(_HERE / "refused_joins.txt", SCHEMA, rewrite_ql)
 
 
 def test_messages_without_event_time(rewrite_ql: bool) -> None:

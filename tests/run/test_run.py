@@ -168,6 +168,27 @@ def test_several_streams_and_gzip(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert out.splitlines() == ["n", str(2 * len(rows()))]
 
 
+@pytest.mark.parametrize("agents", ["1", "3"])
+def test_streams_of_different_formats_in_one_query(
+    capsys: pytest.CaptureFixture[str], log: duckdb.DuckDBPyConnection, tmp_path: Path, agents: str
+) -> None:
+    times = [0, 5, 12, 31, 33, 64]
+    (tmp_path / "a.json").write_text(
+        "".join(json.dumps({"ts": 1_700_000_000 + t, "sc_status": t % 2, "n": t}) + "\n" for t in times)
+    )
+    query = "SELECT sc_status AS s, COUNT(*) AS k, SUM(n) AS n FROM a, web GROUP BY s ORDER BY s"
+    status, out, err = elf_run(
+        capsys, "-q", query, "--stream", f"web={SAMPLE}", "--stream", f"a={tmp_path / 'a.json'}", "--stream",
+        f"not_this={SAMPLE}", "--output", "json", "--agents", agents,
+    )  # fmt: skip
+    assert status == 0, err
+    found = {row["s"]: (row["k"], row["n"]) for row in map(json.loads, out.splitlines())}
+    statuses = log.execute("SELECT sc_status, COUNT(*) FROM log GROUP BY 1").fetchall()
+    assert found == {status: (count, None) for status, count in statuses} | {0: (3, 76), 1: (3, 69)}
+    status, _, err = elf_run(capsys, "-q", "SELECT COUNT(*) FROM a, b", "--input", str(SAMPLE))
+    assert "there is no stream a; streams: input (--stream NAME=PATH makes one)" in err
+
+
 BAD = {
     "no such file": (["-q", "SELECT COUNT(*) FROM x", "--input", "/no/such/file"], "/no/such/file"),
     "unknown format": (
@@ -180,7 +201,11 @@ BAD = {
     "unknown stream": (
         ["-q", "SELECT COUNT(*) FROM z", "--stream", f"a={SAMPLE}", "--stream", f"b={SAMPLE}"], "streams: a, b"
     ),
-    "not yet": (["-q", "SELECT COUNT(*) FROM x JOIN y ON TRUE", "--input", str(SAMPLE)], "not supported yet"),
+    "two streams joined": (["-q", "SELECT COUNT(*) FROM x JOIN y ON TRUE", "--input", str(SAMPLE)], "without bound"),
+    "no such table": (
+        ["-q", "SELECT COUNT(*) FROM x JOIN 'no.csv' AS y USING (a)", "--input", str(SAMPLE)],
+        "no.csv cannot be read: no such file",
+    ),
     "raw rows": (["-q", "SELECT c_ip FROM x", "--input", str(SAMPLE)], "gives raw rows"),
     "two statements": (["-q", "SHOW JOBS", "--input", str(SAMPLE)], "SELECT"),
 }  # fmt: skip

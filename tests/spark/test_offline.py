@@ -7,6 +7,7 @@ import json
 import random
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,10 @@ from pyspark.sql import SparkSession
 
 from agents.archive import Archive
 from agents.partitions import HOUR_US
-from elf.ql.planner import plan_text
+from elf.batch import encode
+from elf.ql.files import tables_of
+from elf.ql.planner import plan, plan_streams, plan_text
+from elf.ql.statements import Select, parse
 from elf.schema import Column, Schema
 from spark_backend import offline
 from spark_backend.compare import LiveWindow, compare
@@ -155,6 +159,62 @@ def test_everything_without_a_window_clause_counts_rows_without_time_too(
     for row in table.to_pylist():
         prices = [one.price for one in expected[row["place"]]]
         assert row["p"] == pytest.approx(sum(prices) / len(prices), rel=1e-12)
+
+
+def test_a_stream_joined_with_tables(spark: SparkSession, tmp_path: Path) -> None:
+    rows = clicks(120, 6)
+    store_clicks(tmp_path / "t", rows)
+    opened = pa.array([None, dt.datetime(2020, 2, 29), None, dt.datetime(1969, 1, 1)], pa.timestamp("us"))
+    names, kinds = ["doom", "doom", "日本語", "myst"], ["a", "b", "b", "c"]
+    games = pa.table({"name": names, "kind": kinds, "opened": opened})
+    bands = pa.table({"low": [-9, 1], "high": [0, 4], "band": ["few", "some"], "t0.name": [True, False]})
+    (asked,) = parse(
+        "SELECT kind, band, SUM(clicks) AS n, MAX(opened) AS last FROM clicks JOIN 'g.csv' AS g "
+        "ON product = g.name LEFT JOIN 'b.csv' AS b ON clicks BETWEEN low AND high "
+        "WHERE clicks <> 2 AND (band IS NULL OR kind <> 'c') GROUP BY kind, band WINDOWING 20 SECONDS"
+    )
+    assert isinstance(asked, Select)
+    tables = tables_of(asked.query, {"g.csv": encode(games), "b.csv": encode(bands)})
+    made = plan(asked.query, CLICKS, stream="clicks", tables=tables)
+    asked_for = windows(20, 20, 3)
+    found = by_window(offline.run(spark, made, [archived(tmp_path / "t")], asked_for))
+    for start, end in asked_for:
+        wanted: dict[tuple[object, ...], tuple[int, object]] = {}
+        inside = [row for row in rows if row.ts_us is not None and start <= row.ts_us < end]
+        for row, game in product([row for row in inside if row.clicks != 2], games.to_pylist()):
+            if row.product == game["name"]:
+                band = next(
+                    (b["band"] for b in bands.to_pylist() if b["low"] <= row.clicks <= b["high"]), None
+                )
+                total, last = wanted.get((game["kind"], band), (0, None))
+                wanted[game["kind"], band] = (total + row.clicks, game["opened"] or last)
+        got = {
+            (kind, band): (int(str(n)), last if last is None else last.replace(tzinfo=None))  # type: ignore[attr-defined]
+            for kind, band, n, last in found[start]
+        }
+        assert got == wanted
+        assert len(got) > 3
+
+
+def test_several_streams_with_different_columns(spark: SparkSession, tmp_path: Path) -> None:
+    rows = clicks(40, 7)
+    store_clicks(tmp_path / "t", rows)
+    at = [BASE_US + n * SECOND for n in range(20)]
+    lines = [json.dumps({"product": "doom", "clicks": n + 0.5}) for n in range(20)]
+    store(tmp_path / "t", lines, list(at), stream="views", agent="b")
+    (asked,) = parse(
+        "SELECT product, COUNT(*) AS n, SUM(clicks) AS k, COUNT(price) AS p FROM clicks, views "
+        "GROUP BY product WINDOWING 60 SECONDS"
+    )
+    assert isinstance(asked, Select)
+    views = Schema((Column("ts", "timestamp"), Column("product", "text"), Column("clicks", "double")), "ts")
+    made = plan_streams(asked.query, {"clicks": CLICKS, "views": views})
+    sources = [archived(tmp_path / "t"), archived(tmp_path / "t", "views")]
+    found = by_window(offline.run(spark, made, sources, windows(60, 60, 1)))[BASE_US]
+    wanted = {p: (n, float(k), n) for p, (n, k) in counted(rows, BASE_US, BASE_US + 60 * SECOND).items()}
+    n, k, p = wanted["doom"]
+    wanted["doom"] = (n + 20, k + 200.0, p)
+    assert {row[0]: row[1:] for row in found} == wanted
 
 
 def test_only_the_hours_of_the_windows_are_read(spark: SparkSession, tmp_path: Path) -> None:

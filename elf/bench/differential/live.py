@@ -18,7 +18,7 @@ from agents import logs as console
 from agents.formats import get_format
 from agents.inputs import Chunk, Range, Whole, split_inputs
 from agents.lane import LaneFacts
-from agents.run import Fleet
+from agents.run import Fleet, FleetStream
 from agents.transport import MemoryNetwork
 from agents.transport.base import Dropped
 from elf.batch import decode
@@ -97,9 +97,7 @@ async def _ask(
     rng: random.Random,
 ) -> list[Answered]:
     fleet = Fleet(
-        facts,
-        shares,
-        samples,
+        [FleetStream(facts, shares, samples)],
         network=_Restless(random.Random(rng.random())),
         open_input=lambda share: _Choppy(share, random.Random(rng.random())),
     )

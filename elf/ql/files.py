@@ -1,0 +1,71 @@
+"""The files that a query names, and their contents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sqlglot import exp
+
+from elf.errors import ElfBug, UserError
+from elf.ql.plan import Plan, Table
+from elf.ql.rules_joins import is_file, name_of
+from elf.ql.source import Source
+from elf.ql.statements import Query, Select, parse
+from elf.ql.tables import SENT_BYTES_MAX, table_of
+
+
+def files_of(query: Query) -> dict[str, str]:
+    """The files that a query joins, by what it calls them, in lower case. Raises ``QueryError``."""
+    source = Source(query.source)
+    tables = [table for table in query.tree.find_all(exp.Table, bfs=False) if is_file(table)]
+    return {name_of(source, table).lower(): table.name for table in tables}
+
+
+def tables_of(
+    query: Query, contents: Mapping[str, bytes], known: Mapping[str, Table] | None = None
+) -> dict[str, Table]:
+    """The tables of a query by what it calls them, in lower case: those that are ``known``, else out of the
+    ``contents`` of files that came with it. Raises ``UserError``.
+    """
+    found = dict(known or {})
+    for name, file in files_of(query).items():
+        if name not in found and file in contents:
+            found[name] = table_of(file, contents[file])
+        if name not in found:
+            raise UserError(
+                f"the contents of '{file}' did not come with the statement: this client sends none"
+            )
+        found[name] = replace(found[name], name=name)
+    return found
+
+
+def with_file(query: Query, name: str, file: str) -> Query:
+    """The query with another file for the table that it calls so."""
+    source = Source(query.source)
+    table = next(
+        table
+        for table in query.tree.find_all(exp.Table, bfs=False)
+        if is_file(table) and name_of(source, table).lower() == name.lower()
+    )
+    start, end = table.meta["file"]
+    quoted = "'" + file.replace("'", "''") + "'"
+    named = "" if table.alias else f" AS {name_of(source, table)}"
+    (found,) = parse(query.source[:start] + quoted + named + query.source[end:])
+    if not isinstance(found, Select):
+        raise ElfBug("a query that is none any more")
+    return found.query
+
+
+def check_size(query: Query, plan: Plan) -> None:
+    """Raises ``QueryError`` where the tables are too large to go with a job."""
+    size = sum(len(table.data) for fragment in plan.fragments for table in fragment.tables)
+    if size <= SENT_BYTES_MAX:
+        return
+    file = next(table for table in query.tree.find_all(exp.Table, bfs=False) if is_file(table))
+    fragments = f" in {len(plan.fragments)} fragments" if len(plan.fragments) > 1 else ""
+    raise Source(query.source).at(
+        file,
+        f"what this query needs of its tables comes to {size >> 10} KiB{fragments}, compressed, and at most "
+        f"{SENT_BYTES_MAX >> 10} KiB goes with a job: leave out rows or columns",
+    )

@@ -1,0 +1,118 @@
+"""Static tables that are joined to a stream: ``FROM clicks JOIN 'products.csv' AS p ON product = p.id``.
+
+A table goes with the query: who submits it reads the file, the planner keeps the columns that are needed, and
+the fragment carries them to every agent, which joins them to each chunk's rows (nothing is kept of the rows,
+so the join needs no state). To all that comes after FROM the rows are just wider: a column of the table at
+place ``t0`` is ``"t0.price"`` there, in the agents' DuckDB and in Spark alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from elf.batch import decode, encode
+from elf.errors import PeerError, UserError
+from elf.ql.expressions import Expr, Ref, Spelled, rewrite
+from elf.ql.plan import Table
+from elf.ql.render import name, render
+from elf.ql.templates import Engine
+from elf.schema import Column, ColumnType
+
+SENT_BYTES_MAX: Final = 256 << 10
+"""What the contents of a job's tables may come to, compressed, in all its fragments together. They are in the
+fleet's log, in each agent's store and in the records of the job's last versions."""
+
+TYPES: Final[Mapping[pa.DataType, ColumnType]] = {
+    pa.int64(): "bigint",
+    pa.float64(): "double",
+    pa.string(): "text",
+    pa.bool_(): "boolean",
+    pa.timestamp("us"): "timestamp",
+}
+"""What the columns of a table may be."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A table in FROM. ``name``: what stands before its columns; empty where it is inside a subquery."""
+
+    name: str
+    place: str
+    table: Table
+    left: bool = False
+    """LEFT JOIN: rows without a match stay, with NULLs."""
+    on: tuple[Expr, ...] = ()
+    """Conditions that must all hold."""
+    merged: frozenset[str] = frozenset()
+    """Columns of USING, in lower case: without a name before them they are those of the left side."""
+
+    def find(self, column: str) -> Column | None:
+        """As ``elf.schema.Schema.find``; names differ by more than case."""
+        return next((one for one in self.table.columns if one.name.lower() == column.lower()), None)
+
+
+def table_of(file: str, data: bytes) -> Table:
+    """The table of a file, as a client has read it. Raises ``UserError``."""
+    try:
+        contents = decode(data)
+    except PeerError as error:
+        raise UserError(f"{file}: what came with the statement is no table: {error}") from None
+    if not set(contents.schema.types) <= TYPES.keys():
+        raise UserError(f"{file}: a column is of a type that tables do not have; this client is too new")
+    columns = tuple(Column(field.name, TYPES[field.type]) for field in contents.schema)
+    return Table(columns, data, file=file, rows=contents.num_rows, digest=_digest(data))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def needed(joins: Iterable[Joined], references: Iterable[Ref]) -> tuple[Joined, ...]:
+    """The same with the columns that are read, so that equal needs are equal tables."""
+    read = {(ref.table, ref.name) for ref in references}
+    return tuple(
+        replace(joined, table=_narrowed(joined.table, {n for place, n in read if place == joined.place}))
+        for joined in joins
+    )
+
+
+def _narrowed(table: Table, names: set[str]) -> Table:
+    columns = tuple(column for column in table.columns if column.name in names)
+    contents = decode(table.data).select([column.name for column in columns]).combine_chunks()
+    data = encode(contents.replace_schema_metadata(None), small=True)
+    return replace(table, columns=columns, data=data, digest=_digest(data))
+
+
+def source_rows(joins: Sequence[Joined], engine: Engine) -> str:
+    """``rows AS r``, with the columns of the tables."""
+    if not joins:
+        return "rows AS r"
+    items, tables = ["r.*"], ["rows AS r"]
+    for one in joins:
+        items += [
+            f"{one.place}.{name(column.name, engine)} AS {name(f'{one.place}.{column.name}', engine)}"
+            for column in one.table.columns
+        ]
+        on = " AND ".join(f"({render(rewrite(part, _inside), engine)})" for part in one.on)
+        kind = "LEFT JOIN" if one.left else "JOIN"
+        tables.append(f"{kind} {one.table.relation} AS {one.place} ON {on}")
+    return f"(SELECT {', '.join(items)} FROM {' '.join(tables)}) AS r"
+
+
+def _inside(part: Expr) -> Expr | None:
+    """Where tables and rows still stand side by side."""
+    if not isinstance(part, Ref) or not part.table:
+        return None
+    return Spelled(
+        f"{part.table}.{name(part.name, 'duckdb')}", f"{part.table}.{name(part.name, 'spark')}", part.kind
+    )
+
+
+def changed(joins: Iterable[Joined], change: Callable[[Expr], Expr | None]) -> tuple[Joined, ...]:
+    """Joined to other rows."""
+    return tuple(replace(one, on=tuple(rewrite(part, change) for part in one.on)) for one in joins)
