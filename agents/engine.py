@@ -34,9 +34,10 @@ Mask = npt.NDArray[np.bool_]
 
 _CAREFUL_CHUNKS: Final = 16
 _FEW_ROWS: Final = 4096
-"""Up to so many the copy that ``execute`` makes of a result is cheaper (0.6 ms) than the second query that
-``sql`` asks (1.05 ms)."""
-warnings.filterwarnings("ignore", "Arrow output on a DB-API result")
+"""Up to so many the copy that ``execute`` makes of a result, of which DuckDB warns, is cheaper than the
+second query that ``sql`` asks: JSON of 500 lines takes 1.7 ms, not 2.4. A kept relation would be planned
+again each time (8.5 ms); one of ``EXECUTE`` keeps its first answer."""
+warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning, r"agents\.engine")
 
 _ARROW_TYPES: dict[ColumnType, pa.DataType] = {
     "bigint": pa.int64(),

@@ -233,15 +233,16 @@ class Fleet:
                 self._send(client, say.KeepAlive(request=request))
 
     async def _open_when_installed(self, queries: int, failed: Mapping[int, str]) -> None:
-        """Read only when all queries that were not refused are jobs whose masters read their flows, and every
-        lane has these. (Equal queries share one.)
+        """Read only when all queries that were not refused are jobs that somebody reads and whose masters
+        read their flows, and every lane has these. (Equal queries share one.) A creation that was not
+        confirmed in time may have made a job too: nobody reads it.
         """
         log = self._drivers[0].node.log
         lanes = [lane for driver in self._drivers for lane in driver.lanes()]
 
         def installed() -> bool:
             flows = log.flows()
-            masters = [master for driver in self._drivers for master in driver.node.homes.jobs()]
+            masters = [master for driver in self._drivers for master in driver.node.homes.read()]
             active = sum(master.state == "active" for master in masters)
             return active >= queries - len(failed) and all(
                 {flow.uid for flow in flows if flow.fragment.stream == lane.facts.stream}
@@ -277,6 +278,8 @@ class Fleet:
                 case say.Published():
                     on_windows(message.request - 1, message.result)
                 case say.Reply(done=True):
+                    if message.text:  # of a job that ended before its last window
+                        failed[message.request - 1] = message.text
                     waiting.discard(message.request - 1)
             if not waiting:
                 return

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import Final
 
@@ -91,7 +90,7 @@ class Batch:
 def opened(master: str = "local[2]") -> Iterator[Batch]:
     """In a Spark of its own."""
     with (
-        session.opened(master, progress=False) as spark,
+        session.opened(master, progress=False, brief=True) as spark,
         tempfile.TemporaryDirectory(prefix="elf-batch-") as folder,
     ):
         yield Batch(spark, Path(folder))
@@ -106,7 +105,7 @@ def _collect(frames: Sequence[tuple[int, DataFrame]]) -> dict[int, Table | str]:
     if not frames:
         return {}
     try:
-        rows = reduce(DataFrame.union, [_as_texts(number, frame) for number, frame in frames]).collect()
+        rows = _union([_as_texts(number, frame) for number, frame in frames]).collect()
     except (PySparkException, Py4JError) as error:
         if len(frames) == 1:
             return {frames[0][0]: _complaint(error)}
@@ -129,14 +128,22 @@ def _collect(frames: Sequence[tuple[int, DataFrame]]) -> dict[int, Table | str]:
     return tables
 
 
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    """All rows. Spark checks each union as a whole: halves of halves take half the time of one by one."""
+    if len(frames) == 1:
+        return frames[0]
+    middle = len(frames) // 2
+    return _union(frames[:middle]).union(_union(frames[middle:]))
+
+
 def _as_texts(number: int, frame: DataFrame) -> DataFrame:
     plain = frame.toDF(*(f"c{index}" for index in range(len(frame.columns))))
     texts = [F.col(f"c{index}").cast("string") for index in range(len(frame.columns))]
     # One partition: the rows are in order, and so are these numbers.
-    ordered = plain.coalesce(1).select(
-        F.monotonically_increasing_id().alias("place"), F.array(*texts).alias("cells")
+    place = F.monotonically_increasing_id()
+    return plain.coalesce(1).select(
+        F.lit(number).alias("number"), place.alias("place"), F.array(*texts).alias("cells")
     )
-    return ordered.select(F.lit(number).alias("number"), "place", "cells")
 
 
 def _reader(kind: str) -> Callable[[str], Cell]:

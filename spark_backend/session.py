@@ -39,6 +39,8 @@ _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -Duser.timezone=UTC",
 }
+_BRIEF: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a Java that plans much and computes little: its second compiler would take half of the CPU."""
 
 
 class SparkFailed(UserError):
@@ -46,11 +48,13 @@ class SparkFailed(UserError):
 
 
 @contextmanager
-def opened(master: str = LOCAL, *, progress: bool | None = None) -> Iterator[SparkSession]:
+def opened(
+    master: str = LOCAL, *, progress: bool | None = None, brief: bool = False
+) -> Iterator[SparkSession]:
     """A Spark session on ``master`` (any Spark master URL), stopped after the block.
 
-    ``progress``: show the stages' progress bar; None: when stderr is a terminal. Raises ``JavaMissing``, and
-    ``SparkFailed`` when it does not start.
+    ``progress``: show the stages' progress bar; None: when stderr is a terminal. ``brief``: for many small
+    queries. Raises ``JavaMissing``, and ``SparkFailed`` when it does not start.
     """
     java.ensure()
     # PySpark writes failed queries to stderr as JSON, besides raising them.
@@ -65,6 +69,8 @@ def opened(master: str = LOCAL, *, progress: bool | None = None) -> Iterator[Spa
             "spark.ui.showConsoleProgress": str(shown).lower(),
             "spark.sql.warehouse.dir": (Path(folder) / "warehouse").as_uri(),
         }
+        if brief:
+            settings["spark.driver.extraJavaOptions"] += f" {_BRIEF}"
         for key, value in settings.items():
             builder = builder.config(key, value)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
@@ -73,8 +73,9 @@ class SimStore(Store):
         snapshots: Sequence[SnapshotRow] = (),
         *,
         forget: Sequence[SnapshotName] = (),
+        joined: Mapping[str, bytes] | None = None,
     ) -> None:
-        super().save_cut(stream, cut, snapshots, forget=forget)
+        super().save_cut(stream, cut, snapshots, forget=forget, joined=joined)
         if self._ledger is not None:
             for row in snapshots:
                 self._ledger.sealed(self._agent, row)

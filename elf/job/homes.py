@@ -587,6 +587,10 @@ class Homes:
     def jobs(self) -> tuple[Master, ...]:
         return tuple(home.master for home in self._homes.values())
 
+    def read(self) -> tuple[Master, ...]:
+        """The masters of the jobs that somebody subscribes to."""
+        return tuple(home.master for home in self._homes.values() if home.subscribers)
+
     def check(self) -> None:
         self.roots.check()
         self.mirrors.check()

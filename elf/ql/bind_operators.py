@@ -140,6 +140,8 @@ _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 def _bind_not(node: exp.Not, scope: Scope) -> Expr:
     inner = scope.condition(node.this, "NOT")
+    if inner in (scope.keys or ()):  # a key is known by its own form only
+        return Call("not", (inner,), "boolean")
     if isinstance(inner, Call) and inner.op in _OPPOSITE:
         return Call(_OPPOSITE[inner.op], inner.args, "boolean")
     if isinstance(inner, Call) and inner.op == "not":

@@ -77,7 +77,11 @@ _CASTS: dict[str, Form] = {
     "to text": Form("CAST({0} AS VARCHAR)", "CAST({0} AS STRING)"),
     "boolean to bigint": Form("CAST({0} AS BIGINT)", "CAST({0} AS BIGINT)"),
     "hugeint to bigint": Form("TRY_CAST({0} AS BIGINT)", "TRY_CAST({0} AS BIGINT)"),
-    "double to bigint": Form("TRY_CAST({0} AS BIGINT)", "TRY_CAST(rint({0}) AS BIGINT)"),
+    # Spark takes 2**63 for the greatest integer.
+    "double to bigint": Form(
+        "TRY_CAST({0} AS BIGINT)",
+        "CASE WHEN {0} < 9223372036854775808e0 THEN TRY_CAST(rint({0}) AS BIGINT) END",
+    ),
     "number to boolean": _same("{0} <> 0"),
     "text to boolean": _same(_BOOLEAN_TEXT),
     "text to bigint": Form(

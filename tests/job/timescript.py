@@ -12,15 +12,22 @@ seconds: of the clock from when the script begins, and of event time on the same
     wait 5                five seconds pass
     until 20              the clock comes to that
     start a2 | leave a1 | crash a1
+    clock a1 7            that agent's clock is 7 s ahead from now on
     sources               the agents' watermarks are shown
+    skews                 clocks that the master takes for more than 0.2 s ahead of (or behind) the others
+    late                  a job over the late rows of the first one, whose windows are shown from now on
+    follow                somebody reads what changes (of a fleet with changes)
 
-A window is shown as ``[0, 10) x 2, y 1``, then how many agents it covers, who is missing, and the counts that
-are not 0; ``revision 1`` of it likewise.
+Further options of ``fleet``: ``revise 8`` (EMIT FINAL REVISE 8 SECONDS), ``changes 0.5`` (EMIT CHANGES
+EVERY 500 MILLISECONDS). A window is shown as ``[0, 10) x 2, y 1``, then how many agents it covers, who is
+missing, and the counts that are not 0; ``revision 1`` of it likewise. What a follower is told comes first:
+``early [0, …) + x 2, - x 1``, or ``final …``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -29,13 +36,26 @@ from elf.batch import decode as table_of
 from elf.chaos.engine import SECOND, STREAM, plan
 from elf.chaos.lane import Chunk, SimLane, Source
 from elf.chaos.world import SimAgent, World, us_of
+from elf.client.changes import Changes
+from elf.client.windows import split
+from elf.job import events as was
+from elf.job import messages as say
 from elf.job.commands import Feed, Idle
 from elf.job.spec import JobSpec
 from elf.job.worker import LONG_AGO, WorkerSettings
 from elf.windows import Sliding
 
 COUNTS = ("late", "future", "unrostered", "rejected")
-OPTIONS = {"window": 10.0, "slide": 0.0, "lateness": 0.0, "idle": 4.0, "future": 60.0, "asleep": 0.0}
+OPTIONS = {
+    "window": 10.0,
+    "slide": 0.0,
+    "lateness": 0.0,
+    "idle": 4.0,
+    "future": 60.0,
+    "asleep": 0.0,
+    "revise": -1.0,
+    "changes": -1.0,
+}
 
 
 class ScriptLane(SimLane):
@@ -56,12 +76,10 @@ class ScriptLane(SimLane):
                 self._read[name] = start + len(rows)
                 lines = pa.array([f"{ts},{key}" for ts, key in rows], pa.string())
                 offsets = np.arange(start, start + len(rows), dtype=np.int64)
-                self.give(
-                    Feed(Chunk(Source(name), start, start + len(rows), lines, offsets), agent.world.now)
-                )
+                self.give(Feed(Chunk(Source(name), start, start + len(rows), lines, offsets), agent.now_ms))
                 fed = True
         if not fed and not self._waiting:
-            self.give(Idle(agent.world.now))
+            self.give(Idle(agent.now_ms))
         agent.world.after(100, agent, self.read)
 
 
@@ -70,9 +88,11 @@ class Stage:
 
     def __init__(self) -> None:
         self._world: World
-        self._spec: JobSpec
+        self._specs: dict[str, JobSpec] = {}
         self._zero_ms = 0
-        self._shown: dict[int, int] = {}
+        self._shown: dict[tuple[str, int], int] = {}
+        self._heard: list[say.WindowResult] = []
+        self._changes = Changes()
         self._commands: dict[str, Callable[..., list[str]]] = {
             "fleet": self._fleet,
             "row": self._row,
@@ -81,7 +101,11 @@ class Stage:
             "start": lambda name: self._begin(self._agent(name)),
             "leave": self._leave,
             "crash": self._crash,
+            "clock": self._clock,
             "sources": self._sources,
+            "skews": self._skews,
+            "late": self._late,
+            "follow": self._follow,
         }
 
     def perform(self, commands: tuple[str, ...]) -> tuple[str, ...]:
@@ -91,7 +115,7 @@ class Stage:
             command, *arguments = line.partition("#")[0].split() or [""]
             if command:
                 shown += self._commands[command](*arguments)
-        return (*shown, *self._windows())
+        return (*shown, *self._told_changes(), *self._windows())
 
     def _fleet(self, agents: str, *options: str) -> list[str]:
         given = OPTIONS | {k: float(v) for k, v in zip(options[::2], options[1::2], strict=True)}
@@ -111,7 +135,11 @@ class Stage:
         world.run_until(lambda: all(a.node.ready for a in awake))
         world.run_until(lambda: all(len(a.node.log.members("clicks")) == len(awake) for a in awake))
         query = plan(int(given["window"]), int(given["slide"]) or None, lateness)
-        self._spec = world.create(0, query)
+        emitted = {
+            f"{word}_us": int(given[word] * SECOND) for word in ("revise", "changes") if given[word] >= 0
+        }
+        query = replace(query, fragment=replace(query.fragment, **emitted))
+        self._specs["job"] = world.create(0, query)
         self._zero_ms = -(-world.now // 60_000) * 60_000
         world.run(self._zero_ms - world.now)
         return []
@@ -146,31 +174,82 @@ class Stage:
         self._agent(name).crash()
         return []
 
+    def _clock(self, name: str, ahead: str) -> list[str]:
+        self._agent(name).clock_ms = round(float(ahead) * 1000)
+        return []
+
+    def _skews(self) -> list[str]:
+        home = self._world.home(self._specs["job"])
+        found = {
+            self._world.by_address[address].index: skew
+            for address, skew in home.node.clocks.skews(home.now_ms).items()
+            if abs(skew) > 200
+        }
+        told = [f"clock of a{index}: {found[index] / 1000:+.0f}" for index in sorted(found)]
+        return told or ["clocks agree"]
+
+    def _late(self) -> list[str]:
+        flow = self._specs["job"].flows[0]
+        query = self._specs["job"].plan
+        over = replace(query.fragment, late_of=flow.uid, revise_us=None, changes_us=None)
+        self._specs["late"] = self._world.create(0, replace(query, fragment=over, spark_sql=""), "late")
+        return self._wait("1")
+
+    def _follow(self) -> list[str]:
+        reader, spec = self._world.agents[0], self._specs["job"]
+
+        def published(result: say.WindowResult, now_ms: int) -> list[object]:
+            self._heard.append(result)
+            return []
+
+        reader.node.clients.published = published  # type: ignore[method-assign, assignment]
+        asked = say.SubscribeJob(id=1, origin=reader.address, uid=spec.uid, after_us=None)
+
+        def ask() -> None:
+            self._world.home(spec).handle(was.Arrived(reader.address, asked))
+            self._world.at(self._world.now + 2_000, ask)
+
+        ask()
+        return self._wait("1")
+
+    def _told_changes(self) -> list[str]:
+        heard, self._heard = self._heard, []
+        found = []
+        for window in (window for result in heard for window in split(result)):
+            rows = self._changes.of(window).to_pylist()
+            assert window.start is not None
+            start = int(window.start.timestamp()) - self._zero_ms // 1000
+            if rows and start >= 0:
+                what = ", ".join(sorted(f"{row['_op']} {row['k0']} {row['s0']}" for row in rows))
+                found.append(f"{'early' if window.early else 'final'} [{start}, …) {what}")
+        return found
+
     def _sources(self) -> list[str]:
         found = []
         for agent in self._world.agents:
             if agent.up:
-                us = agent.worker.watermark_us(self._world.now)
+                us = agent.worker.watermark_us(agent.now_ms)
                 at = "none" if us == LONG_AGO else f"{us / SECOND - self._zero_ms / 1000:g}"
                 found.append(f"watermark of a{agent.index}: {at}")
         return found
 
     def _windows(self) -> list[str]:
         found = []
-        (size,) = (kind.size_us for kind in self._spec.plan.windows if isinstance(kind, Sliding))
-        for row in self._world.home(self._spec).store.windows(self._spec.uid, -(1 << 62), 1 << 62):
-            rows = table_of(row.rows).to_pylist()
-            for status in table_of(row.status).to_pylist():
-                start, revision = us_of(status["window_start"]), status["revision"]
-                counts = {r["k0"]: r["s0"] for r in rows if us_of(r["window_start"]) == start}
-                zero = self._zero_ms * 1000
-                if start < zero or self._shown.get(start, -1) >= revision:
-                    continue
-                self._shown[start] = revision
-                found.append(
-                    (start, revision, _told((start - zero) // SECOND, size // SECOND, counts, status))
-                )
-        return [text for _, _, text in sorted(found)]
+        for name, spec in self._specs.items():
+            (size,) = (kind.size_us for kind in spec.plan.windows if isinstance(kind, Sliding))
+            for row in self._world.home(spec).store.windows(spec.uid, -(1 << 62), 1 << 62):
+                rows = table_of(row.rows).to_pylist()
+                for status in table_of(row.status).to_pylist():
+                    start, revision = us_of(status["window_start"]), status["revision"]
+                    counts = {r["k0"]: r["s0"] for r in rows if us_of(r["window_start"]) == start}
+                    zero = self._zero_ms * 1000
+                    if start < zero or self._shown.get((name, start), -1) >= revision:
+                        continue
+                    self._shown[name, start] = revision
+                    text = _told((start - zero) // SECOND, size // SECOND, counts, status)
+                    if name == "job" or counts:
+                        found.append((name, start, revision, text if name == "job" else f"{name}: {text}"))
+        return [text for *_, text in sorted(found)]
 
 
 def _told(start: int, size: int, counts: dict[str, int], status: dict[str, object]) -> str:

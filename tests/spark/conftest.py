@@ -12,6 +12,6 @@ from spark_backend import session
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    with session.opened("local[1]", progress=False) as opened:
+    with session.opened("local[1]", progress=False, brief=True) as opened:
         opened.conf.set("spark.sql.shuffle.partitions", "1")
         yield opened

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -32,8 +33,10 @@ from spark_backend import batch
 
 QUERIES_A_LOG: Final = 25
 FLEETS: Final = (1, 3, 16)
-BUSY: Final = "does not answer"
+BUSY: Final = re.compile("do(es)? not answer")
 """What a fleet says of a query whose creation was not confirmed within its deadline: a matter of clocks."""
+DRAWS: Final = 3
+"""So often a query is made anew when no row is left of the log: an empty answer shows little."""
 SHRUNK_MAX: Final = 5
 """Failures that are made small; of the others only the query is printed."""
 
@@ -113,15 +116,8 @@ def run(options: Options, offline: Offline) -> Figures:
     logs = dict.fromkeys(number // QUERIES_A_LOG for number in numbers)
     for index in logs:
         log = make_log(random.Random(f"{options.seed}/{index}"))
-        cases = [_case(options.seed, n, log) for n in numbers if n // QUERIES_A_LOG == index]
-        _Round(log, offline, figures, options).judge(cases)
+        _Round(log, offline, figures, options).judge([n for n in numbers if n // QUERIES_A_LOG == index])
     return figures
-
-
-def _case(seed: int, number: int, log: Log) -> Case:
-    index, place = divmod(number, QUERIES_A_LOG)
-    rng = random.Random(f"{seed}/{index}/{place}")
-    return Case(number, make_query(rng, lateness=log.whole), FLEETS[index % len(FLEETS)], f"{seed}/{index}")
 
 
 class _Round:
@@ -133,32 +129,29 @@ class _Round:
         self._figures = figures
         self._options = options
 
-    def judge(self, cases: Sequence[Case]) -> None:
+    def judge(self, numbers: Sequence[int]) -> None:
         """Ask all three and compare."""
         figures = self._figures
         reference = Reference(self._log.rows())
         self._offline.load(self._log)
         wanted: list[Answered] = []
         sound = []
-        for case in cases:
+        for number in numbers:
             figures.queries += 1
             try:
-                plan_text(case.text, SCHEMA)
-                wanted.append(reference.answer(case.text))
-                sound.append(case)
+                case, answer = self._drawn(number, reference)
             except (QueryError, NoReference) as error:
                 figures.unsupported[_reason(error)] += 1
-            except duckdb.Error as error:
-                wanted.append(f"DuckDB: {error}")
+            else:
                 sound.append(case)
+                wanted.append(answer)
         reference.close()
         texts = [case.text for case in sound]
-        agents = cases[0].agents
-        lives = live.answers(self._log, texts, agents, cases[0].seed) if texts else []
-        for index, answer in enumerate(lives):
-            if isinstance(answer, str) and BUSY in answer:
+        lives = live.answers(self._log, texts, sound[0].agents, sound[0].seed) if sound else []
+        for index, (case, given) in enumerate(zip(sound, lives, strict=True)):
+            if isinstance(given, str) and BUSY.search(given):
                 figures.asked_again += 1
-                (lives[index],) = live.answers(self._log, [texts[index]], agents, cases[0].seed)
+                (lives[index],) = live.answers(self._log, [case.text], case.agents, case.seed)
         sparks = self._offline.answers(texts)
         for case, want, *got in zip(sound, wanted, lives, sparks, strict=True):
             complaint = judge(want, *got)
@@ -168,6 +161,23 @@ class _Round:
             else:
                 figures.different += 1
                 self._tell(case, complaint)
+
+    def _drawn(self, number: int, reference: Reference) -> tuple[Case, Answered]:
+        """Query ``number`` of the seed, and DuckDB's answer. Raises ``QueryError``, ``NoReference``."""
+        index, place = divmod(number, QUERIES_A_LOG)
+        seed = f"{self._options.seed}/{index}"
+        rng = random.Random(f"{seed}/{place}")
+        for _ in range(DRAWS):
+            query = make_query(rng, lateness=self._log.whole)
+            case = Case(number, query, FLEETS[index % len(FLEETS)], seed)
+            plan_text(case.text, SCHEMA)
+            try:
+                answer: Answered = reference.answer(case.text)
+            except duckdb.Error as error:
+                answer = f"DuckDB: {error}"
+            if isinstance(answer, str) or answer.rows:
+                break
+        return case, answer
 
     def _tell(self, case: Case, complaint: str) -> None:
         """Print a failure, as small as it gets."""

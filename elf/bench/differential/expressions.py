@@ -1,7 +1,7 @@
 """Random expressions of a wanted type. Functions come from the language's own table: a call is tried with
 random arguments (of the types that the words of its ``usage`` suggest) until the binder takes it, and what
 worked is remembered. A function that is added to the table is thus called from then on; a new word in a
-usage wants a line in ``_WORDS`` only when its values are special.
+usage wants a line in ``constants.WORDS`` only when its values are special.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from elf.bench.differential.logs import COLUMNS, HOSTS, PAGES, RAWS, SCHEMA, STEADY
+from elf.bench.differential.constants import COUNTS, ESCAPED, LIKES, TIMES, WORDS, constant_of, text_constant
+from elf.bench.differential.logs import COLUMNS, SCHEMA, STEADY
 from elf.bench.differential.tree import Node, leaf
 from elf.errors import QueryError
 from elf.ql import statements
 from elf.ql.binder import BINDERS
 from elf.ql.expressions import Kind
 from elf.ql.functions import FUNCTIONS
-from elf.ql.functions_time import DATE_UNITS, PARTS
 from elf.ql.scope import Scope
 from elf.ql.source import Source
 
@@ -34,60 +34,6 @@ INEXACT: Final = frozenset(
 """Functions whose last bit depends on the library that computes them: see ``differences``."""
 
 
-def text_constant(text: str) -> Node:
-    return leaf("'" + text.replace("'", "''") + "'", "text")
-
-
-_PATTERNS: Final = (
-    r"[0-9]+",
-    r"^/",
-    r"(\w+)\.(\w+)",
-    r"(?i)mozilla/([0-9.]+)",
-    r"[A-Z]",
-    r"\s",
-    r"^$",
-    r"é|日",
-    r"(a|b)(\?.*)?$",
-)
-_LIKES: Final = ("%", "/%", "_", "%a%", "%日%", "A%", "%.%", r"%\%")
-_NUMBERS: Final = (0, 1, -1, 2, 3, 7, 10, 100, -5, 2**31, 2**63 - 1, 10**19)
-_DOUBLES: Final = ("0.5", "1.5", "0.1", "1e300", "1e-300", "2e0", "0e0")
-_TIMES: Final = ("2024-01-01 00:00:00", "2023-11-14 22:13:30.5", "1970-01-01", "2016-01-01T00:00:00Z")
-
-
-def _constants(kind: Kind, rng: random.Random) -> Node:
-    match kind:
-        case "bigint":
-            return leaf(str(rng.choice(_NUMBERS[:-1])), kind)
-        case "double":
-            return leaf(rng.choice(_DOUBLES), kind)
-        case "boolean":
-            return leaf(rng.choice(["TRUE", "FALSE"]), kind)
-        case "timestamp":
-            return Node("CAST({0} AS TIMESTAMP)", kind, (text_constant(rng.choice(_TIMES)),))
-        case _:
-            return text_constant(rng.choice([*HOSTS, *PAGES, *RAWS[:12], "a", "o", "/", " "]))
-
-
-_WORDS: Final[Mapping[str, Callable[[random.Random], Node]]] = {
-    "unit": lambda rng: text_constant(rng.choice(DATE_UNITS)),
-    "date_part part": lambda rng: text_constant(rng.choice(sorted(PARTS))),
-    "path": lambda rng: text_constant(rng.choice(["$.a", "$[0]", "$.a.b", "$[1].x"])),
-    "constant": lambda rng: rng.choice([leaf("1", "bigint"), leaf("2", "bigint"), text_constant("a")]),
-    "format": lambda rng: text_constant(rng.choice(["%Y-%m-%d", "%d/%b/%Y %H:%M:%S", "%j week %a%%"])),
-    "network": lambda rng: text_constant(rng.choice(["10.0.0.0/8", "192.168.0.0/31", "2001:db8::/33"])),
-    "bits": lambda rng: leaf(str(rng.choice([0, 8, 23, 32, 64, 128])), "bigint"),
-    "name": lambda rng: text_constant(rng.choice(["q", "c", "d", "Q"])),
-    "replacement": lambda rng: text_constant(rng.choice(["", "-", "$1", "é"])),
-    "fill": lambda rng: text_constant(rng.choice(["0", ".", "日"])),
-    "pattern": lambda rng: text_constant(rng.choice(_PATTERNS)),
-    "separator": lambda rng: text_constant(rng.choice(["/", ".", " ", "?", "日"])),
-    "characters": lambda rng: text_constant(rng.choice([" ", "/a", "日é", "0"])),
-    "digits": lambda rng: leaf(str(rng.randrange(0, 6)), "bigint"),
-    "group": lambda rng: leaf(str(rng.randrange(0, 3)), "bigint"),
-    "n": lambda rng: leaf(str(rng.choice([1, 2, 3, -1, -2, 9])), "bigint"),
-}
-"""Arguments that must be constants, by the word of the usage, or by function and word."""
 _HINTS: Final[Mapping[str, Sequence[Kind]]] = {
     "text": ("text",),
     "part": ("text",),
@@ -163,7 +109,7 @@ class Expressions:
         known = self.leaves.get(kind, ())
         if known and self.rng.random() < 0.8:
             return self.rng.choice(known)
-        return _constants(kind, self.rng)
+        return constant_of(kind, self.rng)
 
     def any_kind(self) -> Kind:
         return self.rng.choice(KINDS)
@@ -198,7 +144,7 @@ class Expressions:
         alike = self.any_kind()
         args = []
         for word in words:
-            if constant := _WORDS.get(f"{name} {word}") or _WORDS.get(word):
+            if constant := WORDS.get(f"{name} {word}") or WORDS.get(word):
                 args.append(constant(rng))
             elif word in _ALIKE:
                 args.append(self.make(alike, depth - 1))
@@ -228,6 +174,26 @@ class Expressions:
         left = self.make(self.rng.choice(["double", "bigint"]), depth - 1)
         right = self.make("double", depth - 1)
         return self.join(f"({{0}} {self.rng.choice('+-*/%')} {{1}})", "double", left, right)
+
+    def quotient(self, depth: int) -> Node:
+        word = self.rng.choice(["//", "DIV"])
+        return self.join(
+            f"({{0}} {word} {{1}})", "bigint", self.make("bigint", depth - 1), self.make("bigint", depth - 1)
+        )
+
+    def moved(self, depth: int) -> Node:
+        op, count = self.rng.choice("+-"), self.rng.choice(COUNTS)
+        unit = self.rng.choice(["MICROSECONDS", "SECONDS", "HOURS", "DAYS", "WEEKS", "MONTHS", "YEARS"])
+        interval = self.rng.choice([f"INTERVAL {count} {unit}", f"INTERVAL '{count}' {unit}"])
+        return self.join(f"({{0}} {op} {interval})", "timestamp", self.make("timestamp", depth - 1))
+
+    def zoned(self, depth: int) -> Node:
+        zone = self.rng.choice(["+02:00", "-11:30", "+00:00", "UTC"])
+        return self.join(f"({{0}} AT TIME ZONE '{zone}')", "timestamp", self.make("timestamp", depth - 1))
+
+    def extracted(self, depth: int) -> Node:
+        path = self.rng.choice(["$.a", "$[0]", "$.a.b"])
+        return self.join(f"({{0}} ->> '{path}')", "text", self.make("text", depth - 1))
 
     def division(self, depth: int) -> Node:
         return self.join(
@@ -262,7 +228,9 @@ class Expressions:
         word = self.rng.choice(["CAST", "TRY_CAST"])
         arg = self.make(source, depth - 1)
         if kind == "timestamp" and not arg.args:
-            arg = self.rng.choice(self.leaves.get("text") or [text_constant(_TIMES[0])])
+            arg = self.rng.choice(self.leaves.get("text") or [text_constant(TIMES[0])])
+        if self.rng.random() < 0.2:
+            return self.join(f"({{0}})::{kind.upper()}", kind, arg)
         return self.join(f"{word}({{0}} AS {kind.upper()})", kind, arg)
 
     def concatenation(self, depth: int) -> Node:
@@ -305,7 +273,12 @@ class Expressions:
 
     def like(self, depth: int) -> Node:
         op = self.rng.choice(["LIKE", "ILIKE", "NOT LIKE"])
-        pattern = text_constant(self.rng.choice(_LIKES))
+        if self.rng.random() < 0.2:
+            escaped = text_constant(self.rng.choice(ESCAPED))
+            return self.join(
+                f"({{0}} {op} {{1}} ESCAPE '!')", "boolean", self.make("text", depth - 1), escaped
+            )
+        pattern = text_constant(self.rng.choice(LIKES))
         return self.join(f"({{0}} {op} {{1}})", "boolean", self.make("text", depth - 1), pattern)
 
     def part(self, depth: int) -> Node:
@@ -353,12 +326,12 @@ def _of(kind: Kind, *more: Operation) -> tuple[Operation, ...]:
 E = Expressions
 _OPERATIONS: Final[Mapping[Kind, Sequence[Operation]]] = {
     "bigint": _of("bigint", E.arithmetic, E.arithmetic, lambda e, d: e.negation("bigint")(d), E.part,
-                  E.position),
+                  E.position, E.quotient),
     "double": _of("double", E.doubles, E.doubles, E.division, lambda e, d: e.negation("double")(d)),
-    "text": _of("text", E.concatenation, E.trimmed, E.piece),
+    "text": _of("text", E.concatenation, E.trimmed, E.piece, E.extracted),
     "boolean": (*_of("boolean"), E.comparison, E.comparison, E.connective, E.connective, E.refusal, E.test,
                 E.between, E.membership, E.like),
-    "timestamp": _of("timestamp"),
+    "timestamp": _of("timestamp", E.moved, E.zoned),
 }  # fmt: skip
 
 

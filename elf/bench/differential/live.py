@@ -21,9 +21,9 @@ from agents.lane import LaneFacts
 from agents.run import Fleet, FleetStream
 from agents.transport import MemoryNetwork
 from agents.transport.base import Dropped
-from elf.batch import decode
 from elf.bench.differential.differences import Answer, Row, plain
 from elf.bench.differential.logs import Log
+from elf.client.windows import split
 from elf.errors import ElfError
 from elf.job import messages as say
 
@@ -49,7 +49,9 @@ class _Restless(MemoryNetwork):
         if not self._delay_s:
             return super()._carry(origin, to, frames)
         loop = asyncio.get_running_loop()
-        at = max(loop.time() + self._rng.random() * self._delay_s, self._last.get((origin, to), 0.0))
+        # Later than the one before: of timers of one moment asyncio promises no order.
+        before = self._last.get((origin, to), 0.0)
+        at = max(loop.time() + self._rng.random() * self._delay_s, before + 1e-6)
         self._last[origin, to] = at
         loop.call_at(at, super()._carry, origin, to, frames)
         return None
@@ -109,14 +111,23 @@ async def _ask(
         return [f"the fleet: {error}"] * len(queries)
     finally:
         await fleet.stop()
-    return [failed[i] if i in failed else _joined(found) for i, found in enumerate(results)]
+    return [
+        failed[i] if i in failed else _joined(found, revised="REVISE" in queries[i])
+        for i, found in enumerate(results)
+    ]
 
 
-def _joined(results: Sequence[say.WindowResult]) -> Answer:
+def _joined(results: Sequence[say.WindowResult], *, revised: bool) -> Answer | str:
+    """The last revision of each window, by their bounds; ``revised``: whether there may be more than one."""
     names: tuple[str, ...] = ()
+    windows: dict[tuple[str, str], pa.Table] = {}
+    for window in (window for result in results for window in split(result)):
+        span = (str(window.start), str(window.end))
+        if span in windows and not revised:
+            return f"the window {window.start} … {window.end} came again, as revision {window.revision}"
+        windows[span] = window.table
     rows: list[Row] = []
-    for result in results:
-        table = decode(result.payload) if result.payload else pa.table({})
+    for _, table in sorted(windows.items(), key=lambda item: item[0]):
         if table.num_columns:
             names = tuple(table.column_names)
             cells = (column.to_pylist() for column in table.columns)

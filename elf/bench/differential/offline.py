@@ -44,7 +44,8 @@ def _spark_sql(query: str) -> str:
         return plan.spark_sql
     pane = plan.fragment.pane_us
     end = f"_ts - pmod(_ts, {pane}L) + {pane}L"
+    waited = plan.fragment.lateness_us + (plan.fragment.revise_us or 0)
     columns = ", ".join(name(column.name, "spark") for column in SCHEMA.columns)
-    on_time = f"_before IS NULL OR {end} + {plan.fragment.lateness_us}L > _before"
+    on_time = f"_before IS NULL OR {end} + {waited}L > _before"
     in_time = f"(SELECT {columns}, _ts FROM rows WHERE {on_time})"
     return plan.spark_sql.replace("FROM rows AS r", f"FROM {in_time} AS r")

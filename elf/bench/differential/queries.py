@@ -64,6 +64,8 @@ _WINDOWS: Final = (
     "WINDOWING SESSION 300 MILLISECONDS",
     "WINDOW SESSION (20 SECONDS)",
 )
+_TREES: Final = ("TREES 2", "TREES 5")
+_EMIT: Final = ("EMIT FINAL", "EMIT FINAL REVISE 3 SECONDS", "EMIT FINAL REVISE 1 DAY")
 _LATENESS: Final = ("LATENESS 0 SECONDS", "LATENESS 2 SECONDS", "LATENESS 1 MINUTE")
 _SECONDS: Final = ("0.5", "0.9", "0.99", "0", "1", "3", "10")
 """Second arguments of aggregates."""
@@ -81,11 +83,43 @@ def make_query(rng: random.Random, *, lateness: bool) -> Query:
         leaves = _columns_of(under)
     # FIRST and LAST are by event time, which rows of groups have none of.
     query = replace(_grouping(rng, leaves, timed=chance >= 0.12), under=under)
+    if under is not None:
+        query = replace(query, named=rng.random() < 0.4)
     if rng.random() < 0.7:
         query = replace(query, window=rng.choice(_SUBTOTALLED if _has_sets(query) else _WINDOWS))
         if lateness and rng.random() < 0.4:
             query = replace(query, lateness=rng.choice(_LATENESS))
-    return query
+            if rng.random() < 0.5:
+                query = replace(query, emit=rng.choice(_EMIT))
+    if _innermost(query).keys and "REVISE" not in query.emit and rng.random() < 0.08:
+        query = replace(query, trees=rng.choice(_TREES))
+    if under is None and rng.random() < 0.05:
+        query = replace(query, stream="*")
+    return _parameterised(rng, query) if rng.random() < 0.08 else query
+
+
+def _innermost(query: Query) -> Query:
+    """The level whose groups the trees roll up: a subquery without groups is none."""
+    under = query.under
+    if under is None or not (under.keys or any(node.aggregated for node in under.outputs)):
+        return query
+    return under
+
+
+def _parameterised(rng: random.Random, query: Query) -> Query:
+    """With a parameter in the place of a constant of WHERE or of the SELECT list."""
+    constants = [
+        node
+        for top in (*query.where, *query.outputs)
+        for node in top.walk()
+        if not node.args and (node.template[0] in "'-0123456789" or node.template in ("TRUE", "FALSE"))
+    ]
+    if not constants:
+        return query
+    constant = rng.choice(constants)
+    name = leaf(":given", constant.kind)
+    changed = query.changed(lambda node: name if node == constant else node)
+    return replace(changed, given=((name, constant.template),))
 
 
 def _has_sets(query: Query) -> bool:
@@ -115,7 +149,7 @@ def _grouping(rng: random.Random, leaves: Mapping[Kind, Sequence[Node]], *, time
     rows = Expressions(rng, leaves)
     keys = [_key(rows) for _ in range(rng.choice([0, 0, 1, 1, 1, 2, 3]) if leaves else 0)]
     aggregates = [_aggregate(rows, timed=timed) for _ in range(rng.choice([1, 1, 2, 3, 4]))]
-    sets = rng.choice(["ROLLUP", "CUBE"]) if keys and rng.random() < 0.12 else ""
+    sets = rng.choice(["ROLLUP", "CUBE", _sets(rng, len(keys))]) if keys and rng.random() < 0.15 else ""
     grouped = _grouped(rng, keys, aggregates)
     outputs = [node for node in aggregates if rng.random() < 0.9]
     outputs += [grouped.make(rng.choice(KINDS), 2) for _ in range(rng.choice([0, 0, 1, 2]))]
@@ -145,6 +179,14 @@ def _grouping(rng: random.Random, leaves: Mapping[Kind, Sequence[Node]], *, time
     if rng.random() < 0.1:
         query = replace(query, offset=rng.choice([1, 2, 7]))
     return query
+
+
+def _sets(rng: random.Random, keys: int) -> str:
+    """Lists of keys, by their numbers; each key is in one of them."""
+    numbers = [str(number + 1) for number in range(keys)]
+    lists = [rng.sample(numbers, rng.randrange(keys + 1)) for _ in range(rng.choice([1, 2]))]
+    told = [", ".join(one) for one in [numbers, *lists]]
+    return f"({', '.join(f'({one})' for one in told)})"
 
 
 def _order(rng: random.Random, grouped: Expressions) -> tuple[tuple[Node, str], ...]:

@@ -271,9 +271,11 @@ def spread(draft: Draft, rows: str) -> str:
         return rows
     late = "_ts IS NOT NULL"
     if draft.lateness_us is not None:
-        # A row is late when its pane's end plus lateness is not above what its file had shown before it.
+        # A row is late when its pane's end plus lateness is not above what its file had shown before it; it
+        # may still be a revision.
         pane = pane_us_of(kinds)
-        late += f" AND (_before IS NULL OR {floor('_ts', pane)} + {pane + draft.lateness_us} > _before)"
+        waited = pane + draft.lateness_us + (draft.revise_us or 0)
+        late += f" AND (_before IS NULL OR {floor('_ts', pane)} + {waited} > _before)"
     wanted = _keyed(replace(draft, windows=()), f"(SELECT * FROM {rows} WHERE {late})")
     if isinstance(kinds[0], Session):
         bounded = _sessions(kinds[0], [f"k{index}" for index in range(len(draft.keys))])

@@ -7,7 +7,7 @@ summing them in any order gives the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from elf.ql.expressions import Kind
@@ -33,6 +33,10 @@ class Node:
         for arg in self.args:
             yield from arg.walk()
 
+    def changed(self, change: Callable[[Node], Node]) -> Node:
+        """With its parts, then itself, as ``change`` makes them."""
+        return change(replace(self, args=tuple(arg.changed(change) for arg in self.args)))
+
     def variants(self) -> Iterator[Node]:
         """Simpler nodes of the same type: its parts, then itself with simpler parts."""
         for part in self.walk():
@@ -50,8 +54,10 @@ def leaf(text: str, kind: Kind, *, steady: bool = False, aggregated: bool = Fals
 
 @dataclass(frozen=True)
 class Query:
-    """A SELECT in parts. ``order``: (expression, what follows it); ``window``: the clause as written.
-    ``sets``: ROLLUP, CUBE or nothing; ``by``: LIMIT n BY these; ``under``: the subquery that it is over.
+    """A SELECT in parts. ``order``: (expression, what follows it); ``window``: the clause as written, as are
+    ``lateness``, ``emit`` and ``trees``. ``sets``: ROLLUP, CUBE, the lists of GROUPING SETS, or nothing;
+    ``by``: LIMIT n BY these; ``under``: the subquery that it is over, in a WITH if ``named``; ``given``:
+    parameters and their values.
     """
 
     keys: tuple[Node, ...] = ()
@@ -68,22 +74,37 @@ class Query:
     under: Query | None = None
     window: str = ""
     lateness: str = ""
+    emit: str = ""
+    trees: str = ""
+    named: bool = False
+    stream: str = "log"
+    given: tuple[tuple[Node, str], ...] = ()
 
     def __str__(self) -> str:
         """As ELF-QL. Keys come first in the SELECT list and are grouped by their number."""
-        return self.text("ka")
+        text = self.text("ka")
+        if self.given:
+            text += (
+                " WITH (" + ", ".join(f"{node.template[1:]} = {value}" for node, value in self.given) + ")"
+            )
+        return text
 
     def text(self, names: str) -> str:
         """As ELF-QL. ``names``: the first letters of what keys and outputs are called."""
         items = [f"{node} AS {names[0]}{i}" for i, node in enumerate(self.keys)]
         items += [f"{node} AS {names[1]}{i}" for i, node in enumerate(self.outputs)]
-        source = "log" if self.under is None else f"({self.under.text('ij')}) AS s"
-        parts = [f"SELECT {'DISTINCT ' if self.distinct else ''}{', '.join(items)} FROM {source}"]
+        source = self.stream if self.under is None else f"({self.under.text('ij')}) AS s"
+        parts = []
+        if self.named and self.under is not None:
+            parts, source = [f"WITH s AS ({self.under.text('ij')})"], "s"
+        parts.append(f"SELECT {'DISTINCT ' if self.distinct else ''}{', '.join(items)} FROM {source}")
         if self.where:
             parts.append("WHERE " + " AND ".join(f"({node})" for node in self.where))
         if self.keys:
             numbers = ", ".join(str(i + 1) for i in range(len(self.keys)))
-            parts.append(f"GROUP BY {self.sets} ({numbers})" if self.sets else f"GROUP BY {numbers}")
+            word = "GROUPING SETS " if self.sets.startswith("(") else ""
+            sets = f"{word}{self.sets}" if word else f"{self.sets} ({numbers})"
+            parts.append(f"GROUP BY {sets if self.sets else numbers}")
         if self.having:
             parts.append("HAVING " + " AND ".join(f"({node})" for node in self.having))
         if self.qualify:
@@ -96,14 +117,22 @@ class Query:
             parts.append(f"LIMIT {self.by[0]} BY {', '.join(map(str, self.by[1]))}")
         if self.offset:
             parts.append(f"OFFSET {self.offset}")
-        return " ".join([*parts, *filter(None, [self.window, self.lateness])])
+        return " ".join([*parts, *filter(None, [self.window, self.lateness, self.emit, self.trees])])
 
     def variants(self) -> Iterator[Query]:
         """Simpler queries, the boldest first."""
         if self.window:
-            yield replace(self, window="", lateness="")
+            yield replace(self, window="", lateness="", emit="")
         if self.lateness:
-            yield replace(self, lateness="")
+            yield replace(self, lateness="", emit="")
+        if self.emit:
+            yield replace(self, emit="")
+        if self.trees:
+            yield replace(self, trees="")
+        if self.named:
+            yield replace(self, named=False)
+        if self.given:
+            yield self.inlined()
         if self.limit is not None:
             yield replace(self, limit=None)
         if self.offset:
@@ -129,6 +158,29 @@ class Query:
             yield replace(self, outputs=outputs)
         for keys in _fewer(self.keys):
             yield replace(self, keys=keys)
+
+    def changed(self, change: Callable[[Node], Node]) -> Query:
+        """With each node of this level as ``change`` makes it; leaves first."""
+
+        def all_of(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+            return tuple(node.changed(change) for node in nodes)
+
+        return replace(
+            self,
+            keys=all_of(self.keys),
+            outputs=all_of(self.outputs),
+            where=all_of(self.where),
+            having=all_of(self.having),
+            qualify=all_of(self.qualify),
+            order=tuple((node.changed(change), how) for node, how in self.order),
+            by=None if self.by is None else (self.by[0], all_of(self.by[1])),
+        )
+
+    def inlined(self) -> Query:
+        """With values in the places of parameters."""
+        values = dict(self.given)
+        found = self.changed(lambda node: replace(node, template=values[node]) if node in values else node)
+        return replace(found, given=())
 
 
 def _fewer(nodes: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
