@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -16,6 +17,7 @@ def commands_of(help_text: str) -> set[str]:
     return {line.split()[0] for line in section.splitlines() if re.match(r"  [a-z]", line)}
 
 
+@cache
 def elf(*args: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "elf.cli.main", *args], capture_output=True, text=True, check=True, cwd=ROOT
