@@ -28,6 +28,7 @@ from agents.partitions import Target
 from elf.batch import decode
 from elf.ql.plan import Plan
 from elf.ql.render_spark import since
+from elf.ql.unions import view_of
 from elf.windows import Landmark
 from spark_backend.session import SparkFailed
 
@@ -61,10 +62,14 @@ def run(
     """
     span = _span(windows) if plan.windows else None
     try:
-        parts = [_rows(spark, plan, one, span) for one in archived]
-        rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
-        rows.createOrReplaceTempView(VIEW)
-        for joined in plan.fragment.tables:
+        parts = [(one.stream, _rows(spark, plan, one, span)) for one in archived]
+        for stream in dict.fromkeys(name for name, _ in parts) if plan.apart else [None]:
+            rows = reduce(
+                lambda one, other: one.unionByName(other, allowMissingColumns=True),
+                [part for name, part in parts if stream in (None, name)],
+            )
+            rows.createOrReplaceTempView(VIEW if stream is None else view_of(stream))
+        for joined in dict.fromkeys(table for one in (plan.fragment, *plan.more) for table in one.tables):
             spark.createDataFrame(_zoned(decode(joined.data))).createOrReplaceTempView(joined.relation)
         table = spark.sql(_query(plan, span)).toArrow()
     except (PySparkException, Py4JError) as error:

@@ -106,6 +106,11 @@ CLAUSES: Final[tuple[Clause, ...]] = (
            "are. The window is said once.",
            "WITH hosts AS (SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip) "
            "SELECT MAX(hits) AS most, COUNT(*) AS hosts FROM hosts WINDOWING 1 MINUTE"),
+    Clause("UNION ALL", "FROM (SELECT … FROM a UNION ALL SELECT … FROM b …) [AS] name",
+           "Rows of several streams under the names of the first SELECT, each SELECT over one of them. What "
+           "is grouped, and the windows, stand around it.",
+           "SELECT kind, COUNT(*) AS n FROM (SELECT 'lost' AS kind FROM log WHERE sc_status = 404 UNION ALL "
+           "SELECT cs_method FROM log) AS kinds GROUP BY kind"),
     Clause("WITH (…)", "… :name … WITH (name = constant, …)",
            "Values of parameters, at the end of a query: numbers, texts, TRUE, FALSE or NULL.",
            "SELECT COUNT(*) AS slow FROM log WHERE sc_bytes > :least WITH (least = 100000)"),

@@ -14,6 +14,7 @@ from elf.ql.plan import Table
 from elf.ql.scope import Scope
 from elf.ql.source import Source
 from elf.ql.tables import Joined
+from elf.ql.unions import Branch
 from elf.schema import Schema
 from elf.windows import Kind
 
@@ -52,6 +53,10 @@ class Draft:
     tables: Mapping[str, Table] = field(default_factory=dict)
     """The tables that came with the query, by their names in it, in lower case."""
     joins: tuple[Joined, ...] = ()
+    schemas: Mapping[str, Schema] = field(default_factory=dict)
+    """The columns of each stream."""
+    branches: tuple[Branch, ...] = ()
+    """Of a UNION ALL in FROM, whose rows these are."""
     below: Draft | None = None
     """A subquery in FROM that groups: this query is over the rows of its windows."""
     windows: tuple[Kind, ...] = ()

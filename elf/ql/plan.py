@@ -138,6 +138,8 @@ class Plan:
     """Rows of a window that the query asks for."""
     reads: tuple[str, ...] = ()
     """Uids of the jobs that the query reads (FROM JOB)."""
+    apart: bool = False
+    """Whether Spark has a view for each stream (``elf.ql.unions``), not one for the rows of all."""
     trees: int = 1
     """In how many key ranges the groups are split, each a flow with a tree and a root of its own."""
 

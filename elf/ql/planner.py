@@ -108,11 +108,14 @@ def plan_streams(
     A column that a stream lacks is NULL there; integers and doubles make doubles. Raises ``QueryError``.
     """
     source = Source(query.source)
+    if isinstance(query.tree, exp.SetOperation):
+        raise source.at(query.tree, "UNION ALL stands in FROM: SELECT … FROM (SELECT … UNION ALL SELECT …)")
     if not isinstance(query.tree, exp.Select):
         raise source.at(query.tree, f"{query.tree.key.upper()} is not supported yet")
     try:
         schema = _together(schemas, source, query.tree)
-        found = _plan(query.sql, Draft(source, query.tree, schema, tables=tables or {}), schemas)
+        draft = Draft(source, query.tree, schema, tables=tables or {}, schemas=schemas)
+        found = _plan(query.sql, draft, schemas)
     except RecursionError as error:
         raise QueryError("the query is nested too deeply") from error
     check_size(query, found)
@@ -127,10 +130,16 @@ def _plan(sql: str, asked: Draft, schemas: Mapping[str, Schema]) -> Plan:
         drafts.insert(0, number_keys(drafts[0].below))
     ends = _session_ends(drafts[0])
     states = collect([*_after_grouping(drafts[0]), *ends])
-    draft = replace(drafts[0], joins=needed(drafts[0].joins, _references(drafts[0], states)))
+    read = list(_references(drafts[0], states))
+    names = {ref.name for ref in read if not ref.table}
+    draft = replace(
+        drafts[0],
+        joins=needed(drafts[0].joins, read),
+        branches=tuple(branch.narrowed(names) for branch in drafts[0].branches),
+    )
     levels = [(over, collect(_after_grouping(over))) for over in drafts[1:]]
     first, *others = (
-        _fragment(stream, one, *_of_stream(draft, states, asked.schema, one))
+        _fragment(stream, one, *_of_stream(_branches(draft, stream), states, asked.schema, one))
         for stream, one in schemas.items()
     )
     if draft.approximate and levels:
@@ -151,6 +160,7 @@ def _plan(sql: str, asked: Draft, schemas: Mapping[str, Schema]) -> Plan:
         more=tuple(others),
         trees=_trees(drafts),
         limit=draft.limit,
+        apart=bool(draft.branches) and len(schemas) > 1,
     )
 
 
@@ -178,10 +188,12 @@ def _fragment(stream: str, schema: Schema, draft: Draft, states: States) -> Frag
         lateness_us=draft.lateness_us,
         revise_us=draft.revise_us,
         changes_us=draft.changes_us,
-        where_sql=render_map.render_where(_of_stream_alone(draft.where), "duckdb"),
+        where_sql="" if draft.branches else render_map.render_where(_of_stream_alone(draft.where), "duckdb"),
         cells=tuple(states.cells),
         keep=_keep(draft, states) if draft.approximate else None,
-        tables=tuple(joined.table for joined in draft.joins),
+        tables=tuple(
+            joined.table for joined in [*(j for b in draft.branches for j in b.joins), *draft.joins]
+        ),
     )
 
 
@@ -190,6 +202,11 @@ def _of_stream_alone(conditions: Iterable[Expr]) -> tuple[Expr, ...]:
     return tuple(
         one for one in conditions if not any(isinstance(part, Ref) and part.table for part in walk(one))
     )
+
+
+def _branches(draft: Draft, stream: str) -> Draft:
+    """Of a UNION ALL, those that read this stream."""
+    return replace(draft, branches=tuple(one for one in draft.branches if one.stream == stream))
 
 
 def _keep(draft: Draft, states: States) -> Top | None:
@@ -202,6 +219,9 @@ def _together(schemas: Mapping[str, Schema], source: Source, tree: exp.Select) -
     one, *more = schemas.values()
     if not more:
         return one
+    if tree.find(exp.SetOperation) is not None:  # each SELECT of it has its own stream's
+        timed = all(schema.event_time is not None for schema in schemas.values())
+        return Schema((), one.event_time if timed else None)
     kinds: dict[str, ColumnType] = {}
     for stream, schema in schemas.items():
         for column in schema.columns:
@@ -217,7 +237,7 @@ def _together(schemas: Mapping[str, Schema], source: Source, tree: exp.Select) -
 
 def _of_stream(draft: Draft, states: States, whole: Schema, own: Schema) -> tuple[Draft, States]:
     """What is computed from raw rows, over the columns that one of the streams has."""
-    if whole == own:
+    if whole == own or draft.branches:
         return draft, states
 
     def change(part: Expr) -> Expr | None:
@@ -310,7 +330,8 @@ def number_keys(draft: Draft) -> Draft:
 
 def _columns(draft: Draft, states: States, schema: Schema) -> tuple[Column, ...]:
     """The stream's columns that the map fragment reads, in the schema's order."""
-    names = {ref.name for ref in _references(draft, states) if not ref.table}
+    read = [ref for branch in draft.branches for ref in branch.references()]
+    names = {ref.name for ref in (read if draft.branches else _references(draft, states)) if not ref.table}
     return tuple(column for column in schema.columns if column.name in names)
 
 

@@ -7,8 +7,8 @@ from elf.ql.expressions import TRUE, Expr, connect
 from elf.ql.render import render
 from elf.ql.render_cells import partial_rows
 from elf.ql.states import States
-from elf.ql.tables import source_rows
 from elf.ql.templates import Engine
+from elf.ql.unions import base_rows
 
 
 def render_where(conditions: tuple[Expr, ...], engine: Engine) -> str:
@@ -27,6 +27,9 @@ def render_map(draft: Draft, states: States) -> str:
     """Columns ``_pane``, keys, cells, states; one row for each distinct (pane, keys, cells)."""
 
     def scan(conditions: tuple[Expr, ...]) -> list[str]:
-        return [f"FROM {source_rows(draft.joins, 'duckdb')}", *where_clause(conditions, "duckdb")]
+        return [
+            f"FROM {base_rows(draft.branches, draft.joins, 'duckdb')}",
+            *where_clause(conditions, "duckdb"),
+        ]
 
     return partial_rows(draft, states, "duckdb", ["r._pane AS _pane"], scan, "ALL")

@@ -18,7 +18,7 @@ from elf.ql.render_cells import partial_rows
 from elf.ql.render_final import indented, render_final
 from elf.ql.render_map import where_clause
 from elf.ql.states import States
-from elf.ql.tables import source_rows
+from elf.ql.unions import base_rows
 from elf.windows import Cumulative, Kind, Landmark, Session, Sliding
 
 _MARK: Final = re.compile(r"/\*landmark\*/.*?/\*since\*/", re.DOTALL)
@@ -50,7 +50,7 @@ def _groups(draft: Draft, states: States) -> str:
 
 
 def _from(draft: Draft) -> str:
-    return f"FROM {source_rows(draft.joins, 'spark')}"
+    return f"FROM {base_rows(draft.branches, draft.joins, 'spark')}"
 
 
 def _windows(draft: Draft) -> tuple[str, str, list[str]]:

@@ -19,6 +19,7 @@ from elf.ql.expressions import Expr, Ref, conjuncts, is_constant, walk
 from elf.ql.grouping import SETS_MAX, SetsNode, sets_of
 from elf.ql.rules_after import bind_having, bind_order, bind_outputs, bind_qualify, output_name, read_limit
 from elf.ql.rules_joins import is_comma, is_file, read_joins
+from elf.ql.rules_union import branches_of
 from elf.ql.scope import Scope
 from elf.ql.source import Source, start_of
 from elf.windows import Session
@@ -117,50 +118,64 @@ def read_with(draft: Draft) -> Draft:
 
 def _over(draft: Draft, table: exp.Expr, inner: exp.Expr) -> Draft:
     """FROM a subquery. Without groups it is part of this query; with groups this query is over its rows."""
+    name = table.name.lower() if isinstance(table, exp.Table) else ""
+    names = tuple(dict.fromkeys(part for part in (table.alias, name) if part))
+    below = replace(draft, ctes={other: tree for other, tree in draft.ctes.items() if other != name})
+    if isinstance(inner, exp.SetOperation):
+        over, columns = branches_of(below, inner, _raw)
+        return replace(over, tree=draft.tree, ctes=draft.ctes, streams=names, derived=columns)
     if not isinstance(inner, exp.Select):
         raise draft.source.at(inner, f"{inner.key.upper()} in a subquery is not supported yet")
-    name = table.name.lower() if isinstance(table, exp.Table) else ""
-    hidden = {other: tree for other, tree in draft.ctes.items() if other != name}
-    source = draft.source
     if JOB in inner.meta:  # a job's query in the place of its name
-        hidden, source = {}, Source(inner.meta[JOB])
+        below = replace(below, ctes={}, source=Source(inner.meta[JOB]))
         own = inner.args.get("windowing")
-        if draft.windows and (own is None or draft.windows != windows_of(source, own)):
+        if draft.windows and (own is None or draft.windows != windows_of(below.source, own)):
             raise draft.source.at(
                 draft.tree.args.get("windowing") or table,
                 f"FROM JOB {table.alias} has the windows of the job; leave WINDOWING out",
             )
-    below = _timed(Draft(source, inner, draft.schema, ctes=hidden, tables=draft.tables), draft)
-    names = tuple(dict.fromkeys(part for part in (table.alias, name) if part))
+    below = _fresh(replace(below, tree=inner))
     if inner.args.get("group") or inner.args.get("distinct") or has_aggregates(below):
         below = apply_rules(below)
-        columns: dict[str, Expr] = {
-            output.name: Ref(output.name, output.value.kind) for output in below.outputs
-        }
+        columns = {output.name: Ref(output.name, output.value.kind) for output in below.outputs}
         schema = replace(draft.schema, event_time=None)
         return _timed(replace(draft, streams=names, derived=columns, below=below, schema=schema), below)
+    columns, below = _raw(below)
+    return _timed(
+        replace(
+            draft,
+            streams=names,
+            derived=columns,
+            below=below.below,
+            schema=below.schema,
+            where=below.where,
+            joins=tuple(replace(joined, name="") for joined in below.joins),
+            branches=below.branches,
+        ),
+        below,
+    )
+
+
+def _fresh(draft: Draft) -> Draft:
+    """A query inside another: what it is over, and when, but nothing of what the other does with it."""
+    fresh = Draft(draft.source, draft.tree, draft.schema, ctes=draft.ctes)
+    return _timed(replace(fresh, tables=draft.tables, schemas=draft.schemas), draft)
+
+
+def _raw(draft: Draft) -> tuple[dict[str, Expr], Draft]:
+    """A subquery without groups: its columns, and what it is over."""
+    below = _fresh(draft)
     for rule in (refuse_unsupported, read_with, read_window, read_from, read_joins, read_aliases, bind_where):
         below = rule(below)
     for part in ("having", "qualify", "order", "limit", "offset"):
-        if inner.args.get(part) is not None:
-            clause = "ORDER BY" if part == "order" else part.upper()
-            raise draft.source.at(
-                inner.args[part],
-                f"{clause} in a subquery of raw rows would need unbounded state; it belongs after a GROUP "
-                "BY, or in the outer query",
+        clause = draft.tree.args.get(part)
+        if clause is not None:
+            raise below.source.at(
+                clause,
+                f"{'ORDER BY' if part == 'order' else part.upper()} in a subquery of raw rows would need "
+                "unbounded state; it belongs after a GROUP BY, or in the outer query",
             )
-    columns, where = _columns(below), below.where
-    inside = tuple(replace(joined, name="") for joined in below.joins)
-    draft = replace(
-        draft,
-        streams=names,
-        derived=columns,
-        below=below.below,
-        schema=below.schema,
-        where=where,
-        joins=inside,
-    )
-    return _timed(draft, below)
+    return _columns(below), below
 
 
 def _timed(draft: Draft, other: Draft) -> Draft:

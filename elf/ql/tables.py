@@ -88,11 +88,11 @@ def _narrowed(table: Table, names: set[str]) -> Table:
     return replace(table, columns=columns, data=data, digest=_digest(data))
 
 
-def source_rows(joins: Sequence[Joined], engine: Engine) -> str:
-    """``rows AS r``, with the columns of the tables."""
+def source_rows(joins: Sequence[Joined], engine: Engine, rows: str = "rows AS r") -> str:
+    """``rows``, with the columns of the tables."""
     if not joins:
-        return "rows AS r"
-    items, tables = ["r.*"], ["rows AS r"]
+        return rows
+    items, tables = ["r.*"], [rows]
     for one in joins:
         items += [
             f"{one.place}.{name(column.name, engine)} AS {name(f'{one.place}.{column.name}', engine)}"

@@ -185,6 +185,18 @@ def test_streams_of_different_formats_in_one_query(
     found = {row["s"]: (row["k"], row["n"]) for row in map(json.loads, out.splitlines())}
     statuses = log.execute("SELECT sc_status, COUNT(*) FROM log GROUP BY 1").fetchall()
     assert found == {status: (count, None) for status, count in statuses} | {0: (3, 76), 1: (3, 69)}
+    query = (
+        "SELECT kind, COUNT(*) AS n, SUM(v) AS v FROM (SELECT 'slow' AS kind, n AS v FROM a WHERE n > 5 "
+        "UNION ALL SELECT cs_method, sc_status FROM web) GROUP BY kind WINDOWING 20000 DAYS"
+    )
+    status, out, err = elf_run(
+        capsys, "-q", query, "--stream", f"web={SAMPLE}", "--stream", f"a={tmp_path / 'a.json'}",
+        "--output", "json", "--agents", agents,
+    )  # fmt: skip
+    assert status == 0, err
+    by_kind = {row["kind"]: (row["n"], row["v"]) for row in map(json.loads, out.splitlines())}
+    methods = log.execute("SELECT cs_method, COUNT(*), SUM(sc_status) FROM log GROUP BY 1").fetchall()
+    assert by_kind == {"slow": (4, 140), **{method: (n, int(v)) for method, n, v in methods}}
     status, _, err = elf_run(capsys, "-q", "SELECT COUNT(*) FROM a, b", "--input", str(SAMPLE))
     assert "there is no stream a; streams: input (--stream NAME=PATH makes one)" in err
 

@@ -215,6 +215,16 @@ def test_several_streams_with_different_columns(spark: SparkSession, tmp_path: P
     n, k, p = wanted["doom"]
     wanted["doom"] = (n + 20, k + 200.0, p)
     assert {row[0]: row[1:] for row in found} == wanted
+    (asked,) = parse(
+        "SELECT kind, COUNT(*) AS n, SUM(v) AS v FROM (SELECT product AS kind, clicks AS v FROM clicks "
+        "WHERE clicks > 1 UNION ALL SELECT 'view', clicks * 2 FROM views) GROUP BY kind WINDOWING 60 SECONDS"
+    )
+    assert isinstance(asked, Select)
+    texts = Schema((Column("ts", "timestamp"), Column("product", "bigint"), Column("clicks", "double")), "ts")
+    made = plan_streams(asked.query, {"clicks": CLICKS, "views": texts})
+    found = by_window(offline.run(spark, made, sources, windows(60, 60, 1)))[BASE_US]
+    some = counted([row for row in rows if row.clicks > 1], BASE_US, BASE_US + 60 * SECOND)
+    assert {row[0]: row[1:] for row in found} == {**some, "view": (20, 400.0)}
 
 
 def test_only_the_hours_of_the_windows_are_read(spark: SparkSession, tmp_path: Path) -> None:
