@@ -18,7 +18,7 @@ import msgspec
 
 from elf.errors import UserError
 from elf.job.early import EarlyResults
-from elf.job.effects import Effect, PruneWindows, ReadWindows, SaveJob, Send
+from elf.job.effects import CommitWindows, Effect, PruneWindows, ReadWindows, SaveJob, Send
 from elf.job.events import EarlyMade, Failure, PanesCommitted, PanesStored, WindowsCommitted, WindowsRead
 from elf.job.flowroots import FlowRoots, StoredPanes, event_time
 from elf.job.history import Segment
@@ -75,6 +75,8 @@ class _Home:
 
     master: Master
     durable: bool = True
+    again: bool = False
+    """Windows are to be made once more."""
     unsaved: SaveJob | None = None
     """The last word on its versions, while its group has not committed that: nobody hears of it either."""
     answers: list[tuple[SteerJob, str]] = field(default_factory=list)
@@ -435,6 +437,14 @@ class Homes:
             found.extend(Send(to, self._published(event.result)) for to in home.subscribers)
         return found
 
+    def panes_gone(self, work: CommitWindows) -> list[Effect]:
+        """Windows could not be made, since their panes are to be had elsewhere now: with the next tick."""
+        home = self._homes.get(work.spec.uid)
+        if home is not None:
+            home.master.panes_gone(work)
+            home.again = True
+        return []
+
     def _published(self, result: WindowResult) -> WindowResult:
         home = self._homes.get(result.job)
         changes = home is not None and home.master.spec.plan.fragment.changes_us is not None
@@ -543,6 +553,9 @@ class Homes:
         found.extend(self.mirrors.tick(now_ms))
         for home in list(self._homes.values()):
             found.extend(self._advance(home, now_ms))
+            if home.again:
+                home.again = False
+                found.extend(home.master.assemble())
             found.extend(self._prune(home, now_ms))
             found.extend(self._make_early(home, now_ms))
         return found
