@@ -195,11 +195,11 @@ class Homes:
         return [*found, *self._attach(now_ms)]
 
     def _unanswered(self, home: _Home) -> list[Effect]:
-        """Who waits for a change hears that another agent may go on with it, or not."""
-        asked = [request for request, _ in home.answers] + ([home.asker] if home.asker is not None else [])
+        """Who waits for a job or a change of it hears that another agent may go on with it, or not."""
+        waiting = (*(request for request, _ in home.answers), home.asker, home.creator)
         name = home.master.spec.name
-        error = f"the home of job {name} moved meanwhile; DESCRIBE {name} says whether it is changed"
-        return [Send(request.origin, Answer(id=request.id, error=error)) for request in asked]
+        error = f"the home of job {name} moved meanwhile; DESCRIBE {name} says what has become of that"
+        return [Send(one.origin, Answer(id=one.id, error=error)) for one in waiting if one is not None]
 
     def _count(self, spec: JobSpec) -> None:
         named = (spec.name, spec.creator)
@@ -364,7 +364,11 @@ class Homes:
         if home.unsaved is not None:
             return []
         answers, home.answers = home.answers, []
-        return [effect for asked, error in answers for effect in self._told(home, asked, error)]
+        found = [effect for asked, error in answers for effect in self._told(home, asked, error)]
+        if home.creator is not None and home.master.state != "preparing":
+            found.extend(self._told(home, home.creator))
+            home.creator = None
+        return found
 
     # -- what roots and members say --------------------------------------------------------------------------
 
@@ -406,9 +410,6 @@ class Homes:
         self._saving(home, found)
         if home.master.outcome == "" and not home.master.current.failed:
             home.failure = ""
-        if home.creator is not None and home.master.state != "preparing":
-            found.extend(self._told(home, home.creator))
-            home.creator = None
         return [*found, *self._answer(home)]
 
     def _tell_of_silence(self, home: _Home, now_ms: int) -> list[Effect]:

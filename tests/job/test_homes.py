@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from agents import homestore
 from agents.store import Store
-from elf.chaos.engine import SECOND
+from elf.chaos.engine import SECOND, plan
 from elf.chaos.world import SimAgent, World
 from elf.errors import ElfBug
+from elf.job import messages as say
 from elf.job.homelog import PanesKept, bare, encode, home_key
 from elf.job.root import RootSettings
 from elf.job.spec import JobSpec
@@ -296,3 +297,15 @@ def test_what_a_home_has_committed_outlives_a_start_before_the_log_knows_of_it()
     world.restart(agent)
     assert "of a job to come" in agent.store.flows()
     assert "f.copy1" not in agent.store.flows()
+
+
+def test_who_creates_a_job_hears_of_it_when_a_majority_has_it() -> None:
+    world = World(99, 4)
+    world.start_all()
+    world.submit(1, plan(2), "job", "client:1")
+    world.run_until(lambda: bool(world.client_inbox))
+    (answer,) = world.client_inbox
+    assert isinstance(answer, say.Answer)
+    assert answer.error == ""
+    (home,) = (a for a in world.agents if a.node.homes.jobs())
+    assert [job.state for job in home.store.load_jobs()] == ["active"]
