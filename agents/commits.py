@@ -8,6 +8,8 @@ effect (after a crash) answers with what the store has.
 from __future__ import annotations
 
 import time
+from bisect import bisect
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -20,6 +22,7 @@ from agents.status import status_of_all, status_of_skipped, status_of_windows
 from agents.store import PaneCommit, PaneCommitName, Store, WindowCommit
 from elf.aggregates import State, identity_row, merge_tables
 from elf.batch import decode, encode
+from elf.errors import PanesGone
 from elf.job import parts
 from elf.job.approximate import CUT_STATE, keep_best, with_bounds
 from elf.job.assembly import Assembly
@@ -299,6 +302,7 @@ def made_windows(
     Windows that are made again after a revision are made of their panes, beside what is kept.
     """
     names = names_of(effect, store)
+    check_there(effect, names)
     revision = sum(name.revision > 0 for name in names)
     row = _stored(effect, store, revision)
     if row is not None:
@@ -352,6 +356,23 @@ def names_of(effect: CommitWindows, store: Store) -> list[PaneCommitName]:
             if name.revision <= part.revision:
                 found[(name.flow, name.start, name.end, name.revision)] = name
     return list(found.values())
+
+
+def check_there(effect: CommitWindows, names: Sequence[PaneCommitName]) -> None:
+    """Raises ``PanesGone`` unless the store has all that the effect speaks of."""
+    known: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+    for name in names:
+        known[name.flow, name.revision].append((name.start, name.end))
+    for spans in known.values():
+        spans.sort()
+    for part in effect.coverage:
+        spans, at = known.get((part.flow, part.revision), []), part.start
+        for start, end in spans[max(0, bisect(spans, (at, END_OF_TIME)) - 1) :] if not part.lost else ():
+            if at >= part.end or start > at:
+                break
+            at = max(at, end)
+        if at < part.end and not part.lost:
+            raise PanesGone(f"panes [{at}, {part.end}) of {part.flow} are not here any more")
 
 
 def pieces_of(effect: CommitWindows, store: Store, start: int, end: int) -> list[Piece]:

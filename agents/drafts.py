@@ -8,7 +8,7 @@ from agents.commits import Kept, made_windows, merged_panes, published, size_of,
 from agents.homestore import panes_fact, windows_fact
 from agents.store import Store
 from elf.batch import decode
-from elf.errors import ElfBug
+from elf.errors import ElfBug, PanesGone
 from elf.job.effects import CommitPanes
 from elf.job.homelog import encode
 from elf.job.homeport import Draft, Drafted
@@ -27,6 +27,9 @@ def draft(
         return Drafted(work, fact, rows=keys, bytes=size, cpu_us=us_since(began))
     if finisher is None:
         raise ElfBug("windows without a finisher")
-    row, new = made_windows(work, store, finisher, kept)
+    try:
+        row, new = made_windows(work, store, finisher, kept)
+    except PanesGone:
+        return Drafted(work, b"", gone=True)
     fact, result = encode(windows_fact(row)) if new else b"", published(work, row, master)
     return Drafted(work, fact, result, rows=decode(row.rows).num_rows, cpu_us=us_since(began))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -124,6 +125,7 @@ class Driver:
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="groups")
         self._finishers: dict[tuple[str, int], Finisher] = {}
         self._kept: dict[tuple[str, int], commits.Kept] = {}
+        self._making: dict[tuple[str, int], threading.Lock] = {}
         self._streams = {lane.facts.stream: _stream(lane, source) for lane, source in streams}
         self._tasks: list[asyncio.Task[None]] = []
         self._end: asyncio.Future[End] | None = None
@@ -489,8 +491,9 @@ class Driver:
     def _commit_windows(self, effect: do.CommitWindows) -> was.WindowsCommitted | was.Failure:
         me = self.node.me.address
         try:
-            finisher, kept = self._finisher(effect)
-            done = commits.commit_windows(effect, self.store, finisher, me, kept)
+            with self._alone(effect):
+                finisher, kept = self._finisher(effect)
+                done = commits.commit_windows(effect, self.store, finisher, me, kept)
         except ElfError as error:
             return was.Failure(effect.spec.uid, self._not_finished(effect, error), effect.spec.version)
         self.metrics.windows_committed()
@@ -502,12 +505,18 @@ class Driver:
             self.metrics.panes_committed()
             return drafts.draft(effect, self.store, None, me, None)
         try:
-            finisher, kept = self._finisher(work)
-            done = drafts.draft(effect, self.store, finisher, me, kept)
+            with self._alone(work):
+                finisher, kept = self._finisher(work)
+                done = drafts.draft(effect, self.store, finisher, me, kept)
         except ElfError as error:
             return home.Drafted(work, b"", error=self._not_finished(work, error))
         self.metrics.windows_committed()
         return done
+
+    def _alone(self, effect: do.CommitWindows) -> threading.Lock:
+        """What is kept of a version is one thread's at a time. Who leads a home anew may still be at work on
+        windows that it began in the term before."""
+        return self._making.setdefault((effect.spec.uid, effect.spec.version), threading.Lock())
 
     def _finisher(self, effect: do.CommitWindows) -> tuple[Finisher, commits.Kept]:
         from agents.engine import Finisher

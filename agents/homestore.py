@@ -77,11 +77,13 @@ def apply(store: Store, record: bytes) -> int:
 
 
 def _keep_panes(store: Store, fact: log.PanesKept) -> int:
-    if not fact.members:  # perhaps a bare word on a commit that is here in full
-        for known in store.pane_commits(fact.flow, fact.start, fact.end):
-            if (known.start, known.end, known.revision) == (fact.start, fact.end, fact.revision):
-                return known.seq
-    return store.commit_panes(_pane_row(fact))
+    """Of a bare word on a commit and the commit itself, whichever comes first, the commit stays."""
+    name = (fact.start, fact.end, fact.revision)
+    known = store.committed_as(fact.flow, *name)
+    if known is not None and known.members and not fact.members:
+        return known.seq
+    again = known is not None and not known.members and bool(fact.members)
+    return store.commit_panes(_pane_row(fact), again=again)
 
 
 def _keep_windows(store: Store, fact: log.WindowsKept) -> None:

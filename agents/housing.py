@@ -302,6 +302,8 @@ class Housing:
         if led is None or not any(work is known for known in led.drafts):
             return []  # of a term that is over
         led.drafts = [known for known in led.drafts if known is not work]
+        if event.gone and isinstance(work, CommitWindows):
+            return self._homes.panes_gone(work)
         if event.error and spec is not None:
             return self._homes.failed(Failure(spec.uid, event.error, spec.version))
         wanted = _Wanted(event.record, event)

@@ -46,6 +46,7 @@ from elf.job.events import (
 from elf.job.homeport import HomeEffect, HomeEvent, HomeLoaded
 from elf.job.homes import Homes, refusal
 from elf.job.membership import Identity, StreamSince
+from elf.job.mirrors import is_copy
 from elf.job.notices import Notices
 from elf.job.placing import AtKey, Here, Taken
 from elf.job.programmessages import MESSAGES as PROGRAM_MESSAGES
@@ -166,10 +167,12 @@ class Node:
         return self._settle([*found, *self.overlay.start(contacts, now_ms)], now_ms)
 
     def _sweep(self) -> list[Step]:
-        """Forget what a crash left of flows that had ended, and of copies."""
-        live = {flow.uid for flow in self.log.flows()}
-        ended = [Work(stream, Uninstall(uid)) for stream, uid in self._restored.installed if uid not in live]
-        return [*ended, *(Forget(uid, whole_flow=True) for uid in self._restored.flows if uid not in live)]
+        """Forget what a crash left of flows that had ended, and of copies. A flow that our log has not come
+        to may be of a home in whose group we are already."""
+        installed, kept = sorted(self._restored.installed), self._restored.flows
+        ended = [Work(stream, Uninstall(uid)) for stream, uid in installed if self.log.flow(uid) is None]
+        gone = [uid for uid in kept if self.log.has_ended(uid) or is_copy(uid)]
+        return [*ended, *(Forget(uid, whole_flow=True) for uid in gone)]
 
     @property
     def flows(self) -> int:

@@ -123,6 +123,7 @@ _WINDOW_NAME: Final = "job, first_start, last_end, revision, version, provisiona
 _WINDOW: Final = f'SELECT {_WINDOW_NAME}, status, "rows", panes_used FROM window_commits'
 _NAMED: Final = " WHERE (flow, pane_start, pane_end, part) = (?, ?, ?, ?)"
 _OVERLAP: Final = "WHERE flow = ? AND pane_start < ? AND pane_end > ?"
+_AS: Final = "WHERE (flow, pane_start, pane_end, revision) = (?, ?, ?, ?)"
 
 
 class Store:
@@ -254,13 +255,18 @@ class Store:
             )
             return {str(uid): first for uid, first in found}
 
-    def commit_panes(self, *rows: PaneCommit) -> int:
+    def commit_panes(self, *rows: PaneCommit, again: bool = False) -> int:
         """Commits in one transaction; returns the number of the last. A second word on a pane's revision
-        raises ``ElfBug`` (DESIGN 6.5). Rows with a number keep it, others get the next of their flow.
+        raises ``ElfBug`` (DESIGN 6.5), unless it is to be said ``again``, by whoever had its name only. Rows
+        with a number keep it, others get the next of their flow.
         """
         seq = 0
         with self._file.writing() as con:
             for row in rows:
+                if again:
+                    con.execute(
+                        f"DELETE FROM pane_commits {_AS}", (row.flow, row.start, row.end, row.revision)
+                    )
                 key = (row.flow, row.start, row.end, row.revision)
                 values = (row.members, row.roster_version, row.epoch, row.term, row.tally, row.payload)
                 taken = con.execute(
@@ -293,6 +299,12 @@ class Store:
         with self._file.reading() as con:
             sql = f"{_PANE} WHERE flow = ? AND seq > ? AND pane_end > ? ORDER BY seq LIMIT ?"
             return [PaneCommit(*row) for row in con.execute(sql, (flow, seq, start, limit))]
+
+    def committed_as(self, flow: str, start: int, end: int, revision: int) -> PaneCommit | None:
+        """The commit of that name."""
+        with self._file.reading() as con:
+            row = con.execute(f"{_PANE} {_AS}", (flow, start, end, revision)).fetchone()
+            return None if row is None else PaneCommit(*row)
 
     def pane_commits(self, flow: str, start: int, end: int) -> list[PaneCommit]:
         """Every revision of every commit that has a pane in ``[start, end)``, by revision, then start."""
@@ -362,6 +374,7 @@ class Store:
             for flow in flows:
                 con.execute("DELETE FROM flows WHERE uid = ?", (flow,))
                 con.execute("DELETE FROM pane_commits WHERE flow = ?", (flow,))
+                con.execute("DELETE FROM pane_parts WHERE flow = ?", (flow,))
 
     def commit_windows(self, *rows: WindowCommit) -> None:
         """Commits in one transaction; other contents for a committed (windows, revision) raise ``ElfBug``."""

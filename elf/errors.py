@@ -53,5 +53,11 @@ class PeerError(ElfError):
     """A peer sent something that cannot be used. The frame is dropped and counted, nothing else."""
 
 
+class PanesGone(ElfError):
+    """Panes that windows were to be made of are not in the store any more: their copy, or the home that they
+    are of, has moved meanwhile. They are to be asked for anew.
+    """
+
+
 class ElfBug(ElfError):
     """An invariant of elf itself is broken."""

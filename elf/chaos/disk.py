@@ -80,8 +80,8 @@ class SimStore(Store):
             for row in snapshots:
                 self._ledger.sealed(self._agent, row)
 
-    def commit_panes(self, *rows: PaneCommit) -> int:
-        seq = super().commit_panes(*rows)
+    def commit_panes(self, *rows: PaneCommit, again: bool = False) -> int:
+        seq = super().commit_panes(*rows, again=again)
         if self._ledger is not None:
             for row in rows:
                 self._ledger.committed(self._agent, row)

@@ -73,13 +73,15 @@ HomeEffect = Draft | Apply | InstallHome | SummariseHome | LoadHome | ForgetHome
 @dataclass(frozen=True)
 class Drafted:
     """``record`` is to be committed; it is empty when the store has it already. ``result``: the windows as
-    they will be published; ``error``: they cannot be made. ``rows``: keys of panes, or result rows; ``bytes``
-    of panes; ``cpu_us``: what it took."""
+    they will be published; ``error``: they cannot be made; ``gone``: not of the panes that they were to be
+    made of, which the store has no more. ``rows``: keys of panes, or result rows; ``bytes`` of panes;
+    ``cpu_us``: what it took."""
 
     work: CommitPanes | CommitWindows
     record: bytes
     result: WindowResult | None = None
     error: str = ""
+    gone: bool = False
     rows: int = 0
     bytes: int = 0
     cpu_us: int = 0

@@ -18,7 +18,7 @@ import msgspec
 
 from elf.errors import UserError
 from elf.job.early import EarlyResults
-from elf.job.effects import Effect, PruneWindows, ReadWindows, SaveJob, Send
+from elf.job.effects import CommitWindows, Effect, PruneWindows, ReadWindows, SaveJob, Send
 from elf.job.events import EarlyMade, Failure, PanesCommitted, PanesStored, WindowsCommitted, WindowsRead
 from elf.job.flowroots import FlowRoots, StoredPanes, event_time
 from elf.job.history import Segment
@@ -75,6 +75,8 @@ class _Home:
 
     master: Master
     durable: bool = True
+    again: bool = False
+    """Windows are to be made once more."""
     unsaved: SaveJob | None = None
     """The last word on its versions, while its group has not committed that: nobody hears of it either."""
     answers: list[tuple[SteerJob, str]] = field(default_factory=list)
@@ -193,11 +195,11 @@ class Homes:
         return [*found, *self._attach(now_ms)]
 
     def _unanswered(self, home: _Home) -> list[Effect]:
-        """Who waits for a change hears that another agent may go on with it, or not."""
-        asked = [request for request, _ in home.answers] + ([home.asker] if home.asker is not None else [])
+        """Who waits for a job or a change of it hears that another agent may go on with it, or not."""
+        waiting = (*(request for request, _ in home.answers), home.asker, home.creator)
         name = home.master.spec.name
-        error = f"the home of job {name} moved meanwhile; DESCRIBE {name} says whether it is changed"
-        return [Send(request.origin, Answer(id=request.id, error=error)) for request in asked]
+        error = f"the home of job {name} moved meanwhile; DESCRIBE {name} says what has become of that"
+        return [Send(one.origin, Answer(id=one.id, error=error)) for one in waiting if one is not None]
 
     def _count(self, spec: JobSpec) -> None:
         named = (spec.name, spec.creator)
@@ -362,7 +364,11 @@ class Homes:
         if home.unsaved is not None:
             return []
         answers, home.answers = home.answers, []
-        return [effect for asked, error in answers for effect in self._told(home, asked, error)]
+        found = [effect for asked, error in answers for effect in self._told(home, asked, error)]
+        if home.creator is not None and home.master.state != "preparing":
+            found.extend(self._told(home, home.creator))
+            home.creator = None
+        return found
 
     # -- what roots and members say --------------------------------------------------------------------------
 
@@ -404,9 +410,6 @@ class Homes:
         self._saving(home, found)
         if home.master.outcome == "" and not home.master.current.failed:
             home.failure = ""
-        if home.creator is not None and home.master.state != "preparing":
-            found.extend(self._told(home, home.creator))
-            home.creator = None
         return [*found, *self._answer(home)]
 
     def _tell_of_silence(self, home: _Home, now_ms: int) -> list[Effect]:
@@ -434,6 +437,14 @@ class Homes:
             home.published_us = max(home.published_us, event.done.last_us)
             found.extend(Send(to, self._published(event.result)) for to in home.subscribers)
         return found
+
+    def panes_gone(self, work: CommitWindows) -> list[Effect]:
+        """Windows could not be made, since their panes are to be had elsewhere now: with the next tick."""
+        home = self._homes.get(work.spec.uid)
+        if home is not None:
+            home.master.panes_gone(work)
+            home.again = True
+        return []
 
     def _published(self, result: WindowResult) -> WindowResult:
         home = self._homes.get(result.job)
@@ -543,6 +554,9 @@ class Homes:
         found.extend(self.mirrors.tick(now_ms))
         for home in list(self._homes.values()):
             found.extend(self._advance(home, now_ms))
+            if home.again:
+                home.again = False
+                found.extend(home.master.assemble())
             found.extend(self._prune(home, now_ms))
             found.extend(self._make_early(home, now_ms))
         return found

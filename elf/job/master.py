@@ -369,6 +369,12 @@ class Master:
         version = self._version(done.spec.version)
         return [] if version is None else version.windows_committed(done)
 
+    def panes_gone(self, work: CommitWindows) -> None:
+        """What was in flight came to nothing."""
+        version = self._version(work.spec.version)
+        if version is not None:
+            version.panes_gone(work)
+
     def window_failed(self, number: int) -> None:
         """A window of a version cannot be finished: it makes none any more."""
         version = self._version(number)

@@ -48,6 +48,11 @@ def copy_of(uid: str, number: int) -> str:
     return f"{uid}.copy{number}"
 
 
+def is_copy(name: str) -> bool:
+    """Whether the store has a copy of a flow under that name."""
+    return ".copy" in name
+
+
 class Mirror(Panes):
     """One copy. ``start``: the first pane that its jobs want, if that is known."""
 

@@ -64,9 +64,10 @@ class Panes:
         return tuple(self._history)
 
     def coverage(self, start: int, end: int) -> tuple[Coverage, ...]:
-        """The committed panes of a range, as a master needs them; what is not here any more is lost."""
+        """The committed panes of a range, as a master needs them; what is not here any more, or never was, is
+        lost."""
         found: list[Coverage] = []
-        at = start if self._first is None else max(start, self._first)
+        at = self._first if self._first is not None and start <= START_OF_TIME else start
         uid = self.stored_as
         for segment in self._history.within(start, end):
             begin, stop = max(segment.start, start), min(segment.end, end)

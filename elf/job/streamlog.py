@@ -343,6 +343,10 @@ class StreamLog:
     def flow(self, uid: str) -> Flow | None:
         return self._flows.get(uid)
 
+    def has_ended(self, uid: str) -> bool:
+        """Whether a flow is over; False also for one that the log has not come to yet."""
+        return uid in self._ended
+
     def founder(self, uid: str) -> str | None:
         """Uid of the job that founded a flow, also of one that has ended: they have one home. None of key
         ranges after the first, whose roots are alone and stay where they are."""

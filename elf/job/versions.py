@@ -267,6 +267,11 @@ class Version:
         self.last = done.final and self._assembled_us >= END_OF_TIME
         return self.assemble()
 
+    def panes_gone(self, work: CommitWindows) -> None:
+        """What was in flight came to nothing: it is to be made again."""
+        self._in_flight = None
+        self._revised += [work.revised] if work.revised is not None else []
+
     def window_failed(self) -> None:
         self._in_flight, self.failed = None, True
 

@@ -44,7 +44,6 @@ async def described(client: Client) -> dict[str, str]:
 
 async def test_parameters_functions_and_functions_that_raise(three: Fleet, tmp_path: Path) -> None:
     client = await connected(three, 1)
-    three.agents[2].append([(time.time_ns() // 1000, "bomb", 1)])
     three.begin_writing()
     await asyncio.sleep(1)
     await client.sql(CREATE)
@@ -64,6 +63,8 @@ async def test_parameters_functions_and_functions_that_raise(three: Fleet, tmp_p
         with pytest.raises(UserError, match=r"tenfold\.py:1: SyntaxError"):
             await client.sql(alter)
         await client.sql("ALTER JOB steered SET least = 1")
+        three.agents[2].append([(time.time_ns() // 1000, "bomb", 4)])  # functions are tried on the last lines
+        await until(lambda: any("bomb" in clicks(w) for w in windows.values()), "a window with the bomb")
         file.write_text(TENFOLD.format(bomb="bomb"))
         with pytest.raises(
             UserError, match=r"tenfold\.py:4: ValueError: no bomb.* at row \d+.*the line .*bomb"

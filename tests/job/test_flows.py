@@ -216,6 +216,26 @@ def test_a_job_over_two_flows_of_others_on_other_nodes() -> None:
         check_all(world, spec, until, least=7)
 
 
+def test_a_window_is_not_made_of_panes_that_are_gone_while_it_is_made() -> None:
+    """As when the copy moves to another home's rows, or an agent is put out of the group whose panes it
+    reads."""
+    world = World(30, 4)
+    first, until = begun(world, 14_000, rate_ms=400)
+    second = another(world, first)
+    reader = world.home(second)
+    mirror = reader.node.homes.mirrors.get(first.flows[0].uid)
+    (master,) = (m for m in reader.node.homes.jobs() if m.spec.uid == second.uid)
+    assert mirror is not None
+    world.run(5_000)
+    world.run_until(lambda: bool(mirror.segments()))
+    while master.current._in_flight is None:
+        world.run(1)
+    reader.store.prune_panes(mirror.stored_as, None)
+    mirror.begin_again("another.copy1", mirror.first_pane)
+    world.run(until - world.now + 6_000)
+    check_all(world, second, until, least=3)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_crashes_loss_and_doubles_never_make_a_window_of_a_reader_wrong(seed: int) -> None:
     world = both(5, 200 + seed, loss=0.03, doubles=0.03)

@@ -6,10 +6,15 @@ import os
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
-from elf.chaos.engine import SECOND
+from agents import homestore
+from agents.store import Store
+from elf.chaos.engine import SECOND, plan
 from elf.chaos.world import SimAgent, World
-from elf.job.homelog import home_key
+from elf.errors import ElfBug
+from elf.job import messages as say
+from elf.job.homelog import PanesKept, bare, encode, home_key
 from elf.job.root import RootSettings
 from elf.job.spec import JobSpec
 from tests.job.test_fleet_simulated import begun, settled
@@ -267,3 +272,40 @@ def test_records_are_in_the_order_in_which_they_were_wanted() -> None:
         states += [state] if state != states[-1] else []
         assert world.now < 1_040_000, states
     assert states == ["active", "paused", "resuming", "active"]
+
+
+def test_a_commit_that_was_known_by_its_name_is_completed_by_a_state() -> None:
+    """And the other way round it stays complete; another word on it is a bug as ever."""
+    store = Store(":memory:")
+    whole = PanesKept("f", 3, 4, 0, b"\1", 1, 0, 1, b"tally", b"rows", seq=5)
+    for fact in (bare(whole), whole, bare(whole), whole):
+        assert homestore.apply(store, encode(fact)) == 5
+    (row,) = store.pane_commits("f", 0, 9)
+    assert (row.members, row.tally, row.payload, row.seq) == (b"\1", b"tally", b"rows", 5)
+    with pytest.raises(ElfBug):
+        homestore.apply(store, encode(replace(whole, payload=b"others")))
+
+
+def test_what_a_home_has_committed_outlives_a_start_before_the_log_knows_of_it() -> None:
+    """A member of a home's group may die before its stream log has come to the job."""
+    world = World(98, 3)
+    begun(world, 1_000)
+    agent = world.agents[2]
+    agent.store.save_flow("of a job to come", 3)
+    agent.store.save_flow("f.copy1", 3)
+    agent.crash()
+    world.restart(agent)
+    assert "of a job to come" in agent.store.flows()
+    assert "f.copy1" not in agent.store.flows()
+
+
+def test_who_creates_a_job_hears_of_it_when_a_majority_has_it() -> None:
+    world = World(99, 4)
+    world.start_all()
+    world.submit(1, plan(2), "job", "client:1")
+    world.run_until(lambda: bool(world.client_inbox))
+    (answer,) = world.client_inbox
+    assert isinstance(answer, say.Answer)
+    assert answer.error == ""
+    (home,) = (a for a in world.agents if a.node.homes.jobs())
+    assert [job.state for job in home.store.load_jobs()] == ["active"]

@@ -8,10 +8,11 @@ from elf.chaos.engine import SECOND, STREAM, plan
 from elf.job.contributions import to_bytes
 from elf.job.effects import CommitWindows, Effect, PrunePanes, Send, StorePanes
 from elf.job.events import PanesStored, WindowsCommitted
+from elf.job.history import Segment
 from elf.job.homes import Homes, StoredJob
 from elf.job.messages import JobAdded, MemberJoined, PaneRow, ReadPanes
-from elf.job.root import RootSettings
-from elf.job.spec import Flow, JobSpec, VersionRecord, flow_topic, flow_uid
+from elf.job.root import Root, RootSettings
+from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, VersionRecord, flow_topic, flow_uid
 from elf.job.streamlog import StreamLog
 from elf.ql.plan import Plan, Top
 
@@ -180,3 +181,15 @@ def test_a_job_whose_flow_has_lost_its_first_panes_says_so() -> None:
     reader.tell(8, 7, 504)
     lost = [(c.start, c.end) for one in reader.windows for c in one.coverage if c.lost]
     assert lost[0] == (501, 503)
+
+
+def test_a_root_that_begins_after_a_job_did_has_lost_what_the_job_lacks() -> None:
+    """Its first leader told a reader where it begins, and died before that was durable."""
+    flow = Reader().flow
+    root = Root(flow, RootSettings(), [Segment(503, 505, 0, 1, 0)])
+    root.begin(503, 0)
+    assert [(c.start, c.end, c.lost) for c in root.coverage(501, 505)] == [
+        (501, 503, True),
+        (503, 505, False),
+    ]
+    assert [(c.start, c.lost) for c in root.coverage(START_OF_TIME, END_OF_TIME)] == [(503, False)]
