@@ -42,6 +42,7 @@ SAID = {
     "unheard": "nobody hears the home of job {amount}, which hears everybody,",
     "power": "the power of {who} fails after {amount} more steps of its work",
     "blackout": "all are killed",
+    "deaths": "whoever writes to its disk dies of it in {amount} of 1000 cases",
     "loss": "{amount} % of messages are lost",
     "doubles": "{amount} % of messages come twice",
     "overtaking": "{amount} % of messages take up to 2 s",
@@ -126,7 +127,7 @@ class _Draw:
     def faults(self) -> tuple[Fault, ...]:
         rng = self._rng
         found = self._weather()
-        for _ in range(rng.randrange(2, 5 + self._nodes // 8)):
+        for _ in range(rng.randrange(2, 7 + self._nodes // 8)):
             found.append(self._one(rng.choices(*_WEIGHTS)[0]))
         found += [
             Fault("join", rng.randrange(500, STORM_MS * 3 // 4), (index,))
@@ -143,7 +144,8 @@ class _Draw:
     def _weather(self) -> list[Fault]:
         rng = self._rng
         found = []
-        for kind, amounts in (("loss", (1, 3, 8)), ("doubles", (2, 5, 20)), ("overtaking", (2, 5, 15))):
+        weather = {"loss": (1, 3, 8), "doubles": (2, 5, 20), "overtaking": (2, 5, 15), "deaths": (2, 5, 5)}
+        for kind, amounts in weather.items():
             if rng.random() < 0.6:
                 at = rng.choice([0, self._at()])
                 found.append(
@@ -193,7 +195,7 @@ class _Draw:
                 found.append(Fault(verb, at, amount=number))
                 if verb == "pause":
                     found.append(Fault("resume", at + rng.randrange(1_000, 5_000), amount=number))
-        if self._begun > 1 and rng.random() < 0.15:
+        if self._begun > 1 and rng.random() < 0.3:
             found.append(Fault("drop", self._at(), amount=rng.randrange(self._begun)))
         return found
 

@@ -168,6 +168,8 @@ class Story:
                     self._kill(agent, fault.for_ms + world.rng.randrange(1_000))
             case "loss":
                 world.loss, over = fault.amount / 100, lambda: setattr(world, "loss", 0.0)
+            case "deaths":
+                world.crash_share, over = fault.amount / 1000, lambda: setattr(world, "crash_share", 0.0)
             case "doubles":
                 world.doubles, over = fault.amount / 100, lambda: setattr(world, "doubles", 0.0)
             case "overtaking":
