@@ -29,7 +29,6 @@ from elf.ql.plan import Plan
 Counts = Counter[str]
 """Rows by key."""
 PaneCounts = dict[int, Counter[str]]
-COPY = ".copy"
 WRONG, LOST, DOUBLED, BROKEN = "wrong", "lost", "doubled", "broken"
 
 
@@ -157,7 +156,7 @@ class Ledger:
     # -- pane commits ----------------------------------------------------------------------------------------
 
     def committed(self, agent: int, row: PaneCommit) -> None:
-        if row.flow.endswith(COPY):
+        if founded(row.flow) != row.flow:
             self._copied(agent, row)
             return
         name = f"panes [{row.start}, {row.end}) of {short(row.flow)}, revision {row.revision}"
@@ -211,7 +210,7 @@ class Ledger:
 
     def _copied(self, agent: int, row: PaneCommit) -> None:
         """A reader's copy may lack rows that its jobs do not need, and nothing else."""
-        flow = row.flow.removesuffix(COPY)
+        flow = founded(row.flow)
         word = self.panes[flow].get((row.start, row.end, row.revision))
         name = f"a{agent}'s copy of panes [{row.start}, {row.end}) of {short(flow)}, revision {row.revision}"
         if word is None:
@@ -225,7 +224,7 @@ class Ledger:
 
     def latest(self, flow: str, pane: int, revision: int = 1 << 62) -> PaneWord | None:
         """The last word on a pane, up to a revision."""
-        flow = flow.removesuffix(COPY)
+        flow = founded(flow)
         holding = (w for w in self.panes[flow].values() if w.start <= pane < w.end and w.revision <= revision)
         return max(holding, key=lambda word: word.revision, default=None)
 
@@ -275,7 +274,7 @@ class Ledger:
             for pane in range(first, last) if not part.lost else ():
                 word = self.latest(part.flow, pane, part.revision)
                 there = word.members if word is not None else 0
-                flow = part.flow.removesuffix(COPY)
+                flow = founded(part.flow)
                 found |= {f"a{agent}" for agent in self.who(flow, part.expected & ~there)}
         return found
 
@@ -336,6 +335,11 @@ def says(plan: Plan, counts: Counts, claimed: Counts) -> bool:
 
 def us_of(moment: object) -> int:
     return int(np.datetime64(moment, "us").astype(np.int64))  # type: ignore[call-overload]
+
+
+def founded(name: str) -> str:
+    """The flow that a name in a store is of: copies have names of their own (``elf.job.mirrors.copy_of``)."""
+    return name.partition(".")[0]
 
 
 def short(flow: str) -> str:

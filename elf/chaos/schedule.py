@@ -42,6 +42,7 @@ SAID = {
     "unheard": "nobody hears the home of job {amount}, which hears everybody,",
     "power": "the power of {who} fails after {amount} more steps of its work",
     "blackout": "all are killed",
+    "deaths": "whoever writes to its disk dies of it in {amount} of 1000 cases",
     "loss": "{amount} % of messages are lost",
     "doubles": "{amount} % of messages come twice",
     "overtaking": "{amount} % of messages take up to 2 s",
@@ -76,6 +77,8 @@ class Schedule:
     begun: int
     disorder_ms: int
     faults: tuple[Fault, ...]
+    streams: tuple[str, ...] = ()
+    """What each agent reads: ``c`` clicks, ``b`` buys, ``cb`` both; none: clicks."""
     rate_ms: int = 400
     """Between two rows of an agent's log."""
     quota: int = 256 << 20
@@ -87,8 +90,8 @@ class Schedule:
         return replace(self, faults=tuple(f for n, f in enumerate(self.faults, 1) if n in numbers))
 
 
-JOBS = ("plain", "slide", "odd", "where", "both", "top", "late", "trees")
-"""Kinds of jobs."""
+JOBS = {"plain": 1, "slide": 3, "odd": 1, "where": 1, "both": 3, "top": 2, "late": 2, "trees": 1}
+"""Kinds of jobs, and how often they are."""
 
 
 def drawn(seed: int, nodes: int) -> Schedule:
@@ -96,8 +99,8 @@ def drawn(seed: int, nodes: int) -> Schedule:
     rng = random.Random(f"chaos {seed} {nodes}")
     joiners = min(rng.choice([0, 0, 1, JOINERS_MAX]), max(0, nodes - 3))
     first = nodes - joiners
-    begun = rng.choice([1, 2, 2, 3])
-    jobs = ("plain", *rng.sample(JOBS[1:], 2), rng.choice(JOBS))
+    begun = rng.choice([1, 2, 3, 3])
+    jobs = ("plain", *rng.choices(list(JOBS), list(JOBS.values()), k=3))
     draw = _Draw(rng, first, nodes, jobs, begun)
     return Schedule(
         seed,
@@ -108,6 +111,7 @@ def drawn(seed: int, nodes: int) -> Schedule:
         begun,
         rng.choice([300, 300, 300, 1_500]),
         draw.faults(),
+        ("cb", *rng.choices(["c", "c", "b", "cb"], k=nodes - 1)) if "both" in jobs else ("c",) * nodes,
         rng.choice([400, 400, 150]),
         rng.choice([256 << 20, 256 << 20, 256 << 20, 6_000]),
     )
@@ -126,7 +130,7 @@ class _Draw:
     def faults(self) -> tuple[Fault, ...]:
         rng = self._rng
         found = self._weather()
-        for _ in range(rng.randrange(2, 5 + self._nodes // 8)):
+        for _ in range(rng.randrange(2, 7 + self._nodes // 8)):
             found.append(self._one(rng.choices(*_WEIGHTS)[0]))
         found += [
             Fault("join", rng.randrange(500, STORM_MS * 3 // 4), (index,))
@@ -143,9 +147,10 @@ class _Draw:
     def _weather(self) -> list[Fault]:
         rng = self._rng
         found = []
-        for kind, amounts in (("loss", (1, 3, 8)), ("doubles", (2, 5, 20)), ("overtaking", (2, 5, 15))):
+        weather = {"loss": (1, 3, 8), "doubles": (2, 5, 20), "overtaking": (2, 5, 15), "deaths": (3, 5, 8)}
+        for kind, amounts in weather.items():
             if rng.random() < 0.6:
-                at = rng.choice([0, self._at()])
+                at = rng.choice([0, 0, self._at()])
                 found.append(
                     Fault(kind, at, for_ms=rng.randrange(1_000, STORM_MS), amount=rng.choice(amounts))
                 )
@@ -193,7 +198,7 @@ class _Draw:
                 found.append(Fault(verb, at, amount=number))
                 if verb == "pause":
                     found.append(Fault("resume", at + rng.randrange(1_000, 5_000), amount=number))
-        if self._begun > 1 and rng.random() < 0.15:
+        if self._begun > 1 and rng.random() < 0.4:
             found.append(Fault("drop", self._at(), amount=rng.randrange(self._begun)))
         return found
 

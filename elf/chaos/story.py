@@ -83,8 +83,8 @@ class Story:
         world.retained_bytes_max = schedule.quota
         world.supervised = True
         for agent in world.agents:
-            if "both" in schedule.jobs and agent.index % 3 == 1:
-                agent.streams = (STREAM, BUYS)
+            letters = schedule.streams[agent.index] if schedule.streams else "c"
+            agent.streams = tuple(name for name in (STREAM, BUYS) if name[0] in letters)
         self._people = random.Random(schedule.seed)
         self._specs: dict[int, JobSpec] = {}
         self._seen: dict[str, int] = {}
@@ -168,6 +168,8 @@ class Story:
                     self._kill(agent, fault.for_ms + world.rng.randrange(1_000))
             case "loss":
                 world.loss, over = fault.amount / 100, lambda: setattr(world, "loss", 0.0)
+            case "deaths":
+                world.crash_share, over = fault.amount / 1000, lambda: setattr(world, "crash_share", 0.0)
             case "doubles":
                 world.doubles, over = fault.amount / 100, lambda: setattr(world, "doubles", 0.0)
             case "overtaking":

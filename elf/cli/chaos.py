@@ -133,7 +133,7 @@ def run_seed(seed: int, options: ChaosOptions) -> Run:
         {kind: first.count(kind) for kind in KINDS},
         [f"{one.kind} at {one.at_ms / 1000:.3f} s: {one.text}" for one in verdict.findings],
         numbers,
-        [f"{whole.nodes} agents{late}; homes of {whole.home_members}; {jobs}"]
+        [f"{whole.nodes} agents{late} ({' '.join(whole.streams)}); homes of {whole.home_members}; {jobs}"]
         + [f"{n:3} {fault}" for n, fault in faults],
     )
 

@@ -89,7 +89,7 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         disorder_ms=300,
         faults=tuple(faults),
         rate_ms=150,
-        quota=4_000 if alone else 256 << 20,
+        quota=9_000 if alone else 256 << 20,
         storm_ms=10_000,
     )
 

@@ -1,0 +1,121 @@
+"""``elf sim chaos``: histories of whole fleets, the same in every process, and small where they fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from elf.chaos.ledger import LOST, WRONG, Finding
+from elf.chaos.schedule import SAID, STORM_MS, Schedule, drawn
+from elf.chaos.shrink import shrunk
+from elf.chaos.story import Verdict, play
+from elf.cli.main import main
+from tests.chaos import plants
+from tests.chaos.test_plants import dead_home, schedule
+
+ROOT = Path(__file__).parents[2]
+FIXED = range(1, 1 + int(os.environ.get("ELF_CHAOS_SEEDS", "2")))
+"""Seeds that are always run; ``ELF_CHAOS_SEEDS=50`` runs more."""
+FRESH = range(first := int(time.time()), first + -(-len(FIXED) // 5))
+"""Seeds that nobody has run before: a fifth as many."""
+
+
+@pytest.mark.parametrize("seed", [*FIXED, *FRESH])
+def test_nothing_is_wrong_lost_or_twice(seed: int) -> None:
+    verdict = play(drawn(seed, 5))
+    assert verdict.findings == (), f"elf sim chaos --seeds 1 --first-seed {seed} --nodes 5"
+    assert verdict.windows > 0
+    assert verdict.records > 50
+
+
+def test_a_seed_has_one_history_in_all_processes() -> None:
+    command = [sys.executable, "-m", "elf.cli.main", "sim", "chaos", "--seeds", "1", "--first-seed", "6"]
+    said = []
+    for salt in ("1", "2"):
+        done = subprocess.run(
+            [*command, "--nodes", "4", "--json"],
+            env={**os.environ, "PYTHONHASHSEED": salt},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        facts = json.loads(done.stdout.splitlines()[-1])
+        assert facts.keys() > {"seeds", "windows", "records", "wrong", "lost", "doubled", "failing_seeds"}
+        assert (done.returncode, facts.pop("seconds") > 0) == (len(facts["failing_seeds"]), True)
+        said.append(facts)
+    assert said[0] == said[1]
+
+
+def test_schedules_have_every_kind_of_fault_in_the_time_of_the_storm() -> None:
+    kinds: Counter[str] = Counter()
+    for seed in range(300):
+        for nodes in (2, 5, 32):
+            one = drawn(seed, nodes)
+            assert one == drawn(seed, nodes)
+            assert sorted(one.faults, key=lambda fault: fault.at_ms) == list(one.faults)
+            assert all(0 <= index < nodes for fault in one.faults for index in fault.who)
+            assert all(str(fault) for fault in one.faults)
+            kinds.update(fault.kind for fault in one.faults if fault.at_ms < STORM_MS)
+    assert kinds.keys() == SAID.keys()
+
+
+def test_a_failing_schedule_is_made_small() -> None:
+    """The fault needs two others; one of them alone shows another kind of fault, which is not it."""
+    runs: list[Schedule] = []
+    whole = next(one for seed in range(99) if len((one := drawn(seed, 32)).faults) > 9)
+    needed = {whole.faults[1], whole.faults[-1]}
+
+    def run(one: Schedule) -> Verdict:
+        runs.append(one)
+        there = needed & {*one.faults}
+        kind = WRONG if there == needed else LOST
+        findings = (Finding(kind, "x", 1),) if there else ()
+        return Verdict(1, 1, 1, findings, "", 1)
+
+    left, verdict = shrunk(whole, run(whole), run)
+    assert left == (2, len(whole.faults))
+    assert verdict.count(WRONG) == 1
+    assert len(runs) <= 40
+
+
+def test_a_failing_seed_is_told_with_the_command_that_repeats_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plants.has_one_quota(monkeypatch)
+    monkeypatch.setattr("elf.chaos.schedule.drawn", lambda seed, nodes: schedule(dead_home, seed))
+    command = ["sim", "chaos", "--seeds", "1", "--first-seed", "3", "--nodes", "4"]
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--json"])
+    lines = capsys.readouterr().out.splitlines()
+    assert ended.value.code == 1
+    assert lines[0] == "seed 3 fails:"
+    assert lines[1].startswith("  lost at 1")
+    assert "the home of job 0 is killed for 9 s" in "\n".join(lines)
+    assert lines[-2] == "  again: elf " + " ".join([*command, "--only", "1"])
+    facts = json.loads(lines[-1])
+    assert (facts["failing_seeds"], facts["wrong"], facts["lost"] > 0) == ([3], 0, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["--only", "2"], "--only chooses faults of one seed: give --seeds 1 with it"),
+        (["--seeds", "1", "--only", "x"], "--only x: give numbers of faults, such as --only 2,5"),
+        (["--seeds", "1", "--only", "99"], "--only 99: seed 1 of 8 nodes has faults 1 to "),
+    ],
+)
+def test_options_that_mean_nothing(
+    options: list[str], error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["sim", "chaos", *options])
+    assert ended.value.code == 1
+    assert error in capsys.readouterr().err
