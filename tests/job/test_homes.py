@@ -7,8 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from elf.chaos.engine import SECOND
+from elf.chaos.engine import SECOND, plan
 from elf.chaos.world import SimAgent, World
+from elf.job import events as was
+from elf.job import messages as say
 from elf.job.homelog import home_key
 from elf.job.root import RootSettings
 from elf.job.spec import JobSpec
@@ -267,3 +269,23 @@ def test_records_are_in_the_order_in_which_they_were_wanted() -> None:
         states += [state] if state != states[-1] else []
         assert world.now < 1_040_000, states
     assert states == ["active", "paused", "resuming", "active"]
+
+
+def test_a_reader_to_whom_windows_come_all_the_time_is_not_forgotten() -> None:
+    """Each one shows that its home lives; the home must hear of the reader too, or it waits for its turn."""
+    world = World(31, 3)
+    world.start_all()
+    spec = world.create(0, plan(1))
+    for agent in world.agents:
+        world.write(agent, world.now + 16_000)
+    home = world.home(spec)
+    reader = next(agent for agent in world.agents if agent is not home)
+    reader.handle(was.Arrived("client:1", say.Execute(request=1, sql="SUBSCRIBE job", creator="me")))
+    before: set[int] = set()
+    for _ in range(48):
+        reader.handle(was.Arrived("client:1", say.KeepAlive(request=1)))
+        world.run(300)
+        told = {m.result.last_us for m in world.client_inbox if isinstance(m, say.Published)}
+        assert not told or max(told) >= max(before)
+        before = {row.last_end for row in home.store.windows(spec.uid, -(1 << 62), 1 << 62)}
+    assert len(told) > 8
