@@ -22,6 +22,8 @@ from elf.job.spec import JobSpec
 ANSWER_MS = 8_000
 """How long a node may take to answer a request of ours."""
 RENEW_MS = 2_000
+LEASED_MS = 4_000
+"""A reader to whom windows come all the time renews its lease so often, and asks for none."""
 CLIENT_SILENCE_MS = 10_000
 WHY_MS = 5_000
 """A client to whom nothing came for so long is told why."""
@@ -58,6 +60,7 @@ class _Reader:
     seen_us: int | None
     told_ms: int = 0
     then: Procedure | None = None
+    leased_ms: int = 0
 
 
 class Clients:
@@ -129,6 +132,7 @@ class Clients:
             seen,
             now_ms,
             end.then,
+            now_ms,
         )
         self._readers[key] = reader
         patience = [Send(running.client, say.Reply(request=running.request, done=False))] if end.then else []
@@ -153,7 +157,8 @@ class Clients:
 
     def deadline(self) -> int | None:
         waits = [running.deadline_ms for running in self._running.values()]
-        waits += [min(r.renewed_ms + RENEW_MS, r.told_ms + WHY_MS) for r in self._readers.values()]
+        readers = self._readers.values()
+        waits += [min(r.renewed_ms + RENEW_MS, r.leased_ms + LEASED_MS, r.told_ms + WHY_MS) for r in readers]
         return min(waits, default=None)
 
     def tick(self, now_ms: int) -> list[Step]:
@@ -164,8 +169,11 @@ class Clients:
             if now_ms - reader.heard_ms > CLIENT_SILENCE_MS:
                 found.extend(self._close(key))
             elif now_ms - reader.renewed_ms >= RENEW_MS:
-                reader.renewed_ms = now_ms
+                reader.renewed_ms = reader.leased_ms = now_ms
                 found.append(self._renewal(reader))
+            elif now_ms - reader.leased_ms >= LEASED_MS:
+                reader.leased_ms = now_ms
+                found.append(self._renewal(reader, lease_only=True))
             if key in self._readers and now_ms - reader.told_ms >= WHY_MS:
                 reader.told_ms = now_ms
                 found.append(self._why(key, reader))
@@ -181,8 +189,10 @@ class Clients:
 
     # -- readers ---------------------------------------------------------------------------------------------
 
-    def _renewal(self, reader: _Reader) -> Send:
-        request = say.SubscribeJob(id=0, origin=self._address, uid=reader.spec.uid, after_us=reader.seen_us)
+    def _renewal(self, reader: _Reader, *, lease_only: bool = False) -> Send:
+        """``lease_only``: what we have not seen may be under way to us."""
+        after_us = None if lease_only else reader.seen_us
+        request = say.SubscribeJob(id=0, origin=self._address, uid=reader.spec.uid, after_us=after_us)
         return Send(self.statements.home(reader.spec), request)
 
     def moved(self, uid: str, now_ms: int) -> list[Step]:
@@ -190,7 +200,7 @@ class Clients:
         found: list[Step] = []
         for reader in self._readers.values():
             if reader.spec.uid == uid:
-                reader.renewed_ms = now_ms
+                reader.renewed_ms = reader.leased_ms = now_ms
                 found.append(self._renewal(reader))
         return found
 

@@ -29,7 +29,7 @@ from agents.early import early_windows
 from agents.functions.hosts import Hosts, Settings
 from agents.functions.sandbox import Sandboxes
 from agents.groups import Persisted
-from agents.inputs import Input
+from agents.inputs import Chunk, Input
 from agents.lane import Lane, snapshot_names
 from agents.metrics import Loss, Metrics
 from agents.node import Node, NodeEffect, NodeEvent
@@ -60,7 +60,8 @@ CHUNK_BYTES_MAX: Final = 8 << 20
 there was more: small chunks when idle, large ones under backlog, which cost a tenth less a row."""
 POLL_S: Final = 0.05
 POLL_MAX_S: Final = 0.2
-"""Between two looks at files that do not grow: a twentieth longer each time, up to that."""
+"""Between two looks at files that do not grow: a twentieth longer each time, up to that (so each look after
+one that found something is at once)."""
 VERSIONS_MADE: Final = 2
 """Of a job: an old version makes its last windows while the new one makes its first."""
 IDLE_EVERY_MS: Final = 250
@@ -83,6 +84,8 @@ class _Stream:
     thread: ThreadPoolExecutor
     reader: ThreadPoolExecutor
     slots: asyncio.Semaphore
+    closing: threading.Event = field(default_factory=threading.Event)
+    pause_s: float = 0.0
     shipping: bool = False
     told: dict[str, str] = field(default_factory=dict)
 
@@ -187,6 +190,7 @@ class Driver:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for stream in self._streams.values():
+            stream.closing.set()
             stream.reader.shutdown(wait=True)
             clean = self._end is not None and self._end.result().status == 0
             with contextlib.suppress(ElfError):
@@ -251,12 +255,15 @@ class Driver:
         self._perform(self.node.handle(event, self.now_ms()))
 
     def _perform(self, effects: Sequence[NodeEffect]) -> None:
+        same, frames = None, []  # a multicast goes to many children: encoded once
         for effect in effects:
             match effect:
                 case do.Send() if effect.to in self._clients:
                     self._clients[effect.to].put_nowait(effect.message)
                 case do.Send() | ring.Send() | replica.Send():
-                    frames = codec.encode(effect.message, cluster=self._cluster, sender=self.node.me.address)
+                    if effect.message is not same:
+                        same, me = effect.message, self.node.me.address
+                        frames = codec.encode(same, cluster=self._cluster, sender=me)
                     self.transport.send(effect.to, frames)
                 case do.Work():
                     self._work(effect.stream, effect.command)
@@ -392,15 +399,15 @@ class Driver:
     async def _read(self, stream: _Stream) -> None:
         """Feed the lane, at most ``CHUNKS_AHEAD`` chunks ahead of it."""
         loop = asyncio.get_running_loop()
-        idle_ms, asked, pause_s = 0, CHUNK_BYTES_MIN, POLL_S
+        idle_ms, asked = 0, CHUNK_BYTES_MIN
         while not self.node.leaving:
             await self.reading.wait()
             await stream.slots.acquire()
-            chunk = await loop.run_in_executor(stream.reader, stream.input.read, asked, self.now_ms())
+            chunk = await loop.run_in_executor(stream.reader, self._poll, stream, asked, idle_ms)
             if chunk is not None:
                 full = 2 * (chunk.end - chunk.start) >= asked
                 asked = min(2 * asked, CHUNK_BYTES_MAX) if full else CHUNK_BYTES_MIN
-                pause_s, idle_ms = POLL_S, self.now_ms() + QUIET_MS - IDLE_EVERY_MS
+                idle_ms = self.now_ms() + QUIET_MS - IDLE_EVERY_MS
                 lane = stream.lane
                 self._log.debug("lines read", stream=lane.facts.stream, lines=len(chunk.lines))
                 ahead = lane.ahead.parse(chunk, lane.worker.wanted)
@@ -419,8 +426,19 @@ class Driver:
             if self.now_ms() - idle_ms >= IDLE_EVERY_MS:
                 idle_ms = self.now_ms()
                 self._work(stream.lane.facts.stream, Idle(idle_ms, stream.input.finished()))
-            await asyncio.sleep(pause_s)
-            pause_s = min(1.05 * pause_s, POLL_MAX_S)
+
+    def _poll(self, stream: _Stream, asked: int, idle_ms: int) -> Chunk | None:
+        """On the reader's thread: look at the files until they have grown, or it is time for an ``Idle``. The
+        loop is not woken for every look: that would cost several times what the look does."""
+        while not stream.closing.wait(stream.pause_s):
+            chunk = stream.input.read(asked, self.now_ms())
+            if chunk is not None:
+                stream.pause_s = 0.0
+                return chunk
+            stream.pause_s = min(max(1.05 * stream.pause_s, POLL_S), POLL_MAX_S)
+            if stream.input.exhausted or self.now_ms() - idle_ms >= IDLE_EVERY_MS:
+                break
+        return None
 
     async def _room(self, lane: Lane) -> None:
         """Hold the inputs back while the process, or the archive's folder, holds more than it may: files can

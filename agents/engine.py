@@ -108,7 +108,7 @@ class Statement:
 
     def run(self, table: pa.Table) -> pa.Table:
         """The result over these rows, which have the columns of the schema in any order."""
-        self._batch.table = _as(self._schema, table)
+        self._batch.table = as_schema(self._schema, table)
         try:
             if table.num_rows < _FEW_ROWS:
                 return self._connection.execute("EXECUTE run").to_arrow_table()
@@ -121,7 +121,7 @@ class Statement:
         self._connection.close()
 
 
-def _as(schema: pa.Schema, table: pa.Table) -> pa.Table:
+def as_schema(schema: pa.Schema, table: pa.Table) -> pa.Table:
     """The columns of the schema, cast where they differ (asking first is cheaper than a cast for nothing)."""
     if table.schema.equals(schema):
         return table
@@ -197,7 +197,7 @@ class Extractor:
         if self._times is not None:
             rows = rows.set_column(0, "_ts", self._times.read(rows["_ts"].combine_chunks()))
         return Extracted(
-            table=_as(self._schema, rows),
+            table=as_schema(self._schema, rows),
             accepted=np.flatnonzero(valid).astype(np.int64, copy=False),
             rejected=np.flatnonzero(~valid).astype(np.int64, copy=False),
             uncast=int(pc.sum(found["_uncast"]).as_py() or 0),
@@ -263,19 +263,34 @@ class Times:
 
 class Mapper:
     """A fragment's map over ``rows`` (``columns`` and ``_pane``) and ``tables``: typed rows to partial
-    aggregates."""
+    aggregates.
+
+    Prepared in a quiet moment, or for the first rows: who installs a flow waits for the last agent of all.
+    """
 
     def __init__(self, map_sql: str, columns: Sequence[Column], tables: Sequence[Table] = ()) -> None:
-        schema = arrow_schema(columns).append(pa.field("_pane", pa.int64()))
-        others = {table.relation: decode(table.data) for table in tables}
-        self._statement = Statement(map_sql, "rows", schema, others)
+        self._sql = map_sql
+        self._tables = tables
+        self._schema = arrow_schema(columns).append(pa.field("_pane", pa.int64()))
+        self._statement: Statement | None = None
+        _check_names(self._schema)
 
     def run(self, rows: pa.Table) -> pa.Table:
         """Columns as DuckDB gives them: a sum of integers is decimal128(38, 0)."""
-        return self._statement.run(rows)
+        return self._prepared().run(rows)
+
+    def prepare(self) -> None:
+        self._prepared()
+
+    def _prepared(self) -> Statement:
+        if self._statement is None:
+            others = {table.relation: decode(table.data) for table in self._tables}
+            self._statement = Statement(self._sql, "rows", self._schema, others)
+        return self._statement
 
     def close(self) -> None:
-        self._statement.close()
+        if self._statement is not None:
+            self._statement.close()
 
 
 class Finisher:

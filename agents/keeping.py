@@ -147,7 +147,8 @@ class Keeping:
     def tick(self, now_ms: int) -> list[Step]:
         found = self._heard(self.desk.tick(now_ms), now_ms)
         if self._overlay.ready:
-            found.extend(self.membership.tick(now_ms, self.neighbours()))
+            if now_ms >= self.membership.deadline():
+                found.extend(self.ask(now_ms))
             found.extend(self._staff(now_ms))
         return found
 

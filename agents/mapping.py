@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from agents.engine import Mapper, Statement, arrow_schema
+from agents.engine import Mapper, Statement, arrow_schema, as_schema
 from agents.functions.function import Failed, FunctionSpec, UserFunction
 from agents.functions.sandbox import Limits, Sandboxes
 from elf.job.ports import MapFailed
@@ -32,15 +32,20 @@ class FunctionMapper:
     ) -> None:
         self._schema = arrow_schema(fragment.columns).append(pa.field("_pane", pa.int64()))
         given = self._schema.append(pa.field("_offset", pa.int64()))
-        where = fragment.where_sql or "TRUE"
-        self._where = Statement(f"SELECT * FROM rows AS r WHERE {where}", "rows", given)
+        self._given = given
+        where = fragment.where_sql
+        self._where = Statement(f"SELECT * FROM rows AS r WHERE {where}", "rows", given) if where else None
         self._mapper = Mapper(fragment.map_sql, fragment.columns)
         spec = FunctionSpec(function.kind, function.text, function.filename)
         self._function = UserFunction(sandboxes, spec, limits or Limits(), log, failed_folder)
 
+    def prepare(self) -> None:
+        self._mapper.prepare()
+
     def run(self, rows: pa.Table) -> pa.Table:
         """Raises ``MapFailed``."""
-        chosen = self._where.run(rows).combine_chunks()
+        given = as_schema(self._given, rows)
+        chosen = (given if self._where is None else self._where.run(given)).combine_chunks()
         offsets = chosen["_offset"].to_numpy()
         table = chosen.select(self._schema.names).cast(self._schema)
         made = [self._call(batch) for batch in table.to_batches()] if chosen.num_rows else []
@@ -68,6 +73,7 @@ class FunctionMapper:
         return cast
 
     def close(self) -> None:
-        self._where.close()
+        if self._where is not None:
+            self._where.close()
         self._mapper.close()
         self._function.close()

@@ -108,13 +108,20 @@ class StreamExtractor:
 
     def extract(self, lines: pa.StringArray) -> Extracted:
         self._engine.look_at(lines)
+        return self._prepared().extract(lines)
+
+    def prepare(self) -> None:
+        if self._wanted.columns and self._engine.event_time is not None:
+            self._prepared()
+
+    def _prepared(self) -> Extractor:
         if self._extractor is None or self._event_time != self._engine.event_time:
             from agents.engine import Extractor
 
             self.close()
             self._event_time = self._engine.event_time
             self._extractor = Extractor(self._engine.format, self._event_time, self._wanted)
-        return self._extractor.extract(lines)
+        return self._extractor
 
     def close(self) -> None:
         if self._extractor is not None:

@@ -37,6 +37,8 @@ class PyExtractor:
         )
         return Extracted(table, np.arange(len(rows)), np.empty(0, np.int64))
 
+    def prepare(self) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -58,6 +60,8 @@ class PyMapper:
             }
         )
 
+    def prepare(self) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -70,6 +74,8 @@ class PyEndsMapper:
         ends = [found[name].cast(pa.timestamp("us")) for name in ("_ts_min", "_ts_max")]
         names = ["_pane", "k0", "s0", "s1", "s2"]
         return pa.table([found["_pane"], found["key"], found["_ts_count"], *ends], names=names)
+
+    def prepare(self) -> None: ...
 
     def close(self) -> None: ...
 

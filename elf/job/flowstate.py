@@ -348,7 +348,8 @@ class FlowState:
             self._digest_below(END_OF_TIME)
 
     def digest_quietly(self) -> None:
-        """The same while there is nothing else to do."""
+        """The same while there is nothing else to do, and what the next rows will want done first."""
+        self.mapper.prepare()
         self.digest(_FEW_WORTH)
 
     def _digest_below(self, below: int) -> None:

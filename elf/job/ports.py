@@ -90,6 +90,9 @@ class ExtractedLike(Protocol):
 
 
 class ExtractorPort(Protocol):
+    """Lines to columns. ``prepare``: see ``MapperPort``."""
+
+    def prepare(self) -> None: ...
     def extract(self, lines: pa.StringArray) -> ExtractedLike: ...
     def close(self) -> None: ...
 
@@ -105,8 +108,10 @@ class MapFailed(ElfError):
 
 
 class MapperPort(Protocol):
-    """A fragment's map. With a function, rows have ``_offset`` too, and ``run`` may raise ``MapFailed``."""
+    """A fragment's map. With a function, rows have ``_offset`` too, and ``run`` may raise ``MapFailed``.
+    ``prepare`` does what the first ``run`` would do first; for a moment when nothing else waits."""
 
+    def prepare(self) -> None: ...
     def run(self, rows: pa.Table) -> pa.Table: ...
     def close(self) -> None: ...
 

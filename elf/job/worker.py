@@ -228,6 +228,7 @@ class StreamWorker:
     def _idle(self, idle: Idle) -> Outcome:
         for gone in idle.gone:
             self._sources.pop(gone, None)
+        self._extractor.prepare()
         for state in self._flows.values():
             state.digest_quietly()
         due = idle.now_ms - self._cut_at_ms >= self._settings.cut_ms and any(

@@ -13,6 +13,7 @@ from agents.store import Store
 from elf.chaos.engine import SECOND, plan
 from elf.chaos.world import SimAgent, World
 from elf.errors import ElfBug
+from elf.job import events as was
 from elf.job import messages as say
 from elf.job.homelog import PanesKept, bare, encode, home_key
 from elf.job.root import RootSettings
@@ -309,3 +310,23 @@ def test_who_creates_a_job_hears_of_it_when_a_majority_has_it() -> None:
     assert answer.error == ""
     (home,) = (a for a in world.agents if a.node.homes.jobs())
     assert [job.state for job in home.store.load_jobs()] == ["active"]
+
+
+def test_a_reader_to_whom_windows_come_all_the_time_is_not_forgotten() -> None:
+    """Each one shows that its home lives; the home must hear of the reader too, or it waits for its turn."""
+    world = World(31, 3)
+    world.start_all()
+    spec = world.create(0, plan(1))
+    for agent in world.agents:
+        world.write(agent, world.now + 16_000)
+    home = world.home(spec)
+    reader = next(agent for agent in world.agents if agent is not home)
+    reader.handle(was.Arrived("client:1", say.Execute(request=1, sql="SUBSCRIBE job", creator="me")))
+    before: set[int] = set()
+    for _ in range(48):
+        reader.handle(was.Arrived("client:1", say.KeepAlive(request=1)))
+        world.run(300)
+        told = {m.result.last_us for m in world.client_inbox if isinstance(m, say.Published)}
+        assert not told or max(told) >= max(before)
+        before = {row.last_end for row in home.store.windows(spec.uid, -(1 << 62), 1 << 62)}
+    assert len(told) > 8
