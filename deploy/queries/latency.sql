@@ -1,6 +1,6 @@
 -- Latency: percentiles of the time that requests took, by the page, slowest first. Log: JSON lines with
 -- request_time in seconds, as in examples/access.json. APPROX_PERCENTILE is within 0.8 % of the value.
-SELECT split_part(request_uri, '?', 1) AS page,
+SELECT url_path(request_uri) AS page,
        COUNT(*) AS hits,
        MEDIAN(request_time) AS median,
        APPROX_PERCENTILE(request_time, 0.95) AS p95,

@@ -1,5 +1,5 @@
 -- Referring sites: the sites whose links were followed to here. Log: combined.
-SELECT lower(regexp_extract(cs_referer, '^[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#:]+)', 1)) AS site,
+SELECT lower(url_host(cs_referer)) AS site,
        COUNT(*) AS hits,
        COUNT(DISTINCT c_ip) AS hosts
 FROM access

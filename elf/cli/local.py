@@ -277,6 +277,21 @@ def control(
 
 
 @_bench.command()
+def plan(
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many jobs.")] = 1000,
+    fragments: Annotated[
+        int, typer.Option("--distinct", min=1, help="Different fragments among them.")
+    ] = 100,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Plans of each example; medians.")] = 9,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+) -> int:
+    """From text to plan: every example, and a thousand jobs that share flows; CPU time of one thread."""
+    from elf.bench.plan import bench_plan
+
+    return bench_plan(jobs, fragments, repeat, as_json=json)
+
+
+@_bench.command()
 def differential(
     queries: Annotated[int, typer.Option("--queries", min=1, help="How many random queries.")] = 100,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same queries and logs.")] = 1,

@@ -162,10 +162,13 @@ def _functions() -> Iterator[str]:
 
 def _aggregates() -> Iterator[str]:
     yield "## Aggregates\n"
-    yield "Each passes over NULLs and may be followed by `FILTER (WHERE condition)`.\n"
-    yield "| aggregate | what it gives |\n|---|---|"
-    for entry in _entries("aggregate"):
-        yield f"| `{_cell(entry.usage)}` | {_cell(entry.about)} |"
+    yield "Each passes over NULLs and may be followed by `FILTER (WHERE condition)`. The examples are over the lines below.\n"
+    yield "| aggregate | what it gives | for instance |\n|---|---|---|"
+    entries = _entries("aggregate")
+    calls = ", ".join(f"{entry.example} AS a{number}" for number, entry in enumerate(entries))
+    (row,) = rows(f"SELECT {calls} FROM log")
+    for entry, value in zip(entries, row.values(), strict=True):
+        yield f"| `{_cell(entry.usage)}` | {_cell(entry.about)} | `{entry.example}` is `{_cell(_shown(value))}` |"
     distinct = ", ".join(
         f"`{name.upper()}(DISTINCT x)`" for name, rule in AGGREGATES.items() if rule.distinct
     )
@@ -176,29 +179,34 @@ def _examples() -> Iterator[str]:
     yield "## Examples\n"
     yield "Over these lines (`elf run --input sample.json -q …`):\n"
     yield from (f"    {line}" for line in SAMPLE.splitlines())
-    with tempfile.TemporaryDirectory(prefix="elf-docs-") as folder:
-        path = Path(folder) / "sample.json"
-        path.write_text(SAMPLE, encoding="utf-8")
-        for title, queries in EXAMPLES.items():
-            yield f"\n### {title}"
-            for sql in queries:
-                yield f"\n```sql\n{sql}\n```\n"
-                yield from answer(sql, path)
+    for title, queries in EXAMPLES.items():
+        yield f"\n### {title}"
+        for sql in queries:
+            yield f"\n```sql\n{sql}\n```\n"
+            yield from answer(sql)
     yield ""
 
 
-def answer(sql: str, path: Path) -> Iterator[str]:
-    """The rows of a query over a file as a table of Markdown."""
+def rows(sql: str) -> list[dict[str, object]]:
+    """The rows of a query over the sample, as ``elf run`` gives them."""
     from agents.run import RunRequest, run
 
     windows: list[Window] = []
-    request = RunRequest(sql, {"log": (str(path),)}, tables=tables_of(sql))
-    run(request, lambda result: windows.extend(split(result)))
-    rows = [row for window in windows for row in window.table.to_pylist()]
-    names = list(rows[0]) if rows else []
+    with tempfile.TemporaryDirectory(prefix="elf-docs-") as folder:
+        path = Path(folder) / "sample.json"
+        path.write_text(SAMPLE, encoding="utf-8")
+        request = RunRequest(sql, {"log": (str(path),)}, tables=tables_of(sql))
+        run(request, lambda result: windows.extend(split(result)))
+    return [row for window in windows for row in window.table.to_pylist()]
+
+
+def answer(sql: str) -> Iterator[str]:
+    """The rows of a query over the sample as a table of Markdown."""
+    found = rows(sql)
+    names = list(found[0]) if found else []
     yield f"| {' | '.join(names)} |"
     yield f"|{'---|' * len(names)}"
-    for row in rows:
+    for row in found:
         yield f"| {' | '.join(_cell(_shown(value)) for value in row.values())} |"
 
 

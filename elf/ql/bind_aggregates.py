@@ -56,13 +56,14 @@ class Asked:
 
 @dataclass(frozen=True)
 class Rule:
-    """``arguments``: how many. ``distinct``: whether DISTINCT may stand before the first. ``usage`` and
-    ``about`` are for people.
+    """``arguments``: how many. ``distinct``: whether DISTINCT may stand before the first. ``usage``,
+    ``about`` and ``example`` (over the sample of the reference) are for people.
     """
 
     build: Callable[[Asked], Expr]
     usage: str
     about: str
+    example: str
     arguments: int = 1
     distinct: bool = False
 
@@ -208,34 +209,55 @@ def _top(asked: Asked) -> Expr:
 AGGREGATES: Final[Mapping[str, Rule]] = {
     "count": Rule(_count, "COUNT(*), COUNT([DISTINCT] x)",
                   "rows; rows where x is not NULL; different values, exactly (memory for each of them)",
+                  "COUNT(DISTINCT host)",
                   distinct=True),
-    "sum": Rule(_sum, "SUM([DISTINCT] x)", "the sum; of integers exact, of 38 digits", distinct=True),
-    "avg": Rule(_avg, "AVG([DISTINCT] x)", "the mean, a double", distinct=True),
-    "min": Rule(_extreme("min"), "MIN(x)", "the least, of any type", distinct=True),
-    "max": Rule(_extreme("max"), "MAX(x)", "the greatest, of any type", distinct=True),
-    "bool_and": Rule(_all_or_any("min"), "BOOL_AND(condition)", "whether the condition holds for all rows"),
-    "every": Rule(_all_or_any("min"), "EVERY(condition)", "the same as BOOL_AND"),
-    "bool_or": Rule(_all_or_any("max"), "BOOL_OR(condition)", "whether the condition holds for any row"),
-    "stddev": Rule(_variance("stddev_samp"), "STDDEV(x)", "the same as STDDEV_SAMP"),
+    "sum": Rule(_sum, "SUM([DISTINCT] x)", "the sum; of integers exact, of 38 digits",
+                "SUM(status)", distinct=True),
+    "avg": Rule(_avg, "AVG([DISTINCT] x)", "the mean, a double",
+                "AVG(ms)", distinct=True),
+    "min": Rule(_extreme("min"), "MIN(x)", "the least, of any type",
+                "MIN(page)", distinct=True),
+    "max": Rule(_extreme("max"), "MAX(x)", "the greatest, of any type",
+                "MAX(ms)", distinct=True),
+    "bool_and": Rule(_all_or_any("min"), "BOOL_AND(condition)", "whether the condition holds for all rows",
+                     "BOOL_AND(ms > 2)"),
+    "every": Rule(_all_or_any("min"), "EVERY(condition)", "the same as BOOL_AND",
+                  "EVERY(status >= 200)"),
+    "bool_or": Rule(_all_or_any("max"), "BOOL_OR(condition)", "whether the condition holds for any row",
+                    "BOOL_OR(status >= 500)"),
+    "stddev": Rule(_variance("stddev_samp"), "STDDEV(x)", "the same as STDDEV_SAMP",
+                   "STDDEV(status)"),
     "stddev_samp": Rule(_variance("stddev_samp"), "STDDEV_SAMP(x)",
-                        "the standard deviation of a sample; of integers exact"),
+                        "the standard deviation of a sample; of integers exact",
+                        "STDDEV_SAMP(status)"),
     "stddev_pop": Rule(_variance("stddev_pop"), "STDDEV_POP(x)",
-                       "the standard deviation of the whole; of integers exact"),
-    "variance": Rule(_variance("var_samp"), "VARIANCE(x)", "the same as VAR_SAMP"),
-    "var_samp": Rule(_variance("var_samp"), "VAR_SAMP(x)", "the variance of a sample; of integers exact"),
-    "var_pop": Rule(_variance("var_pop"), "VAR_POP(x)", "the variance of the whole; of integers exact"),
-    "first": Rule(_end, "FIRST(x)", "the first by event time; of several at one time, the least"),
-    "last": Rule(_end, "LAST(x)", "the last by event time; of several at one time, the greatest"),
+                       "the standard deviation of the whole; of integers exact",
+                       "STDDEV_POP(status)"),
+    "variance": Rule(_variance("var_samp"), "VARIANCE(x)", "the same as VAR_SAMP",
+                     "VARIANCE(status)"),
+    "var_samp": Rule(_variance("var_samp"), "VAR_SAMP(x)", "the variance of a sample; of integers exact",
+                     "VAR_SAMP(status)"),
+    "var_pop": Rule(_variance("var_pop"), "VAR_POP(x)", "the variance of the whole; of integers exact",
+                    "VAR_POP(status)"),
+    "first": Rule(_end, "FIRST(x)", "the first by event time; of several at one time, the least",
+                  "FIRST(page)"),
+    "last": Rule(_end, "LAST(x)", "the last by event time; of several at one time, the greatest",
+                 "LAST(page)"),
     "approx_count_distinct": Rule(_approx_distinct, "APPROX_COUNT_DISTINCT(x)",
                                   "different values by HyperLogLog: standard error 1.6 %, memory for at most "
-                                  "4,096 registers a group; of doubles exact"),
-    "median": Rule(_percentile, "MEDIAN(x)", "the same as PERCENTILE(x, 0.5)"),
+                                  "4,096 registers a group; of doubles exact",
+                                  "APPROX_COUNT_DISTINCT(page)"),
+    "median": Rule(_percentile, "MEDIAN(x)", "the same as PERCENTILE(x, 0.5)",
+                   "MEDIAN(ms)"),
     "percentile": Rule(_percentile, "PERCENTILE(x, p)",
-                       "exact, between two values where need be; memory for each value of each group", 2),
+                       "exact, between two values where need be; memory for each value of each group",
+                       "PERCENTILE(ms, 0.9)", 2),
     "approx_percentile": Rule(_percentile, "APPROX_PERCENTILE(x, p)",
-                              "the value of that rank to 0.79 %; memory for 64 numbers a doubling of x", 2),
+                              "the value of that rank to 0.79 %; memory for 64 numbers a doubling of x",
+                              "APPROX_PERCENTILE(ms, 0.9)", 2),
     "approx_top_k": Rule(_top, "APPROX_TOP_K(x, k)",
-                         "the k most frequent values with counts, as JSON; exact, memory for each value", 2),
+                         "the k most frequent values with counts, as JSON; exact, memory for each value",
+                         "APPROX_TOP_K(status, 1)", 2),
 }  # fmt: skip
 """The aggregates, by name in lower case."""
 

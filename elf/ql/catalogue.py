@@ -22,7 +22,7 @@ class Entry:
     """One thing of the language.
 
     ``example``: of a clause a whole query over an access log (``elf.ql.clauses``), of an operator or function
-    an expression, and what it ``gives``; of an aggregate empty.
+    an expression, and what it ``gives``; of an aggregate a call over the sample of ``elf.cli.reference``.
     """
 
     what: What
@@ -40,7 +40,7 @@ def catalogue() -> Iterator[Entry]:
     for clause in CLAUSES:
         yield Entry("clause", "clauses", clause.name, clause.usage, clause.about, clause.example)
     for name, rule in AGGREGATES.items():
-        yield Entry("aggregate", "aggregates", name.upper(), rule.usage, rule.about)
+        yield Entry("aggregate", "aggregates", name.upper(), rule.usage, rule.about, rule.example)
     for operator in OPERATORS:
         yield Entry(
             "operator",

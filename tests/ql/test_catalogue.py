@@ -52,3 +52,4 @@ def test_everything_is_described() -> None:
     for entry in ENTRIES:
         assert entry.usage, entry
         assert entry.about, entry
+        assert entry.example, entry

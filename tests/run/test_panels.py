@@ -31,7 +31,8 @@ def _top(items: str, key: str, order: str, where: str = "TRUE") -> str:
 
 
 def _family(tests: list[tuple[str, str]]) -> str:
-    return f"CASE {' '.join(f'WHEN {test} THEN {name!r}' for name, test in tests)} ELSE 'other' END"
+    cases = " ".join(f"WHEN {test} THEN {name!r}" for name, test in tests)
+    return f"CASE WHEN cs_user_agent IS NULL THEN NULL {cases} ELSE 'Other' END"
 
 
 def _has(*words: str, of: str = "cs_user_agent") -> str:
@@ -39,20 +40,21 @@ def _has(*words: str, of: str = "cs_user_agent") -> str:
 
 
 _SYSTEM = _family(
-    [("Android", _has("Android")), ("iOS", _has("iPhone", "iPad", "iPod")), ("Windows", _has("Windows")),
-     ("macOS", _has("Mac OS X")), ("ChromeOS", _has("CrOS")), ("Linux", _has("Linux")), ("BSD", _has("BSD"))]
+    [("Windows", _has("Windows")), ("Android", _has("Android")), ("iOS", _has("iPhone", "iPad", "iPod")),
+     ("macOS", _has("Macintosh", "Mac OS X")), ("ChromeOS", _has("CrOS")), ("Linux", _has("Linux")),
+     ("BSD", _has("BSD"))]
 )  # fmt: skip
 _LOWER = "lower(cs_user_agent)"
 _BROWSER = _family(
-    [("crawler", _has("bot", "crawl", "spider", "slurp", of=_LOWER)),
+    [("Crawler", _has("bot/", "crawl", "spider", "slurp", of=_LOWER)),
      ("Edge", _has("Edg/", "Edge/", "EdgA/", "EdgiOS/")), ("Opera", _has("OPR/", "Opera")),
-     ("Firefox", _has("Firefox/", "FxiOS/")), ("Chrome", _has("Chrome/", "CriOS/", "Chromium/")),
-     ("Safari", _has("Safari/")), ("Internet Explorer", _has("MSIE ", "Trident/")),
-     ("program", " OR ".join(f"starts_with({_LOWER}, '{w}')" for w in
-                             ("curl", "wget", "python", "go-http", "okhttp", "java")))]
+     ("Firefox", _has("Firefox/", "FxiOS/")), ("Internet Explorer", _has("MSIE ", "Trident/")),
+     ("Chrome", _has("Chrome/", "CriOS/", "Chromium/")), ("Safari", _has("Safari/")),
+     ("curl", "starts_with(cs_user_agent, 'curl/')"), ("Wget", "starts_with(cs_user_agent, 'Wget/')"),
+     ("Program", _has("python", "go-http-client", "java/", "okhttp", of=_LOWER))]
 )  # fmt: skip
 _VISITORS = "COUNT(DISTINCT COALESCE(c_ip, '') || ' ' || COALESCE(cs_user_agent, '')) AS visitors"
-_SITE = "lower(COALESCE(split_part(split_part(split_part(split_part(cs_referer, '://', 2), '/', 1), '?', 1), ':', 1), ''))"
+_SITE = "NULLIF(lower(split_part(split_part(split_part(split_part(cs_referer, '://', 2), '/', 1), '?', 1), ':', 1)), '')"
 _FILE = "cs_uri_stem AS file, COUNT(*) AS hits, COUNT(DISTINCT c_ip) AS hosts"
 
 BY_HAND = {

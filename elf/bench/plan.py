@@ -1,0 +1,117 @@
+"""``elf bench plan``: how long it takes from a text to its plan, and to plan many jobs and find the flows
+that they share.
+
+Examples are those of the reference and the panels of ``deploy/queries``. A job is parsed, planned (with both
+engines' SQL) and proposed to a stream log, which gives it the flow of an equal fragment. CPU time counts.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from elf.bench.query import plan_of
+from elf.errors import QueryError
+from elf.job.messages import AddJob
+from elf.job.spec import Flow, JobSpec, app_id, flow_topic, flow_uid
+from elf.job.streamlog import StreamLog
+from elf.ql.clauses import CLAUSES
+from elf.ql.plan import Plan
+from elf.schema import Column, Schema
+
+PANELS: Final = Path(__file__).parents[2] / "deploy" / "queries"
+HERE: Final = "127.0.0.1:7071"
+
+_ACCESS: Final = (
+    "c_ip cs_username cs_method cs_uri_stem cs_uri_query cs_version cs_referer cs_user_agent cs_request",
+    "sc_status sc_bytes",
+)
+_JSON: Final = ("host remote_addr request_uri", "status body_bytes_sent")
+
+
+def _schema(texts: str, integers: str) -> Schema:
+    columns = [Column("ts", "timestamp"), Column("request_time", "double")]
+    columns += [Column(name, "text") for name in texts.split()]
+    columns += [Column(name, "bigint") for name in integers.split()]
+    return Schema(tuple(columns), event_time="ts")
+
+
+_SCHEMAS: Final = (_schema(*_ACCESS), _schema(*_JSON))
+"""Access logs, and the JSON lines that some panels read."""
+_JOB: Final = (
+    "SELECT cs_uri_stem, COUNT(*) AS hits, SUM(sc_bytes) AS bytes, APPROX_PERCENTILE(sc_bytes, 0.99) AS p99 "
+    "FROM access WHERE sc_status >= {least} AND cs_method IN ('GET', 'POST') GROUP BY cs_uri_stem "
+    "HAVING hits > {number} ORDER BY hits DESC LIMIT 10 WINDOWING 1 MINUTE LATENESS 2 SECONDS"
+)
+
+
+def bench_plan(jobs: int, fragments: int, repeat: int, *, as_json: bool) -> int:
+    """Measure and print."""
+    texts = {clause.name: clause.example for clause in CLAUSES}
+    texts |= {path.name: path.read_text(encoding="utf-8") for path in sorted(PANELS.glob("*.sql"))}
+    schemas = {name: _schema_for(text) for name, text in texts.items()}
+    took = {
+        name: statistics.median(_ms(text, schemas[name]) for _ in range(repeat))
+        for name, text in texts.items()
+    }
+    slowest = max(took, key=took.__getitem__)
+    longest = max(texts, key=lambda name: len(texts[name]))
+    print(
+        f"{len(texts)} examples, text to plan: median {statistics.median(took.values()):.1f} ms; "
+        f"the longest ({longest}, {len(texts[longest])} characters) {took[longest]:.1f} ms, "
+        f"the slowest ({slowest}) {took[slowest]:.1f} ms"
+    )
+    began = time.process_time()
+    flows = _many(jobs, fragments)
+    seconds = time.process_time() - began
+    print(f"{jobs} jobs parsed, planned and put together to {flows} flows: {seconds:.2f} s")
+    if as_json:
+        told = {
+            "examples": len(texts),
+            "median_ms": round(statistics.median(took.values()), 3),
+            "longest": longest,
+            "longest_ms": round(took[longest], 3),
+            "slowest": slowest,
+            "slowest_ms": round(took[slowest], 3),
+            "jobs": jobs,
+            "flows": flows,
+            "jobs_seconds": round(seconds, 3),
+        }
+        print(json.dumps(told))
+    return 0
+
+
+def _schema_for(text: str) -> Schema:
+    """The columns that the text is about."""
+    try:
+        plan_of(text, _SCHEMAS[0])
+    except QueryError:
+        return _SCHEMAS[1]
+    return _SCHEMAS[0]
+
+
+def _ms(text: str, schema: Schema) -> float:
+    began = time.process_time()
+    plan_of(text, schema)
+    return (time.process_time() - began) * 1000
+
+
+def _many(jobs: int, fragments: int) -> int:
+    """Jobs of so many different fragments; how many flows compute them."""
+    log = StreamLog()
+    for number in range(jobs):
+        plan = plan_of(_JOB.format(least=200 + number % fragments, number=number), _SCHEMAS[0])
+        log.grow(AddJob(spec=_proposed(f"job{number}", plan)))
+    return len(log.flows())
+
+
+def _proposed(name: str, plan: Plan) -> JobSpec:
+    """A job with flows of its own, as its master proposes them."""
+    spec = JobSpec(name, "bench", 0, plan, (), master=HERE)
+    uids = [(flow_uid(one, f"{spec.uid}.{spec.version}.{n}"), one) for n, one in enumerate(plan.fragments)]
+    key = app_id(name, "bench")
+    return replace(spec, flows=tuple(Flow(uid, one, flow_topic(key, uid), HERE) for uid, one in uids))

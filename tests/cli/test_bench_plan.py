@@ -1,0 +1,19 @@
+"""``elf bench plan``: all examples and panels have a plan; equal fragments share a flow."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from elf.bench.plan import bench_plan
+from elf.ql.clauses import CLAUSES
+
+
+def test_examples_and_jobs_are_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench_plan(24, 4, 1, as_json=True) == 0
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (said["jobs"], said["flows"]) == (24, 4)
+    assert said["examples"] > len(CLAUSES)
+    assert 0 < said["median_ms"] <= said["slowest_ms"]
+    assert said["longest"].endswith(".sql")
