@@ -1,7 +1,7 @@
 """The oracle of the simulated fleets is worth something: bugs that were planted on purpose are seen.
 
-Each is a rule of PROTOCOL taken out. The histories are some that see it; the suite would be blind without the
-oracle's counts.
+Each is a rule of PROTOCOL taken out; those that it marks are taken out in ``tests/chaos/plants``. The
+histories are some that see it; the suite would be blind without the oracle's counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from elf.chaos import world as w
 from elf.errors import ElfError
-from elf.job.contributions import PartName, Piece, Pile, bitmap, numbers
+from elf.job.contributions import PartName, Piece
 from elf.job.effects import Effect
 from elf.job.events import Fetched
 from elf.job.messages import Committed, PaneRow
@@ -34,25 +34,6 @@ def chance(seeds: int) -> list[History]:
     """Random histories."""
     run = histories.test_crashes_loss_and_doubles_never_make_a_window_wrong
     return [partial(run, seed) for seed in range(seeds)]
-
-
-def merge_what_overlaps(patch: pytest.MonkeyPatch) -> None:
-    """4.2: an inner node and a root keep pieces that cover the same member."""
-
-    def add(pile: Pile, piece: Piece) -> int:
-        pile._pieces.append(piece)
-        return 0
-
-    def take(root: Root, piece: Piece) -> None:
-        if root._first is not None and piece.end > max(root._first, root.committed_to()):
-            root._held.add(piece.clip(max(root._first, root.committed_to()), piece.end))
-
-    patch.setattr(Pile, "add", add)
-    patch.setattr(Pile, "check", lambda pile: None)
-    patch.setattr(
-        "elf.job.contributions._union", lambda pieces: bitmap(n for p in pieces for n in numbers(p.members))
-    )
-    patch.setattr(Root, "take", take)
 
 
 def send_nothing_again(patch: pytest.MonkeyPatch) -> None:
@@ -97,7 +78,6 @@ def take_parts_again(patch: pytest.MonkeyPatch) -> None:
 
 
 PLANTED: dict[str, tuple[Plant, list[History]]] = {
-    "merge what overlaps": (merge_what_overlaps, chance(4)),
     "send nothing again": (send_nothing_again, chance(4)),
     "forget at once": (
         forget_at_once,
