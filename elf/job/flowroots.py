@@ -161,7 +161,7 @@ class FlowRoots:
 
     def _know_readers(self, rooted: _Rooted, now_ms: int) -> None:
         named = {spec.home for spec in self._log.readers(rooted.root.flow.uid)} - {self._address}
-        new = {to: _Reader(now_ms, rooted.root.kept_from()) for to in named}
+        new = {to: _Reader(now_ms, rooted.root.kept_from()) for to in sorted(named)}
         rooted.readers = {to: rooted.readers.get(to, reader) for to, reader in new.items()}
 
     def roster_changed(self, stream: str) -> None:
