@@ -477,13 +477,16 @@ def finished(groups: Iterable[pa.Table], finisher: FinisherPort) -> pa.Table:
 
 
 def _no_rows(effect: CommitWindows, finisher: FinisherPort) -> pa.Table:
-    """Over no rows at all a global aggregate without a window still has one row; everything else has none."""
+    """Over no rows at all a global aggregate without a window still has one row, also one over a subquery's
+    groups, of which there are none; everything else has none.
+    """
     plan = effect.spec.plan
     fragment = plan.fragment
-    if len(fragment.keys) > len(fragment.cells):
+    grouped = len(fragment.keys) > len(fragment.cells)
+    if grouped and not plan.one_over_all:
         return pa.table({})
     schema = pa.schema([(s.name, pa.int64() if s.identity_zero else pa.null()) for s in fragment.states])
     row = identity_row(schema, fragment.states)
-    for cell in fragment.cells:
-        row = row.append_column(cell, pa.nulls(1))
-    return finisher.run(row)
+    for key in fragment.keys if grouped else fragment.cells:
+        row = row.append_column(key, pa.nulls(1))
+    return finisher.run(row.slice(0, 0) if grouped else row)

@@ -132,7 +132,8 @@ def _cast_hint(left: Expr, right: Expr) -> str:
 
 def _bind_connective(node: exp.Connector, scope: Scope) -> Expr:
     op: Literal["and", "or"] = "and" if isinstance(node, exp.And) else "or"
-    return connect(op, tuple(scope.condition(part, op.upper()) for part in node.flatten()))
+    # Keys are known by their own form only.
+    return connect(op, tuple(scope.condition(part, op.upper()) for part in node.flatten()), scope.keys or ())
 
 
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -140,7 +141,7 @@ _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 def _bind_not(node: exp.Not, scope: Scope) -> Expr:
     inner = scope.condition(node.this, "NOT")
-    if inner in (scope.keys or ()):  # a key is known by its own form only
+    if inner in (scope.keys or ()):
         return Call("not", (inner,), "boolean")
     if isinstance(inner, Call) and inner.op in _OPPOSITE:
         return Call(_OPPOSITE[inner.op], inner.args, "boolean")

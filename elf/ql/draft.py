@@ -90,7 +90,7 @@ class Draft:
         self, clause: str, *, aggregates: bool, aliases_first: bool = False, aliased: bool = True
     ) -> Scope:
         aliases = self.aliases if aliased else {}
-        keys = self.keys if aggregates and aliased else None
+        keys = self.keys if aggregates else None
         return Scope(
             self.source,
             self.schema,

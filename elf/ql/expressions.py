@@ -7,7 +7,7 @@ one order, so that equal fragments are equal texts. Nothing here knows an engine
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -153,11 +153,13 @@ def arithmetic(op: str, left: Expr, right: Expr, kind: Kind) -> Expr:
     return Call(op, (left, right), kind)
 
 
-def connect(op: Literal["and", "or"], parts: tuple[Expr, ...]) -> Expr:
-    """AND or OR of any number of conditions: flat, without repetition, in canonical order."""
+def connect(op: Literal["and", "or"], parts: tuple[Expr, ...], whole: Container[Expr] = ()) -> Expr:
+    """AND or OR of any number of conditions: flat (but for those that are to stay ``whole``), without
+    repetition, in canonical order.
+    """
     flat: dict[Expr, None] = {}
     for part in parts:
-        inner = part.args if isinstance(part, Call) and part.op == op else (part,)
+        inner = part.args if isinstance(part, Call) and part.op == op and part not in whole else (part,)
         flat.update(dict.fromkeys(inner))
     ordered = tuple(sorted(flat, key=rank))
     return ordered[0] if len(ordered) == 1 else Call(op, ordered, "boolean")

@@ -159,6 +159,7 @@ def _plan(sql: str, asked: Draft, schemas: Mapping[str, Schema]) -> Plan:
         session_states=(states.state_of(ends[0]), states.state_of(ends[1])) if ends else None,
         more=tuple(others),
         trees=_trees(drafts),
+        one_over_all=not draft.windows and bool(levels) and not whole.keys and not whole.distinct,
         limit=draft.limit,
         apart=bool(draft.branches) and len(schemas) > 1,
     )
