@@ -267,11 +267,11 @@ def test_an_aggregate_over_the_groups_of_no_rows_has_a_row(
     path = tmp_path / "log.json"
     path.write_text('{"ts": "2026-01-01T00:00:00Z", "host": "a", "n": 1}\n')
     inner = "SELECT host, year(ts) AS y, MAX(n) AS most FROM log WHERE n = 2 GROUP BY 1, 2"
-    for sql, rows in (
+    for sql, count in (
         (f"SELECT COUNT(*) AS n, MAX(upper(host)) AS h, SUM(y + most) AS s FROM ({inner}) AS g", 1),
         (f"SELECT y, COUNT(*) AS n FROM ({inner}) AS g GROUP BY y", 0),
         (inner, 0),
     ):
         status, out, err = elf_run(capsys, "--input", str(path), "--output", "json", "-q", sql)
         assert (status, err) == (0, "")
-        assert [json.loads(line) for line in out.splitlines()] == [{"n": 0, "h": None, "s": None}] * rows
+        assert [json.loads(line) for line in out.splitlines()] == [{"n": 0, "h": None, "s": None}] * count
