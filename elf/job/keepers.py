@@ -99,8 +99,8 @@ class KeptLog:
 
 def refusal(asker: str, wish: Wish, why: UserError) -> Send:
     """Tell an agent that it may not join."""
-    agent_id = wish.agent_id if isinstance(wish, JoinStream) else ""
-    return Send(asker, Refused(agent_id=agent_id, text=str(why)))
+    named = (wish.agent_id, wish.incarnation) if isinstance(wish, JoinStream) else ("", 0)
+    return Send(asker, Refused(agent_id=named[0], text=str(why), incarnation=named[1]))
 
 
 def wanted(

@@ -210,7 +210,9 @@ class Membership:
             case LogTail():
                 return self._take_tail(message)
             case Refused():
-                return [Stop(message.text, 1)] if message.agent_id == self.me.agent_id else []
+                ours = message.agent_id == self.me.agent_id
+                ours = ours and message.incarnation in (0, self.me.incarnation)
+                return [Stop(message.text, 1)] if ours else []
 
     def _welcome(self, cluster: Cluster) -> Welcome:
         return Welcome(keepers=cluster.keepers, cluster_uid=cluster.uid, entries=self.log.last)

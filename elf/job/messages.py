@@ -441,10 +441,13 @@ Wish = (
 
 
 class Refused(Message, frozen=True, kw_only=True):
-    """A keeper to an agent that may not join (a copied data folder): it stops and says ``text``."""
+    """A keeper to an agent that may not join (a copied data folder): it stops and says ``text``, if the wish
+    was of its present life. An earlier one's may come late. ``incarnation``: whose wish it was.
+    """
 
     agent_id: str
     text: str
+    incarnation: int = 0
 
 
 # -- results -------------------------------------------------------------------------------------------------

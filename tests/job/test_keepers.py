@@ -11,6 +11,7 @@ import pytest
 from agents.store import Store
 from elf.chaos.engine import STREAM, plan
 from elf.chaos.world import SimAgent, World
+from elf.job import events as was
 from elf.job import messages as say
 from elf.job.effects import Effect, SaveLog, Send
 from elf.job.keepers import LOG_GROUP, wanted
@@ -191,6 +192,29 @@ def test_a_copied_data_folder_is_refused_whoever_is_asked() -> None:
     world.run_until(lambda: bool(twin.ended), 20_000)
     assert "is its data folder a copy" in twin.ended
     assert all(agent.up for agent in world.agents[:4])
+
+
+def test_a_wish_of_an_earlier_life_that_comes_late_stops_nobody() -> None:
+    """An agent dies just after it has asked to be let in, and is in again before that is heard."""
+    world = World(57, 3)
+    world.start_all()
+    agent, keeper = world.agents[2], world.agents[0]
+    before = agent.node.me
+    agent.crash()
+    world.run(1_500)
+    world.restart(agent)
+    world.run_until(lambda: agent.node.ready)
+    wish = say.JoinStream(
+        stream=STREAM,
+        agent_id=before.agent_id,
+        name=before.name,
+        incarnation=before.incarnation,
+        address=before.address,
+        since_us=0,
+    )
+    keeper.handle(was.Arrived(agent.address, wish))
+    world.run(2_000)
+    assert (agent.up, agent.ended) == (True, "")
 
 
 def test_a_founder_that_lost_its_disk_and_has_no_bootstrap_stops_and_says_so() -> None:
