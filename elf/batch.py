@@ -13,6 +13,8 @@ from elf.errors import PeerError
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _SMALL = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
 _PLAIN = pa.ipc.IpcWriteOptions(use_threads=False)
+_END = b"\xff\xff\xff\xff\0\0\0\0"
+"""How every stream ends."""
 _TINY_BYTES = 1 << 10
 """Not worth compressing: each buffer would come out longer than it went in."""
 
@@ -29,6 +31,8 @@ def encode(table: pa.Table, *, small: bool = False) -> bytes:
 
 def decode(data: bytes) -> pa.Table:
     """The table that ``encode`` made these bytes of; raises ``PeerError`` on anything else."""
+    if not data.endswith(_END):  # Arrow takes what stops between two messages for a shorter stream
+        raise PeerError("not a whole Arrow table: its end is missing")
     try:
         source = pa.BufferReader(data)
         with pa.ipc.open_stream(source, options=pa.ipc.IpcReadOptions(use_threads=False)) as reader:

@@ -61,7 +61,7 @@ def test_the_store_is_a_disk_write_by_write(tmp_path: Path) -> None:
 def test_a_store_of_the_schema_before_gets_its_tables(tmp_path: Path) -> None:
     Store(tmp_path / "old").close()
     con = sqlite3.connect(tmp_path / "old")
-    for later in ("replica_groups", "replica_entries", "pane_parts"):
+    for later in ("replica_groups", "replica_entries", "pane_parts", "joined"):
         con.execute(f"DROP TABLE {later}")
     con.execute("PRAGMA user_version = 2")
     con.commit()
