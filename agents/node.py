@@ -189,14 +189,29 @@ class Node:
         return self._leaving
 
     def leave(self, now_ms: int) -> list[NodeEffect]:
-        """Seal everything, hand it over, and go (``elf leave``)."""
+        """Seal everything, hand it over, and go (``elf leave``); not while ``bound``."""
+        if self.bound():
+            return []
         self._leaving = True
         return self._settle([Work(stream, SealOpen()) for stream in sorted(self._streams)], now_ms)
+
+    def bound(self) -> str:
+        """Why this agent may not leave: the root of a key range is on one agent alone. Empty if it may."""
+        ours = (flow for flow in self.log.flows() if flow.home == self.me.address)
+        alone = [flow for flow in ours if self.log.founder(flow.uid) is None]
+        jobs = sorted({spec.name for flow in alone for spec in self.log.readers(flow.uid)})
+        if not jobs:
+            return ""
+        return (
+            f"{self.me.name} keeps key ranges of {', '.join(jobs)} (TREES), which no other agent has: DROP "
+            "JOB first; or stop the agent and start it again, which loses nothing"
+        )
 
     def _left(self, now_ms: int) -> list[Step]:
         """While leaving: go when nothing is owed and the log knows."""
         if (
             not self._leaving
+            or self.bound()
             or self._untils.keys() != self._streams
             or any(self.uplink.owes(flow.uid) for flow in self.uplink.flows())
         ):
@@ -547,6 +562,8 @@ class Node:
                 return list(self.clients.published(message, now_ms))
             case say.JobFailed():
                 return list(self.clients.job_failed(message))
+            case say.Call() if message.verb == "leave" and (why := self.bound()):
+                return [Send(sender, say.Failed(request=message.request, text=why))]
             case say.Call() if message.verb == "leave":
                 self._leave_clients.append((sender, message.request))
                 return list(self.leave(now_ms))

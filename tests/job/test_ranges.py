@@ -11,6 +11,8 @@ from agents.store import Store
 from elf.batch import decode
 from elf.chaos.engine import SECOND, plan
 from elf.chaos.world import SimAgent, World
+from elf.job import events as was
+from elf.job import messages as say
 from elf.job.ranges import split
 from elf.job.spec import JobSpec
 from elf.ql.plan import Top
@@ -177,6 +179,24 @@ def copied(agent: SimAgent, uid: str) -> str:
     """The name under which an agent has its copy of a flow, if it has one."""
     mirror = agent.node.homes.mirrors.get(uid)
     return "" if mirror is None else mirror.stored_as
+
+
+def test_the_root_of_a_range_does_not_leave_before_its_job_is_dropped() -> None:
+    world = World(35, 4)
+    _, until = begun(world, 14_000)
+    many = spread(world, 3, "many")
+    agent = world.by_address[many.flows[1].home]
+    agent.handle(was.Arrived("client:1", say.Call(request=1, verb="leave")))
+    world.run(9_000)
+    (refused,) = (m for m in world.client_inbox if isinstance(m, say.Failed))
+    assert refused.text.startswith(f"a{agent.index} keeps key ranges of many")
+    assert not agent.node.leaving
+    check_all(world, many, until, least=2)
+    world.drop(many)
+    world.run(12_000)
+    agent.handle(was.Arrived("client:1", say.Call(request=2, verb="leave")))
+    world.run_until(lambda: not agent.up)
+    assert agent.ended == "left the cluster"
 
 
 def held(store: Store, uid: str) -> dict[int, int]:
