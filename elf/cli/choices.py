@@ -21,6 +21,14 @@ class BenchFormat(StrEnum):
     COMMON = "common"
 
 
+class LogKind(StrEnum):
+    """``elf generate KIND``"""
+
+    CLICKS = "clicks"
+    ACCESS = "access"
+    POSTS = "posts"
+
+
 class BenchKeys(StrEnum):
     """``elf bench cbt --keys``"""
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from elf.cli.choices import BenchFormat, BenchKeys, BenchQuery, DemoApp, Output
+from elf.cli.choices import BenchFormat, BenchKeys, BenchQuery, DemoApp, LogKind, Output
 from elf.cli.options import OutputOption, SeveralEngines, SeveralValues, SqlFile, one_text
 
 
@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
     app.command(cls=SeveralValues)(run)
     app.command()(demo)
-    app.add_typer(_generate, name="generate")
+    app.command()(generate)
     app.add_typer(_bench, name="bench")
 
 
@@ -84,90 +84,56 @@ def demo(
     return run_demo(DemoOptions(windows, window_seconds or 5, rate, keep))
 
 
-_generate = typer.Typer(help="Write log files to try elf on.", no_args_is_help=True)
 _bench = typer.Typer(help="Measure elf on this machine.", no_args_is_help=True)
-
-_Out = Annotated[str, typer.Option("--out", metavar="FILE", help="Where to; - is standard output.")]
-_Rows = Annotated[
-    int | None, typer.Option("--rows", min=0, help="How many lines (default 100000 without --rate).")
-]
-_Seed = Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same lines.")]
-_Rate = Annotated[
-    float | None,
-    typer.Option("--rate", min=0.001, help="Append at so many lines a second, with the time of the clock."),
-]
-_Seconds = Annotated[float | None, typer.Option("--seconds", min=0, help="With --rate: stop after that.")]
-_PerSecond = Annotated[
-    float, typer.Option("--per-second", min=0.001, help="Without --rate: lines in a second of event time.")
-]
-_Start = Annotated[str, typer.Option("--start", help="Without --rate: event time of the first line, UTC.")]
-_Disorder = Annotated[
-    float, typer.Option("--disorder", min=0, help="Lines may be so many seconds behind, most less.")
-]
-_Bad = Annotated[float, typer.Option("--bad", min=0, max=1, help="Share of lines that don't parse.")]
 
 _Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw the figures: .png or .svg.")]
 
-_FIRST_TIME = "2026-01-01T00:00:00Z"
 
-
-@_generate.command()
-def clicks(
-    out: _Out,
-    rows: _Rows = None,
-    seed: _Seed = 1,
-    rate: _Rate = None,
-    seconds: _Seconds = None,
-    per_second: _PerSecond = 1000,
-    start: _Start = _FIRST_TIME,
-    disorder: _Disorder = 0.5,
-    bad: _Bad = 0,
+def generate(
+    kind: Annotated[
+        LogKind,
+        typer.Argument(
+            help="clicks: the click stream of an e-commerce site, JSON lines (Figure 4 of the paper); "
+            "access: a web access log in the combined format; posts: a social network's, with a spam "
+            "campaign in them, JSON lines (section 4.1)."
+        ),
+    ],
+    out: Annotated[str, typer.Option("--out", metavar="FILE", help="Where to; - is standard output.")],
+    rows: Annotated[
+        int | None, typer.Option("--rows", min=0, help="How many lines (default 100000 without --rate).")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same lines.")] = 1,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            "--rate", min=0.001, help="Append at so many lines a second, with the time of the clock."
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=0, help="With --rate: stop after that.")
+    ] = None,
+    per_second: Annotated[
+        float,
+        typer.Option("--per-second", min=0.001, help="Without --rate: lines in a second of event time."),
+    ] = 1000,
+    start: Annotated[
+        str, typer.Option("--start", help="Without --rate: event time of the first line, UTC.")
+    ] = "2026-01-01T00:00:00Z",
+    disorder: Annotated[
+        float | None,
+        typer.Option(
+            "--disorder", min=0, help="Lines may be so many seconds behind, most less (0.5; access 0)."
+        ),
+    ] = None,
+    bad: Annotated[float, typer.Option("--bad", min=0, max=1, help="Share of lines that don't parse.")] = 0,
 ) -> int:
-    """The click stream of an e-commerce site, JSON lines (Figure 4 of the paper)."""
+    """Write a log file to try elf on."""
     from elf.cli.generate import GenerateOptions, generate
 
+    if disorder is None:
+        disorder = 0 if kind is LogKind.ACCESS else 0.5
     return generate(
-        GenerateOptions("clicks", out, rows, seed, rate, seconds, per_second, start, disorder, bad)
-    )
-
-
-@_generate.command()
-def access(
-    out: _Out,
-    rows: _Rows = None,
-    seed: _Seed = 1,
-    rate: _Rate = None,
-    seconds: _Seconds = None,
-    per_second: _PerSecond = 1000,
-    start: _Start = _FIRST_TIME,
-    disorder: _Disorder = 0,
-    bad: _Bad = 0,
-) -> int:
-    """A web access log in the combined format."""
-    from elf.cli.generate import GenerateOptions, generate
-
-    return generate(
-        GenerateOptions("access", out, rows, seed, rate, seconds, per_second, start, disorder, bad)
-    )
-
-
-@_generate.command()
-def posts(
-    out: _Out,
-    rows: _Rows = None,
-    seed: _Seed = 1,
-    rate: _Rate = None,
-    seconds: _Seconds = None,
-    per_second: _PerSecond = 1000,
-    start: _Start = _FIRST_TIME,
-    disorder: _Disorder = 0.5,
-    bad: _Bad = 0,
-) -> int:
-    """Posts of a social network with a spam campaign in them, JSON lines (section 4.1 of the paper)."""
-    from elf.cli.generate import GenerateOptions, generate
-
-    return generate(
-        GenerateOptions("posts", out, rows, seed, rate, seconds, per_second, start, disorder, bad)
+        GenerateOptions(kind.value, out, rows, seed, rate, seconds, per_second, start, disorder, bad)
     )
 
 
