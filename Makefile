@@ -8,13 +8,16 @@ INSTALLED := .venv/.installed
 demo: install java
 	$(BIN)/elf demo
 
-# Two halves at once: each waits a lot, for processes and for timers.
+# Three parts at once, on two cores: the first waits a lot, for processes and for timers.
 PROCESSES := tests/agents tests/cli tests/fleet tests/run tests/spark
+SIMULATED := tests/chaos tests/job
+REST := tests $(PROCESSES:%=--ignore=%) $(SIMULATED:%=--ignore=%)
 
 test: check java
 	@$(BIN)/python -m pytest -q $(PROCESSES) & first=$$!; \
-	$(BIN)/python -m pytest -q tests $(PROCESSES:%=--ignore=%) -p no:cacheprovider; second=$$?; \
-	wait $$first && exit $$second
+	$(BIN)/python -m pytest -q $(SIMULATED) -p no:cacheprovider & second=$$!; \
+	$(BIN)/python -m pytest -q $(REST) -p no:cacheprovider; failed=$$?; \
+	wait $$first || failed=1; wait $$second || failed=1; exit $$failed
 
 check: install
 	$(BIN)/ruff check .

@@ -11,7 +11,8 @@ from elf.job import messages as say
 from elf.job.flowroots import event_time
 from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord
 from elf.job.streamlog import StreamLog
-from elf.ql.plan import Fragment, Table
+from elf.ql.plan import Fragment, Plan, Table
+from elf.ql.user_functions import functions_of
 
 
 def job_row(spec: JobSpec, log: StreamLog) -> dict[str, object]:
@@ -40,9 +41,10 @@ def describe(facts: say.JobFacts, log: StreamLog, named: Callable[[str], str]) -
         "master": named(facts.master),
         "creator": facts.spec.creator,
         "query": plan.sql,
-        **({"function": _function(plan.fragment)} if plan.fragment.function is not None else {}),
-        **{f"table {place}": described(one) for place, one in enumerate(plan.fragment.tables, 1)},
-        **({"reads": ", ".join(_names(plan.reads, log))} if plan.reads else {}),
+        **({"function": text} if (text := functions_told(plan)) else {}),
+        **{f"table {place}": described(one) for place, one in enumerate(_tables(plan), 1)},
+        **({"reads": ", ".join(read_jobs(plan, log))} if plan.reads else {}),
+        **({"joins": plan.join.about} if plan.join is not None else {}),
         "windows": "; ".join(kind.text for kind in plan.windows) or "none",
         "emits": _emission(plan.fragment),
         "answers from": moment_of(facts.first_us),
@@ -59,9 +61,14 @@ def describe(facts: say.JobFacts, log: StreamLog, named: Callable[[str], str]) -
     return told | ({"failure": facts.failure} if facts.failure else {})
 
 
-def _names(jobs: Sequence[str], log: StreamLog) -> list[str]:
-    specs = [(uid, log.job(uid)) for uid in jobs]
-    return [uid if spec is None else f"job {spec.name}" for uid, spec in specs]
+def _tables(plan: Plan) -> list[Table]:
+    return list(dict.fromkeys(table for one in plan.unranged for table in one.tables))
+
+
+def read_jobs(plan: Plan, log: StreamLog) -> list[str]:
+    """The jobs that a job reads, by name."""
+    specs = [(uid, log.job(uid)) for uid in plan.reads]
+    return ["a job that is dropped" if spec is None else f"job {spec.name}" for uid, spec in specs]
 
 
 def described(table: Table) -> str:
@@ -85,9 +92,9 @@ def _keys(flow: Flow) -> str:
     return f", key range {place + 1} of {count}" if count > 1 else ""
 
 
-def _function(fragment: Fragment) -> str:
-    function = fragment.function
-    return "none" if function is None else f"{function.kind} of {function.filename} ({function.hash})"
+def functions_told(plan: Plan) -> str:
+    """A job's functions, for people; empty if it has none."""
+    return ", ".join(f"{one.kind} of {one.filename} ({one.hash})" for one in functions_of(plan))
 
 
 def _version(one: VersionRecord, facts: say.JobFacts) -> str:

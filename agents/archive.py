@@ -25,7 +25,6 @@ the stream must start again from its cut).
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import uuid
@@ -41,7 +40,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from agents.partitions import ArchiveError, Target, sync_path
+from agents.durable import sync, sync_path
+from agents.partitions import ArchiveError, Target
 from elf.errors import ElfBug
 
 __all__ = ["Archive", "ArchiveError"]
@@ -94,6 +94,7 @@ class Archive:
         self._position = 0
         self._life = ""
         self._usable = False
+        self._failure: OSError | None = None
 
     # -- records ---------------------------------------------------------------------------------------------
 
@@ -198,7 +199,7 @@ class Archive:
             if before.end != after.start:
                 raise ArchiveError(f"records {before.end} to {after.start} are gone from {self._directory}")
         self._position = position
-        self._usable = True
+        self._usable, self._failure = True, None
 
     def close(self) -> None:
         """Lets go of the open roll as it is; the next start goes on from the cut."""
@@ -234,7 +235,7 @@ class Archive:
             return []
         with path.open("rb+") as file:
             file.truncate(_end_of(path, position - start))
-            os.fsync(file.fileno())
+            sync(file.fileno())
         return [self._renamed(path, start, position)]
 
     def _renamed(self, path: Path, start: int, end: int) -> _Roll:
@@ -245,12 +246,15 @@ class Archive:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
+        if self._failure is not None:
+            raise ArchiveError(f"a write to {self._directory} has failed: {self._failure}") from self._failure
         if not self._usable:
             raise ElfBug(f"the archive of {self._stream} must be restored to its cut first")
         self._usable = False  # stays so if the write fails: what the file then holds is not known
         try:
             yield
         except OSError as error:
+            self._failure = error
             raise ArchiveError(f"cannot write to the archive's folder {self._directory}: {error}") from error
         self._usable = True
 
@@ -272,7 +276,7 @@ class _OpenRoll:
 
     def sync(self) -> None:
         self._file.flush()
-        os.fsync(self._file.fileno())
+        sync(self._file.fileno())
         if not self._named:
             sync_path(self.path.parent)
             self._named = True

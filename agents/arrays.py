@@ -29,6 +29,7 @@ def writer(cls: type) -> Callable[[object], bytes]:
 def reader(cls: type[T]) -> Callable[[bytes], T]:
     """The opposite of ``writer``. Raises ``ValueError`` or ``TypeError`` on anything else."""
     decode = msgspec.msgpack.Decoder(twin_of(cls)).decode
+    msgspec.json.Decoder(cls)  # what msgspec finds out of a class it keeps: now, not with the first message
     return lambda data: msgspec.convert(decode(data), cls, from_attributes=True)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
 
 import overlay as ring
 from elf.job.flowroots import StoredPanes
@@ -18,11 +18,9 @@ from overlay import replica
 
 PEERS_FACT: Final = "peers"
 """Durable: addresses of live peers, a line each, to find the ring again after a restart."""
-REPLICA: Final = replica.ReplicaConfig(
-    beat_ms=1_500, silence_ms=4_000, record_bytes_max=RECORD_BYTES_MAX + (1 << 20)
-)
-"""Groups in agents beat a little slower than by default: an idle leader of five costs less. From a leader's
-crash to the next one it is 5 s at most, and less where the overlay notices it first."""
+Detect = Literal["default", "fast"]
+"""How soon the dead are missed: within 3 s, and a node may stall for 2 s; or within 1 s, for three times the
+heartbeats, and for machines that never stall for half a second."""
 ALONE_MS: Final = 5_000
 HOUSED_FACT: Final = "housed"
 """Durable: every job whose home was here has a replica group."""
@@ -64,10 +62,32 @@ class NodeSettings:
     home_members: int = KEEPERS_MAX
 
 
-def overlay_config(restored: Restored, me: Identity, join_retry_ms: int = 500) -> ring.OverlayConfig:
-    """A keeper that comes back looks for its ring for a moment only: the others may be waiting for it. Of
-    several the first begins the ring again, the next ones look a little longer."""
+def overlay_config(
+    restored: Restored,
+    me: Identity,
+    config: ring.OverlayConfig | None = None,
+    detect: Detect = "default",
+) -> ring.OverlayConfig:
+    """What is set, how soon the dead are missed, and how long to look for the ring: a keeper that comes back
+    only for a moment, since the others may be waiting for it. Of several the first begins the ring again, the
+    next ones look a little longer."""
     timeout_ms, cluster = JOIN_MS, restored.cluster
     if cluster is not None and me.address in cluster.keepers.addresses:
         timeout_ms = ALONE_MS * (1 + cluster.keepers.addresses.index(me.address))
-    return ring.OverlayConfig(join_retry_ms=join_retry_ms, join_timeout_ms=timeout_ms)
+    config = replace(config or ring.OverlayConfig(), join_timeout_ms=timeout_ms)
+    if detect == "default":
+        return config
+    return replace(
+        config, heartbeat_ms=330, suspect_ms=460, probe_ms=150, tree_refresh_ms=330, child_ttl_ms=1_300
+    )
+
+
+def replica_config(detect: Detect = "default") -> replica.ReplicaConfig:
+    """Groups in agents beat a little slower than by default: an idle leader of five costs less. From a
+    leader's crash to the next one it is 5 s at most, and less where the overlay notices it first."""
+    config = replica.ReplicaConfig(
+        beat_ms=1_500, silence_ms=4_000, record_bytes_max=RECORD_BYTES_MAX + (1 << 20)
+    )
+    if detect == "default":
+        return config
+    return replace(config, beat_ms=500, silence_ms=1_300, slot_ms=50, vote_ms=100, push_ms=100, ask_ms=200)

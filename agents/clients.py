@@ -16,7 +16,7 @@ from agents.asks import SILENT, Ask, Procedure, Reading
 from agents.statements import Statements
 from elf.errors import ElfError
 from elf.job import messages as say
-from elf.job.effects import Effect, Send
+from elf.job.effects import Effect, Faulted, Send
 from elf.job.spec import JobSpec
 
 ANSWER_MS = 8_000
@@ -103,6 +103,10 @@ class Clients:
             return self._finish(running, done.value, now_ms)
         except ElfError as refused:
             return self._finish(running, say.Failed(request=running.request, text=str(refused)), now_ms)
+        except Exception as bug:  # a procedure changes nothing of the node's: it alone has failed
+            text = f"this agent has a bug, its log has more: {bug!r}"
+            failed = say.Failed(request=running.request, text=text)
+            return [Faulted(bug), *self._finish(running, failed, now_ms)]
         found: list[Step] = []
         running.waiting = {}
         running.deadline_ms = now_ms + ANSWER_MS
@@ -223,6 +227,8 @@ class Clients:
                 found.append(Send(reader.client, say.Published(request=reader.request, result=result)))
             if result.early:
                 continue
+            if reader.seen_us not in (None, FROM_THE_FIRST) and result.first_us > reader.seen_us:
+                found.append(self._renewal(reader))  # what came before it got lost on its way
             reader.seen_us = max(reader.seen_us or result.last_us, result.last_us)
             reader.renewed_ms = now_ms
             if reader.left is not None:

@@ -35,6 +35,7 @@ from agents.settings.kinds import (
 from agents.settings.tree import Branch, ConfigProblems, overlay_variables, read_yaml
 from agents.transport.base import Limits
 from elf.schema import COLUMN_TYPES
+from overlay.config import OverlayConfig
 
 __all__ = ["DEFAULT_PATH", "Config", "ConfigProblems", "load", "validate"]
 
@@ -48,6 +49,7 @@ _PATTERN: Final = matching(r"/.+", "an absolute path (wildcards: *, **, ?, [abc]
 _FOLDER: Final = matching(r"/.*", "an absolute path")
 _SECS: Final = number(above=True)
 _LIMITS: Final = Limits()
+_RING: Final = OverlayConfig()
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,12 @@ class ClusterConfig:
         "Agents to join through, any one of which is enough; the founder of a cluster has none.",
     )
     retry_join_secs: float = setting(2.0, _SECS, "Time between two tries to join.")
+    detect: str = setting(
+        "default",
+        choice("default", "fast"),
+        "How soon a dead agent is missed: within 3 s (default) or 1 s (fast: three times the heartbeats, and "
+        "machines that never stall for half a second). The same on all agents.",
+    )
 
 
 @dataclass(frozen=True)
@@ -161,6 +169,28 @@ class ProtocolConfig:
 
 
 @dataclass(frozen=True)
+class RingConfig:
+    """The ring and its trees."""
+
+    base_bits: int = setting(
+        _RING.base_bits,
+        whole(1, 8),
+        "Bits of a digit (Pastry's b): 1, 2, 4 or 8. Routes take log N hops to base 2^b.",
+    )
+    leaf_set_size: int = setting(_RING.leaf_set_size, whole(2), "Members of a leaf set, half on each side.")
+    fanout_max: int = setting(_RING.fanout_max, whole(2), "Most children of an agent in a tree.")
+
+    def overlay(self, join_retry_secs: float) -> OverlayConfig:
+        """The same, as the overlay takes it. Raises ``ValueError`` for what makes no ring."""
+        return OverlayConfig(
+            base_bits=self.base_bits,
+            leaf_set_size=self.leaf_set_size,
+            fanout_max=self.fanout_max,
+            join_retry_ms=round(join_retry_secs * 1000),
+        )
+
+
+@dataclass(frozen=True)
 class FunctionsConfig:
     """What users' code may take, each piece in a process of its own."""
 
@@ -213,6 +243,7 @@ class Config:
     protocol: ProtocolConfig = section(
         ProtocolConfig, "Time limits of rolling up; the defaults suit a fleet in one place."
     )
+    ring: RingConfig = section(RingConfig, "The ring and its trees: the same in all agents of a cluster.")
     functions: FunctionsConfig = section(
         FunctionsConfig, "What users' code may take, each piece in a process of its own."
     )
@@ -263,6 +294,10 @@ def _contradictions(config: Config) -> list[str]:
         for peer in config.cluster.bootstrap
         if split_address(peer)[1] == 0
     ]
+    try:
+        config.ring.overlay(config.cluster.retry_join_secs)
+    except ValueError as error:
+        found.append(f"ring: {error}")
     if config.protocol.straggler_min_secs > config.protocol.straggler_max_secs:
         found.append("protocol.straggler_min_secs must not be above protocol.straggler_max_secs")
     path = config.archive.path

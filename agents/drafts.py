@@ -1,12 +1,16 @@
-"""The work of a replicated home's commits, on threads: as ``agents.commits``, but for the commit."""
+"""The work of a replicated home's commits, on threads: as ``agents.panecommits`` and
+``agents.windowcommits``, but for the commit."""
 
 from __future__ import annotations
 
 import time
 
-from agents.commits import Kept, made_windows, merged_panes, published, size_of, us_since
 from agents.homestore import panes_fact, windows_fact
+from agents.kept import Kept
+from agents.panecommits import Reduces, merged_panes, size_of
+from agents.panetables import us_since
 from agents.store import Store
+from agents.windowcommits import Treat, made_windows, published
 from elf.batch import decode
 from elf.errors import ElfBug, PanesGone
 from elf.job.effects import CommitPanes
@@ -16,19 +20,29 @@ from elf.job.ports import FinisherPort
 
 
 def draft(
-    effect: Draft, store: Store, finisher: FinisherPort | None, master: str, kept: Kept | None
+    effect: Draft,
+    store: Store,
+    finisher: FinisherPort | None,
+    master: str,
+    kept: Kept | None,
+    treat: Treat | None = None,
+    reduces: Reduces | None = None,
 ) -> Drafted:
-    """Do the work of a commit. ``finisher`` and ``kept``: of the job, for windows."""
+    """Do the work of a commit. ``finisher``, ``kept`` and ``treat``: of the job, for windows; ``reduces``: of
+    the flow, for panes."""
     began, work = time.thread_time_ns(), effect.work
     if isinstance(work, CommitPanes):
-        panes = merged_panes(work, store, effect.seq)
+        try:
+            panes = merged_panes(work, store, effect.seq, reduces)
+        except PanesGone:
+            return Drafted(work, b"", gone=True)
         keys, size = size_of(panes)
         fact = encode(panes_fact(panes))
         return Drafted(work, fact, rows=keys, bytes=size, cpu_us=us_since(began))
     if finisher is None:
         raise ElfBug("windows without a finisher")
     try:
-        row, new = made_windows(work, store, finisher, kept)
+        row, new = made_windows(work, store, finisher, kept, treat)
     except PanesGone:
         return Drafted(work, b"", gone=True)
     fact, result = encode(windows_fact(row)) if new else b"", published(work, row, master)

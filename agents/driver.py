@@ -12,90 +12,55 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeVar
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
-import psutil
 import structlog
 
 import overlay as ring
-from agents import codec, commits, drafts, homestore
-from agents.archive import ArchiveError
-from agents.early import early_windows
+from agents import codec, homestore, panecommits, windowcommits
+from agents.feeding import Feeding
 from agents.functions.hosts import Hosts, Settings
 from agents.functions.sandbox import Sandboxes
 from agents.groups import Persisted
-from agents.inputs import Chunk, Input
+from agents.inputs import Input
 from agents.lane import Lane, snapshot_names
+from agents.making import Making
 from agents.metrics import Loss, Metrics
 from agents.node import Node, NodeEffect, NodeEvent
+from agents.room import is_refusal
 from agents.store import SnapshotName, Store
+from agents.streams import FunctionsAt
 from agents.transport import Closed, Transport
 from elf.errors import ElfError, PeerError
 from elf.job import effects as do
 from elf.job import events as was
 from elf.job import homeport as home
-from elf.job.commands import Command, Finish, Idle, Install, Outcome
 from elf.job.contributions import Piece
 from elf.job.messages import Message
 from elf.job.programport import ProgramEffect, ProgramEvent
 from elf.job.streamlog import encode_entry
 from overlay import replica
 
-if TYPE_CHECKING:  # DuckDB, as in agents.streams
-    from agents.engine import Finisher
-
 T = TypeVar("T")
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
-CHUNKS_AHEAD: Final = 4
-"""Chunks of one stream that may wait for its lane: reading is held back beyond that."""
-CHUNK_BYTES_MIN: Final = 1 << 20
-CHUNK_BYTES_MAX: Final = 8 << 20
-"""A read asks for the least when the last one came back with little, and for twice as much each time that
-there was more: small chunks when idle, large ones under backlog, which cost a tenth less a row."""
-POLL_S: Final = 0.05
-POLL_MAX_S: Final = 0.2
-"""Between two looks at files that do not grow: a twentieth longer each time, up to that (so each look after
-one that found something is at once)."""
-VERSIONS_MADE: Final = 2
-"""Of a job: an old version makes its last windows while the new one makes its first."""
-IDLE_EVERY_MS: Final = 250
-QUIET_MS: Final = 100
-"""From a chunk to the first ``Idle``: what that does can wait until what the chunk has caused is over."""
 TICK_MS_MIN: Final = 1
 """Between two ticks of the node, at least."""
-ROOM_POLL_S: Final = 0.2
-ROLLS_WAITING_MAX: Final = 32
-"""Rolls that may wait for an archive that cannot be reached before reading is held back: about 2 GiB of a
-stream's lines (``archive.roll_bytes`` each), which the log files hold as well."""
-SHIP_AGAIN_S: Final = 1.0
 FORGET_S: Final = 1.0
-
-
-@dataclass
-class _Stream:
-    lane: Lane
-    input: Input
-    thread: ThreadPoolExecutor
-    reader: ThreadPoolExecutor
-    slots: asyncio.Semaphore
-    closing: threading.Event = field(default_factory=threading.Event)
-    pause_s: float = 0.0
-    shipping: bool = False
-    told: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class End:
-    """Why a driver stopped, and the exit status that goes with it."""
+    """Why a driver stopped, and the exit status that goes with it. ``again``: the disk took no more; it can
+    go on from there when there is room."""
 
     text: str
     status: int
+    again: bool = False
 
 
 class Driver:
@@ -113,23 +78,29 @@ class Driver:
         memory_max_bytes: int | None = None,
         functions: Settings | None = None,
         sandboxes: Sandboxes | None = None,
+        finals: FunctionsAt | None = None,
     ) -> None:
         self.node = node
         self.store = store
         self.transport = transport
         self.metrics = metrics or Metrics()
         self.metrics.watch(transport.counters)
-        self.reading = asyncio.Event()
-        self.reading.set()
         self._cluster = cluster
         self._log = structlog.get_logger().bind(agent=node.me.name, address=node.me.address)
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="commit")
-        self._shipper = ThreadPoolExecutor(1, thread_name_prefix="ship")
+        self._making = Making(node.me, store, self._pool, self.metrics, finals)
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="groups")
-        self._finishers: dict[tuple[str, int], Finisher] = {}
-        self._kept: dict[tuple[str, int], commits.Kept] = {}
-        self._making: dict[tuple[str, int], threading.Lock] = {}
-        self._streams = {lane.facts.stream: _stream(lane, source) for lane, source in streams}
+        self._feeding = Feeding(
+            streams,
+            self._log,
+            now_ms=self.now_ms,
+            leaving=lambda: node.leaving,
+            when_done=self._when_done,
+            tell=self._event,
+            memory_max_bytes=memory_max_bytes,
+        )
+        self.reading = self._feeding.reading
+        self.lanes = self._feeding.lanes
         self._tasks: list[asyncio.Task[None]] = []
         self._end: asyncio.Future[End] | None = None
         self._loop = asyncio.get_running_loop()
@@ -139,13 +110,10 @@ class Driver:
         self._looking = False
         self._was_ready = False
         self._clients: dict[str, asyncio.Queue[Message]] = {}
-        self._memory_max_bytes = memory_max_bytes
         self._forgotten: list[SnapshotName] = []
-        self._unweighed = 0
         self._hosts = Hosts(
             self._program_event, lambda spec, line: self._log.info(line, job=spec.name), functions, sandboxes
         )
-        self._process = psutil.Process()
 
     def now_ms(self) -> int:
         """Wall clock that never steps back, in milliseconds."""
@@ -158,7 +126,7 @@ class Driver:
         self._end = self._loop.create_future()
         self._log.info("agent starts", agent_id=self.node.me.agent_id, incarnation=self.node.me.incarnation)
         self._perform(self.node.start(contacts, self.now_ms()))
-        jobs = [self._receive(), *(self._read(stream) for stream in self._streams.values())]
+        jobs = [self._receive(), *self._feeding.tasks()]
         self._tasks = [self._loop.create_task(job) for job in jobs]
         for task in self._tasks:
             task.add_done_callback(self._task_done)
@@ -167,9 +135,9 @@ class Driver:
         finally:
             await self._close()
 
-    def stop(self, text: str, status: int = 0) -> None:
+    def stop(self, text: str, status: int = 0, *, again: bool = False) -> None:
         if self._end is not None and not self._end.done():
-            self._end.set_result(End(text, status))
+            self._end.set_result(End(text, status, again))
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -181,7 +149,7 @@ class Driver:
             self._log.error("agent stops", reason=str(error))
         else:
             self._log.error("agent stops", reason=repr(error), exc_info=error)
-        self.stop(str(error) or repr(error), 1)
+        self.stop(str(error) or repr(error), 1, again=is_refusal(error))
 
     async def _close(self) -> None:
         if self._timer is not None:
@@ -189,20 +157,12 @@ class Driver:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for stream in self._streams.values():
-            stream.closing.set()
-            stream.reader.shutdown(wait=True)
-            clean = self._end is not None and self._end.result().status == 0
-            with contextlib.suppress(ElfError):
-                await asyncio.wrap_future(stream.thread.submit(stream.lane.close, cut=clean))
-            stream.thread.shutdown(wait=True)
-            stream.input.close()
+        await self._feeding.close(clean=self._end is not None and self._end.result().status == 0)
+        await asyncio.to_thread(self._making.stop)
         await asyncio.to_thread(self._hosts.close)
         self._pool.shutdown(wait=True)
-        self._shipper.shutdown(wait=True)
         self._disk.shutdown(wait=True)
-        for finisher in self._finishers.values():
-            finisher.close()
+        self._making.close()
         await self.transport.close()
         self.store.close()
         self._log.info("agent stopped")
@@ -252,7 +212,11 @@ class Driver:
             self._broken(error)
 
     def _event(self, event: NodeEvent) -> None:
-        self._perform(self.node.handle(event, self.now_ms()))
+        """A node that has failed in the middle of something is in no known state: it stops."""
+        try:
+            self._perform(self.node.handle(event, self.now_ms()))
+        except Exception as error:
+            self._broken(error)
 
     def _perform(self, effects: Sequence[NodeEffect]) -> None:
         same, frames = None, []  # a multicast goes to many children: encoded once
@@ -266,14 +230,14 @@ class Driver:
                         frames = codec.encode(same, cluster=self._cluster, sender=me)
                     self.transport.send(effect.to, frames)
                 case do.Work():
-                    self._work(effect.stream, effect.command)
+                    self._feeding.perform(effect.stream, effect.command)
                 case do.Consult():
-                    self._consult(effect)
+                    self._feeding.consult(effect)
                 case do.SaveLog():
                     self.store.append_log([(entry.seq, encode_entry(entry)) for entry in effect.entries])
                 case do.SaveJob():
                     self.store.save_job(effect.spec.uid, homestore.job_record(effect), effect.state)
-                    self._let_go(effect)
+                    self._making.saved(effect)
                 case do.SaveFlow():
                     self.store.save_flow(effect.flow, effect.first_pane)
                 case do.PrunePanes(below=None):
@@ -291,6 +255,8 @@ class Driver:
                         skew_ms=effect.skew_ms,
                         lateness_ms=effect.limit_ms,
                     )
+                case do.Faulted():
+                    self._log.error("a request has failed", reason=repr(effect.error), exc_info=effect.error)
                 case do.Stop():
                     self.stop(effect.text, effect.status)
                 case _ if isinstance(effect, ProgramEffect):
@@ -303,13 +269,6 @@ class Driver:
         if not self._was_ready and self.node.ready:
             self._was_ready = True
             self._log.info("agent is ready", peers=len(self.node.overlay.peers()))
-
-    def _let_go(self, job: do.SaveJob) -> None:
-        """What was kept in memory of versions that make no window any more."""
-        live = {v.spec.version for v in job.versions if v.state == "committed" and job.state != "dropped"}
-        for uid, version in [key for key in list(self._kept) if key[0] == job.spec.uid]:
-            if version not in live:
-                self._kept.pop((uid, version), None)
 
     def _program_event(self, event: ProgramEvent) -> None:
         """From the thread of a job in Python, in its order."""
@@ -335,7 +294,7 @@ class Driver:
 
     def losses(self) -> dict[Loss, int]:
         """What was lost since the start, by kind: nothing is lost unseen."""
-        inputs = [stream.input.counters for stream in self._streams.values()]
+        inputs = self._feeding.counters()
         return {
             "input_bytes": sum(counted.lost_bytes for counted in inputs),
             "files_truncated": sum(counted.truncated for counted in inputs),
@@ -349,148 +308,42 @@ class Driver:
             "job_messages": self.node.programs.counts["messages_dropped"],
         }
 
-    def _tell_problems(self, stream: _Stream) -> None:
-        """Name files that cannot be read, once each."""
-        for path, why in stream.input.counters.problems.items():
-            if stream.told.get(path) != why:
-                stream.told[path] = why
-                name = stream.lane.facts.stream
-                self._log.warning("a file cannot be read", stream=name, path=path, reason=why)
-
-    def lanes(self) -> tuple[Lane, ...]:
-        return tuple(stream.lane for stream in self._streams.values())
-
-    # -- lanes -----------------------------------------------------------------------------------------------
-
-    def _work(self, name: str, command: Command) -> None:
-        stream = self._streams[name]
-        future = stream.thread.submit(stream.lane.perform, command, self.now_ms())
-        if isinstance(command, Install):
-            self._when_done(future, lambda _: self._log.debug("a flow is computed", flow=command.flow.uid))
-        self._when_done(future, lambda outcome: self._worked(stream, type(command).__name__, outcome))
-
-    def _worked(self, stream: _Stream, command: str, outcome: Outcome) -> None:
-        if stream.lane.unshipped and not stream.shipping:
-            stream.shipping = True
-            self._when_done(self._shipper.submit(self._ship, stream), lambda _: None)
-        self._event(was.Worked(stream.lane.facts.stream, command, outcome))
-
-    def _ship(self, stream: _Stream) -> None:
-        """Rolls to the archive, beside everything else; what cannot be shipped now is tried again later."""
-        try:
-            stream.lane.ship()
-        except ArchiveError as error:
-            self._log.warning("the archive takes no more", stream=stream.lane.facts.stream, reason=str(error))
-            time.sleep(SHIP_AGAIN_S)
-        finally:
-            stream.shipping = False
-
-    def _consult(self, effect: do.Consult) -> None:
-        stream = self._streams[effect.stream]
-
-        def ask() -> was.Consulted:
-            try:
-                return was.Consulted(effect.request, "", stream.lane.answer(effect.request))
-            except ElfError as error:
-                return was.Consulted(effect.request, str(error), b"")
-
-        self._when_done(stream.thread.submit(ask), self._event)
-
-    async def _read(self, stream: _Stream) -> None:
-        """Feed the lane, at most ``CHUNKS_AHEAD`` chunks ahead of it."""
-        loop = asyncio.get_running_loop()
-        idle_ms, asked = 0, CHUNK_BYTES_MIN
-        while not self.node.leaving:
-            await self.reading.wait()
-            await stream.slots.acquire()
-            chunk = await loop.run_in_executor(stream.reader, self._poll, stream, asked, idle_ms)
-            if chunk is not None:
-                full = 2 * (chunk.end - chunk.start) >= asked
-                asked = min(2 * asked, CHUNK_BYTES_MAX) if full else CHUNK_BYTES_MIN
-                idle_ms = self.now_ms() + QUIET_MS - IDLE_EVERY_MS
-                lane = stream.lane
-                self._log.debug("lines read", stream=lane.facts.stream, lines=len(chunk.lines))
-                ahead = lane.ahead.parse(chunk, lane.worker.wanted)
-                future = stream.thread.submit(
-                    lane.feed, chunk, stream.input.positions(), self.now_ms(), ahead
-                )
-                self._when_done(future, lambda outcome: self._fed(stream, outcome))
-                self._unweighed += chunk.end - chunk.start
-                await self._room(stream.lane)
-                continue
-            stream.slots.release()
-            self._tell_problems(stream)
-            if stream.input.exhausted:
-                self._work(stream.lane.facts.stream, Finish())
-                return
-            if self.now_ms() - idle_ms >= IDLE_EVERY_MS:
-                idle_ms = self.now_ms()
-                self._work(stream.lane.facts.stream, Idle(idle_ms, stream.input.finished()))
-
-    def _poll(self, stream: _Stream, asked: int, idle_ms: int) -> Chunk | None:
-        """On the reader's thread: look at the files until they have grown, or it is time for an ``Idle``. The
-        loop is not woken for every look: that would cost several times what the look does."""
-        while not stream.closing.wait(stream.pause_s):
-            chunk = stream.input.read(asked, self.now_ms())
-            if chunk is not None:
-                stream.pause_s = 0.0
-                return chunk
-            stream.pause_s = min(max(1.05 * stream.pause_s, POLL_S), POLL_MAX_S)
-            if stream.input.exhausted or self.now_ms() - idle_ms >= IDLE_EVERY_MS:
-                break
-        return None
-
-    async def _room(self, lane: Lane) -> None:
-        """Hold the inputs back while the process, or the archive's folder, holds more than it may: files can
-        wait."""
-        while lane.unshipped > ROLLS_WAITING_MAX or self._over_memory():
-            await asyncio.sleep(ROOM_POLL_S)
-
-    def _over_memory(self) -> bool:
-        """Looked at once for so many bytes read: asking the system takes longer than a few lines do."""
-        limit = self._memory_max_bytes
-        if limit is None or self._unweighed < CHUNK_BYTES_MIN:
-            return False
-        over = self._process.memory_info().rss > limit
-        self._unweighed = self._unweighed if over else 0
-        return over
-
-    def _fed(self, stream: _Stream, outcome: Outcome) -> None:
-        stream.slots.release()
-        self._worked(stream, "Feed", outcome)
-
     # -- the pool --------------------------------------------------------------------------------------------
 
     def _long(self, effect: object) -> None:
         match effect:
             case do.Combine():
-                self._when_done(self._pool.submit(commits.combine, effect), self._event)
+                self._when_done(self._pool.submit(panecommits.combine, effect), self._event)
             case do.CommitPanes():
                 self.metrics.panes_committed()
-                self._when_done(self._pool.submit(commits.commit_panes, effect, self.store), self._event)
+                self._when_done(self._making.commit_panes(effect), self._event)
             case do.CommitWindows():
-                self._when_done(self._pool.submit(self._commit_windows, effect), self._event)
+                self._when_done(self._making.commit(effect), self._event)
             case do.MakeEarly():
-                self._when_done(self._pool.submit(self._make_early, effect), self._event)
+                self._when_done(self._making.early(effect), self._event)
+            case do.TryFunctions():
+                self._when_done(self._making.try_functions(effect), self._event)
             case do.Fetch():
                 self._when_done(self._pool.submit(self._fetch, effect), self._event)
             case do.ReadWindows():
                 self._when_done(self._pool.submit(self._read_windows, effect), self._event)
             case do.StorePanes():
-                self._when_done(self._pool.submit(commits.store_panes, effect, self.store), self._event)
+                self._when_done(self._pool.submit(panecommits.store_panes, effect, self.store), self._event)
             case do.ReadCommits():
-                self._when_done(self._pool.submit(commits.read_commits, effect, self.store), self._event)
+                self._when_done(self._pool.submit(panecommits.read_commits, effect, self.store), self._event)
             case do.PrunePanes():
                 pruned = self._pool.submit(self.store.prune_panes, effect.flow, effect.below)
                 self._when_done(pruned, lambda _: None)
             case do.PruneWindows():
                 pruned = self._pool.submit(self.store.prune_windows, effect.job, effect.below_us)
                 self._when_done(pruned, lambda _: None)
-            case home.Draft():
-                self._when_done(self._pool.submit(self._draft, effect), self._event)
+            case home.Draft(work=do.CommitWindows() as work):
+                self._when_done(self._making.draft(effect, work), self._event)
+            case home.Draft(work=do.CommitPanes() as panes):
+                self.metrics.panes_committed()
+                self._when_done(self._making.draft_panes(effect, panes), self._event)
             case home.ForgetHome():
-                for key in [key for key in list(self._kept) if key[0] == effect.uid]:
-                    self._kept.pop(key, None)
+                self._making.forget(effect.uid)
                 forgotten = self._disk.submit(homestore.perform, self.store, effect)
                 self._when_done(forgotten, lambda _: None)
             case home.Apply() | home.InstallHome() | home.SummariseHome() | home.LoadHome():
@@ -506,66 +359,6 @@ class Driver:
             case _:
                 raise TypeError(f"no such effect: {effect!r}")
 
-    def _commit_windows(self, effect: do.CommitWindows) -> was.WindowsCommitted | was.Failure:
-        me = self.node.me.address
-        try:
-            with self._alone(effect):
-                finisher, kept = self._finisher(effect)
-                done = commits.commit_windows(effect, self.store, finisher, me, kept)
-        except ElfError as error:
-            return was.Failure(effect.spec.uid, self._not_finished(effect, error), effect.spec.version)
-        self.metrics.windows_committed()
-        return done
-
-    def _draft(self, effect: home.Draft) -> home.Drafted:
-        work, me = effect.work, self.node.me.address
-        if isinstance(work, do.CommitPanes):
-            self.metrics.panes_committed()
-            return drafts.draft(effect, self.store, None, me, None)
-        try:
-            with self._alone(work):
-                finisher, kept = self._finisher(work)
-                done = drafts.draft(effect, self.store, finisher, me, kept)
-        except ElfError as error:
-            return home.Drafted(work, b"", error=self._not_finished(work, error))
-        self.metrics.windows_committed()
-        return done
-
-    def _alone(self, effect: do.CommitWindows) -> threading.Lock:
-        """What is kept of a version is one thread's at a time. Who leads a home anew may still be at work on
-        windows that it began in the term before."""
-        return self._making.setdefault((effect.spec.uid, effect.spec.version), threading.Lock())
-
-    def _finisher(self, effect: do.CommitWindows) -> tuple[Finisher, commits.Kept]:
-        from agents.engine import Finisher
-
-        uid = effect.spec.uid
-        version = effect.spec.version
-        if (uid, version) not in self._finishers:
-            self._finishers[uid, version] = Finisher(effect.spec.plan.final_sql)
-        known = sorted(number for job, number in list(self._kept) if job == uid)
-        for number in known[:-VERSIONS_MADE]:
-            self._kept.pop((uid, number), None)
-        return self._finishers[uid, version], self._kept.setdefault((uid, version), commits.Kept())
-
-    def _not_finished(self, effect: do.CommitWindows, error: ElfError) -> str:
-        self._log.error("a window cannot be finished", job=effect.spec.name, reason=str(error))
-        return f"job {effect.spec.name}: a window cannot be finished: {error}"
-
-    def _make_early(self, effect: do.MakeEarly) -> was.EarlyMade:
-        from agents.engine import Finisher
-
-        spec = effect.committed.spec
-        try:
-            finisher = Finisher(spec.plan.final_sql)
-            try:
-                return early_windows(effect, self.store, finisher, self.node.me.address)
-            finally:
-                finisher.close()
-        except ElfError as error:  # the windows themselves will say so when they are complete
-            self._log.warning("no early results", job=spec.name, reason=str(error))
-            return was.EarlyMade(spec.uid, None)
-
     def _fetch(self, effect: do.Fetch) -> was.Fetched:
         rows = self.store.overlapping(effect.flow.uid, effect.start, effect.end)
         pieces = (Piece(r.start, r.end, 0, r.tally, r.payload) for r in rows if r.part == effect.part)
@@ -578,7 +371,9 @@ class Driver:
         else:
             rows = self.store.windows(uid, effect.after_us, 1 << 62)
         name, me = effect.spec.name, self.node.me.address
-        return was.WindowsRead(effect.request, tuple(commits.window_result(name, row, me) for row in rows))
+        return was.WindowsRead(
+            effect.request, tuple(windowcommits.window_result(name, row, me) for row in rows)
+        )
 
     def _forget(self, names: Sequence[SnapshotName]) -> None:
         """Together with what else is forgotten in this second: each transaction is a sync of the disk, and
@@ -598,25 +393,13 @@ class Driver:
         def on_loop(done: Future[T]) -> None:
             if self._end is None or self._end.done():
                 return
-            error = done.exception()
-            if error is not None:
-                self._broken(error)
-            else:
+            try:
                 then(done.result())
+            except Exception as error:
+                self._broken(error)
 
         def callback(done: Future[T]) -> None:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(on_loop, done)
 
         future.add_done_callback(callback)
-
-
-def _stream(lane: Lane, source: Input) -> _Stream:
-    name = lane.facts.stream
-    return _Stream(
-        lane,
-        source,
-        ThreadPoolExecutor(1, thread_name_prefix=f"lane-{name}"),
-        ThreadPoolExecutor(1, thread_name_prefix=f"read-{name}"),
-        asyncio.Semaphore(CHUNKS_AHEAD),
-    )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from agents.commits import bounded, finished, joined, merged, names_of, opened, pieces_of
+from agents.finishing import finished, staged
+from agents.kept import bounded
+from agents.panetables import joined, merged, opened
 from agents.status import status_of_windows
 from agents.store import Store
+from agents.windowcommits import Treat, names_of, pieces_of, treated
 from elf.batch import encode
 from elf.job.assembly import Assembly
 from elf.job.effects import MakeEarly
@@ -14,8 +17,10 @@ from elf.job.ports import FinisherPort
 from elf.job.tally import TALLY_STATES
 
 
-def early_windows(effect: MakeEarly, store: Store, finisher: FinisherPort, master: str) -> EarlyMade:
-    """Make them, and store nothing."""
+def early_windows(
+    effect: MakeEarly, store: Store, finisher: FinisherPort, master: str, treat: Treat | None = None
+) -> EarlyMade:
+    """Make them, and store nothing. ``treat``: the final function of the version."""
     base, plan = effect.committed, effect.committed.spec.plan
     pane_us, calendar = plan.fragment.pane_us, base.calendar
     start = bounded(calendar.needs_from(base.first_us), pane_us)
@@ -26,9 +31,11 @@ def early_windows(effect: MakeEarly, store: Store, finisher: FinisherPort, maste
     if tally is None:
         return EarlyMade(base.spec.uid, None)
     assembly = Assembly(plan, calendar)
-    rows = finished(assembly.windows(base.first_us, base.last_us, groups), finisher)
+    groups = staged(plan, groups, calendar.needs_from(base.first_us), base.last_us, finisher)
+    rows = finished(assembly.windows(base.first_us, base.last_us, groups), finisher.run)
     spans = assembly.calendar.holding(tally["_pane"].to_numpy(), base.first_us, base.last_us)
     status = status_of_windows(effect.whole, spans, names_of(base, store), joined([tally]))
+    status, rows = treated(base.spec, status, rows, treat)
     result = WindowResult(
         job=base.spec.uid,
         name=base.spec.name,

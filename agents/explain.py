@@ -14,15 +14,15 @@ from typing import Any, Final
 
 import msgspec
 
-from agents.about import described
+from agents.about import described, functions_told, read_jobs
 from agents.asks import Ask, Procedure, ToAddress
 from agents.explained import laid_out
 from elf.job import messages as say
 from elf.job.spec import Flow, JobSpec
 from elf.job.streamlog import FOREVER_US, StreamLog
-from elf.job.tops import strategy
+from elf.job.tops import strategy, three_rounds
 from elf.job.work import FlowWork, InspectWork, JobWork, WorkFacts
-from elf.ql.plan import Fragment, Plan
+from elf.ql.plan import Fragment, Function, Plan, StreamJoin, side_groups
 from elf.windows.merging import describe as merges
 
 ASKED_MAX: Final = 128
@@ -68,15 +68,25 @@ class Explanations:
             "query": plan.sql,
             "job": None if spec is None else spec.name,
             "master": None if spec is None else self._named(spec.home),
+            "function": functions_told(plan) or None,
+            "reads": read_jobs(plan, self._log),
+            "graph": graph(plan),
             "streams": list(plan.streams),
             "windows": [kind.text for kind in plan.windows],
             "panes": merges(plan.windows, plan.fragment.pane_us) if plan.windows else "one, for everything",
             "trees": plan.trees,
-            "top_k": {"strategy": top, "why": why},
-            "fragments": [_fragment(one) for one in (plan.fragment, *plan.more)],
+            "top_k": {"strategy": top, "why": why, "three_rounds": three_rounds(plan, self._agents(plan))},
+            "fragments": [_fragment(one) for one in plan.unranged],
+            "join": None if plan.join is None else _join(plan.join),
             "flows": [self._flow(*both, spec) for both in zip(fragments, flows, strict=True)],
+            "stages": [
+                {"windows": stage.window.text, "keys": list(stage.keys), "sql": stage.sql}
+                for side in plan.sides
+                for stage in side.stages
+            ],
             "final": plan.final_sql,
             "offline": plan.spark_sql or None,
+            "not_offline": "" if plan.spark_sql else _why_not_offline(plan),
         }
 
     def _flow(self, fragment: Fragment, flow: Flow | None, spec: JobSpec | None) -> Told:
@@ -102,6 +112,10 @@ class Explanations:
             None if answer.error else msgspec.msgpack.decode(answer.body, type=say.FlowFacts)
             for answer in answers
         ]
+
+    def _agents(self, plan: Plan) -> int:
+        there = self._log.members(plan.fragment.stream)
+        return sum(member.until_us == FOREVER_US for member in there)
 
     # -- what it costs ---------------------------------------------------------------------------------------
 
@@ -131,6 +145,12 @@ class Explanations:
         }
 
 
+def _why_not_offline(plan: Plan) -> str:
+    if plan.fragment.count is not None:
+        return "where windows of rows began to be counted is not in the archive"
+    return "which rows came late is not in the archive"
+
+
 def _fragment(fragment: Fragment) -> Told:
     late = fragment.lateness_us
     return {
@@ -142,6 +162,42 @@ def _fragment(fragment: Fragment) -> Told:
         "lateness_s": None if late is None else late / 1e6,
         "tables": [described(table) for table in fragment.tables],
         "map": fragment.map_sql,
+    }
+
+
+def graph(plan: Plan) -> list[str]:
+    """The stages of a job and what connects them, from its lines to its windows: a line for each side."""
+    found = []
+    for number, side in enumerate(plan.sides):
+        one, lines = side.fragment, " and ".join(dict.fromkeys(f.stream for f in (side.fragment, *side.more)))
+        trees = f"{side.trees} trees, one a key range" if side.trees > 1 else "a tree"
+        parts = [f"lines of {lines}", f"map at the agents{_by(one.function)}", trees]
+        what = "rows of panes" if side.join else "reduce"
+        where = "at their roots" if side.trees > 1 else "at its root"
+        parts.append(f"{what} {where}{_by(one.reduce.function if one.reduce is not None else None)}")
+        parts += ["panes of joined rows at the master"] if side.join else []
+        parts += [f"windows of {stage.window.text} → map and reduce at the master" for stage in side.stages]
+        parts.append("; ".join(f"windows of {kind.text}" for kind in side.windows) or "one result")
+        if len(plan.sides) == 1:
+            parts.append(f"final fragment at the master{_by(plan.final)}")
+        else:
+            parts.append(f"the final fragment's {side_groups(number)}")
+        found.append(" → ".join(parts))
+    return found
+
+
+def _by(function: Function | None) -> str:
+    return f" ({function.kind} of {function.filename})" if function is not None else ""
+
+
+def _join(join: StreamJoin) -> Told:
+    return {
+        "partners": join.about,
+        "before_s": join.before_us / 1e6,
+        "after_s": join.after_us / 1e6,
+        "keys": list(join.keys[: len(join.keys) - len(join.cells)]),
+        "states": [f"{state.name} {state.merge}" for state in join.states],
+        "joining": join.sql,
     }
 
 

@@ -27,16 +27,24 @@ def laid_out(told: Mapping[str, Any]) -> str:
     head: list[tuple[str, str]] = [("query", " ".join(str(told["query"]).split()))]
     if told["job"]:
         head += [("job", told["job"]), ("master", told["master"])]
+    head += [("function", told["function"])] if told["function"] else []
+    head += [("reads", ", ".join(told["reads"]))] if told["reads"] else []
+    head += [("graph", line) for line in told["graph"]]
     head += [
         ("windows", "; ".join(told["windows"]) or "none: one result over everything"),
         ("panes", told["panes"]),
         ("top-k", f"{told['top_k']['strategy']}: {told['top_k']['why']}"),
     ]
+    head += [("TPUT", told["top_k"]["three_rounds"])] if told["top_k"]["three_rounds"] else []
     sections = [_pairs(head)]
     sections += [_fragment(fragment) for fragment in told["fragments"]]
     sections.append(_flows(told["flows"], running=bool(told["job"])))
+    sections += [_join(told["join"])] if told["join"] else []
+    for stage in told["stages"]:
+        about = f"what windows are made of: the rows of windows of {stage['windows']}, at the master (DuckDB)"
+        sections.append([about, *_sql(stage["sql"])])
     sections.append(["final fragment, at the master (DuckDB)", *_sql(told["final"])])
-    offline = told["offline"] or "none: which rows came late is not in the archive"
+    offline = told["offline"] or f"none: {told['not_offline']}"
     sections.append(["offline, over the archive (Spark)", *_sql(offline)])
     if "live" in told:
         sections.append(_live(told["live"], told["flows"]))
@@ -68,6 +76,21 @@ def _fragment(fragment: Mapping[str, Any]) -> list[str]:
         *lines,
         *textwrap.indent(fragment["map"], 4 * " ").splitlines(),
     ]
+
+
+def _join(join: Mapping[str, Any]) -> list[str]:
+    around = f"from {join['before_s']:g} s before it to {join['after_s']:g} s after it"
+    pairs = [
+        ("partners", join["partners"]),
+        ("held", f"the rows of a pane, and those of the right stream {around}"),
+        ("windows wait", f"{join['after_s']:g} s longer than without the join"),
+        ("group keys", ", ".join(join["keys"]) or "none"),
+        ("states", ", ".join(join["states"]) or "none"),
+        ("joining (DuckDB)", ""),
+    ]
+    lines = [line.rstrip() for line in _pairs(pairs, INDENT)]
+    sql = textwrap.indent(join["joining"], 4 * " ").splitlines()
+    return ["join, at the master, of panes of the flows", *lines, *sql]
 
 
 def _flows(flows: Sequence[Mapping[str, Any]], *, running: bool) -> list[str]:

@@ -119,10 +119,12 @@ def _newest(store: Store, uid: str) -> list[log.PanesKept]:
     found: list[log.PanesKept] = []
     size = 0
     rows = sorted(store.pane_commits(uid, START_OF_TIME, END_OF_TIME), key=lambda row: row.seq)
-    parts = store.parts_of(uid)
+    parts, raw = store.parts_of(uid), store.raw_of(uid, START_OF_TIME, END_OF_TIME)
     for row in reversed(rows):
-        size += len(row.tally) + len(row.payload)
-        kept = panes_fact(replace(row, parts=parts.get((row.start, row.revision), b"")))
+        name = row.start, row.revision
+        row = replace(row, parts=parts.get(name, b""), raw=raw.get(name, b""))
+        size += len(row.tally) + len(row.payload) + len(row.raw)
+        kept = panes_fact(row)
         if size > STATE_PANES_BYTES:
             kept = log.bare(kept)
         found.append(kept)
@@ -185,6 +187,7 @@ def panes_fact(row: PaneCommit) -> log.PanesKept:
         row.payload,
         row.seq,
         row.parts,
+        row.raw,
     )
 
 

@@ -304,6 +304,8 @@ class Housing:
         led.drafts = [known for known in led.drafts if known is not work]
         if event.gone and isinstance(work, CommitWindows):
             return self._homes.panes_gone(work)
+        if event.gone and isinstance(work, CommitPanes):
+            return self._homes.reading.panes_committed(PanesCommitted(work, 0, gone=True), now_ms)
         if event.error and spec is not None:
             return self._homes.failed(Failure(spec.uid, event.error, spec.version))
         wanted = _Wanted(event.record, event)
@@ -317,10 +319,10 @@ class Housing:
             return self._homes.saved(wanted.saved, now_ms)
         match wanted.drafted:
             case Drafted(work=CommitPanes() as work) as done:
-                event = PanesCommitted(work, seq, done.rows, done.bytes, done.cpu_us)
-                return self._homes.panes_committed(event, now_ms)
+                event = PanesCommitted(work, seq, done.rows, done.bytes, done.cpu_us, failure=done.failure)
+                return self._homes.reading.panes_committed(event, now_ms)
             case Drafted(work=CommitWindows() as work) as done:
-                made = WindowsCommitted(work, done.result, done.rows, done.cpu_us)
+                made = WindowsCommitted(work, done.result, done.rows, done.cpu_us, done.failure)
                 return self._homes.windows_committed(made, now_ms)
         return []
 

@@ -9,6 +9,7 @@ whole log: those whom an entry concerns hear it at once, and everybody has it wi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import overlay as ring
@@ -31,8 +32,20 @@ FLOW_GRACE_MS: Final = 10_000
 """A job that comes so soon after the last reader of a flow finds it still running."""
 TOLD_LATE_MAX: Final = 64
 """Entries that a tree is told together with what is new: who lacks more of them asks a keeper."""
+JOINS_MS: Final = 500
+"""A stream is told at most so often that it has new members and nothing else: where many join at once each of
+them would hear of each other."""
 GOING_MS: Final = 15_000
 """How long an agent that leaves tries to hand over its seat."""
+
+
+@dataclass(frozen=True)
+class _Untold:
+    """What a stream is to be told, and when: the log from this entry on."""
+
+    first: int
+    due_ms: int
+
 
 Step = GroupStep | ring.Effect
 LogWord = say.Hello | say.Welcome | say.Follow | say.LogTail | say.Refused
@@ -71,8 +84,12 @@ class Keeping:
         self._new_cluster_uid = new_cluster_uid
         self._topics = {stream_topic(stream.name) for stream in streams}
         self._proposed: dict[bytes, int] = {}
+        self._tokens: dict[int, bytes] = {}
         self._unread: dict[str, int] = {}
-        self._told: dict[bytes, int] = {}
+        self._told: dict[str, int] = {}
+        self._told_ms: dict[str, int] = {}
+        self._untold: dict[str, _Untold] = {}
+        self._known_to: dict[str, int] = {}
         self._led_here = False
         self._going_since: int | None = None
 
@@ -139,7 +156,7 @@ class Keeping:
         return standing is not None and standing.leads
 
     def deadline(self) -> int | None:
-        waits = [self.desk.deadline()]
+        waits = [self.desk.deadline(), *(untold.due_ms for untold in self._untold.values())]
         if self._overlay.ready:
             waits += [self.membership.deadline(), self.staffing.due(LOG_GROUP) if self._led_here else None]
         return min((at for at in waits if at is not None), default=None)
@@ -150,7 +167,7 @@ class Keeping:
             if now_ms >= self.membership.deadline():
                 found.extend(self.ask(now_ms))
             found.extend(self._staff(now_ms))
-        return found
+        return [*found, *self._tell_due(now_ms)]
 
     def _staff(self, now_ms: int) -> list[Step]:
         """As the leader: see to it that enough agents keep the log, and that flows end."""
@@ -180,6 +197,10 @@ class Keeping:
         return self._heard(self.desk.peer_down(address, now_ms), now_ms)
 
     def hear(self, sender: str, message: LogWord, now_ms: int) -> list[Step]:
+        if isinstance(message, say.Follow) and self.keeps:
+            if len(self._known_to) >= PROPOSED_MAX:
+                self._known_to.clear()
+            self._known_to[sender] = max(message.known, self.log.last)
         return list(self.membership.hear(sender, message, now_ms))
 
     def missed(self, topic: bytes, now_ms: int) -> list[Step] | None:
@@ -210,21 +231,38 @@ class Keeping:
         if len(self._proposed) >= PROPOSED_MAX:
             self._proposed = {known: until for known, until in self._proposed.items() if until > now_ms}
         self._proposed[record] = now_ms + PROPOSED_MS
-        return self._heard(self.desk.propose(LOG_GROUP, record, now_ms)[1], now_ms)
+        token, found = self.desk.propose(LOG_GROUP, record, now_ms)
+        self._tokens[token] = record
+        return self._heard(found, now_ms)
 
     def spread(self, new: Sequence[say.LogEntry], now_ms: int) -> list[Step]:
-        """As the leader: tell the streams that they have grown. With what is new comes what a tree was not
-        told meanwhile, since it concerned nobody there: a follower takes no entry before those below it."""
-        cluster = self.membership.cluster
-        if not new or cluster is None or not self.leads:
+        """As the leader: tell the streams that they have grown; of new members not at once when they were
+        told just now."""
+        if not self.leads:
+            self._untold.clear()
             return []
+        for entry in new:
+            for stream in self.log.streams_of(entry):
+                told_ms = self._told_ms.get(stream, -JOINS_MS)
+                due_ms = told_ms + JOINS_MS if isinstance(entry, say.MemberJoined) else now_ms
+                known = self._untold.get(stream, _Untold(entry.seq, due_ms))
+                self._untold[stream] = _Untold(known.first, min(known.due_ms, due_ms))
+        return self._tell_due(now_ms)
+
+    def _tell_due(self, now_ms: int) -> list[Step]:
+        """With what is new comes what a stream was not told meanwhile, since it concerned nobody there: a
+        follower takes no entry before those below it."""
+        cluster, last = self.membership.cluster, self.log.last
         found: list[Step] = []
-        for stream in sorted({stream for entry in new for stream in self.log.streams_of(entry)}):
-            topic = stream_topic(stream)
-            told = self._told.get(topic, 0)
-            after = told if new[0].seq - 1 - told <= TOLD_LATE_MAX else new[0].seq - 1
-            self._told[topic] = new[-1].seq
-            body = pack(self.membership.tail(cluster, after, self.log.after(after, new[-1].seq - after)))
+        for stream, untold in sorted(self._untold.items()):
+            if cluster is None or untold.due_ms > now_ms:
+                continue
+            del self._untold[stream]
+            told = self._told.get(stream, 0)
+            after = told if untold.first - 1 - told <= TOLD_LATE_MAX else untold.first - 1
+            self._told[stream], self._told_ms[stream] = last, now_ms
+            topic, new = stream_topic(stream), self.log.after(after, last - after)
+            body = pack(self.membership.tail(cluster, after, new))
             found.extend(self._overlay.route(topic, pack(say.Spread(topic=topic, body=body)), now_ms))
         return found
 
@@ -243,6 +281,10 @@ class Keeping:
     def follow(self) -> list[Step]:
         """What the group's word leads to: what was decided is ours, and so is who keeps it."""
         found: list[Step] = []
+        for answer in self.desk.answers:
+            record = self._tokens.pop(answer.token, None)
+            if record is not None and isinstance(answer, replica.Rejected):
+                self._proposed.pop(record, None)
         if LOG_GROUP in self.desk.changed:
             self.desk.changed.discard(LOG_GROUP)
             self._led_here = self.leads
@@ -250,7 +292,15 @@ class Keeping:
         if self.kept.log.last > self.log.last:
             known = self.log.last
             found.extend(self.membership.take(known, self.kept.log.after(known, self.kept.log.last)))
-        return found
+        return [*found, *self._granted()] if self.kept.granted else found
+
+    def _granted(self) -> list[Effect]:
+        """Who waits for its wish hears at once that it was granted: trees may be told later, and who joins is
+        in none yet."""
+        askers, self.kept.granted = dict.fromkeys(self.kept.granted), []
+        askers.pop(self._me.address, None)
+        known = {asker: self._known_to.pop(asker, self.log.last - 1) for asker in askers}
+        return [step for asker in askers for step in self.membership.tell(asker, known[asker])]
 
     def _heard(self, steps: Sequence[GroupStep], now_ms: int) -> list[Step]:
         return [*steps, *self.follow()]

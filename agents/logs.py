@@ -69,7 +69,8 @@ def configure(
 
 def _rendered(format: str) -> list[Processor]:
     if format == "console":
-        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        plain = structlog.dev.plain_traceback  # the default shows the values of all variables
+        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from agents.engine import Mapper, Statement, arrow_schema, as_schema
-from agents.functions.function import Failed, FunctionSpec, UserFunction
+from agents.functions.function import Failed, FunctionSpec, UserFunction, conform
 from agents.functions.sandbox import Limits, Sandboxes
 from elf.job.ports import MapFailed
 from elf.ql.plan import Fragment, Function
@@ -52,25 +52,20 @@ class FunctionMapper:
         for failed in (one for one in made if isinstance(one, Failed)):
             offset = None if failed.row is None else int(offsets[failed.row])
             raise MapFailed(str(failed), rows.num_rows, offset)
-        batches = [one for one in made if isinstance(one, pa.RecordBatch)]
-        return self._mapper.run(pa.Table.from_batches(batches, self._schema))
+        tables = [one for one in made if isinstance(one, pa.Table)]
+        return self._mapper.run(pa.concat_tables([self._schema.empty_table(), *tables]))
 
-    def _call(self, batch: pa.RecordBatch) -> pa.RecordBatch | Failed:
+    def _call(self, batch: pa.RecordBatch) -> pa.Table | Failed:
         result = self._function(batch)
         if isinstance(result, Failed):
             return result
-        spec, given = self._function.spec, result.batch
-        missing = [name for name in self._schema.names if name not in given.schema.names]
-        if missing:
-            text = f"{spec.filename}: map() gives the columns {', '.join(given.schema.names) or '(none)'}; "
-            return Failed("output", f"{text}{', '.join(missing)} must be among them", 0)
-        try:
-            cast = given.select(self._schema.names).cast(self._schema)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            return Failed("output", f"{spec.filename}: map() gives a column of another type: {error}", 0)
-        if not set(cast["_pane"].unique().to_pylist()) <= set(batch["_pane"].unique().to_pylist()):
-            return Failed("output", f"{spec.filename}: map() gives a row in a _pane that it was not given", 0)
-        return cast
+        who = f"{self._function.spec.filename}: map()"
+        table = conform(who, result.batch, self._schema)
+        if isinstance(table, str):
+            return Failed("output", table, 0)
+        if not set(table["_pane"].unique().to_pylist()) <= set(batch["_pane"].unique().to_pylist()):
+            return Failed("output", f"{who} gives a row in a _pane that it was not given", 0)
+        return table
 
     def close(self) -> None:
         if self._where is not None:

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from agents.durable import waits
 from agents.transport.base import Counters
 from elf import __version__
 
@@ -217,6 +218,12 @@ class _Process:
             times = self._process.cpu_times()
             resident = self._process.memory_info().rss
         yield GaugeMetricFamily("elf_resident_memory_bytes", "Resident memory of the process.", resident)
+        fsyncs = CounterMetricFamily(
+            "elf_fsyncs", "Times that the process has waited for the disk.", labels=["kind"]
+        )
+        for kind, count in waits().items():
+            fsyncs.add_metric([kind], count)
+        yield fsyncs
         yield CounterMetricFamily("elf_cpu_seconds", "CPU time of the process.", times.user + times.system)
         build = GaugeMetricFamily("elf_build_info", "The version that runs.", labels=["version"])
         build.add_metric([__version__], 1)

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-import msgspec
-
 import overlay as ring
 from agents import keeping
 from agents.asks import ToAddress, ToKey
@@ -22,12 +20,15 @@ from agents.codec import pack, unpack
 from agents.groups import Persisted
 from agents.housing import HomeMachine, Housing
 from agents.keeping import Keeping
+from agents.leaving import Leaving
+from agents.requests import Requests
 from agents.statements import Statements
+from agents.trees import Trees
 from elf.errors import PeerError
 from elf.job import messages as say
 from elf.job.clocks import Clocks
-from elf.job.commands import Install, SealOpen, Uninstall
-from elf.job.effects import Consult, Effect, Forget, Multicast, SaveFact, Send, Skewed, Stop, Work
+from elf.job.commands import Uninstall
+from elf.job.effects import Effect, Forget, Multicast, SaveFact, Send, Skewed, Stop, Work
 from elf.job.events import (
     Arrived,
     Combined,
@@ -37,6 +38,7 @@ from elf.job.events import (
     Event,
     Failure,
     Fetched,
+    FunctionsTried,
     PanesCommitted,
     PanesStored,
     WindowsCommitted,
@@ -44,25 +46,24 @@ from elf.job.events import (
     Worked,
 )
 from elf.job.homeport import HomeEffect, HomeEvent, HomeLoaded
-from elf.job.homes import Homes, refusal
+from elf.job.homes import Homes
 from elf.job.membership import Identity, StreamSince
 from elf.job.mirrors import is_copy
 from elf.job.notices import Notices
-from elf.job.placing import AtKey, Here, Taken
 from elf.job.programmessages import MESSAGES as PROGRAM_MESSAGES
 from elf.job.programport import ProgramEffect, ProgramEvent
 from elf.job.programs import Programs, ToApp
-from elf.job.spec import Flow, app_id
 from elf.job.streamlog import StreamLog
 from elf.job.uplink import Uplink, piece_of
-from elf.job.work import InspectWork, WorkFacts, flow_work
 from overlay import replica
 
 DEFAULT_LATENESS_US = 2_000_000
 """Of a flow that leaves it to its streams, for warnings about clocks."""
 
-REMEMBER_MS = 1_000
-"""Between two looks at whether the peers to be remembered have changed."""
+LOOK_MS = 1_000
+"""Between two looks at what nothing waits for."""
+REMEMBER_MS = 5_000
+"""Between two times that the peers to be remembered are written down."""
 
 NodeEffect = Effect | HomeEffect | ring.Send | replica.Send | replica.Persist | ProgramEffect
 """What the driver performs."""
@@ -115,7 +116,7 @@ class Node:
             offer_ms=settings.offer_ms,
             retained_bytes_max=settings.retained_bytes_max,
         )
-        self.homes = Homes(me.address, self.log, settings.root)
+        self.homes = Homes(me.address, self.log, settings.root, me.name)
         self.housing = Housing(
             self.homes,
             self.log,
@@ -124,19 +125,30 @@ class Node:
             machines,
             settings.home_members,
         )
+        names = [stream.name for stream in streams]
+        self.trees = Trees(names, self.log, overlay, self.keeping, self.uplink, self.homes.roots)
+        self._leaving = Leaving(me, names, self.log, overlay, self.keeping, self.uplink)
         self.notices = Notices(self.log)
         self.clocks = Clocks(me.address)
+        self.requests = Requests(
+            me,
+            names,
+            self.log,
+            overlay,
+            self.keeping,
+            self.uplink,
+            self.homes,
+            self.notices,
+            self.clocks,
+            self._leaving,
+        )
         self.clients = Clients(me.address, Statements(me, self.log, overlay, self.homes, self.membership))
-        self._streams = frozenset(stream.name for stream in streams)
+        self._streams = frozenset(names)
         self.programs = Programs(me.address, me.name, self._streams, self.log, overlay)
         self._restored = restored
         self._ring_ready = False
-        self._leaving = False
-        self._untils: dict[str, int] = {}
-        self._leave_clients: list[tuple[str, int]] = []
         self._saved_peers: frozenset[str] = frozenset()
-        self._begun: dict[str, Flow] = {}
-        self._hosted: dict[str, bytes] = {}
+        self._look_ms = 0
         self._remember_ms = 0
         self._unfit: dict[str, str] = {}
         self.unknown_flow = 0
@@ -149,7 +161,7 @@ class Node:
         never belonged to a cluster.
         """
         kept = self._restored.retained
-        for flow in self._ours():
+        for flow in self.trees.ours():
             # before anything else: the lanes go on at once, and what they seal must find its line
             retained = {(a, b, part): size for uid, a, b, part, size in kept if uid == flow.uid}
             self.uplink.add(flow, retained, suspended=flow.uid in self._restored.suspended)
@@ -177,7 +189,7 @@ class Node:
     @property
     def flows(self) -> int:
         """How many flows this agent computes, for any number of jobs."""
-        return len(self._begun)
+        return len(self.trees.running)
 
     @property
     def ready(self) -> bool:
@@ -186,46 +198,11 @@ class Node:
 
     @property
     def leaving(self) -> bool:
-        return self._leaving
+        return self._leaving.under_way
 
     def leave(self, now_ms: int) -> list[NodeEffect]:
-        """Seal everything, hand it over, and go (``elf leave``); not while ``bound``."""
-        if self.bound():
-            return []
-        self._leaving = True
-        return self._settle([Work(stream, SealOpen()) for stream in sorted(self._streams)], now_ms)
-
-    def bound(self) -> str:
-        """Why this agent may not leave: the root of a key range is on one agent alone. Empty if it may."""
-        ours = (flow for flow in self.log.flows() if flow.home == self.me.address)
-        alone = [flow for flow in ours if self.log.founder(flow.uid) is None]
-        jobs = sorted({spec.name for flow in alone for spec in self.log.readers(flow.uid)})
-        if not jobs:
-            return ""
-        return (
-            f"{self.me.name} keeps key ranges of {', '.join(jobs)} (TREES), which no other agent has: DROP "
-            "JOB first; or stop the agent and start it again, which loses nothing"
-        )
-
-    def _left(self, now_ms: int) -> list[Step]:
-        """While leaving: go when nothing is owed and the log knows."""
-        if (
-            not self._leaving
-            or self.bound()
-            or self._untils.keys() != self._streams
-            or any(self.uplink.owes(flow.uid) for flow in self.uplink.flows())
-        ):
-            return []
-        if not self.membership.left():
-            return list(self.membership.leave(self._untils, now_ms, self.keeping.neighbours()))
-        if not self.keeping.gone() and not self.keeping.late(now_ms):
-            return list(self.keeping.go(now_ms))
-        text = f"{self.me.name} has left"
-        if not self.keeping.gone():
-            text += "; no majority of the stream log's keepers has let it go: they will replace it in time"
-        told = [Send(to, say.Reply(request=n, text=text)) for to, n in self._leave_clients]
-        self._leave_clients = []
-        return [*told, *self.overlay.leave(now_ms), Stop("left the cluster", 0)]
+        """Seal everything, hand it over, and go, unless something binds this agent."""
+        return self._settle(self._leaving.begin(), now_ms)
 
     # -- events ----------------------------------------------------------------------------------------------
 
@@ -241,7 +218,7 @@ class Node:
             case Persisted():
                 return list(self.keeping.persisted(now_ms))
             case HomeLoaded():
-                return [*self.housing.heard(event, now_ms), *self._begin(now_ms)]
+                return [*self.housing.heard(event, now_ms), *self.trees.begin(now_ms)]
             case _ if isinstance(event, HomeEvent):
                 return list(self.housing.heard(event, now_ms))
             case Arrived():
@@ -251,15 +228,17 @@ class Node:
             case Combined():
                 return list(self.uplink.combined(event))
             case PanesCommitted():
-                return list(self.homes.panes_committed(event, now_ms))
+                return list(self.homes.reading.panes_committed(event, now_ms))
             case PanesStored():
-                return list(self.homes.panes_stored(event, now_ms))
+                return list(self.homes.reading.panes_stored(event, now_ms))
             case CommitsRead():
                 return list(self.homes.roots.read(event, now_ms))
             case WindowsCommitted():
                 return list(self.homes.windows_committed(event, now_ms))
             case EarlyMade():
                 return list(self.homes.early_made(event, now_ms))
+            case FunctionsTried():
+                return [*self.homes.functions_tried(event, now_ms), *self.requests.remind(now_ms)]
             case WindowsRead():
                 return list(self.homes.windows_read(event))
             case Fetched():
@@ -279,7 +258,7 @@ class Node:
         for early in event.outcome.early:
             found.extend(self.uplink.early(early))
         if event.command == "SealOpen":
-            self._untils[event.stream] = event.outcome.until_us
+            self._leaving.sealed(event.stream, event.outcome.until_us)
         self.uplink.worked(event.outcome.work)
         for uid, text in event.outcome.failed:
             self._unfit.setdefault(uid, text)
@@ -318,24 +297,27 @@ class Node:
         found.extend(self.keeping.tick(now_ms))
         found.extend(self.housing.tick(now_ms))
         if self._ring_ready:
-            found.extend(self.homes.tick(now_ms, self.membership.keeper))
+            found.extend(self.homes.tick(now_ms, self.membership.keepers))
         found.extend(self.uplink.tick(now_ms))
         found.extend(self.clients.tick(now_ms))
         found.extend(self.programs.tick(now_ms, self.membership.keeper))
-        found.extend(self._left(now_ms))
-        if now_ms >= self._remember_ms:
-            self._remember_ms = now_ms + REMEMBER_MS
-            found.extend(self._remember_peers())
+        found.extend(self._leaving.tick(now_ms))
+        if now_ms >= self._look_ms:
+            self._look_ms = now_ms + LOOK_MS
+            found.extend(self._remember_peers(now_ms))
             self._unfit = {uid: text for uid, text in self._unfit.items() if self.log.flow(uid) is not None}
             for uid in self._unfit:
                 found.extend(self._tell_failure(uid))
         return self._settle(found, now_ms)
 
-    def _remember_peers(self) -> list[Step]:
+    def _remember_peers(self, now_ms: int) -> list[Step]:
+        if now_ms < self._remember_ms:
+            return []
         peers = frozenset(self.keeping.neighbours())
         if not peers or peers == self._saved_peers:
             return []
         self._saved_peers = peers
+        self._remember_ms = now_ms + REMEMBER_MS
         return [SaveFact(PEERS_FACT, "\n".join(sorted(peers)).encode())]
 
     # -- what comes back to ourselves, and what the overlay tells --------------------------------------------
@@ -374,9 +356,9 @@ class Node:
                     todo.extend(self.keeping.peer_down(effect.peer.address, now_ms))
                     todo.extend(self.homes.roots.peer_down(effect.peer.address, now_ms))
                 case ring.TreeChanged():
-                    todo.extend(self._planted(effect.topic, now_ms))
+                    todo.extend(self.trees.planted(effect.topic, now_ms))
                 case ring.PeerUp():
-                    pass
+                    self.homes.roots.peer_up(effect.peer.address)
                 case ring.Anycasted() | ring.AnycastFailed():  # nothing of ours is sent so
                     pass
                 case ToAddress() | ToKey():
@@ -390,11 +372,6 @@ class Node:
                     else:
                         todo.extend(housed)
         return found
-
-    def _planted(self, topic: bytes, now_ms: int) -> Sequence[Step]:
-        """We are in a tree in another way, or newly: see that it knows its home, which may have moved."""
-        homes = [flow.home for flow in self.log.flows() if flow.topic == topic]
-        return self.overlay.rehome(topic, homes[0], now_ms) if homes else []
 
     def _missed(self, missed: ring.Missed, now_ms: int) -> Sequence[Step]:
         """Multicasts that can't be had: what the log and roots say can be asked for, notices can't."""
@@ -433,9 +410,7 @@ class Node:
 
     def _on_ring(self, now_ms: int) -> list[Step]:
         self._ring_ready = True
-        found: list[Step] = []
-        self._hosted.clear()
-        found.extend(self._begin(now_ms))
+        found: list[Step] = [*self.trees.on_ring(now_ms)]
         for program in self.log.programs():
             found.extend(self.programs.begin(program, now_ms))
         return [*found, *self.keeping.on_ring(now_ms)]
@@ -448,9 +423,9 @@ class Node:
         for entry in new:
             match entry:
                 case say.MemberJoined() | say.MemberLeft():
-                    self.homes.roster_changed(entry.stream)
+                    self.homes.reading.roster_changed(entry.stream)
                 case say.HomeMoved():
-                    found.extend(self._moved(entry.uid, now_ms))
+                    found.extend(self.trees.moved(entry.uid, now_ms))
                     found.extend(self.clients.moved(entry.uid, now_ms))
                 case say.JobDropped():
                     found.extend(self.homes.dropped(entry.uid))
@@ -462,59 +437,9 @@ class Node:
                     found.extend(self.programs.logged(entry.spec.uid))
         if any(not isinstance(entry, say.MemberLeft) for entry in new):
             found.extend(self.homes.log_changed(now_ms))
-            found.extend(self._begin(now_ms))
-            found.extend(self._end(now_ms))
+            found.extend(self.trees.begin(now_ms))
+            found.extend(self.trees.end(now_ms))
         return [*found, *self.keeping.spread(new, now_ms)]
-
-    def _moved(self, job: str, now_ms: int) -> list[Step]:
-        """A home is elsewhere now: send there what its flows have, hang below it in their trees."""
-        found: list[Step] = []
-        for flow in [flow for flow in self.log.flows() if self.log.founder(flow.uid) == job]:
-            self.uplink.rehome(flow)
-            if flow.uid in self._begun:
-                self._begun[flow.uid] = flow
-            if self.homes.roots.get(flow.uid) is not None:
-                continue
-            if flow.uid in self._hosted:
-                found.extend(self.overlay.unhost(self._hosted.pop(flow.uid), now_ms, flow.home))
-            found.extend(self.overlay.rehome(flow.topic, flow.home, now_ms))
-        return found
-
-    def _begin(self, now_ms: int) -> list[Step]:
-        """Be the root of flows that are ours to commit, and run those over streams of ours."""
-        found: list[Step] = []
-        for uid, topic in self.homes.roots.topics().items():
-            if self._ring_ready and uid not in self._hosted:
-                self._hosted[uid] = topic
-                found.extend(self.overlay.host(topic, now_ms))
-                root = self.homes.roots.get(uid)
-                found.extend(self.keeping.take_part(root.flow.fragment.stream, now_ms) if root else ())
-        for flow in self._ours():
-            if flow.uid not in self._begun:
-                self._begun[flow.uid] = flow
-                self.uplink.add(flow)
-                found.append(Work(flow.fragment.stream, Install(flow)))
-                found.extend(self.overlay.subscribe(flow.topic, now_ms, home=flow.home))
-        return found
-
-    def _ours(self) -> list[Flow]:
-        """The flows over streams of which we are a member."""
-        named = [(flow, flow.fragment.stream) for flow in self.log.flows()]
-        return [f for f, s in named if s in self._streams and self.membership.number(s) is not None]
-
-    def _end(self, now_ms: int) -> list[Step]:
-        """Stop what the log says has ended: as a worker, as an inner node, as the root."""
-        found: list[Step] = []
-        for flow in self.uplink.flows():
-            if self.log.flow(flow.uid) is None:
-                found.extend(self.uplink.remove(flow.uid))
-        for flow in [flow for uid, flow in self._begun.items() if self.log.flow(uid) is None]:
-            del self._begun[flow.uid]
-            found.append(Work(flow.fragment.stream, Uninstall(flow.uid)))
-            found.extend(self.overlay.unsubscribe(flow.topic, now_ms))
-        for uid in [uid for uid in self._hosted if self.log.flow(uid) is None]:
-            found.extend(self.overlay.unhost(self._hosted.pop(uid), now_ms))
-        return found
 
     # -- messages --------------------------------------------------------------------------------------------
 
@@ -531,7 +456,7 @@ class Node:
             case say.Committed():
                 return list(self.uplink.committed(message))
             case say.Notice():
-                return list(self.notices.heard(message, self._begun, now_ms))
+                return list(self.notices.heard(message, self.trees.running, now_ms))
             case say.SendAgain():
                 return list(self.uplink.send_again(message))
             case say.Offer():
@@ -553,7 +478,7 @@ class Node:
             case _ if isinstance(message, PROGRAM_MESSAGES):
                 return list(self.programs.arrived(sender, message, now_ms, self.membership.keeper))
             case say.Request():
-                return self._requested(message, now_ms)
+                return list(self.requests.answer(message, now_ms))
             case say.Answer() if self.programs.awaits(message.id):
                 return list(self.programs.answered(message))
             case say.Answer():
@@ -562,11 +487,8 @@ class Node:
                 return list(self.clients.published(message, now_ms))
             case say.JobFailed():
                 return list(self.clients.job_failed(message))
-            case say.Call() if message.verb == "leave" and (why := self.bound()):
-                return [Send(sender, say.Failed(request=message.request, text=why))]
             case say.Call() if message.verb == "leave":
-                self._leave_clients.append((sender, message.request))
-                return list(self.leave(now_ms))
+                return list(self._leaving.asked(sender, message.request))
             case say.Execute() | say.Call() | say.KeepAlive() | say.Cancel():
                 return list(self.clients.heard(sender, message, now_ms))
             case _:
@@ -589,89 +511,6 @@ class Node:
             self.unknown_flow += 1
             return []
         return list(self.uplink.carry(sender, flow, piece_of(message), now_ms))
-
-    def _requested(self, request: say.Request, now_ms: int) -> list[Step]:
-        match request:
-            case say.CreateJob():
-                return self._create(request, now_ms)
-            case say.WhoIsThere():
-                body = msgspec.msgpack.encode(self.me.address)
-                return [Send(request.origin, say.Answer(id=request.id, body=body))]
-            case say.DropJob():
-                return list(self.homes.asked_to_drop(request))
-            case say.SteerJob():
-                return [*self.homes.steer(request, now_ms), *self._remind(now_ms)]
-            case say.SubscribeJob():
-                return list(self.homes.subscribed(request, now_ms))
-            case say.NotifyJob():
-                root = self.homes.roots.get(request.flow)
-                return list(self.notices.asked(request, root, self.overlay.is_root, now_ms))
-            case say.Inspect():
-                return list(self.homes.inspected(request))
-            case InspectWork():
-                return [self._work(request)]
-            case say.InspectFlow():
-                return list(self.homes.roots.inspected(request))
-            case say.LocateInTree():
-                return [self.keeping.place(request)]
-            case say.AskWhy():
-                return list(self.homes.roots.asked_why(request, now_ms))
-            case say.InspectClocks():
-                body = msgspec.msgpack.encode(self.clocks.skews(now_ms))
-                return [Send(request.origin, say.Answer(id=request.id, body=body))]
-            case say.DescribeStream() | say.RollArchive():
-                if request.stream not in self._streams:
-                    return [
-                        Send(
-                            request.origin,
-                            say.Answer(id=request.id, error=f"no stream {request.stream} here"),
-                        )
-                    ]
-                return [Consult(request.stream, request)]
-            case _:
-                return []
-
-    def _work(self, request: InspectWork) -> Send:
-        """What was done here for some flows and jobs."""
-        found = []
-        for uid in request.flows:
-            flow = self.log.flow(uid)
-            parent = self.overlay.parent(flow.topic) if flow is not None else None
-            counts = (*self.uplink.counts(uid), self.homes.roots.counts(uid))
-            found.append(flow_work(uid, parent or "", counts))
-        flows = tuple(one for one in found if one is not None)
-        facts = WorkFacts(self.me.name, flows, self.homes.work(request.jobs))
-        return Send(request.origin, say.Answer(id=request.id, body=msgspec.msgpack.encode(facts)))
-
-    def _remind(self, now_ms: int) -> list[Step]:
-        """What the stream log is to say of our jobs, at once."""
-        return list(self.homes.tick(now_ms, self.membership.keeper))
-
-    def _create(self, request: say.CreateJob, now_ms: int) -> list[Step]:
-        """Become the job's home, unless the log knows it at another one (unknown is never new)."""
-        asked = request.spec
-        known = next((s for s in self.log.jobs() if (s.name, s.creator) == (asked.name, asked.creator)), None)
-        if known is not None and known.home != self.me.address:
-            return [Send(known.home, request)]
-        if known is not None and not self.homes.has(known.uid):
-            return [refusal(request)]  # its home is here, but not at work yet or any more
-        found: list[Step] = []
-        if known is not None and request.replace:
-            found.extend(self.homes.drop(known.uid))
-        key = app_id(asked.name, asked.creator)
-        match Here(key) if known is not None else self.homes.where(request, now_ms):
-            case Here(topic=key):
-                spec, effects = self.homes.create(request, key, now_ms)
-            case AtKey(key=key, request=onward):
-                return [ToKey(key, onward)]
-            case Taken():
-                return [refusal(request)]
-        found.extend(effects)
-        if spec is not None:
-            for stream in spec.plan.streams:
-                found.extend(self.keeping.take_part(stream, now_ms))
-            found.extend(self._remind(now_ms))
-        return found
 
     def check(self) -> None:
         """Raise when an invariant of this node is broken."""

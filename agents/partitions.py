@@ -12,7 +12,8 @@ It must never decide what may be shipped: that is the archive's business.
 from __future__ import annotations
 
 import datetime
-import os
+import re
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from agents.durable import sync_path
 from elf.errors import UserError
 
 if TYPE_CHECKING:  # an agent without input needs neither file systems nor Parquet: 5 MB less
@@ -33,6 +35,7 @@ ROW_GROUP_ROWS_MAX: Final = 131_072
 """Small enough that the statistics of ``ts`` let a reader skip most of an hour, large enough to compress."""
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
+_SHIPPED: Final = re.compile(r"[^._].*\.parquet")
 _FIRST_HOUR: Final = -17_259_888
 """Hours from the epoch to 0001-01-01."""
 _END_HOUR: Final = 70_389_528
@@ -137,6 +140,37 @@ class Target:
         folder = self.stream_folder(stream)
         return [folder] if self._folders(folder) else []
 
+    def files(self, folders: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+        """The files in these folders that can be read to their end, by their checksums; and why the others
+        cannot."""
+        import pyarrow.fs as pafs
+
+        whole: list[str] = []
+        damaged: dict[str, str] = {}
+        for folder in folders:
+            try:
+                infos = self.fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True, recursive=True))
+            except OSError as error:
+                raise ArchiveError(f"cannot list {folder} in the archive {self.uri}: {error}") from error
+            for path in sorted(info.path for info in infos if info.type == pafs.FileType.File):
+                if _SHIPPED.fullmatch(path.rsplit("/", 1)[1]):
+                    why = self._damage(path)
+                    whole += [] if why else [path]
+                    damaged |= {path: why} if why else {}
+        return whole, damaged
+
+    def _damage(self, path: str) -> str:
+        import pyarrow.parquet as pq
+
+        try:
+            with self.fs.open_input_file(path) as file:
+                read = pq.ParquetFile(file, page_checksum_verification=True)
+                for group in range(read.num_row_groups):
+                    read.read_row_group(group, use_threads=False)
+        except (OSError, pa.ArrowException) as error:
+            return str(error).splitlines()[0]
+        return ""
+
     def _folders(self, path: str) -> list[str]:
         import pyarrow.fs as pafs
 
@@ -158,6 +192,7 @@ class Target:
             compression="zstd",
             compression_level=1,
             row_group_size=ROW_GROUP_ROWS_MAX,
+            write_page_checksum=True,
             use_dictionary=["source"],  # lines and times hardly repeat: to look for repeats costs a fifth
             column_encoding=dict.fromkeys(("ts", "position"), "DELTA_BINARY_PACKED"),
             write_statistics=["ts"],  # what readers skip row groups by
@@ -170,12 +205,3 @@ class Target:
                 sync_path(parent)
                 if str(parent) == self.root:
                     break
-
-
-def sync_path(path: Path) -> None:
-    """Makes a file's contents, or a folder's names, durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -187,14 +187,29 @@ def _prepare_everything() -> None:
     import uvicorn.lifespan.off
     import uvicorn.protocols.http.h11_impl  # noqa: F401
 
-    import agents.engine
     import agents.mapping
-    import agents.process
+    import agents.process  # noqa: F401
     import elf.ql.planner
     import elf.ql.statements
     import elf.ql.user_functions  # noqa: F401
 
-    agents.engine.instance()
+    _rehearse()
+
+
+def _rehearse() -> None:
+    """What each agent would find out, compile or load for itself, for its settings and for its first line."""
+    import pyarrow as pa
+
+    from agents.config import load
+    from agents.engine import Extractor
+    from agents.formats import get_format
+    from elf.job.ports import Wanted
+
+    load(None, {})
+    line = '{"ts": "2026-01-01T00:00:00Z"}'
+    extractor = Extractor(get_format("json"), "ts", Wanted())
+    extractor.extract(pa.array([line]))
+    extractor.close()
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
 """An agent process: from a configuration to a running driver, and to its end.
 
 SIGTERM and SIGINT take a cut and stop; the next start goes on from it. Everything that can be wrong on this
-machine (a port in use, a damaged store, an unreachable bootstrap) is one line and exit status 1.
+machine (a port in use, a damaged store, an unreachable bootstrap) is one line and exit status 1; on a full
+disk the agent waits for room (``agents.room``).
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ import structlog
 import overlay as ring
 from agents import logs
 from agents.archive import Archive
-from agents.beginning import HOUSED_FACT, PEERS_FACT, REPLICA, NodeSettings, Restored, overlay_config
+from agents.beginning import (
+    HOUSED_FACT,
+    PEERS_FACT,
+    Detect,
+    NodeSettings,
+    Restored,
+    overlay_config,
+    replica_config,
+)
 from agents.config import Config, FunctionsConfig, StreamConfig
 from agents.driver import Driver, End
 from agents.facts import Facts
@@ -37,11 +46,12 @@ from agents.metrics import Metrics
 from agents.node import Node
 from agents.rejects import RejectFile
 from agents.restore import stored_flows, stored_jobs
+from agents.room import is_refusal, wait_for_room
 from agents.spill import SpillFolder
 from agents.store import Store
 from agents.streams import FunctionsAt
 from agents.transport import ZeroMqTransport
-from elf.errors import UserError
+from elf.errors import ElfError, UserError
 from elf.job.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince, read_cluster
 from elf.job.ports import Spill
 from elf.job.root import RootSettings
@@ -56,6 +66,9 @@ LOCK_FILE = "lock"
 TREE_BYTES_MIN = 48 << 20
 """The least memory that a tree can work in."""
 
+AGAIN_S = 1.0
+"""From a write that failed to the next start."""
+
 Listening = Callable[[str, str | None], None]
 """Where an agent can be reached, and its HTTP address."""
 
@@ -64,7 +77,7 @@ def run_agent(config: Config, listening: Listening | None = None) -> int:
     """Run an agent until it ends; the exit status. ``listening`` is told where it can be reached."""
     logs.configure(config.log.level, config.log.format)
     with _data_folder(Path(config.data_dir)) as folder:
-        end = asyncio.run(_run(config, folder, listening))
+        end = asyncio.run(_live(config, folder, listening))
     if end.status:
         print(f"elf-agent: {end.text}", file=sys.stderr)
     return end.status
@@ -88,13 +101,59 @@ def _data_folder(folder: Path) -> Iterator[Path]:
         yield folder
 
 
-async def _run(config: Config, folder: Path, listening: Listening | None) -> End:
+async def _live(config: Config, folder: Path, listening: Listening | None) -> End:
+    """Run it, again after each time at which its disk was full, until something else ends it."""
+    loop = asyncio.get_running_loop()
+    asked: asyncio.Future[str] = loop.create_future()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _ask, asked, f"stopped by {number.name}")
+    while True:
+        await wait_for_room(folder, config.agent.name, asked)
+        if asked.done():
+            return End(asked.result(), 0)
+        end = await _run(config, folder, asked, listening)
+        if not end.again:
+            return end
+        await asyncio.wait([asked], timeout=AGAIN_S)
+
+
+def _ask(asked: asyncio.Future[str], text: str) -> None:
+    if not asked.done():
+        asked.set_result(text)
+
+
+async def _run(config: Config, folder: Path, asked: asyncio.Future[str], listening: Listening | None) -> End:
+    """One life of an agent; ``asked``: to stop."""
     agent = config.agent
-    transport = await ZeroMqTransport.listen(
-        agent.listen, advertise=_advertised(config), limits=config.transport.limits()
-    )
-    store = Store(folder / STORE_FILE)
-    me = Identity(store.agent_id(), agent.name, store.begin_incarnation(int(time.time())), transport.address)
+    async with contextlib.AsyncExitStack() as opened:
+        transport = await ZeroMqTransport.listen(
+            agent.listen, advertise=_advertised(config), limits=config.transport.limits()
+        )
+        opened.push_async_callback(transport.close)
+        try:
+            store = Store(folder / STORE_FILE)
+            opened.callback(store.close)
+            driver, contacts = _driver(config, folder, transport, store)
+        except (ElfError, OSError) as error:
+            if not is_refusal(error):
+                raise
+            return End(str(error), 1, again=True)
+        server = HttpServer(config.http.listen, Facts(driver)) if config.http.listen else None
+        if server is not None:
+            await server.start()
+            opened.push_async_callback(server.stop)
+        if listening is not None:
+            listening(transport.address, server.address if server is not None else None)
+        asked.add_done_callback(lambda done: driver.stop(done.result()))
+        return await driver.run(contacts)
+
+
+def _driver(
+    config: Config, folder: Path, transport: ZeroMqTransport, store: Store
+) -> tuple[Driver, list[str]]:
+    """What the store says, come to life, and whom to join through."""
+    started = store.begin_incarnation(int(time.time()))
+    me = Identity(store.agent_id(), config.agent.name, started, transport.address)
     metrics, settings = Metrics(), _functions(config.functions)
     sandboxes = Sandboxes()
     log = structlog.get_logger().bind(agent=me.name)
@@ -104,9 +163,8 @@ async def _run(config: Config, folder: Path, listening: Listening | None) -> End
         for name, stream in config.streams.items()
     ]
     restored = restore(store, [lane for lane, _ in streams])
-    node = _node(config, me, restored, store)
     driver = Driver(
-        node,
+        _node(config, me, restored, store),
         transport,
         store,
         streams,
@@ -115,20 +173,9 @@ async def _run(config: Config, folder: Path, listening: Listening | None) -> End
         memory_max_bytes=config.memory_max_bytes,
         functions=settings,
         sandboxes=sandboxes,
+        finals=functions,
     )
-    server = HttpServer(config.http.listen, Facts(driver)) if config.http.listen else None
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, driver.stop, f"stopped by {number.name}")
-    if server is not None:
-        await server.start()
-    if listening is not None:
-        listening(me.address, server.address if server is not None else None)
-    try:
-        return await driver.run(_contacts(config, restored, store, me))
-    finally:
-        if server is not None:
-            await server.stop()
+    return driver, _contacts(config, restored, store, me)
 
 
 def _functions(config: FunctionsConfig) -> Settings:
@@ -170,9 +217,10 @@ def _node(config: Config, me: Identity, restored: Restored, store: Store) -> Nod
     since = [StreamSince(name, since_us(name, stream, store)) for name, stream in config.streams.items()]
     settings = NodeSettings(root=root, retained_bytes_max=protocol.retained_bytes_max)
     peer, rng = ring.Peer(me.address, me.incarnation), random.Random()
-    retry_ms = _ms(config.cluster.retry_join_secs)
-    overlay = ring.Overlay(peer, overlay_config(restored, me, retry_ms), rng, config.agent.place)
-    groups = replica.Groups(peer, REPLICA, rng, restored.groups)
+    detect: Detect = config.cluster.detect  # type: ignore[assignment]  # one of its words
+    shape = config.ring.overlay(config.cluster.retry_join_secs)
+    overlay = ring.Overlay(peer, overlay_config(restored, me, shape, detect), rng, config.agent.place)
+    groups = replica.Groups(peer, replica_config(detect), rng, restored.groups)
     return Node(me, since, overlay, groups, settings, restored, new_cluster_uid=str(uuid.uuid4()))
 
 
@@ -209,6 +257,7 @@ def _stream(
         lateness_us=int(stream.lateness_secs * 1e6),
         since_us=since_us(name, stream, store),
         cut_ms=_ms(config.protocol.cut_interval_secs),
+        agent=me.address,
     )
     archive = Archive(
         folder / "rolls" / name,

@@ -13,13 +13,16 @@ import base64
 import datetime as dt
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
 
+from agents.durable import sync
 from agents.inputs import Reject
+from elf.errors import UserError
 
 QUOTA_BYTES: Final = 64 << 20
 
@@ -47,7 +50,8 @@ class RejectFile:
         if self._position + len(record) > self._bytes_max:
             self.not_kept += 1
             return False
-        self._file.write(record)
+        with self._writing():
+            self._file.write(record)
         self._synced = False
         self._position += len(record)
         self.kept += 1
@@ -75,8 +79,9 @@ class RejectFile:
     def sync(self) -> int:
         """Makes all that was added durable; the position that the cut must name."""
         if not self._synced:
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            with self._writing():
+                self._file.flush()
+                sync(self._file.fileno())
             self._synced = True
         if self._moved():
             self._file.close()
@@ -101,7 +106,15 @@ class RejectFile:
         self._position = position
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # what is not in it is beyond the cut
+            self._file.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UserError(f"cannot write to the reject file {self._path}: {error.strerror}") from error
 
 
 def _open(path: Path) -> tuple[BinaryIO, int]:

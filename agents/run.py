@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import psutil
 
 from agents import codec, logs
-from agents.beginning import REPLICA, NodeSettings, Restored
+from agents.beginning import NodeSettings, Restored, replica_config
 from agents.driver import MESSAGE_BYTES_MAX, Driver
 from agents.formats import get_format
 from agents.inputs import Input, Range, Whole, split_inputs
@@ -86,8 +86,9 @@ def run(request: RunRequest, on_windows: Callable[[say.WindowResult], None]) -> 
 
 def _stream(request: RunRequest, name: str, paths: Sequence[str]) -> FleetStream:
     samples = sample_lines(paths)
+    whole = any(query.goes_by_source for query in _queries(request.sql))
     format_ = get_format(request.format) if request.format else guess_format(samples)
-    shares = split_inputs(paths, request.agents, whole_files=_says_lateness(request.sql))
+    shares = split_inputs(paths, request.agents, whole_files=whole)
     return FleetStream(LaneFacts(name, format_, request.timestamp, ""), shares, samples)
 
 
@@ -136,6 +137,8 @@ class Fleet:
     ) -> None:
         self._network = network or MemoryNetwork()
         self._open_input = open_input
+        paths = [{item.path for item in share} for one in streams for share in one.shares]
+        self._twice = sum(map(len, paths)) > len(set().union(*paths))
         self._drivers = [self._driver(i, streams) for i in range(len(streams[0].shares))]
         self._ends: list[asyncio.Task[object]] = []
 
@@ -144,7 +147,12 @@ class Fleet:
         me = Identity(str(uuid.uuid4()), f"agent-{index}", 1, address)
         store = Store(":memory:")
         settings = WorkerSettings(
-            finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, cut_ms=1 << 60
+            finite=True,
+            future_us=None,
+            lateness_us=None,
+            since_us=LONG_AGO,
+            cut_ms=1 << 60,
+            agent=address if self._twice else "",
         )
         lanes = [
             (Lane(one.facts, settings, store, samples=one.samples), self._open_input(one.shares[index]))
@@ -155,7 +163,7 @@ class Fleet:
             me,
             [StreamSince(one.facts.stream, LONG_AGO) for one in streams],
             Overlay(ring_peer(me), OverlayConfig(), rng),
-            Groups(ring_peer(me), REPLICA, rng),
+            Groups(ring_peer(me), replica_config(), rng),
             NodeSettings(root=PATIENT, keepers_max=1, home_members=1),  # they live and die together
             Restored(),
             new_cluster_uid=CLUSTER,
@@ -330,8 +338,9 @@ def _streams_of(request: RunRequest) -> dict[str, tuple[str, ...]]:
         raise UserError(f"--agents {request.agents}: at least one agent is needed")
     if not request.inputs or not any(request.inputs.values()):
         raise InputError("no input: name at least one with --input PATH or --stream NAME=PATH")
-    named = planner.streams_of(_query(request.sql))
-    if named == "*" or (len(request.inputs) == 1 and len(named) < 2):
+    read = [planner.streams_of(query, jobs=True) for query in _queries(request.sql)]
+    named = list(dict.fromkeys(name for names in read if names != "*" for name in names))
+    if "*" in read or not named or (len(request.inputs) == 1 and len(named) < 2):
         return dict(request.inputs)
     for name in named:
         if name not in request.inputs:
@@ -340,15 +349,14 @@ def _streams_of(request: RunRequest) -> dict[str, tuple[str, ...]]:
     return {name: request.inputs[name] for name in named}
 
 
-def _query(sql: str) -> statements.Query:
+def _queries(sql: str) -> list[statements.Query]:
+    """Those of the jobs that are created for the SELECT, and its own, the last."""
     parsed = statements.parse(sql)
-    if len(parsed) != 1 or not isinstance(parsed[0], statements.Select):
-        raise UserError("elf run takes one SELECT")
-    return parsed[0].query
-
-
-def _says_lateness(sql: str) -> bool:
-    return _query(sql).says_lateness
+    jobs = [one.query for one in parsed[:-1] if isinstance(one, statements.CreateJob)]
+    last = parsed[-1] if parsed else None
+    if not isinstance(last, statements.Select) or len(jobs) + 1 != len(parsed):
+        raise UserError("elf run takes one SELECT, after CREATE JOB for each job that it reads")
+    return [*jobs, last.query]
 
 
 def _peak_rss() -> int:

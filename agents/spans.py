@@ -35,10 +35,12 @@ def spans_of(effect: CommitWindows, calendar: Calendar, tally: pa.Table | None, 
     return Spans.joined([calendar.holding(panes, effect.first_us, effect.last_us), _of_rows(rows)])
 
 
-def touched(spans: Spans, panes: tuple[int, int], pane_us: int) -> Spans:
-    """Those that hold one of these panes."""
+def touched(spans: Spans, panes: tuple[int, int], pane_us: int, reach: tuple[int, int] = (0, 0)) -> Spans:
+    """Those that hold one of these panes, or reach it."""
     start, end = (us if abs(us) >= END_OF_TIME else us * pane_us for us in panes)
-    return spans.where((spans.starts < min(end, END_OF_TIME)) & (spans.ends > max(start, START_OF_TIME)))
+    before, after = reach
+    end, start = min(end + before, END_OF_TIME), max(start - after, START_OF_TIME)
+    return spans.where((spans.starts < end) & (spans.ends > start))
 
 
 def changed(rows: pa.Table, published: Mapping[Span, tuple[int, pa.Table]]) -> Spans:

@@ -15,9 +15,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+from agents.durable import waited
 from elf.errors import ElfBug, UserError
 
 BUSY_SECS_MAX: Final = 30.0
+SYNCHRONOUS = "FULL"
+"""What a commit waits for (SQLite's word); ``elf bench durability`` measures what it costs."""
 MEMORY: Final = ":memory:"
 
 
@@ -66,6 +69,7 @@ class SqliteFile:
         """One transaction: all of it is durable after the block, or none of it happened."""
         with self._write, self._errors():
             con = self._connection()
+            before = con.total_changes
             con.execute("BEGIN IMMEDIATE")
             try:
                 yield con
@@ -74,18 +78,26 @@ class SqliteFile:
                 if con.in_transaction:  # SQLite itself rolls back on some errors, such as a full disk
                     con.execute("ROLLBACK")
                 raise
+            synced = self._shared is None and not getattr(self._mine, "unsynced", False)
+            if synced and con.total_changes != before:
+                waited("state")
 
     @contextmanager
     def unsynced(self) -> Iterator[None]:
         """Transactions of this thread in the block are all or nothing, in their order among all others, and
-        durable as soon as a later one is that is synced."""
+        durable as soon as a later one is that is synced. (In memory nothing is ever synced.)"""
+        if self._shared is not None:
+            yield
+            return
         with self._errors():
             con = self._connection()
             con.execute("PRAGMA synchronous=NORMAL")
+            self._mine.unsynced = True
             try:
                 yield
             finally:
-                con.execute("PRAGMA synchronous=FULL")
+                self._mine.unsynced = False
+                con.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
 
     def close(self) -> None:
         """Closes every thread's connection. No other call may be under way or follow."""
@@ -97,7 +109,7 @@ class SqliteFile:
     def _connect(self) -> sqlite3.Connection:
         # The thread check is off so that close() may close them all; each is still used by its own thread.
         con = sqlite3.connect(self.path, timeout=BUSY_SECS_MAX, isolation_level=None, check_same_thread=False)
-        con.execute("PRAGMA synchronous=FULL")
+        con.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
         with self._write:
             self._opened.append(con)
         return con
@@ -119,6 +131,8 @@ class SqliteFile:
         except sqlite3.IntegrityError as error:
             raise ElfBug(f"{self.path}: {error}") from error
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise StoreError(_damaged(self.path, str(error))) from error
             raise StoreError(f"cannot use the agent's state file {self.path}: {error}") from error
 
     def _prepare(self, schema: str, version: int, application_id: int, upgrades: Mapping[int, str]) -> None:
@@ -147,7 +161,14 @@ class SqliteFile:
         with self.reading() as con:
             verdict = con.execute("PRAGMA quick_check(1)").fetchone()[0]
             if verdict != "ok":
-                raise StoreError(f"the agent's state file {self.path} is damaged: {verdict}")
+                raise StoreError(_damaged(self.path, " ".join(str(verdict).split())))
+
+
+def _damaged(path: str, why: str) -> str:
+    return (
+        f"the agent's state file {path} is damaged ({why}): put a copy of it back, or move it away and start "
+        "as a new agent, with initial_read_offset: end for its streams, else their lines are counted again"
+    )
 
 
 def _number(con: sqlite3.Connection, sql: str) -> int:

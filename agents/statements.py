@@ -18,6 +18,7 @@ from agents.about import current_only, describe, job_row, summary, trees
 from agents.answers import facts_of, place_of, state_of, stream_tree, table_of
 from agents.asks import SILENT, Ask, Procedure, Reading, ToAddress, ToKey
 from agents.explain import Explanations
+from agents.jobreads import JobReads
 from agents.steering import Steering
 from agents.submissions import Submissions, described, program_row
 from elf.errors import UserError
@@ -28,11 +29,11 @@ from elf.job.notices import CHARS_MAX
 from elf.job.spec import ONE_SHOT_PREFIX, Flow, JobSpec, app_id, range_topic, stream_topic
 from elf.job.streamlog import FOREVER_US, Member, StreamLog
 from elf.ql.plan import Plan, Table
+from elf.ql.user_functions import functions_of
 from elf.schema import Schema, merge_schemas
 
 if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement, which most agents never see
     from elf.ql import statements
-    from elf.ql.jobs import Read
 
 SAMPLE_MEMBERS = 5
 """Members that are asked which columns a stream has (DESIGN 4.5: three or more)."""
@@ -57,7 +58,8 @@ class Statements:
         self._log = log
         self._overlay = overlay
         self._homes = homes
-        self._steering = Steering(self._find, self._ask_home, self._planned, self._unread)
+        self._reads = JobReads(log, self._find, self._inspect)
+        self._steering = Steering(self._find, self._ask_home, self._planned, self._reads.unread)
         self._submissions = Submissions(log, self._schema_of, self._streams_of)
         self._explanations = Explanations(log, self._named)
         self._one_shots = 0
@@ -146,39 +148,24 @@ class Statements:
         tables that it joins, where they do not come with the statement; ``within``: whose query it is."""
         from elf.ql import files, jobs, planner
 
-        expanded = jobs.expand(query, lambda name: self._read(name, asked.creator), within)
+        expanded = jobs.expand(query, lambda name: self._reads.read(name, asked.creator), within)
         query = expanded.query
         late = self._late_flows(query, asked.creator)
-        known = {**{table.name.lower(): table for table in expanded.tables}, **(known or {})}
         tables = files.tables_of(query, dict(asked.tables), known)
         schemas = {}
-        for stream in late or self._streams_of(query):
+        for stream in late or expanded.streams or self._streams_of(query):
             schemas[stream] = yield from self._schema_of(stream)
         plan = planner.plan_streams(query, schemas, tables)
         plan = expanded.finish(plan)
         if late:
             plan = planner.over_late(query, plan, late)
+        plan = yield from self._reads.since(plan)
         if not plan.windows and not self.finite:
             raise UserError(
                 "a query over live streams needs a window, for instance WINDOWING 30 SECONDS at its end "
                 "(results over everything since the start are not supported yet)"
             )
         return plan
-
-    def _read(self, name: str, creator: str) -> Read:
-        from elf.ql.jobs import Read
-
-        spec = self._find(name, creator)
-        return Read(spec.uid, spec.name, spec.plan)
-
-    def _unread(self, spec: JobSpec) -> None:
-        """Raises ``UserError`` when other jobs read this one."""
-        readers = sorted(one.name for one in self._log.jobs() if spec.uid in one.plan.reads)
-        if readers:
-            raise UserError(
-                f"job {spec.name} is read by {', '.join(readers)} (FROM JOB), so it stays as it is; drop "
-                "what reads it first"
-            )
 
     def _late_flows(self, query: statements.Query, creator: str) -> dict[str, str]:
         """Of ``FROM LATE job``: the flows (uids, by stream) whose late rows these are, or none."""
@@ -188,6 +175,10 @@ class Statements:
         spec = None if name is None else self._find(name, creator)
         if spec is not None and spec.plan.fragment.late_of:
             raise UserError(f"FROM LATE {name}: the job reads late rows itself, and none of these is late")
+        if spec is not None and spec.plan.beside:
+            raise UserError(
+                f"FROM LATE {name}: the job joins jobs; FROM LATE of each of them has its late rows"
+            )
         if spec is not None and spec.plan.trees > 1:
             raise UserError(f"FROM LATE {name}: a job with TREES keeps no late rows; make it one tree")
         return {} if spec is None else {flow.fragment.stream: flow.uid for flow in spec.flows}
@@ -232,7 +223,7 @@ class Statements:
         plan, creator = (yield from self._planned(asked, query, within=[name])), asked.creator
         replaced = self._log.find_job(name, creator) if replacing else None
         if replaced is not None and replaced.creator == creator:
-            self._unread(replaced)
+            self._reads.unread(replaced)
         if any((s.name, s.creator) == (name, creator) for s in self._log.programs()):
             raise UserError(f"job {name} exists already, written in Python; DROP JOB {name} first")
         spec = JobSpec(name, creator, 0, plan, (), roots=(yield from self._range_roots(name, creator, plan)))
@@ -249,7 +240,7 @@ class Statements:
         self, name: str, creator: str, plan: Plan
     ) -> Generator[list[Ask], list[say.Answer], tuple[str, ...]]:
         """The nodes that are to root the key ranges of a job after the first."""
-        keys = [range_topic(name, creator, place) for place in range(1, plan.trees)]
+        keys = [range_topic(name, creator, place) for place in range(1, max(s.trees for s in plan.sides))]
         answers = (yield [ToKey(key, say.WhoIsThere(id=0, origin="")) for key in keys]) if keys else []
         if any(answer.error for answer in answers):
             raise UserError(f"job {name}: a node that is to root a key range does not answer; try again")
@@ -281,7 +272,7 @@ class Statements:
         if program is not None and self._log.find_job(statement.name, asked.creator) is None:
             return (yield from self._submissions.drop(asked.request, program))
         spec = self._find(statement.name, asked.creator)
-        self._unread(spec)
+        self._reads.unread(spec)
         yield from self._ask_home(spec, say.DropJob(id=0, origin="", uid=spec.uid))
         return say.Reply(request=asked.request, text=f"job {spec.name} dropped")
 
@@ -488,9 +479,13 @@ class Statements:
         spec = self._find(call.argument, call.creator)
         if spec.plan.fragment.late_of:
             raise UserError(f"job {spec.name} reads late rows, and which came late is not in the archive")
-        if spec.plan.fragment.keep is not None:
+        if spec.plan.fragment.count is not None:
+            raise UserError(
+                f"job {spec.name} has windows of rows, and where it began to count is not in the archive"
+            )
+        if any(one.keep is not None for one in spec.plan.unranged):
             raise UserError(f"job {spec.name} is APPROXIMATE: its rows need not be those of Spark")
-        if spec.plan.fragment.function is not None:
+        if functions_of(spec.plan):
             raise UserError(f"job {spec.name} has a function of its own, which Spark does not run")
         sources: list[dict[str, object]] = []
         for stream in spec.plan.streams:

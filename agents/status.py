@@ -14,7 +14,7 @@ from elf import windows
 from elf.job.contributions import numbers
 from elf.job.effects import CommitWindows, Coverage
 from elf.job.spec import END_OF_TIME, START_OF_TIME
-from elf.job.tally import TALLY_COLUMNS
+from elf.job.tally import TALLY_COLUMNS, UNREDUCED
 from elf.windows import Landmark, Session, Spans
 
 STATUS_SCHEMA: Final = pa.schema(
@@ -28,6 +28,7 @@ STATUS_SCHEMA: Final = pa.schema(
         *((name, pa.int64()) for name in TALLY_COLUMNS),
         ("skipped", pa.bool_()),
         ("version", pa.int64()),
+        ("function_failed", pa.bool_()),
     ]
 )
 
@@ -36,7 +37,7 @@ def status_of_all(
     effect: CommitWindows, commits: Sequence[PaneCommitName], tally: pa.Table | None
 ) -> pa.Table:
     """The one row of a result without windows. ``tally`` has one row."""
-    counts = {name: tally[name][0].as_py() for name in TALLY_COLUMNS} if tally is not None else {}
+    counts = {name: tally[name][0].as_py() for name in _counted(tally)} if tally is not None else {}
     return pa.Table.from_pylist([_status_row(effect, commits, None, None, counts)], schema=STATUS_SCHEMA)
 
 
@@ -46,15 +47,21 @@ def status_of_windows(
     """A row a window: coverage from the commits, counts from the tally of all of their panes."""
     pane_us = effect.spec.plan.fragment.pane_us
     panes = tally["_pane"].to_numpy() if tally is not None else np.empty(0, np.int64)
-    values = np.zeros((len(panes), len(TALLY_COLUMNS)), np.int64)
+    names = _counted(tally)
+    values = np.zeros((len(panes), len(names)), np.int64)
     if tally is not None:
-        values = np.stack([tally[name].to_numpy() for name in TALLY_COLUMNS], axis=1)
+        values = np.stack([tally[name].fill_null(0).to_numpy() for name in names], axis=1)
     sums = windows.sums_by_window(panes, values, spans.starts // pane_us, -(-spans.ends // pane_us))
     rows = [
-        _status_row(effect, commits, start, end, dict(zip(TALLY_COLUMNS, counts, strict=True)))
+        _status_row(effect, commits, start, end, dict(zip(names, counts, strict=True)))
         for start, end, counts in zip(spans.starts.tolist(), spans.ends.tolist(), sums.tolist(), strict=True)
     ]
     return pa.Table.from_pylist(rows, schema=STATUS_SCHEMA)
+
+
+def _counted(tally: pa.Table | None) -> tuple[str, ...]:
+    there = tally is not None and UNREDUCED.name in tally.column_names
+    return (*TALLY_COLUMNS, UNREDUCED.name) if there else TALLY_COLUMNS
 
 
 def status_of_skipped(effect: CommitWindows, to_us: int) -> pa.Table:
@@ -74,8 +81,9 @@ def _status_row(
     counts: dict[str, int],
 ) -> dict[str, object]:
     pane_us = effect.spec.plan.fragment.pane_us
-    first = START_OF_TIME if start is None else start // pane_us
-    last = END_OF_TIME if end is None else -(-end // pane_us)
+    before, after = effect.spec.plan.reach
+    first = START_OF_TIME if start is None else (start - before) // pane_us
+    last = END_OF_TIME if end is None else -(-(end + after) // pane_us)
     parts = [part for part in effect.coverage if part.start < last and first < part.end]
     expected, missing = _covered(effect, parts)
     return {
@@ -88,6 +96,7 @@ def _status_row(
         **{name: counts.get(name, 0) for name in TALLY_COLUMNS},
         "skipped": any(part.lost for part in parts),
         "version": effect.spec.version,
+        "function_failed": counts.get(UNREDUCED.name, 0) > 0,
     }
 
 

@@ -7,7 +7,8 @@ windows are the new version's, or with why nothing is changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -64,32 +65,35 @@ class Steering:
     ) -> Generator[list[Ask], list[say.Answer], Plan]:
         """What the job is to do. A function stays until it is dropped."""
         from elf.ql import statements as ql
-        from elf.ql.files import with_file
-        from elf.ql.user_functions import with_function
+        from elf.ql.files import tables_in, with_file
+        from elf.ql.user_functions import functions_of, with_function
 
-        function = spec.plan.fragment.function
+        functions = {one.kind: one for one in functions_of(replace(spec.plan, beside=()))}
         (written,) = ql.parse(spec.plan.sql)
         query, known = statement.query, None
         if query is None and isinstance(written, ql.Select):
             query = written.query.with_values(statement.settings)
-            known = {table.name.lower(): table for table in spec.plan.fragment.tables}
+            known = tables_in(query, spec.plan)
         if query is None:
             raise UserError(f"job {spec.name}: its query can't be read again; use ALTER JOB … AS SELECT")
         if statement.function is not None:
-            function = _read(asked, *statement.function, had=function is not None)
+            kind, file = statement.function
+            changed = _read(asked, kind, file, had=functions.pop(kind, None) is not None)
+            functions |= {} if changed is None else {kind: changed}
         if known is not None and statement.table is not None:
             name, file = statement.table
             if name.lower() not in known:
-                there = ", ".join(table.name for table in known.values()) or "none"
-                raise UserError(f"job {spec.name} joins no table {name}; tables: {there}")
+                raise UserError(_no_table(spec, name, known.values()))
             query = with_file(query, name, file)
             del known[name.lower()]
         plan = yield from self._planned(asked, query, known, [spec.name])
-        return plan if function is None else with_function(plan, function)
+        for function in functions.values():
+            plan = with_function(plan, function)
+        return plan
 
     def steer(self, asked: say.Execute, statement: changes.SteerJob) -> Procedure:
         spec = self._find(statement.name, asked.creator)
-        if statement.verb == "rollback":
+        if statement.verb in ("rollback", "empty"):
             self._unread(spec)
         request = say.SteerJob(
             id=0,
@@ -109,11 +113,20 @@ class Steering:
         return say.Reply(request=asked.request, text=f"job {spec.name} {_told(facts, request.verb)}")
 
 
+def _no_table(spec: JobSpec, name: str, own: Iterable[Table]) -> str:
+    there = ", ".join(table.name for table in own) or "none"
+    if spec.plan.reads and any(
+        t.name.lower() == name.lower() for one in spec.plan.unranged for t in one.tables
+    ):
+        there += f"; {name} is a table of a job that it reads, which stays as it is while it is read"
+    return f"job {spec.name} joins no table {name}; tables: {there}"
+
+
 def _read(asked: say.Execute, kind: str, file: str, *, had: bool) -> Function | None:
     """The function of a statement; none when it is dropped."""
     if not file:
         if not had:
-            raise UserError("the job has no function")
+            raise UserError(f"the job has no function {kind}")
         return None
     files = dict(asked.files)
     if file not in files:

@@ -83,13 +83,15 @@ class PaneCommitName:
 class PaneCommit(PaneCommitName):
     """A root's final word on a revision of panes ``[start, end)``, with its counters (PROTOCOL 5). ``seq``:
     its number among those of its flow, ascending; 0 until it is committed. ``parts``: those of late rows that
-    its one pane has (``elf.job.parts``); they are read by ``parts_of`` alone.
+    its one pane has (``elf.job.parts``); they are read by ``parts_of`` alone. ``raw``: what the payload was
+    made of, where a reduce function has changed it; it is read by ``raw_of`` alone.
     """
 
     tally: bytes
     payload: bytes
     seq: int = field(default=0, compare=False)
     parts: bytes = field(default=b"", compare=False)
+    raw: bytes = field(default=b"", compare=False)
 
 
 @dataclass(frozen=True)
@@ -278,7 +280,9 @@ class Store:
                         f"panes [{row.start}, {row.end}) of {row.flow}: revision {row.revision} is committed"
                     )
                 seq = known[0].seq if known else row.seq or self._last_seq(con, row.flow) + 1
-                con.execute(f"INSERT OR IGNORE INTO pane_commits VALUES ({_marks(11)})", (*key, *values, seq))
+                con.execute(
+                    f"INSERT OR IGNORE INTO pane_commits VALUES ({_marks(12)})", (*key, *values, seq, row.raw)
+                )
                 if row.parts:
                     named = (row.flow, row.start, row.revision, row.parts)
                     con.execute("INSERT OR IGNORE INTO pane_parts VALUES (?, ?, ?, ?)", named)
@@ -330,6 +334,14 @@ class Store:
         with self._file.reading() as con:
             found = con.execute("SELECT pane, revision, parts FROM pane_parts WHERE flow = ?", (flow,))
             return {(int(pane), int(revision)): bytes(parts) for pane, revision, parts in found}
+
+    def raw_of(self, flow: str, start: int, end: int) -> dict[tuple[int, int], bytes]:
+        """(First pane, revision) → what the commit's rows were before a reduce function, of the commits that
+        have a pane in ``[start, end)`` and that it has changed."""
+        with self._file.reading() as con:
+            sql = f"SELECT pane_start, revision, raw FROM pane_commits {_OVERLAP} AND raw <> x''"
+            found = con.execute(sql, (flow, end, start))
+            return {(int(first), int(revision)): bytes(raw) for first, revision, raw in found}
 
     def prune_panes(self, flow: str, below: int | None) -> None:
         """Forgets commits all of whose panes are below ``below``, but the last one, whose number must not be

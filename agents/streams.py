@@ -7,7 +7,8 @@ way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,10 +16,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from agents.formats import FORMATS, Format
+from agents.functions.function import FunctionSpec, UserFunction
 from agents.functions.sandbox import Limits, Sandboxes
 from elf.errors import InputError
 from elf.job.ports import MapperPort, Wanted
-from elf.ql.plan import Fragment
+from elf.ql.plan import Fragment, Function
 
 if TYPE_CHECKING:  # DuckDB takes 16 MB, and 25 when it runs: it is imported at the first line or job
     from agents.engine import Extracted, Extractor
@@ -52,12 +54,22 @@ def _taken(format_: Format, lines: pa.StringArray) -> int:
 
 @dataclass(frozen=True)
 class FunctionsAt:
-    """Where users' map functions run, and where batches that they fail on are kept."""
+    """Where users' functions run, and where batches that they fail on are kept."""
 
     sandboxes: Sandboxes
     log: Callable[[str], None]
     failed_folder: Path | None = None
     limits: Limits = field(default_factory=Limits)
+
+    @contextlib.contextmanager
+    def running(self, function: Function, version: int = 1) -> Iterator[UserFunction]:
+        """A function in a process of its own, which ends with the block."""
+        spec = FunctionSpec(function.kind, function.text, function.filename, version)
+        call = UserFunction(self.sandboxes, spec, self.limits, self.log, self.failed_folder)
+        try:
+            yield call
+        finally:
+            call.close()
 
 
 class StreamEngine:
@@ -94,7 +106,7 @@ class StreamEngine:
             )
         from agents.engine import Mapper
 
-        return Mapper(fragment.map_sql, fragment.columns, fragment.tables)
+        return Mapper(fragment.map_sql, fragment.columns, fragment.tables, fragment.count is not None)
 
 
 class StreamExtractor:

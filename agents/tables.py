@@ -6,7 +6,7 @@ from typing import Final
 
 from agents import hardstate
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 APPLICATION_ID: Final = 0x656C6631
 """``elf1``: tells our files from other programs' SQLite files."""
 
@@ -20,7 +20,7 @@ CREATE TABLE snapshots (
 CREATE TABLE pane_commits (
   flow TEXT NOT NULL, pane_start INTEGER NOT NULL, pane_end INTEGER NOT NULL, revision INTEGER NOT NULL,
   members BLOB NOT NULL, roster_version INTEGER NOT NULL, epoch INTEGER NOT NULL, term INTEGER NOT NULL,
-  tally BLOB NOT NULL, payload BLOB NOT NULL, seq INTEGER NOT NULL DEFAULT 0,
+  tally BLOB NOT NULL, payload BLOB NOT NULL, seq INTEGER NOT NULL DEFAULT 0, raw BLOB NOT NULL DEFAULT x'',
   PRIMARY KEY (flow, pane_start, pane_end, revision));
 CREATE INDEX pane_commits_by_seq ON pane_commits (flow, seq);
 CREATE TABLE pane_parts (
@@ -56,5 +56,8 @@ CREATE TABLE pane_parts (
     4: """
 CREATE TABLE joined (
   stream TEXT NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (stream, digest)) WITHOUT ROWID;
+""",
+    5: """
+ALTER TABLE pane_commits ADD COLUMN raw BLOB NOT NULL DEFAULT x'';
 """,
 }

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from overlay.context import Context
 from overlay.ids import Peer, key_of, to_int
 from overlay.messages import Subscribe
 from overlay.pastry import Pastry
+from overlay.proximity import steps
 from overlay.tree import PATH_MAX, Tree
-
-Nearness = Callable[[Peer, Peer], int]
-"""How far a child is from an asker, in any unit: the hook for measured round-trips and labels."""
 
 
 def scattered(asker: Peer, child: Peer) -> int:
@@ -23,10 +19,9 @@ def scattered(asker: Peer, child: Peer) -> int:
 class Admission:
     """The door of a node. It changes nothing."""
 
-    def __init__(self, context: Context, pastry: Pastry, nearness: Nearness = scattered) -> None:
+    def __init__(self, context: Context, pastry: Pastry) -> None:
         self._context = context
         self._pastry = pastry
-        self._nearness = nearness
 
     def objection(self, message: Subscribe, tree: Tree | None, attached: bool) -> str:
         """Why the asker can't be our child; empty if it can. ``attached``: we have a parent or are the
@@ -36,7 +31,9 @@ class Admission:
             return ""
         if message.direct:
             return "not the home"
-        if self._context.me.address in message.path or len(message.path) >= PATH_MAX:
+        if len(message.path) >= PATH_MAX or (
+            self._context.me.address in message.path and not self._takes_over(message, tree)
+        ):
             return "loop"
         below_asker = tree is not None and (asker.address in tree.path or tree.asked == asker.address)
         if message.pushed:
@@ -48,17 +45,35 @@ class Admission:
             return "loop"
         return ""
 
+    def _takes_over(self, message: Subscribe, tree: Tree | None) -> bool:
+        """Whether we are the root now, though in the path of who asks: that it once asked, or became root,
+        for us too closes no loop. Either it is the former root, below which we hang, and we leave our parent
+        for it; or there is nothing above us any more, nor asked for.
+        """
+        former = tree is not None and message.sender.address in tree.path and not message.pushed
+        alone = tree is None or (tree.parent is None and not tree.asked)
+        mine = message.home in ("", self._context.me.address)
+        return (
+            (former or alone) and mine and self._pastry.next_hop(to_int(message.topic)).id == self._context.id
+        )
+
     def full(self, tree: Tree) -> bool:
         """Whether there is no room for another child."""
         return len(tree.children) >= self._context.config.fanout_max
 
     def instead(self, tree: Tree, message: Subscribe) -> str:
-        """The child to which a full node sends an asker: the nearest to it that lives; empty without one."""
+        """The child to which a full node sends an asker: one in its rack, or in its region, if there is any;
+        of several by a hash of both. It lives; empty without one."""
         suspect_ms, liveness = self._context.config.suspect_ms, self._pastry.liveness
         fit = [
             child.peer
             for child in tree.children.values()
             if liveness.silence(child.peer) < suspect_ms and child.peer.address not in message.path
         ]
-        nearest = min(fit, key=lambda child: self._nearness(message.sender, child), default=None)
+        place_of = self._pastry.proximity.place
+        nearest = min(
+            fit,
+            key=lambda child: (steps(message.place, place_of(child.id)), scattered(message.sender, child)),
+            default=None,
+        )
         return nearest.address if nearest is not None else ""

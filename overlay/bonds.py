@@ -196,6 +196,7 @@ class Bonds:
     def subscribe_message(self, message: Subscribe) -> None:
         """Somebody wants to be our child."""
         asker = message.sender
+        self._pastry.proximity.placed(asker.id, message.place)
         known = self._trees.get(message.topic)
         attached = known is not None and self.attached(known)
         reason = self._admission.objection(message, known, attached)
@@ -289,7 +290,7 @@ class Bonds:
     def ask_due(self, topic: bytes) -> None:
         """No answer to our JOIN, or a refusal."""
         tree = self._trees[topic]
-        target = self._pastry.liveness.live.get(node_id(tree.asked))
+        target = self._pastry.known(node_id(tree.asked))
         if target is not None:
             self._pastry.suspect(target)
             tree.silent.add(target.id)
@@ -342,7 +343,8 @@ class Bonds:
         tree.asked, tree.pushed = address, pushed
         wait_ms = min(config.hop_ms << min(tree.tries, 16), config.home_retry_ms)
         self._context.agenda.set(("tree", tree.topic), self._context.now + wait_ms)
-        self._context.send_to(address, Subscribe(me, tree.topic, tree.home, direct, pushed, tree.behalf))
+        join = Subscribe(me, tree.topic, tree.home, direct, pushed, tree.behalf, self._context.place)
+        self._context.send_to(address, join)
 
     def _stop_asking(self, tree: Tree) -> None:
         tree.asked, tree.pushed = "", False

@@ -60,5 +60,6 @@ class Climbing:
         """We were chosen: ask our grandparent."""
         if len(tree.path) > 1:
             tree.climbing, tree.climbing_since = tree.path[1], self._context.now
-            ask = Subscribe(self._context.me, tree.topic, tree.home, False, True, ())
+            me, place = self._context.me, self._context.place
+            ask = Subscribe(me, tree.topic, tree.home, False, True, (), place)
             self._context.send_to(tree.climbing, ask)

@@ -40,6 +40,11 @@ class LeafSet:
     def __contains__(self, node: int) -> bool:
         return node in self._members
 
+    @property
+    def offsets(self) -> Iterator[int]:
+        """How far clockwise from us the members stand, in order."""
+        return iter(self._offsets)
+
     def get(self, node: int) -> Peer | None:
         """The member with that id."""
         return self._members.get(node)
@@ -58,7 +63,10 @@ class LeafSet:
     def add(self, peer: Peer) -> bool:
         """Make a peer a member (or renew it) if it is near enough; the farthest on its side makes room."""
         node = peer.id
-        if node not in self._members:
+        known = self._members.get(node)
+        if known == peer:
+            return True
+        if known is None:
             if not self.wants(node):
                 return False
             self._offsets.add(clockwise(self._me, node))
@@ -114,18 +122,18 @@ class LeafSet:
     def _measure(self) -> None:
         self.changes += 1
         self._ordered = tuple(self._members[(self._me + offset) % RING] for offset in self._offsets)
-        self._gap = gap(self._me, self._ordered, self._size)
+        self._gap = gap(self._offsets, self._size)
 
 
-def gap(me: int, leaves: Sequence[Peer], size: int) -> tuple[int, int]:
-    """The clockwise offsets from ``me`` between which a leaf set with these members, in order, wants nobody.
+def gap(offsets: Sequence[int], size: int) -> tuple[int, int]:
+    """Between which clockwise offsets a leaf set with members at these, in order, wants nobody.
 
     They are those of its last successor and its last predecessor; before a set is full it wants everybody.
     """
-    if len(leaves) < size:
+    if len(offsets) < size:
         return (RING, 0)
     half = size // 2
-    return (clockwise(me, leaves[half - 1].id), clockwise(me, leaves[-half].id))
+    return (offsets[half - 1], offsets[-half])
 
 
 def reach(me: int, leaves: Sequence[Peer]) -> tuple[int, int]:

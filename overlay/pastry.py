@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from sortedcontainers import SortedSet
+
 from overlay.context import Context
 from overlay.errors import OverlayBug
 from overlay.ids import Peer, clockwise, closeness, distance, shared_digits
@@ -89,6 +91,11 @@ class Pastry:
     def neighbourhood(self) -> tuple[Peer, ...]:
         """The neighbourhood set: the nearest of all live peers, nearest first."""
         return self.proximity.nearest(self.liveness.live.values(), self._context.config.neighbourhood_size)
+
+    def known(self, node: int) -> Peer | None:
+        """The peer with that id, if it lives or (perhaps by hearsay only) stands in the routing table."""
+        entry = self.table.rival(node)
+        return self.liveness.live.get(node) or (entry if entry is not None and entry.id == node else None)
 
     def needed(self) -> set[int]:
         """Ids of all peers in the leaf set and the routing table."""
@@ -199,7 +206,6 @@ class Pastry:
         for peer in self.table:
             if peer.id not in self.leaves:
                 self._ask_row(peer)
-        self._context.agenda.set(("tune", 0), self._context.now + self._context.config.sweep_ms)
 
     def suspect(self, peer: Peer, evidence: Evidence = Evidence.NONE) -> None:
         """The peer did not answer somebody: ask whether it lives."""
@@ -344,19 +350,17 @@ class Pastry:
 
     def _invite(self, peers: Iterable[Peer]) -> None:
         """Ask those that would be leaves for theirs, the nearest first, and no more than will be leaves."""
-        me = self._context.id
-        crowd = self._crowd()
+        me, size = self._context.id, self._context.config.leaf_set_size
+        taken = SortedSet(self.leaves.offsets)
+        taken.update(clockwise(me, peer.id) for peer in self.liveness.asked_leaves())
+        ahead, behind = gap(taken, size)
         for peer in sorted(peers, key=lambda peer: distance(me, peer.id)):
-            if not crowd[0] < clockwise(me, peer.id) < crowd[1]:
-                self.liveness.probe(peer, leaf=True)
-                crowd = self._crowd()
-
-    def _crowd(self) -> tuple[int, int]:
-        """Between which offsets nobody is wanted, if all that we ask become leaves."""
-        me = self._context.id
-        asked = {peer.id: peer for peer in (*self.leaves, *self.liveness.asked_leaves())}
-        around = sorted(asked.values(), key=lambda peer: clockwise(me, peer.id))
-        return gap(me, around, self._context.config.leaf_set_size)
+            offset = clockwise(me, peer.id)
+            if ahead < offset < behind:
+                continue
+            self.liveness.probe(peer, leaf=True)
+            taken.add(offset)
+            ahead, behind = gap(taken, size)
 
     def _meet(self, sender: Peer, leaves: tuple[Peer, ...], failed: tuple[Peer, ...]) -> None:
         self.liveness.leaf_answered(sender.id)

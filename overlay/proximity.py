@@ -27,6 +27,15 @@ class Reach:
     place: str = ""
 
 
+def steps(one: str, other: str) -> int:
+    """How far labels are apart: 0 the same, 1 the same region, 2 another or unknown."""
+    if not one or not other:
+        return 2
+    if one == other:
+        return 0
+    return 1 if one.split("/")[0] == other.split("/")[0] else 2
+
+
 class Proximity:
     """What is known of the distance to peers, by node id."""
 
@@ -85,13 +94,7 @@ class Proximity:
         return tuple(item[-1] for item in known[:count])
 
     def _steps(self, reach: Reach) -> int:
-        """How far a label is from ours: 0 the same, 1 the same region, 2 another or unknown."""
-        mine = self._context.place
-        if not mine or not reach.place:
-            return 2
-        if reach.place == mine:
-            return 0
-        return 1 if reach.place.split("/")[0] == mine.split("/")[0] else 2
+        return steps(self._context.place, reach.place)
 
     def _of(self, node: int) -> Reach:
         reach = self._reach.setdefault(node, Reach())

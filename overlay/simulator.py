@@ -124,6 +124,7 @@ def simulate(
     weigh: Weigh | None = None,
     config: OverlayConfig | None = None,
     latency: Latency | None = None,
+    place_of: Callable[[str], str] = lambda _: "",
     loss: float = 0.0,
     rest_ms: int = 20_000,
     partition_ms: int = 0,
@@ -133,14 +134,15 @@ def simulate(
     cut the ring in halves for ``partition_ms`` (0: don't), heal it, and route once more.
 
     ``rest_ms`` passes between the moment when all leaf sets are true and the lookups: the time for tables to
-    mend. ``weigh`` tells the bytes of a message on the wire. ValueError for sizes that make no world.
+    mend. ``weigh`` tells the bytes of a message on the wire, ``place_of`` where an address stands. ValueError
+    for sizes that make no world.
     """
     if nodes < 1 or min(keys, jobs, partition_ms) < 0 or not 0 <= crash_share < 1 or rest_ms < 1:
         raise ValueError(
             "at least one node, no negative number of keys, jobs or ms, a crash share in [0, 1), some rest"
         )
     settings = config or OverlayConfig()
-    world = Simulator(seed_rng, settings, latency or plane(10), loss=loss, check=check)
+    world = Simulator(seed_rng, settings, latency or plane(10), loss=loss, place_of=place_of, check=check)
     _join(world, nodes)
     (settled,) = first_times(world, [_settled(world, settings)], _LIMIT_MS)
     phases = [_phase(world, "joined", settings, keys, rest_ms, settled)]

@@ -26,8 +26,8 @@ class Subscribe:
     home, or (``pushed``) to whom a full or a leaving parent sent it: JOIN.
 
     ``path`` names the nodes below the sender on whose behalf it asks, so that loops are refused; ``home`` is
-    empty when the topic has none that the sender knows. Sent on subscribing and after the loss of a parent,
-    repeated until answered. About 100 bytes.
+    empty when the topic has none that the sender knows; ``place`` is the sender's locality label. Sent on
+    subscribing and after the loss of a parent, repeated until answered. About 100 bytes.
     """
 
     sender: Peer
@@ -36,6 +36,7 @@ class Subscribe:
     direct: bool
     pushed: bool
     path: tuple[str, ...]
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,7 @@ class Simulator(VirtualWorld[_Event]):
         doubling: float = 0.0,
         service_ms: int = 0,
         weigh: Weigh | None = None,
+        place_of: Callable[[str], str] = lambda _: "",
         check: bool = False,
     ) -> None:
         super().__init__()
@@ -129,6 +130,7 @@ class Simulator(VirtualWorld[_Event]):
         """How often (address, topic, payload) has come out."""
         self._config = config or OverlayConfig()
         self._latency = latency or constant(1)
+        self._place_of = place_of
         self._check = check
         self._trace = hashlib.sha1(usedforsecurity=False)
 
@@ -140,7 +142,7 @@ class Simulator(VirtualWorld[_Event]):
         if before is not None and before.alive:
             raise OverlayError(f"{address} is running")
         incarnation = before.overlay.me.incarnation + 1 if before else 1
-        overlay = Overlay(Peer(address, incarnation), self._config, self.rng)
+        overlay = Overlay(Peer(address, incarnation), self._config, self.rng, self._place_of(address))
         self.nodes[address] = Inhabitant(overlay)
         self.ring[overlay.me.id] = overlay
         self.perform(address, overlay.start(contacts, self.now))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from agents.formats import Format
 from elf.schema import Column
 from spark_backend import session
-from spark_backend.offline import LINES, VIEW
+from spark_backend.offline import LINES, zoned
 
 Cell = str | int | float | bool | dt.datetime | None
 
@@ -55,29 +55,49 @@ class Batch:
             spark.conf.set(key, value)
         self._spark = spark
         self._folder = folder
+        self._tables: set[str] = set()
         self._loads = 0
-        self._rows: DataFrame | None = None
+        self._rows: dict[str, DataFrame] = {}
 
-    def load(self, format: Format, lines: pa.Table, columns: Sequence[Column], event_time: str) -> None:
+    def load(
+        self, format: Format, lines: pa.Table, columns: Sequence[Column], event_time: str, view: str
+    ) -> None:
         """Parse lines as an archive's are (column ``line``, and what else shall be kept) and keep the typed
-        rows in memory as ``rows``. They are one partition, so that no query over them needs a shuffle.
+        rows in memory as ``view``. They are one partition, so that no query over them needs a shuffle.
         """
-        if self._rows is not None:
-            self._rows.unpersist()
+        if view in self._rows:
+            self._rows.pop(view).unpersist()
         self._loads += 1
         path = str(self._folder / f"lines-{self._loads}.parquet")
         pq.write_table(lines, path)
         self._spark.read.parquet(path).coalesce(1).createOrReplaceTempView(LINES)
         kept = [name for name in lines.column_names if name != "line"]
         selection = format.spark_select(columns, event_time)
-        self._rows = self._spark.sql(selection.sql(LINES, keep=kept, checked=False)).cache()
-        self._rows.createOrReplaceTempView(VIEW)
+        self._rows[view] = self._spark.sql(selection.sql(LINES, keep=kept, checked=False)).cache()
+        self._rows[view].createOrReplaceTempView(view)
 
-    def answers(self, queries: Sequence[str]) -> list[Table | str]:
-        """The answer of each query over ``rows``, or what Spark says against it."""
+    def unite(self, view: str, views: Sequence[str]) -> None:
+        """The rows of several views as one; a column that one lacks is NULL there."""
+        first, *others = (self._rows[one] for one in views)
+        for other in others:
+            first = first.unionByName(other, allowMissingColumns=True)
+        first.coalesce(1).createOrReplaceTempView(view)
+
+    def join(self, relation: str, table: pa.Table) -> None:
+        """A table to join, under this name, from now on."""
+        if relation not in self._tables:
+            self._tables.add(relation)
+            self._spark.createDataFrame(zoned(table)).createOrReplaceTempView(relation)
+
+    def answers(self, queries: Sequence[tuple[str, Mapping[str, str]]]) -> list[Table | str]:
+        """Each query's answer, or what Spark says against it. With a query come the views that it reads, and
+        their SQL.
+        """
         frames: list[DataFrame | str] = []
-        for sql in queries:
+        for sql, views in queries:
             try:
+                for view, rows in views.items():
+                    self._spark.sql(rows).createOrReplaceTempView(view)
                 frames.append(self._spark.sql(sql))
             except (PySparkException, Py4JError) as error:
                 frames.append(_complaint(error))

@@ -11,7 +11,7 @@ It must never parse a line in Python.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
@@ -24,11 +24,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from agents.formats import get_format
-from agents.partitions import Target
+from agents.partitions import ArchiveError, Target
 from elf.batch import decode
 from elf.ql.plan import Plan
 from elf.ql.render_spark import since
-from elf.ql.unions import view_of
+from elf.ql.unions import side_view, view_of
 from elf.windows import Landmark
 from spark_backend.session import SparkFailed
 
@@ -52,32 +52,62 @@ class Archived:
     timestamp: str | None
 
 
+Damaged = Callable[[str, str], None]
+"""Is told the path of a file, and why it cannot be read."""
+
+
+def _refuse(path: str, why: str) -> None:
+    raise ArchiveError(f"{path} is damaged ({why}): put a copy of it back")
+
+
 def run(
-    spark: SparkSession, plan: Plan, archived: Sequence[Archived], windows: Sequence[tuple[int, int]]
+    spark: SparkSession,
+    plan: Plan,
+    archived: Sequence[Archived],
+    windows: Sequence[tuple[int, int]],
+    damaged: Damaged = _refuse,
 ) -> pa.Table:
     """The rows of all windows in the span of ``windows`` ((start, end) in µs); of all without windows.
 
-    Columns: ``window_start`` and ``window_end`` first when the job has windows, then the SELECT list. Raises
-    ``ArchiveError`` when an archive can't be listed, ``SparkFailed`` when Spark can't run the query.
+    Columns: ``window_start`` and ``window_end`` first when the job has windows, then the SELECT list. A file
+    that is damaged is left out, wholly, if somebody wants to be told of it. Raises ``ArchiveError`` when an
+    archive can't be listed, or a file not be read, ``SparkFailed`` when Spark can't run the query.
     """
     span = _span(windows) if plan.windows else None
     try:
-        parts = [(one.stream, _rows(spark, plan, one, span)) for one in archived]
-        for stream in dict.fromkeys(name for name, _ in parts) if plan.apart else [None]:
-            rows = reduce(
-                lambda one, other: one.unionByName(other, allowMissingColumns=True),
-                [part for name, part in parts if stream in (None, name)],
-            )
-            rows.createOrReplaceTempView(VIEW if stream is None else view_of(stream))
-        for joined in dict.fromkeys(table for one in (plan.fragment, *plan.more) for table in one.tables):
-            spark.createDataFrame(_zoned(decode(joined.data))).createOrReplaceTempView(joined.relation)
+        before, after = plan.reach
+        held = None if span is None else (span[0] - before, span[1] + after)
+        for number, side in enumerate(plan.sides):
+            own = {fragment.stream for fragment in (side.fragment, *side.more)}
+            read = archived if len(plan.streams) == 1 else [one for one in archived if one.stream in own]
+            _register(spark, side, number, read, held, damaged)
+        for joined in dict.fromkeys(table for one in plan.unranged for table in one.tables):
+            spark.createDataFrame(zoned(decode(joined.data))).createOrReplaceTempView(joined.relation)
         table = spark.sql(_query(plan, span)).toArrow()
     except (PySparkException, Py4JError) as error:
         raise SparkFailed(f"Spark could not run the query: {str(error).splitlines()[0]}") from error
     return table if span is None else _within(table, span, min((end for _, end in windows), default=0))
 
 
-def _zoned(table: pa.Table) -> pa.Table:
+def _register(
+    spark: SparkSession,
+    side: Plan,
+    number: int,
+    archived: Sequence[Archived],
+    span: tuple[int, int] | None,
+    damaged: Damaged,
+) -> None:
+    """The views of one side of a plan."""
+    parts = [(one.stream, _rows(spark, side, one, span, damaged)) for one in archived]
+    for stream in dict.fromkeys(name for name, _ in parts) if side.apart else [None]:
+        rows = reduce(
+            lambda one, other: one.unionByName(other, allowMissingColumns=True),
+            [part for name, part in parts if stream in (None, name)],
+        )
+        rows.createOrReplaceTempView(side_view(number, VIEW if stream is None else view_of(stream)))
+
+
+def zoned(table: pa.Table) -> pa.Table:
     """Timestamps in UTC: to Spark those without a zone are another type."""
     zoned = [
         field.with_type(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(field.type) else field
@@ -97,9 +127,11 @@ def _span(windows: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return min((start for start, _ in windows), default=0), max((end for _, end in windows), default=0)
 
 
-def _rows(spark: SparkSession, plan: Plan, one: Archived, span: tuple[int, int] | None) -> DataFrame:
+def _rows(
+    spark: SparkSession, plan: Plan, one: Archived, span: tuple[int, int] | None, damaged: Damaged
+) -> DataFrame:
     """The typed columns, and ``_ts``, of the lines whose event time is in the span (all, without one)."""
-    lines = _lines(spark, one, span)
+    lines = _lines(spark, one, span, damaged)
     if span is not None:
         first, end = (F.timestamp_micros(F.lit(us)) for us in span)
         lines = lines.where((F.col("ts") >= first) & (F.col("ts") < end))
@@ -110,13 +142,16 @@ def _rows(spark: SparkSession, plan: Plan, one: Archived, span: tuple[int, int] 
     return spark.sql(replace(selection, event_us="unix_micros(ts)").sql(LINES, checked=False))
 
 
-def _lines(spark: SparkSession, one: Archived, span: tuple[int, int] | None) -> DataFrame:
+def _lines(spark: SparkSession, one: Archived, span: tuple[int, int] | None, damaged: Damaged) -> DataFrame:
     target = Target(one.path)
     folders = target.everything(one.stream) if span is None else target.hours(one.stream, *span)
-    if not folders:
+    files, unreadable = target.files(folders)
+    for path, why in unreadable.items():
+        damaged(path, why)
+    if not files:
         return spark.createDataFrame([], _LINES)
     reader = spark.read.schema(_LINES).option("basePath", _uri(target, target.root))
-    return reader.parquet(*(_uri(target, folder) for folder in folders))
+    return reader.parquet(*(_uri(target, file) for file in files))
 
 
 def _uri(target: Target, path: str) -> str:

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
+PAGES = {path: path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
 
 
 def commands_of(help_text: str) -> set[str]:
@@ -25,21 +25,28 @@ def elf(*args: str) -> str:
     return done.stdout
 
 
-CODE = re.findall(r"^ {4}(?:\S*/)?(elf .*(?:\n {8,}.*)*)", README, re.M)
-"""Command lines of the README, with the lines that go on below them."""
+CODE = re.findall(r"^ {4}(?:\S*/)?(elf .*(?:\n {8,}.*)*)", "\n".join(PAGES.values()), re.M)
+"""Command lines of the README and of its pages, with the lines that go on below them."""
 
 
-def test_every_command_is_in_the_readme_and_every_one_there_exists() -> None:
+def test_every_command_is_in_the_pages_and_every_one_there_exists() -> None:
     assert {line.split()[1] for line in CODE} == commands_of(elf("--help"))
 
 
-def test_every_option_in_the_readme_exists() -> None:
+def test_every_option_in_the_pages_exists() -> None:
     for line in CODE:
         words = re.sub(r'"[^"]*"|#.*', "", line).split()
         path = [words[1]] + ([words[2]] if words[1] in ("bench", "sim", "generate") else [])
         known = elf(*path, "--help")
         for option in re.findall(r"--[a-z-]+|(?<= )-[a-z]\b", " ".join(words)):
             assert option in known, (option, path)
+
+
+def test_every_link_leads_to_a_page() -> None:
+    links = [(page, link) for page, text in PAGES.items() for link in re.findall(r"\]\(([^)#]+)\)", text)]
+    assert {(ROOT / "docs" / link).name for _, link in links} >= {path.name for path in PAGES} - {"README.md"}
+    for page, link in links:
+        assert link.startswith("https://") or (page.parent / link).exists(), (page, link)
 
 
 def test_the_house_of_the_architecture_page_stands() -> None:

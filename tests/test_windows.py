@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elf.windows import Cumulative, Landmark, Session, Sliding
 from elf.windows.merging import describe, merges_an_hour, plan_merges
-from elf.windows.sharing import Measured, choose
 
 MINUTE = 60_000_000
 SECOND = 1_000_000
@@ -59,24 +55,3 @@ def test_tiles_lie_end_to_end_in_every_unit_and_are_few(lengths: list[int], plac
 def test_patterns_that_hardly_repeat_are_made_of_what_divides() -> None:
     (_, day) = plan_merges([7_001, 86_400])
     assert day.pieces == {1: 86_400}
-
-
-def test_sharing_is_decided_by_how_keys_grow() -> None:
-    """A shop's few products are in every pane: shorter panes repeat them; visitors come once."""
-    few = Measured(rows_per_s=1_000, pane_us=10 * SECOND, keys=20_000, keys_of_two=20_000, agents=8, levels=2)
-    visitors = Measured(
-        rows_per_s=1_000, pane_us=10 * SECOND, keys=20_000, keys_of_two=40_000, agents=8, levels=2
-    )
-    assert choose(10 * SECOND, 15 * SECOND, few).pane_us is None
-    assert choose(10 * SECOND, 15 * SECOND, visitors).pane_us == 5 * SECOND
-    busy = Measured(rows_per_s=200_000, pane_us=10 * SECOND, keys=500, keys_of_two=500, agents=8, levels=2)
-    choice = choose(10 * SECOND, 15 * SECOND, busy)
-    assert choice.pane_us == 5 * SECOND
-    assert choice.shared < choice.apart
-
-
-@pytest.mark.parametrize("wanted", [10, 60, 3_600])
-def test_windows_of_whole_panes_share_what_is_there(wanted: int) -> None:
-    measured = Measured(rows_per_s=1, pane_us=10 * SECOND, keys=10**6, keys_of_two=10**6)
-    assert choose(10 * SECOND, wanted * SECOND, measured).pane_us == 10 * SECOND
-    assert math.isclose(measured.keys_in(60 * SECOND), 10**6)

@@ -29,7 +29,9 @@ from elf.schema import Column, ColumnType, Schema, unify
 EVENT_TIMES: Final = ("ts", "timestamp", "@timestamp", "time", "created_at")
 """Where an event time is looked for when the config names none."""
 
-RESERVED: Final = frozenset({"_agent", "_source", LINE, "_ts", "_pane", "_ok", "_uncast", "_wanted"})
+RESERVED: Final = frozenset(
+    {"_agent", "_source", LINE, "_ts", "_pane", "_ok", "_uncast", "_wanted", "_place", "_seen", "_number"}
+)
 """Names that elf uses itself beside the columns of a record; a key of that name is not seen."""
 
 _COLUMNS_MAX: Final = 1000

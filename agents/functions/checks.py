@@ -97,11 +97,11 @@ def _has_function(tree: ast.Module, spec: FunctionSpec) -> None:
 
 
 def _has_columns(given: pa.Schema, wanted: pa.Schema, spec: FunctionSpec) -> None:
-    missing = [field.name for field in wanted if field.name not in given.names]
+    missing = [field.name for field in wanted if given.names.count(field.name) != 1]
     if missing:
         raise UserError(
             f"{spec.filename}: {spec.kind}() gives the columns {', '.join(given.names) or '(none)'}; "
-            f"{', '.join(missing)} must be among them"
+            f"{', '.join(missing)} must be among them, once"
         )
     for field in wanted:
         if given.field(field.name).type != field.type:

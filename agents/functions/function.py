@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +28,9 @@ SLOW_PROBES_MAX: Final = 6
 KEPT_MAX: Final = 16
 KEPT_BYTES_MAX: Final = 4 << 20
 """Of failing inputs: so many files, each at most so large."""
+
+MORE_BYTES_MAX: Final = 8 << 20
+"""What all results for a commit may take beyond what was given: a record has a limit too."""
 
 Origin = Callable[[int], str]
 """Where a row of the batch comes from, for people: ``/var/log/clicks.log, byte 1234``."""
@@ -95,7 +100,7 @@ class UserFunction:
             failed = self._failed(error)
         self.failures += 1
         rows = (0, batch.num_rows)
-        if self.spec.kind == "map" and batch.num_rows:
+        if batch.num_rows and (self.spec.kind == "map" or failed.line):
             rows, failed = self._search(batch, failed)
         if rows[1] - rows[0] == 1:
             failed = replace(failed, row=rows[0], origin=origin(rows[0]) if origin is not None else "")
@@ -120,16 +125,22 @@ class UserFunction:
         return Failed(error.trouble, error.at(self.spec.filename), error.line)
 
     def _search(self, batch: pa.RecordBatch, failed: Failed) -> tuple[tuple[int, int], Failed]:
-        """The smallest run of rows that was seen to fail, and how it failed."""
+        """The smallest run of rows that was seen to fail, and how it failed. Other functions than map are
+        meant for all rows together: there only what fails on the same line counts, and it must be found soon.
+        """
         first, last = 0, batch.num_rows
+        whole = self.spec.kind != "map"
+        until = time.monotonic() + (self._limits.call_secs if whole else math.inf)
         probes = PROBES_MAX if failed.trouble in ("raised", "output") else SLOW_PROBES_MAX
-        while last - first > 1 and probes > 0:
+        while last - first > 1 and probes > 0 and time.monotonic() < until:
             middle = (first + last) // 2
             for start, end in ((first, middle), (middle, last)):
                 probes -= 1
                 try:
                     self._call(batch.slice(start, end - start))
                 except SandboxError as error:
+                    if whole and (error.trouble, error.line) != (failed.trouble, failed.line):
+                        continue
                     first, last, failed = start, end, self._failed(error)
                     break
                 if probes <= 0:
@@ -169,3 +180,16 @@ class UserFunction:
 
     def close(self) -> None:
         self._sandbox.close()
+
+
+def conform(who: str, given: pa.RecordBatch, schema: pa.Schema) -> pa.Table | str:
+    """A result with these columns in these types, without others that the function adds; or why it is none.
+    ``who`` gives it."""
+    missing = [name for name in schema.names if given.schema.names.count(name) != 1]
+    if missing:
+        has = ", ".join(given.schema.names) or "(none)"
+        return f"{who} gives the columns {has}; {', '.join(missing)} must be among them, once"
+    try:
+        return pa.Table.from_batches([given.select(schema.names).cast(schema)], schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        return f"{who} gives a column of another type: {error}"

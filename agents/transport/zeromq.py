@@ -45,6 +45,9 @@ RECONNECT_MS_MAX: Final = 1_000
 CONNECT_TIMEOUT_MS: Final = 5_000
 HEARTBEAT_MS: Final = 5_000
 HEARTBEAT_TIMEOUT_MS: Final = 15_000
+STUCK_SECS: Final = 5.0
+"""A connection into which nothing more goes for so long is made anew: ZeroMQ gives one up for good, and does
+not say so, when bytes come back over it that are none of its protocol."""
 _AGENT: Final = b"A"
 _CLIENT: Final = b"C"
 _NONCE_BYTES: Final = 8
@@ -156,6 +159,7 @@ class ZeroMqTransport:
         socket.setsockopt(zmq.RCVHWM, self._limits.peer_messages_max)
         # Somewhat above our own limit, so that what is a little too big is counted and costs no connection.
         socket.setsockopt(zmq.MAXMSGSIZE, 2 * self._limits.message_bytes_max)
+        socket.setsockopt(zmq.HANDSHAKE_IVL, CONNECT_TIMEOUT_MS)
         socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
         return socket
@@ -241,6 +245,9 @@ class ZeroMqTransport:
         reason = self._hand_over(peer.socket, frames, peer.flight)
         if peer.reader is not None:
             peer.reader.touch()
+        if peer.stuck(reason is not None, self._loop.time()):
+            del self._peers[to]
+            peer.close()
         return reason
 
     def _send_back(self, to: str, frames: list[bytes]) -> Dropped | None:
@@ -323,6 +330,15 @@ class _Peer:
         self.reader = reader
         self.flight = _Flight()
         self.used_at = 0.0
+        self._refuses_since: float | None = None
+
+    def stuck(self, refused: bool, now: float) -> bool:
+        """Told of each send: whether it refuses everything for too long. What still flies counts as going."""
+        if not refused or self.flight.bytes:
+            self._refuses_since = None
+        elif self._refuses_since is None:
+            self._refuses_since = now
+        return self._refuses_since is not None and now - self._refuses_since >= STUCK_SECS
 
     def close(self) -> None:
         if self.reader is not None:

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.table import Table
 
 from elf.bench.control_fleet import ControlFleet
 from elf.bench.control_measures import MEASURES, WANTED
+from elf.bench.figures import percentiles
 from elf.cli.printing import console
 from elf.cli.processes import ended
 
@@ -43,17 +42,7 @@ def bench_control(agents: int, rounds: int, *, as_json: bool) -> int:
 async def _measure(fleet: ControlFleet, rounds: int) -> dict[str, dict[str, float]]:
     await fleet.start()
     async with fleet.client() as client:
-        return {name: _figures(await measure(fleet, client, rounds)) for name, measure in MEASURES.items()}
-
-
-def _figures(samples: Sequence[float]) -> dict[str, float]:
-    """Nearest rank."""
-    ordered = sorted(samples)
-
-    def rank(share: float) -> float:
-        return round(ordered[math.ceil(share * len(ordered)) - 1], 2)
-
-    return {"p50": rank(0.5), "p99": rank(0.99), "max": rank(1.0)}
+        return {name: percentiles(await measure(fleet, client, rounds)) for name, measure in MEASURES.items()}
 
 
 def _print(agents: int, ready_ms: float, found: dict[str, dict[str, float]]) -> None:

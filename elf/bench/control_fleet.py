@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -58,11 +60,11 @@ class Place:
         self._read: BinaryIO = self.log.open("rb")
         self._rest = b""
 
-    def config(self, bootstrap: str | None) -> Path:
+    def config(self, bootstrap: str | None, detect: str = "default", listen: str = "127.0.0.1:0") -> Path:
         """Its configuration: as in any fleet, but for ports that the system chooses."""
         config = {
-            "agent": {"name": self.name, "listen": "127.0.0.1:0"},
-            "cluster": {"name": CLUSTER, "bootstrap": [bootstrap] if bootstrap else []},
+            "agent": {"name": self.name, "listen": listen},
+            "cluster": {"name": CLUSTER, "bootstrap": [bootstrap] if bootstrap else [], "detect": detect},
             "data_dir": str(self.folder / "data"),
             "http": {"listen": "127.0.0.1:0"},
             "log": {"level": "debug"},
@@ -99,12 +101,13 @@ class Place:
 class ControlFleet:
     """``size`` agents. ``ready_ms``: from the moment when the last process began until all were ready."""
 
-    def __init__(self, processes: Processes, folder: Path, size: int) -> None:
+    def __init__(self, processes: Processes, folder: Path, size: int, detect: str = "default") -> None:
         self.places = [Place(folder, f"web-{number:03}") for number in range(size)]
         self.ready_ms = 0.0
+        self.running: list[Agent] = []
+        self._detect = detect
         self._processes = processes
         self._agents = Agents(processes, folder / "starter.log")
-        self._running: list[Agent] = []
         self._said: list[Said] = []
 
     async def start(self) -> None:
@@ -116,17 +119,43 @@ class ControlFleet:
         await self._agents.listening(others, LISTEN_SECS)
         ready = await self.heard("agent is ready")
         await self.heard("lines read")
-        last = max(agent.began for agent in self._running)
+        last = max(agent.began for agent in self.running)
         self.ready_ms = 1e3 * (max(said.at for said in ready) - last)
 
     def _start(self, places: Sequence[Place], bootstrap: str | None) -> list[Agent]:
-        new = [self._agents.start(place.name, place.config(bootstrap), place.log) for place in places]
-        self._running += new
+        new = [self._begin(place, place.config(bootstrap, self._detect)) for place in places]
+        self.running += new
+        return new
+
+    def _begin(self, place: Place, config: Path) -> Agent:
+        return self._agents.start(place.name, config, place.log)
+
+    def signal(self, agent: Agent, number: signal.Signals) -> float:
+        """Send a signal; the clock's time when it was sent."""
+        if agent.pid is None:
+            raise ElfError(f"{agent.name} has no process")
+        at = time.time()
+        os.kill(agent.pid, number)
+        return at
+
+    async def gone(self, agent: Agent) -> None:
+        """Wait until one that was killed, or asked to stop, is gone."""
+        self.running.remove(agent)
+        while agent.status() is None:
+            await asyncio.sleep(POLL_SECS)
+
+    async def restart(self, agent: Agent) -> Agent:
+        """Start one that was killed again, where it was, with its data folder; returns when it listens."""
+        place = next(place for place in self.places if place.name == agent.name)
+        other = self.running[0].address if self.running else None
+        new = self._begin(place, place.config(other, self._detect, agent.address))
+        self.running.append(new)
+        await self._agents.listening([new], LISTEN_SECS)
         return new
 
     def client(self, number: int = -1) -> Client:
         """A client of one of the agents, by default of the last: not of the founder."""
-        return connect(self._running[number].address, cluster=CLUSTER)
+        return connect(self.running[number].address, cluster=CLUSTER)
 
     def write(self, first_us: int, lines: int) -> float:
         """Beside every agent: so many lines from this event time on; the clock's time before the first is
@@ -170,7 +199,7 @@ class ControlFleet:
             await asyncio.sleep(POLL_SECS)
 
     def _listen(self) -> None:
-        self._processes.check(self._running)
+        self._processes.check(self.running)
         for place in self.places:
             self._said += place.said()
 

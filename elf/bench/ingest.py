@@ -63,6 +63,9 @@ class Task(msgspec.Struct, frozen=True):
     distinct: int = 1
     cores: int = 1
     archive: bool = False
+    durable: bool | None = None
+    """As in a fleet: panes are sealed as time goes on, and cuts and snapshots go to the state file, with
+    (False: without) waiting for the disk. None: everything is sealed at the end, in memory."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def bench_ingest(path: Path, task: Task, repeat: int, *, as_json: bool, plot: Pa
     two answers differ."""
     if plot is not None:
         check_plot(plot)
-    _warm(path)
+    warm(path)
     task = msgspec.structs.replace(task, path=str(path.resolve()))
     plain = Task(task.path, task.format, task.query)
     sides: dict[str, tuple[Side, Task]] = {"elf": ("lane_side", task), "DuckDB": ("duckdb_side", plain)}
@@ -92,7 +95,9 @@ def bench_ingest(path: Path, task: Task, repeat: int, *, as_json: bool, plot: Pa
         answers = {name: Path(folder, str(number)) for number, name in enumerate(sides)}
         for _ in range(repeat):
             for name, (side, what) in sides.items():
-                runs[name].append(_measure(side, msgspec.structs.replace(what, answer=str(answers[name]))))
+                runs[name].append(
+                    measure_side(side, msgspec.structs.replace(what, answer=str(answers[name])))
+                )
         compare(*(decode(answers[name].read_bytes()) for name in ("elf", "DuckDB")))
     of = runs["elf"][0]
     measured = {name: figures(found, of) for name, found in runs.items()}
@@ -173,7 +178,8 @@ def _print(measured: dict[str, Figures], run: Run, repeat: int) -> None:
         print(f"elf runs at {measured['elf'].events_per_s / side.events_per_s:.2f} × {name}")
 
 
-def _warm(path: Path) -> None:
+def warm(path: Path) -> None:
+    """Read a file into the page cache. Raises ``InputError``."""
     try:
         with path.open("rb") as file:
             while file.read(1 << 22):
@@ -182,7 +188,8 @@ def _warm(path: Path) -> None:
         raise InputError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
 
 
-def _measure(side: Side, task: Task) -> Run:
+def measure_side(side: Side, task: Task) -> Run:
+    """One run, in a process of its own. Raises ``UserError``, ``ElfError``."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, "-P", "-m", f"elf.bench.{side}"],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -12,9 +14,10 @@ from typing import Final
 
 import pyarrow as pa
 
+from agents import sqlite
 from agents.ahead import Parsed
 from agents.archive import Archive
-from agents.driver import CHUNK_BYTES_MAX, CHUNKS_AHEAD
+from agents.feeding import CHUNK_BYTES_MAX, CHUNKS_AHEAD
 from agents.formats import get_format
 from agents.inputs import Chunk, Position, Whole, split_inputs
 from agents.lane import Lane, LaneFacts
@@ -30,6 +33,9 @@ from elf.job.worker import LONG_AGO, WorkerSettings
 from elf.ql.plan import Fragment
 
 NO_CUTS: Final = 1 << 60
+CUT_MS: Final = 5_000
+LATENESS_US: Final = 2_000_000
+"""As in an agent, by default."""
 ROLL_BYTES: Final = 64 << 20
 
 
@@ -39,21 +45,33 @@ def prepare(task: Task) -> Callable[[], Done]:
     format_ = get_format(task.format)
     samples = sample_lines(paths)
     plan = plan_of(task.query, format_.schema(pa.array(samples, pa.string()), None))
+    live = task.durable is not None
     settings = WorkerSettings(
-        finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, cut_ms=NO_CUTS
+        finite=not live,
+        future_us=None,
+        lateness_us=LATENESS_US if live else None,
+        since_us=LONG_AGO,
+        cut_ms=CUT_MS if live else NO_CUTS,
     )
+    if task.durable is False:
+        os.fsync = _at_once
+        sqlite.SYNCHRONOUS = "OFF"
     facts = LaneFacts(plan.fragment.stream, format_, None, "")
     folder = tempfile.TemporaryDirectory(prefix="elf-bench-")
     archive = _archive(facts.stream, Path(folder.name)) if task.archive else None
-    lane = Lane(facts, settings, Store(":memory:"), archive=archive, samples=samples, cores=task.cores)
+    store = Store(Path(folder.name) / "state.sqlite" if live else ":memory:")
+    lane = Lane(facts, settings, store, archive=archive, samples=samples, cores=task.cores)
     for flow in flows(plan.fragment, task.jobs, task.distinct):
         lane.perform(Install(flow), 0)
     source = Whole(split_inputs(paths, 1)[0])
 
     def work() -> Done:
         (_on_threads if task.cores > 1 else _one_by_one)(source, lane)
-        sealed = [one for one in lane.perform(Finish(), 0).sealed if one.payload]
+        last = lane.perform(Finish(), _now_ms()).sealed
+        made = [one for flow in lane.worker.flows() for one in store.snapshots(flow)] if live else last
+        sealed = [one for one in made if one.payload]
         lane.ship()
+        store.close()
         folder.cleanup()
         first = [decode(one.payload) for one in sealed if one.flow == sealed[0].flow]
         return Done(lane.rows_read, pa.concat_tables(first) if first else pa.table({}))
@@ -94,9 +112,17 @@ def _on_threads(source: Whole, lane: Lane) -> None:
 
 
 def _feed(lane: Lane, chunk: Chunk, positions: tuple[Position, ...], ahead: Future[Parsed] | None) -> None:
-    lane.feed(chunk, positions, 0, ahead)
+    lane.feed(chunk, positions, _now_ms(), ahead)
     if lane.unshipped:
         lane.ship()
+
+
+def _at_once(fd: object) -> None:
+    """For an ``os.fsync`` that waits for nothing."""
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 def _archive(stream: str, folder: Path) -> Archive:

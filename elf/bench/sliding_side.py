@@ -13,11 +13,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from agents import commits
-from agents.driver import CHUNK_BYTES_MAX
+from agents import panecommits, windowcommits
 from agents.engine import Finisher
+from agents.feeding import CHUNK_BYTES_MAX
 from agents.formats import get_format
 from agents.inputs import Whole, split_inputs
+from agents.kept import Kept
 from agents.lane import Lane, LaneFacts
 from agents.samples import sample_lines
 from agents.store import Store
@@ -28,7 +29,7 @@ from elf.bench.sliding import TOP_ROWS, Answer, Job
 from elf.job.commands import Finish, Install
 from elf.job.contributions import Batch, Piece
 from elf.job.effects import CommitPanes, CommitWindows, Coverage
-from elf.job.flowstate import Sealed
+from elf.job.snapshots import Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, flow_uid
 from elf.job.worker import LONG_AGO, WorkerSettings
 
@@ -55,19 +56,19 @@ class Master:
         self.spec = spec
         self.store = Store(":memory:")
         self.finisher = Finisher(spec.plan.final_sql)
-        self.kept = commits.Kept()
+        self.kept = Kept()
         self.rows: list[pa.Table] = []
 
     def panes(self, start: int, end: int, tally: bytes, payload: bytes) -> None:
         piece = Piece(start, end, 1, tally, payload)
         batch = Batch(start, end, 1, (piece,))
-        commits.commit_panes(CommitPanes(self.spec.flows[0], batch, 0, 1, 0), self.store)
+        panecommits.commit_panes(CommitPanes(self.spec.flows[0], batch, 0, 1, 0), self.store)
 
     def windows(self, first_us: int, last_us: int, panes: tuple[int, int]) -> None:
         """Those that end in ``(first_us, last_us]``, of these committed panes."""
         coverage = (Coverage(self.spec.flows[0].uid, *panes, 0, 1, 1),)
         effect = CommitWindows(self.spec, first_us, last_us, coverage, (), last_us >= END_OF_TIME)
-        done = commits.commit_windows(effect, self.store, self.finisher, "home", self.kept)
+        done = windowcommits.commit_windows(effect, self.store, self.finisher, "home", self.kept)
         if done.result is not None:
             self.rows.append(decode(done.result.payload))
 

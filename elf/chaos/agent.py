@@ -6,19 +6,21 @@ import random
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import overlay as ring
-from agents import commits, drafts, homestore
-from agents.beginning import HOUSED_FACT, PEERS_FACT, REPLICA, NodeSettings, Restored, overlay_config
+from agents import drafts, homestore, panecommits, windowcommits
+from agents.beginning import HOUSED_FACT, PEERS_FACT, NodeSettings, Restored, overlay_config, replica_config
 from agents.early import early_windows
 from agents.groups import Persisted
+from agents.kept import Kept
 from agents.node import Node, NodeEffect, NodeEvent
 from agents.restore import stored_flows, stored_jobs
 from agents.store import SnapshotName, StoreError
 from elf.chaos.disk import SimStore
-from elf.chaos.engine import STREAM, PyFinisher
+from elf.chaos.engine import STREAM, PyFinisher, py_final, py_reduce
 from elf.chaos.lane import Log, SimLane
 from elf.chaos.programs import InlineJobs
 from elf.job import effects as do
@@ -86,11 +88,17 @@ class SimAgent:
 
     # -- life ------------------------------------------------------------------------------------------------
 
+    @property
+    def belongs(self) -> bool:
+        """Whether it has been in the cluster, or founds it: then it may begin the ring without anybody."""
+        known = self.store.get(CLUSTER_FACT) or self.store.get(FOUNDER_FACT)
+        return self.life > 0 and (self.index == 0 or known is not None)
+
     def start(self, contacts: Sequence[str]) -> None:
         world = self.world
         self.up, self.life = True, self.life + 1
         self.disk_ms = world.now
-        self.kept: dict[tuple[str, int], commits.Kept] = {}
+        self.kept: dict[tuple[str, int], Kept] = {}
         self.jobs = InlineJobs(lambda event: world.after(1, self, lambda: self.handle(event)))
         incarnation = self.store.begin_incarnation(world.now // 1_000)
         me = Identity(self.agent_id, f"a{self.index}", incarnation, self.address)
@@ -109,7 +117,7 @@ class SimAgent:
             me,
             streams,
             ring.Overlay(peer, overlay_config(restored, me), rng),
-            replica.Groups(peer, REPLICA, rng, restored.groups),
+            replica.Groups(peer, replica_config(), rng, restored.groups),
             node_settings,
             restored,
             new_cluster_uid=f"of {self.agent_id}",
@@ -220,13 +228,15 @@ class SimAgent:
         work: Callable[[], None]
         match effect:
             case do.Combine():
-                work = partial(self._answer, partial(commits.combine, effect))
+                work = partial(self._answer, partial(panecommits.combine, effect))
             case do.CommitPanes():
-                work = partial(self._answer, partial(commits.commit_panes, effect, self.store))
+                work = partial(self._answer, partial(self._panes, effect))
             case do.CommitWindows():
                 work = partial(self._durable, partial(self._windows, effect))
             case do.MakeEarly():
                 work = partial(self._answer, partial(self._early, effect))
+            case do.TryFunctions():
+                work = partial(self._answer, partial(was.FunctionsTried, effect.request, ""))
             case home.Draft():
                 work = partial(self._answer, partial(self._draft, effect))
             case replica.Persist():
@@ -234,9 +244,9 @@ class SimAgent:
             case do.Fetch():
                 work = partial(self._answer, partial(self._fetch, effect))
             case do.StorePanes():
-                work = partial(self._durable, partial(commits.store_panes, effect, self.store))
+                work = partial(self._durable, partial(panecommits.store_panes, effect, self.store))
             case do.ReadCommits():
-                work = partial(self._answer, partial(commits.read_commits, effect, self.store))
+                work = partial(self._answer, partial(panecommits.read_commits, effect, self.store))
             case do.ReadWindows():
                 work = partial(self._answer, self._read(effect))
             case _:
@@ -281,23 +291,32 @@ class SimAgent:
             self.handle(event)
 
     def _draft(self, effect: home.Draft) -> home.Drafted:
-        work, finisher, kept = effect.work, None, None
-        if isinstance(work, do.CommitWindows):
-            finisher, kept = PyFinisher(work.spec.plan.final_sql), self._kept(work)
-        return drafts.draft(effect, self.store, finisher, self.address, kept)
+        work = effect.work
+        if isinstance(work, do.CommitPanes):
+            reduce = py_reduce(work.flow.fragment)
+            done = drafts.draft(effect, self.store, None, self.address, None, reduces=reduce)
+            return replace(done, failure=reduce.failure) if reduce is not None else done
+        finisher, final = PyFinisher(work.spec.plan), py_final(work.spec.plan)
+        done = drafts.draft(effect, self.store, finisher, self.address, self._kept(work), final)
+        return replace(done, failure=final.failure) if final is not None else done
+
+    def _panes(self, effect: do.CommitPanes) -> was.PanesCommitted:
+        reduce = py_reduce(effect.flow.fragment)
+        done = panecommits.commit_panes(effect, self.store, reduce)
+        return replace(done, failure=reduce.failure) if reduce is not None else done
 
     def _windows(self, effect: do.CommitWindows) -> was.WindowsCommitted:
-        finisher = PyFinisher(effect.spec.plan.final_sql)
-        return commits.commit_windows(effect, self.store, finisher, self.address, self._kept(effect))
+        finisher = PyFinisher(effect.spec.plan)
+        return windowcommits.commit_windows(effect, self.store, finisher, self.address, self._kept(effect))
 
-    def _kept(self, effect: do.CommitWindows) -> commits.Kept:
+    def _kept(self, effect: do.CommitWindows) -> Kept:
         if self.world.ledger is not None:
             self.world.ledger.means(effect)
-        return self.kept.setdefault((effect.spec.uid, effect.spec.version), commits.Kept())
+        return self.kept.setdefault((effect.spec.uid, effect.spec.version), Kept())
 
     def _early(self, effect: do.MakeEarly) -> NodeEvent:
-        finisher = PyFinisher(effect.committed.spec.plan.final_sql)
-        return early_windows(effect, self.store, finisher, self.address)
+        plan = effect.committed.spec.plan
+        return early_windows(effect, self.store, PyFinisher(plan), self.address, py_final(plan))
 
     def _fetch(self, effect: do.Fetch) -> was.Fetched:
         rows = self.store.overlapping(effect.flow.uid, effect.start, effect.end)
@@ -306,7 +325,7 @@ class SimAgent:
 
     def _read(self, effect: do.ReadWindows) -> Callable[[], was.WindowsRead]:
         rows = self.store.windows(effect.spec.uid, effect.after_us or 0, 1 << 62)
-        found = tuple(commits.window_result(effect.spec.name, row, self.address) for row in rows)
+        found = tuple(windowcommits.window_result(effect.spec.name, row, self.address) for row in rows)
         return lambda: was.WindowsRead(effect.request, found)
 
     def _forget(self, effect: do.Forget) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from agents.store import PaneCommit, SnapshotName, SnapshotRow, Store, WindowCommit
+from agents.store import PaneCommit, Store, WindowCommit
 from elf.chaos.ledger import Ledger
 
 PAGES_MAX: Final = 1 << 30
@@ -65,20 +65,6 @@ class SimStore(Store):
             self._loose = False
 
     # -- what the ledger hears -------------------------------------------------------------------------------
-
-    def save_cut(
-        self,
-        stream: str,
-        cut: bytes,
-        snapshots: Sequence[SnapshotRow] = (),
-        *,
-        forget: Sequence[SnapshotName] = (),
-        joined: Mapping[str, bytes] | None = None,
-    ) -> None:
-        super().save_cut(stream, cut, snapshots, forget=forget, joined=joined)
-        if self._ledger is not None:
-            for row in snapshots:
-                self._ledger.sealed(self._agent, row)
 
     def commit_panes(self, *rows: PaneCommit, again: bool = False) -> int:
         seq = super().commit_panes(*rows, again=again)

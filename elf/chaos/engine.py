@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from agents.finals import FinalFunction
+from agents.functions import wire
+from agents.functions.child import batch_of, function_of
+from agents.functions.function import Done, Failed
+from agents.reducing import ReduceFunction
 from elf.aggregates import State
-from elf.job.ports import Wanted
-from elf.ql.plan import Fragment, Plan
+from elf.errors import ElfBug
+from elf.job.ports import MapFailed, MapperPort, Wanted
+from elf.job.runner import failure_of, load
+from elf.ql.plan import Fragment, Function, Plan, Stage, StreamJoin
 from elf.schema import Column
 from elf.windows import Kind, Sliding, pane_us_of
 
 STREAM = "clicks"
 SECOND = 1_000_000
+APART_US = (-1_200_000, 700_000)
+"""Event time of a right row less that of its left partner, in a join."""
+Side = tuple[int, str, int, int]
+"""Pane, key, event time and count of rows of one side."""
 
 
 @dataclass(frozen=True)
@@ -84,22 +95,127 @@ class PyEngine:
     def extractor(self, wanted: Wanted) -> PyExtractor:
         return PyExtractor()
 
-    def mapper(self, fragment: Fragment) -> PyMapper | PyEndsMapper:
+    def mapper(self, fragment: Fragment) -> MapperPort:
+        if fragment.function is not None:
+            return PyFunctionMapper(fragment.function, self.mapper(replace(fragment, function=None)))
+        if fragment.cells:
+            return PySideMapper(int(fragment.stream != STREAM))
         where = fragment.map_sql.removeprefix("count by key ")
         return PyMapper(where) if len(fragment.states) == 1 else PyEndsMapper()
 
 
-class PyFinisher:
-    """``HAVING count >= n``, if the final fragment is the number n."""
+class PyFunctionMapper:
+    """A map function before another mapper: it runs here, without a process or limits."""
 
-    def __init__(self, final_sql: str) -> None:
-        self._least = int(final_sql or 0)
+    def __init__(self, function: Function, mapper: MapperPort) -> None:
+        self._call = _here(function)
+        self._mapper = mapper
 
-    def run(self, groups: pa.Table) -> pa.Table:
-        groups = groups.filter(pc.greater_equal(groups["s0"], self._least))
-        return groups.sort_by([("window_start", "ascending"), ("k0", "ascending")])
+    def run(self, rows: pa.Table) -> pa.Table:
+        """Raises ``MapFailed``, with the first row that fails by itself."""
+        made = self._call(wire.one_batch(rows))
+        if isinstance(made, Done):
+            return self._mapper.run(pa.Table.from_batches([made.batch]))
+        alone = (self._call(wire.one_batch(rows.slice(n, 1))) for n in range(rows.num_rows))
+        row = next((n for n, one in enumerate(alone) if isinstance(one, Failed)), None)
+        offset = rows["_offset"][row].as_py() if row is not None else None
+        raise MapFailed(str(replace(made, row=row)), rows.num_rows, offset)
+
+    def prepare(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+class PySideMapper:
+    """The rows of one side of a join: by key, side and time."""
+
+    def __init__(self, side: int) -> None:
+        self._side = side
+
+    def run(self, rows: pa.Table) -> pa.Table:
+        found = rows.group_by(["_pane", "key", "_ts"], use_threads=False).aggregate([("_ts", "count")])
+        sides = pa.array([self._side] * found.num_rows, pa.int64())
+        columns = [found["_pane"], found["key"], sides, found["_ts"], found["_ts_count"]]
+        return pa.table(columns, names=["_pane", "k0", "k1", "k2", "s0"])
+
+    def prepare(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def py_final(plan: Plan) -> FinalFunction | None:
+    """A plan's final function, which runs here: no process, no limits."""
+    return None if plan.final is None else FinalFunction(plan.final.filename, _here(plan.final))
+
+
+def py_reduce(fragment: Fragment) -> ReduceFunction | None:
+    """A flow's reduce function, likewise."""
+    if fragment.reduce is None:
+        return None
+    return ReduceFunction(fragment, fragment.reduce, _here(fragment.reduce.function))
+
+
+def _here(function: Function) -> Callable[[pa.RecordBatch], Done | Failed]:
+    filename = function.filename
+    body = function_of(load(function.text, filename), function.kind, filename)
+
+    def call(batch: pa.RecordBatch) -> Done | Failed:
+        try:
+            return Done(batch_of(body(batch)))
+        except Exception as error:
+            failure = failure_of(error, filename)
+            return Failed("raised", f"{filename}:{failure.line}: {failure.text}", failure.line)
+
+    return call
+
+
+class PyFinisher:
+    """``HAVING count >= n``, if the final fragment is the number n; of joined jobs the keys that all of them
+    have, with the sum of their counts. A stage is such a number too.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
+        bounds = ["window_start", "window_end", "k0"]
+        for other in beside:
+            if not groups.num_rows or not other.num_rows:
+                return pa.table({})
+            both = groups.join(other, bounds, right_suffix="_other", join_type="inner")
+            summed = pc.add(both["s0"], both["s0_other"])
+            groups = both.select(bounds).append_column("s0", summed)
+        return _having(groups, self._plan.final_sql).sort_by([(name, "ascending") for name in bounds])
+
+    def side(self, number: int) -> PyFinisher:
+        return PyFinisher(self._plan.sides[number])
+
+    def stage(self, place: int, groups: pa.Table) -> pa.Table:
+        groups = _having(groups, self._plan.stages[place].sql)
+        panes = pc.divide(groups["window_start"].cast(pa.int64()), self._plan.fragment.pane_us)
+        return pa.table([panes, groups["k0"], groups["s0"]], names=["_pane", "k0", "s0"])
+
+    def join(self, groups: pa.Table) -> pa.Table:
+        """Pairs by pane and key of the left row, of rows that are ``APART_US`` apart."""
+        sides: tuple[list[Side], list[Side]] = ([], [])
+        names = ("_pane", "k0", "k1", "k2", "s0")
+        for pane, key, side, ts, n in zip(*(groups[name].to_pylist() for name in names), strict=True):
+            sides[side].append((pane, key, ts, n))
+        counted: Counter[tuple[int, str]] = Counter()
+        for pane, key, ts, n in sides[0]:
+            near = (m for _, k, t, m in sides[1] if k == key and APART_US[0] <= t - ts <= APART_US[1])
+            counted[pane, key] += n * sum(near)
+        pairs = [(*group, n) for group, n in counted.items() if n]
+        columns = [[row[place] for row in pairs] for place in range(3)]
+        types = (pa.int64(), pa.string(), pa.int64())
+        arrays = [pa.array(*both) for both in zip(columns, types, strict=True)]
+        return pa.table(arrays, names=["_pane", "k0", "s0"])
+
+    def close(self) -> None: ...
+
+
+def _having(groups: pa.Table, least: str) -> pa.Table:
+    return groups.filter(pc.greater_equal(groups["s0"], int(least or 0)))
 
 
 @dataclass(frozen=True)
@@ -146,6 +262,16 @@ def plan(
     return Plan("SELECT …", first, window, final, ("key", "count"), "", more=tuple(more))
 
 
+def staged(query: Plan, size_s: int, slide_s: int) -> Plan:
+    """Counts in larger windows over the windows of a query, which are tumbling and have its HAVING."""
+    (smaller,), fragment = query.windows, query.fragment
+    if not isinstance(smaller, Sliding):
+        raise ElfBug(f"windows over {smaller}")
+    stage = Stage(smaller, query.final_sql, fragment.keys, fragment.states)
+    windows = (Sliding(size_s * SECOND, slide_s * SECOND),)
+    return replace(query, windows=windows, final_sql="", stages=(stage,))
+
+
 def plan_of(kinds: tuple[Kind, ...]) -> Plan:
     """The same count in windows of these kinds."""
     ends = (State("s1", "min"), State("s2", "max"))
@@ -157,3 +283,16 @@ def plan_of(kinds: tuple[Kind, ...]) -> Plan:
         pane_us=pane_us_of(kinds),
     )
     return replace(plan(), fragment=fragment, windows=kinds, session_states=("s1", "s2"))
+
+
+def joined_plan(kinds: tuple[Kind, ...], other: str) -> Plan:
+    """A count by key of clicks with a row of the other stream near them, in windows of these kinds."""
+    counted = (State("s0", "sum", True),)
+    columns, keys = (Column("_ts", "bigint"), Column("key", "text")), ("k0", "k1", "k2")
+    left, right = (
+        Fragment(stream, columns, "rows", keys, counted, SECOND, 500_000, cells=("k1", "k2"))
+        for stream in (STREAM, other)
+    )
+    before, after = (-(-us // SECOND) * SECOND for us in (-APART_US[0], APART_US[1]))
+    join = StreamJoin("", ("k0",), counted, (), "k1", before, after, "near")
+    return Plan("SELECT …", left, kinds, "", ("key", "count"), "", more=(right,), join=join)

@@ -7,12 +7,14 @@ While the fleet recovers, ``open`` says what is still missing; when that is noth
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
 from agents.restore import stored_jobs
 from elf.chaos.agent import SimAgent
-from elf.chaos.ledger import DOUBLED, LOST, WRONG, Book, Counts, Finding, Ledger, says, short, windows_of
+from elf.chaos.ledger import DOUBLED, LOST, WRONG, Book, Finding, Ledger, short, windows_of
+from elf.chaos.reference import Counts, Span, is_right
 from elf.chaos.world import BEGIN_MS, World
 from elf.job.contributions import bitmap
 from elf.job.ranges import split
@@ -49,6 +51,9 @@ class Judge:
             for stream, lane in agent.lanes.items() if agent.up else ():
                 if lane.position < len(agent.logs[stream].rows):
                     self._say(LOST, f"a{agent.index} has read {lane.position} rows of {stream}, not all")
+                for uid, state in lane.worker._flows.items():
+                    if state.after is not None and state.after.waiting:
+                        self._say(LOST, f"a{agent.index} has late rows of {short(uid)} in no part yet")
         if not self._found:
             log = max((a.node.log for a in self._world.agents if a.up), key=lambda log: log.last)
             for flow in log.flows():
@@ -98,33 +103,30 @@ class Judge:
             self._say(LOST, f"{spec.name} has no master at {home.address}")
             return
         records = {v.spec.version: v for v in stored.versions if v.state in ("committed", "finished")}
-        last: dict[tuple[int, int], tuple[int, int, bool, Counts]] = {}
+        last: dict[Span, tuple[int, Mapping[str, object], Counts]] = {}
         for row in home.store.windows(spec.uid, -(1 << 62), 1 << 62):
             for span, status, counts in windows_of(row):
-                revision, skipped = int(str(status["revision"])), bool(status["skipped"])
-                before = last.get(span)
-                if before is not None and before[0] != row.version:
-                    self._say(
-                        DOUBLED, f"{spec.name}'s window {span} is of versions {before[0]}, {row.version}"
-                    )
-                if before is None or before[1] <= revision:
-                    last[span] = row.version, revision, skipped, counts
+                version, before, _ = last.get(span, (row.version, status, counts))
+                if version != row.version:
+                    self._say(DOUBLED, f"{spec.name}'s window {span} is of versions {version}, {row.version}")
+                if int(str(before["revision"])) <= int(str(status["revision"])):
+                    last[span] = row.version, status, counts
         for number, record in records.items():
-            mine = {span: one for span, one in last.items() if one[0] == number}
+            mine = {span: (status, counts) for span, (of, status, counts) in last.items() if of == number}
             for span in sorted(self._wanted(record, mine) - mine.keys()):
                 self._say(LOST, f"{spec.name}'s window {span} of version {number} is not committed")
-            for span, (_, _, skipped, counts) in mine.items():
-                self._last_word(spec, record, span, skipped, counts)
+            for span, (status, counts) in mine.items():
+                self._last_word(spec, record, span, status, counts)
 
-    def _wanted(self, record: VersionRecord, mine: object) -> set[tuple[int, int]]:
+    def _wanted(self, record: VersionRecord, mine: Iterable[Span]) -> set[Span]:
         """The windows that a version has to make."""
         plan, first = record.spec.plan, record.first_pane
         if first is None:
             return set()
-        found: set[tuple[int, int]] = set()
+        found: set[Span] = set()
         begin = first * plan.fragment.pane_us
         if first < 0:  # nothing had been read then: from the first row on
-            begin = min((start for start, _ in mine), default=self._until_us)  # type: ignore[attr-defined]
+            begin = min((start for start, _ in mine), default=self._until_us)
         for kind in plan.windows:
             assert isinstance(kind, Sliding)
             ends = min(record.ends_us, self._until_us) - kind.size_us
@@ -134,24 +136,21 @@ class Judge:
                 kind.slide_us,
             )
             found |= {(start, start + kind.size_us) for start in starts if start <= ends}
-        return found
+        after_us = record.after_us  # of a version that goes on by ends
+        return found if after_us is None else {span for span in found if span[1] > after_us}
 
     def _last_word(
-        self, spec: JobSpec, record: VersionRecord, span: tuple[int, int], skipped: bool, counts: Counts
+        self, spec: JobSpec, record: VersionRecord, span: Span, status: Mapping[str, object], counts: Counts
     ) -> None:
         name = f"{spec.name}'s window {span} of version {record.spec.version}"
-        if skipped:
+        if status["skipped"]:
             if span[1] <= record.cut_us:
                 self._say(LOST, f"{name} is skipped, and nobody has cut it off")
         elif record.state == "committed" and span[1] <= self._until_us:
-            claimed: Counts = Counter()
-            for flow in record.spec.flows:
-                pane_us = flow.fragment.pane_us
-                for pane in range(span[0] // pane_us, -(-span[1] // pane_us)):
-                    word = self._ledger.latest(flow.uid, pane)
-                    claimed.update(word.rows.get(pane, Counter()) if word is not None else Counter())
-            if not says(record.spec.plan, counts, claimed):
-                self._say(LOST, f"{name} says {dict(counts)}; the last words on its panes, {dict(claimed)}")
+            sums, failed = self._ledger.last_sums(record.spec), bool(status["function_failed"])
+            if not is_right(record.spec.plan, counts, sums, span, failed=failed):
+                claimed = dict(sums(0, span))
+                self._say(LOST, f"{name} says {dict(counts)}; the last words on its panes, {claimed}")
 
     # -- the books -------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,16 @@ import pyarrow as pa
 from agents.store import SnapshotRow
 from elf.chaos.engine import Chunk, PyEngine, Source
 from elf.job import events as was
-from elf.job.commands import Command, Feed, Idle, Outcome
+from elf.job.commands import Command, Feed, Idle, Install, Outcome
 from elf.job.cut import StreamCut
 from elf.job.worker import StreamWorker
 
 if TYPE_CHECKING:
     from elf.chaos.agent import SimAgent
+
+
+SAMPLES = 100
+"""Of its last lines, on which an agent tries a map function."""
 
 
 @dataclass
@@ -51,6 +55,10 @@ class SimLane:
 
     def _work(self) -> None:
         agent, command = self._agent, self._waiting.pop(0)
+        if isinstance(command, Install) and command.flow.fragment.function is not None:
+            command = replace(
+                command, samples=tuple(self._lines(max(0, self.position - SAMPLES), self.position))
+            )
         outcome = self.worker.handle(command)
         if self._keep(outcome):
             agent.after_disk(partial(self._done, command, outcome))
@@ -61,10 +69,12 @@ class SimLane:
         agent.world.crash_point(agent)
         if agent.up and outcome.cut is not None:
             rows = [SnapshotRow(s.flow, s.start, s.end, s.part, s.tally, s.payload) for s in outcome.sealed]
+            agent.store.save_cut(self._stream, msgspec.msgpack.encode(outcome.cut), rows)
             if ledger is not None:
                 for flow in outcome.cut.flows:
                     ledger.begins(agent.index, flow.flow, flow.live_from)
-            agent.store.save_cut(self._stream, msgspec.msgpack.encode(outcome.cut), rows)
+                for row in rows:
+                    ledger.sealed(agent.index, row)
         if agent.up:
             agent.world.crash_point(agent)
         return agent.up
@@ -79,6 +89,9 @@ class SimLane:
         if self._waiting:
             agent.world.later(agent, self._work)
 
+    def _lines(self, start: int, end: int) -> list[str]:
+        return [f"{ts},{key}" for ts, key in self._agent.logs[self._stream].rows[start:end]]
+
     def read(self) -> None:
         agent = self._agent
         rows = agent.logs[self._stream].rows[self.position : self.position + 50]
@@ -86,7 +99,7 @@ class SimLane:
             pass
         elif rows:
             start, self.position = self.position, self.position + len(rows)
-            lines = pa.array([f"{ts},{key}" for ts, key in rows], pa.string())
+            lines = pa.array(self._lines(start, self.position), pa.string())
             offsets = np.arange(start, self.position, dtype=np.int64)
             self.give(Feed(Chunk(Source("log"), start, self.position, lines, offsets), agent.now_ms))
         elif not self._waiting:

@@ -5,8 +5,8 @@ The ledger outlives crashes, prunings and drops. It checks each word when it is 
 says another one under its name: the running half of the oracle (``judge`` is the other).
 
 Three sums are compared, each with the one below it, as far as a word claims it: a window's rows with the pane
-commits that it names, a pane commit with the snapshots of the members that it names; and the judge compares
-snapshots with the rows of the logs.
+commits that it names, a pane commit with the snapshots of the members that it names (through the flow's
+reduce function, if it has one); and the judge compares snapshots with the rows of the logs.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from agents.sides import Flows, flows_of_sides, is_of
 from agents.store import PaneCommit, SnapshotRow, WindowCommit
 from elf.batch import decode
+from elf.chaos.reference import BANG, Counts, Span, Sums, is_right, reduced
 from elf.job.contributions import from_bytes, numbers
 from elf.job.effects import CommitWindows, Coverage
 from elf.job.messages import LogEntry, MemberJoined, WindowResult
 from elf.job.parts import from_bytes as parts_of
-from elf.job.spec import Flow
-from elf.ql.plan import Plan
+from elf.job.spec import Flow, JobSpec
+from elf.job.tally import UNREDUCED
 
-Counts = Counter[str]
-"""Rows by key."""
 PaneCounts = dict[int, Counter[str]]
 WRONG, LOST, DOUBLED, BROKEN = "wrong", "lost", "doubled", "broken"
 
@@ -86,6 +86,8 @@ class Ledger:
         self.shed: set[tuple[str, int]] = set()
         """Flows that agents ever suspended, as they retained too much of them."""
         self.now_ms = 0
+        self._banged: set[str] = set()
+        """Flows with a row on which the reduce function fails."""
         self._meant: dict[tuple[str, int, bytes], CommitWindows] = {}
         self._agents: dict[tuple[str, int], int] = {}
         self._numbers: dict[str, int] = {}
@@ -193,7 +195,12 @@ class Ledger:
         for number, part in word.parts:
             book = self.books[flow, self._agents[stream, number]]
             sums[word.start].update(book.parts.get((word.start, part), Counter()))
-        if {p: c for p, c in sums.items() if c} != word.rows:
+        failed = unreduced(word.row)
+        self._banged |= {flow} if any(BANG in counts for counts in sums.values()) else set()
+        if failed and flow not in self._banged:
+            self.found(WRONG, f"{name}: it is not reduced, and nothing of the flow ever made that fail")
+        wanted = {p: reduced(self.flows[flow].fragment, c, failed=p in failed) for p, c in sums.items()}
+        if None in wanted.values() or {p: c for p, c in wanted.items() if c} != word.rows:
             who = ", ".join(f"a{agent}" for agent in self.who(flow, word.members))
             self.found(
                 WRONG, f"{name}: it has {plain(word.rows)}; the snapshots of {who} have {plain(dict(sums))}"
@@ -243,28 +250,50 @@ class Ledger:
         if work is None:
             self.found(WRONG, f"{name}: nobody was to make it")
             return
-        plan = work.spec.plan
+        pane_us, sums = work.spec.plan.fragment.pane_us, self.sums(work)
         for span, status, counts in windows_of(row):
             if not status["skipped"]:
-                claimed = self.sums(work.coverage, span, plan.fragment.pane_us)
-                if not says(plan, counts, claimed):
-                    self.found(WRONG, f"{name}: {dict(counts)}; its panes have {dict(claimed)}")
-                missing = self._missing(work.coverage, span, plan.fragment.pane_us)
+                failed = bool(status["function_failed"])
+                if not is_right(work.spec.plan, counts, sums, span, failed=failed):
+                    claimed = dict(sums(0, span))
+                    self.found(WRONG, f"{name}: {dict(counts)} of {span}; its panes have {claimed}")
+                missing = self._missing(work.coverage, span, pane_us)
                 if missing != set(status["missing"]):  # type: ignore[call-overload]
                     self.found(
                         WRONG, f"{name} names {status['missing']} as missing; its panes lack {missing}"
                     )
 
-    def sums(self, coverage: Sequence[Coverage], span: tuple[int, int], pane_us: int) -> Counts:
-        """Over the panes of a window, in the revisions that the coverage names."""
-        found: Counts = Counter()
-        for part in coverage:
-            first, last = max(part.start, span[0] // pane_us), min(part.end, -(-span[1] // pane_us))
-            for pane in range(first, last) if not part.lost else ():
-                word = self.latest(part.flow, pane, part.revision)
-                if word is not None:
-                    found.update(word.rows.get(pane, Counter()))
-        return found
+    def sums(self, work: CommitWindows) -> Sums:
+        """Over panes in the revisions that a coverage names."""
+        pane_us, flows = work.spec.plan.fragment.pane_us, flows_by_side(work.spec)
+
+        def sums(side: int, span: Span) -> Counts:
+            found: Counts = Counter()
+            for part in work.coverage:
+                first, last = max(part.start, span[0] // pane_us), min(part.end, -(-span[1] // pane_us))
+                there = not part.lost and is_of(part.flow, flows[side])
+                for pane in range(first, last) if there else ():
+                    word = self.latest(part.flow, pane, part.revision)
+                    if word is not None:
+                        found.update(word.rows.get(pane, Counter()))
+            return found
+
+        return sums
+
+    def last_sums(self, spec: JobSpec) -> Sums:
+        """Over panes by the last words on them."""
+        pane_us, flows = spec.plan.fragment.pane_us, flows_by_side(spec)
+
+        def sums(side: int, span: Span) -> Counts:
+            found: Counts = Counter()
+            for flow in spec.flows:
+                there = is_of(flow.uid, flows[side])
+                for pane in range(span[0] // pane_us, -(-span[1] // pane_us)) if there else ():
+                    word = self.latest(flow.uid, pane)
+                    found.update(word.rows.get(pane, Counter()) if word is not None else Counter())
+            return found
+
+        return sums
 
     def _missing(self, coverage: Sequence[Coverage], span: tuple[int, int], pane_us: int) -> set[str]:
         """The names of those who were expected and are not in all panes of a window."""
@@ -295,6 +324,10 @@ class Ledger:
             self.found(WRONG, f"{name} were published otherwise than they are committed")
 
 
+def flows_by_side(spec: JobSpec) -> list[Flows]:
+    return [flows for _, flows, _ in flows_of_sides(spec)]
+
+
 def counts_of(payload: bytes, start: int, end: int) -> PaneCounts:
     """The rows by pane and key of an encoded table."""
     found: PaneCounts = {}
@@ -307,7 +340,13 @@ def counts_of(payload: bytes, start: int, end: int) -> PaneCounts:
     return found
 
 
-Window = tuple[tuple[int, int], Mapping[str, object], Counts]
+def unreduced(row: PaneCommit) -> frozenset[int]:
+    """The panes of a commit on which a reduce function has failed, as it says itself."""
+    counted = decode(row.tally).to_pylist() if row.tally else []
+    return frozenset(one["_pane"] for one in counted if one.get(UNREDUCED.name))
+
+
+Window = tuple[Span, Mapping[str, object], Counts]
 
 
 def windows_of(row: WindowCommit) -> Iterable[Window]:
@@ -319,18 +358,6 @@ def windows_of(row: WindowCommit) -> Iterable[Window]:
     for status in decode(row.status).to_pylist():
         span = us_of(status["window_start"]), us_of(status["window_end"])
         yield span, status, found[span]
-
-
-def says(plan: Plan, counts: Counts, claimed: Counts) -> bool:
-    """Whether a window's rows are what its query makes of these counts: by HAVING, and of a LIMIT the first
-    rows with those that are equal to the last."""
-    least = int(plan.final_sql or 0)
-    whole = Counter({key: n for key, n in claimed.items() if n >= least})
-    if plan.top is None:
-        return counts == whole
-    most = sorted(whole.values(), reverse=True)[: plan.top.rows]
-    needed = {key for key, n in whole.items() if most and n > most[-1]}
-    return counts.items() <= whole.items() and needed <= counts.keys() and len(counts) >= len(most)
 
 
 def us_of(moment: object) -> int:

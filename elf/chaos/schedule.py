@@ -60,6 +60,7 @@ SAID = {
     "pause": "job {amount} is paused",
     "resume": "job {amount} is resumed",
     "rollback": "job {amount} goes back to version 1",
+    "boom": "a row comes to {who} that final functions fail on",
 }
 """What each kind is in words."""
 
@@ -90,8 +91,23 @@ class Schedule:
         return replace(self, faults=tuple(f for n, f in enumerate(self.faults, 1) if n in numbers))
 
 
-JOBS = {"plain": 1, "slide": 3, "odd": 1, "where": 1, "both": 3, "top": 2, "late": 2, "trees": 1}
+JOBS = {
+    "plain": 1,
+    "slide": 3,
+    "odd": 1,
+    "where": 1,
+    "both": 3,
+    "top": 2,
+    "late": 2,
+    "trees": 1,
+    "larger": 2,
+    "over": 1,
+    "joined": 1,
+    "final": 2,
+}
 """Kinds of jobs, and how often they are."""
+READERS = ("over", "joined")
+"""They read job 0, which is plain."""
 
 
 def drawn(seed: int, nodes: int) -> Schedule:
@@ -200,6 +216,8 @@ class _Draw:
                     found.append(Fault("resume", at + rng.randrange(1_000, 5_000), amount=number))
         if self._begun > 1 and rng.random() < 0.4:
             found.append(Fault("drop", self._at(), amount=rng.randrange(self._begun)))
+        if "final" in self._jobs and rng.random() < 0.5:
+            found.append(Fault("boom", self._at(), (rng.randrange(self._first),)))
         return found
 
 

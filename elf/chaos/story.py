@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from elf.chaos.agent import SimAgent
-from elf.chaos.engine import SECOND, STREAM, plan
+from elf.chaos.engine import SECOND, STREAM, plan, staged
 from elf.chaos.judge import Judge
 from elf.chaos.ledger import BROKEN, Finding, Ledger
-from elf.chaos.schedule import BUYS, Fault, Schedule
+from elf.chaos.reference import BOOM, DROPPING
+from elf.chaos.schedule import BUYS, READERS, Fault, Schedule
 from elf.chaos.world import Armed, World
 from elf.job import events as was
 from elf.job import messages as say
@@ -63,10 +64,22 @@ def query_of(kind: str) -> Plan:
         case "trees":
             return replace(plan(2), trees=3)
         case "late":
-            query = plan(2)
-            return replace(query, fragment=replace(query.fragment, revise_us=8 * SECOND))
+            return revising(plan(2))
+        case "larger":
+            return staged(revising(plan(2, least=2)), 6, 2)
+        case "over":
+            return staged(plan(2), 4, 4)
+        case "joined":
+            return replace(plan(4, 2), beside=(plan(4, 2, where="abc"),))
+        case "final":
+            return replace(plan(2), final=DROPPING)
         case _:
             return plan(2)
+
+
+def revising(query: Plan) -> Plan:
+    """The same, with revisions for late rows."""
+    return replace(query, fragment=replace(query.fragment, revise_us=8 * SECOND))
 
 
 class Story:
@@ -125,13 +138,19 @@ class Story:
         self._until = world.now + schedule.storm_ms + 5_000
         for agent in first:
             world.write(agent, self._until, rate_ms=schedule.rate_ms)
-        for number in range(schedule.begun):
-            through = number % len(first)
-            world.submit(through, query_of(schedule.jobs[number]), name_of(number), PEOPLE)
+        for number in sorted(range(schedule.begun), key=lambda n: schedule.jobs[n] in READERS):
+            if schedule.jobs[number] in READERS:
+                self._specs[0] = world.active(name_of(0))
+            world.submit(number % len(first), self._query(number), name_of(number), PEOPLE)
         for number in range(schedule.begun):
             self._specs[number] = world.active(name_of(number))
         self._storm_ms = world.now
         self._subscribe()
+
+    def _query(self, number: int) -> Plan:
+        kind = self.schedule.jobs[number]
+        reads = (self._specs[0].uid,) if kind in READERS else ()
+        return replace(query_of(kind), reads=reads)
 
     def _storm(self) -> None:
         world = self.world
@@ -195,6 +214,8 @@ class Story:
             case "join":
                 world.restart(agents[0])
                 world.write(agents[0], self._until, rate_ms=self.schedule.rate_ms)
+            case "boom":
+                agents[0].log.rows.append((agents[0].now_ms * 1000, BOOM))
             case "leave":
                 if agents[0].up:
                     agents[0].perform(agents[0].node.leave(agents[0].now_ms))
@@ -215,7 +236,7 @@ class Story:
         world, number = self.world, fault.amount
         if fault.kind == "create":
             if world.agents[fault.who[0]].up:
-                world.submit(fault.who[0], query_of(self.schedule.jobs[number]), name_of(number), PEOPLE)
+                world.submit(fault.who[0], self._query(number), name_of(number), PEOPLE)
             return
         spec = self._specs.get(number)
         if spec is None or not world.home(spec).up:
@@ -227,13 +248,16 @@ class Story:
         else:
             where, least = self._people.choice(["", "abc", "bd"]), self._people.choice([0, 0, 2])
             size, slide = self._people.choice([(2, 2), (4, 2), (6, 2), (3, 1)])
-            query = plan(size, slide, where=where, least=least) if fault.kind == "alter" else None
+            final = DROPPING if self._people.random() < 0.2 else None
+            query = replace(plan(size, slide, where=where, least=least), final=final)
+            if size == slide and self._people.random() < 0.3:
+                query = staged(query, 4, 2)
             request = say.SteerJob(
                 id=1,
                 origin=PEOPLE,
                 uid=spec.uid,
                 verb=fault.kind,  # type: ignore[arg-type]
-                plan=query,
+                plan=query if fault.kind == "alter" else None,
                 version=1,
                 immediately=self._people.random() < 0.3,
                 note=f"{fault.kind} …",

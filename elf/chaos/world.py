@@ -169,8 +169,8 @@ class World:
         """Start it again. On a full disk it stops at once, and is started again, as a supervisor would."""
         if not agent.up and not agent.ended:
             contacts = [a.address for a in self.agents if a.up][:2]
-            if not agent.life and not contacts:  # with none it would found a cluster of its own
-                contacts = [a.address for a in self.agents[:2]]
+            if not agent.belongs and not contacts:  # its bootstrap: with none it would found a cluster
+                contacts = [a.address for a in self.agents[:2] if a is not agent]
             agent.guard(lambda: agent.start(contacts))
 
     def send(self, agent: SimAgent, to: str, message: object) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -16,6 +17,8 @@ from elf.errors import UserError
 KINDS = ("wrong", "lost", "doubled", "broken")
 SHOWN = 3
 """Findings of a seed that are printed."""
+PROGRESS_S = 5.0
+"""How far it is is said on standard error at most so often."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,8 @@ def run_chaos(options: ChaosOptions) -> int:
     """Run the seeds and report; 1 when something was wrong, lost, doubled or broken. Raises ``UserError``."""
     if options.only is not None and options.seeds != 1:
         raise UserError("--only chooses faults of one seed: give --seeds 1 with it")
-    began, totals = time.monotonic(), dict.fromkeys(KINDS, 0)
+    told = began = time.monotonic()
+    totals = dict.fromkeys(KINDS, 0)
     failing: list[int] = []
     windows = records = done = 0
     said = hashlib.blake2b(digest_size=8)
@@ -72,8 +76,9 @@ def run_chaos(options: ChaosOptions) -> int:
         if run.findings:
             failing.append(run.seed)
             _print_failure(run, options)
-        elif not options.as_json and (done % 50 == 0 or options.seeds == 1):
-            print(f"{done} of {options.seeds} seeds, {windows} windows, {len(failing)} failing", flush=True)
+        if time.monotonic() - told >= PROGRESS_S and done < options.seeds:
+            told, said_so_far = time.monotonic(), f"{windows} windows, {len(failing)} failing"
+            print(f"{done} of {options.seeds} seeds, {said_so_far}", file=sys.stderr, flush=True)
     facts = {
         "seeds": done,
         "first_seed": options.first_seed,

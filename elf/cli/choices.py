@@ -44,6 +44,21 @@ class BenchQuery(StrEnum):
     SLIDING = "sliding"
 
 
+class Detect(StrEnum):
+    """``elf bench failover --detect``, and an agent's ``cluster.detect``"""
+
+    DEFAULT = "default"
+    FAST = "fast"
+
+
+class Strike(StrEnum):
+    """``elf bench failover --by``"""
+
+    KILL = "kill"
+    TERM = "term"
+    STOP = "stop"
+
+
 class Lifetimes(StrEnum):
     """``elf sim overlay --lifetimes``"""
 

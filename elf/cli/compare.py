@@ -62,12 +62,16 @@ def report(facts: CompareFacts, master: str | None = None) -> Comparison:
     ]
     print(f"running the query with Spark over {len(archived)} archives", file=sys.stderr)
     with session.opened(master or session.LOCAL) as spark:
-        rows = offline.run(
-            spark, facts.job.spec.plan, archived, [(window.start_us, window.end_us) for window in live]
-        )
+        spans = [(window.start_us, window.end_us) for window in live]
+        rows = offline.run(spark, facts.job.spec.plan, archived, spans, _name_damaged)
     comparison = compare.compare(live, rows)
     show(comparison, console(sys.stdout))
     return comparison
+
+
+def _name_damaged(path: str, why: str) -> None:
+    text = f"{path} is damaged and left out ({why}); windows with its rows differ: put a copy of it back"
+    print(f"elf: {text}", file=sys.stderr)
 
 
 def live_windows(facts: CompareFacts) -> list[LiveWindow]:

@@ -51,6 +51,9 @@ def exit_status(command: Callable[[], object]) -> int:
     except Exception as error:
         if isinstance(error, _COMMAND_LINE):
             message = getattr(error, "format_message", error.__str__)()
+            if message.lstrip().startswith("Usage:"):  # a command that is nothing without another
+                print(message.strip("\n"), file=sys.stderr)
+                return USAGE
             return _say(_one_line(message), USAGE)
         return _say(f"bug: {type(error).__name__}: {error}", BUG)
 

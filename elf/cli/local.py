@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from elf.cli.choices import BenchFormat, BenchKeys, BenchQuery, DemoApp, LogKind, Output
+from elf.cli.choices import BenchFormat, BenchKeys, BenchQuery, DemoApp, Detect, LogKind, Output, Strike
 from elf.cli.options import OutputOption, SeveralEngines, SeveralValues, SqlFile, one_text
 
 
@@ -25,7 +25,9 @@ def run(
     inputs: Annotated[
         list[str] | None,
         typer.Option(
-            "--input", metavar="PATH...", help="Log files: any name after FROM, and *, means these."
+            "--input",
+            metavar="PATH...",
+            help="Log files (-: standard input): any name after FROM, and *, means these.",
         ),
     ] = None,
     stream: Annotated[
@@ -86,6 +88,9 @@ def demo(
 
 _bench = typer.Typer(help="Measure elf on this machine.", no_args_is_help=True)
 
+_Repeat = Annotated[int, typer.Option("--repeat", min=1, help="Runs of each; the median counts.")]
+_Json = Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")]
+_Products = Annotated[int, typer.Option("--products", min=1, help="Distinct keys, Zipf 1.2.")]
 _Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw the figures: .png or .svg.")]
 
 
@@ -142,14 +147,14 @@ def ingest(
     input: Annotated[Path, typer.Option("--input", metavar="FILE", help="A log file.")],
     query: Annotated[str, typer.Option("--query", metavar="SQL", help="The query.")],
     format: Annotated[BenchFormat, typer.Option("--format", help="The file's format.")] = BenchFormat.JSON,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each; the median counts.")] = 3,
+    repeat: _Repeat = 3,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="So many jobs on the stream.")] = 1,
     distinct: Annotated[int, typer.Option("--distinct", min=1, help="Different fragments among them.")] = 1,
     cores: Annotated[
         int, typer.Option("--cores", min=1, max=2, help="2: read and map beside each other.")
     ] = 1,
     archive: Annotated[bool, typer.Option("--archive", help="Archive every line, too.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    json: _Json = False,
     plot: _Plot = None,
 ) -> int:
     """Events a second of one agent's ingest path, one core, against DuckDB on the same file."""
@@ -178,8 +183,8 @@ def cbt(
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="SIDE", help="Run these sides only (elf, dict, …).")
     ] = None,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each; the median counts.")] = 3,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    repeat: _Repeat = 3,
+    json: _Json = False,
     plot: _Plot = None,
 ) -> int:
     """Word count in the buffer tree, against a dict, pyarrow, DuckDB and Google's hash maps."""
@@ -194,11 +199,11 @@ def cbt(
 @_bench.command()
 def sliding(
     rows: Annotated[int, typer.Option("--rows", min=1, help="Events in the hour.")] = 2_000_000,
-    products: Annotated[int, typer.Option("--products", min=1, help="Distinct keys, Zipf 1.2.")] = 200_000,
+    products: _Products = 200_000,
     size: Annotated[int, typer.Option("--size", min=1, help="Seconds of a window.")] = 300,
     slide: Annotated[int, typer.Option("--slide", min=1, help="Seconds between windows.")] = 5,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each; the median counts.")] = 3,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    repeat: _Repeat = 3,
+    json: _Json = False,
 ) -> int:
     """Windows that slide, against tumbling ones of the same events, and against DuckDB; one thread."""
     from elf.bench.sliding import Shape, bench_sliding
@@ -209,9 +214,9 @@ def sliding(
 @_bench.command()
 def windows(
     rows: Annotated[int, typer.Option("--rows", min=1, help="Events in the hour.")] = 1_000_000,
-    products: Annotated[int, typer.Option("--products", min=1, help="Distinct keys, Zipf 1.2.")] = 10_000,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each; the median counts.")] = 3,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    products: _Products = 10_000,
+    repeat: _Repeat = 3,
+    json: _Json = False,
 ) -> int:
     """Ten windows on one job, against one, in CPU time; one thread."""
     from elf.bench.windows import bench_windows
@@ -222,7 +227,7 @@ def windows(
 @_bench.command()
 def idle(
     seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long each time.")] = 30,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    json: _Json = False,
 ) -> int:
     """CPU and memory of an agent that has nothing to do, without a job and with one."""
     from elf.bench.idle import bench_idle
@@ -234,12 +239,48 @@ def idle(
 def control(
     agents: Annotated[int, typer.Option("--agents", min=1, help="How many agents.")] = 16,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each thing is done.")] = 15,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    json: _Json = False,
 ) -> int:
     """Real agents on loopback: how soon they are ready, run a job, hear a notice, give a window's result."""
     from elf.bench.control import bench_control
 
     return bench_control(agents, rounds, as_json=json)
+
+
+@_bench.command()
+def failover(
+    agents: Annotated[int, typer.Option("--agents", min=3, help="How many agents.")] = 16,
+    strikes: Annotated[int, typer.Option("--strikes", min=1, help="How often one of them is struck.")] = 6,
+    by: Annotated[Strike, typer.Option("--by", help="SIGKILL, SIGTERM, or SIGSTOP for 10 s.")] = Strike.KILL,
+    window_ms: Annotated[int, typer.Option("--window-ms", min=100, help="Length of a window.")] = 1000,
+    detect: Annotated[Detect, typer.Option("--detect", help="The agents' cluster.detect.")] = Detect.DEFAULT,
+    seed: Annotated[int, typer.Option("--seed", help="Which agents are struck, and when.")] = 1,
+    json: _Json = False,
+) -> int:
+    """Agents are killed, restarted or stopped while they work: how long until the next correct window?"""
+    from elf.bench.failover import Options, bench_failover
+
+    options = Options(agents, strikes, by.value, window_ms, detect.value, seed)
+    return bench_failover(options, as_json=json)
+
+
+@_bench.command()
+def durability(
+    rows: Annotated[int, typer.Option("--rows", min=1000, help="Clicks for the lane.")] = 1_000_000,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each side; medians.")] = 5,
+    agents: Annotated[int, typer.Option("--agents", min=1, help="Agents of the fleet.")] = 3,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many jobs.")] = 100,
+    fragments: Annotated[int, typer.Option("--distinct", min=1, help="Different fragments among them.")] = 10,
+    window: Annotated[int, typer.Option("--window", min=1, help="Seconds of a window.")] = 5,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long fsyncs are counted.")] = 20.0,
+    backlog: Annotated[int, typer.Option("--backlog", min=1, help="MiB before a starting agent.")] = 1024,
+    json: _Json = False,
+) -> int:
+    """What it costs that nothing is lost: a lane with and without waiting for the disk; fsyncs of a fleet."""
+    from elf.bench.durability import Options, bench_durability
+
+    options = Options(rows, repeat, agents, jobs, fragments, window, seconds, backlog)
+    return bench_durability(options, as_json=json)
 
 
 @_bench.command()
@@ -249,7 +290,7 @@ def plan(
         int, typer.Option("--distinct", min=1, help="Different fragments among them.")
     ] = 100,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Plans of each example; medians.")] = 9,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    json: _Json = False,
 ) -> int:
     """From text to plan: every example, and a thousand jobs that share flows; CPU time of one thread."""
     from elf.bench.plan import bench_plan
@@ -264,7 +305,7 @@ def differential(
     only: Annotated[
         int | None, typer.Option("--only", min=0, metavar="NUMBER", help="This query of the seed alone.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    json: _Json = False,
 ) -> int:
     """Random queries over random logs: live, DuckDB on all rows and Spark; non-zero when they differ."""
     from elf.bench.differential.bench import Options, bench_differential
@@ -291,8 +332,8 @@ def peers(
             "--install", metavar="NAME...", help="Make environments for these, and measure nothing."
         ),
     ] = None,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each; the median counts.")] = 3,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    repeat: _Repeat = 3,
+    json: _Json = False,
     plot: _Plot = None,
 ) -> int:
     """Polars, Flink, Spark, Pathway and Bytewax on elf's job and one core; all answers must be the same."""

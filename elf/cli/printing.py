@@ -171,9 +171,9 @@ class TablePrinter:
 
 def console(out: TextIO) -> Console:
     """A rich console; where nobody looks at it in a terminal, lines are as long as they need to be."""
-    from rich.console import Console
+    from elf.cli.terminal import Terminal
 
-    return Console(file=out, highlight=False, width=None if out.isatty() else UNBOUNDED_COLUMNS)
+    return Terminal(file=out, highlight=False, width=None if out.isatty() else UNBOUNDED_COLUMNS)
 
 
 def title(window: Window) -> str:

@@ -20,6 +20,7 @@ from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.catalogue import Entry, What, catalogue
 from elf.ql.functions_time import PARTS
 from elf.ql.kinds import CAST_TYPES
+from elf.ql.plan import COUNTED
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "elf-ql.md"
 
@@ -58,10 +59,27 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "SELECT COUNT(*) AS hits FROM log WINDOW TUMBLING (SIZE 15 SECONDS)",
         "SELECT host, COUNT(*) AS hits FROM log GROUP BY host WINDOWING SESSION 10 SECONDS",
         "SELECT COUNT(*) AS hits FROM log WINDOWING CUMULATE 30 SECONDS STEP 10 SECONDS, 15 SECONDS",
+        "SELECT host, MAX(ms) AS slowest FROM log GROUP BY host WINDOWING 4 ROWS",
     ),
     "Joins": (
         "SELECT s.kind, COUNT(*) AS hits, MAX(s.meaning) AS for_instance\n"
         "FROM log LEFT JOIN 'examples/statuses.csv' AS s ON log.status = s.status\nGROUP BY s.kind",
+        "SELECT a.host, COUNT(*) AS looks, COUNT(b.page) AS followed\n"
+        "FROM log AS a LEFT JOIN log AS b\n  ON a.host = b.host AND b.ts > a.ts AND b.ts <= a.ts + INTERVAL 10 SECONDS\n"
+        "GROUP BY a.host WINDOWING 30 SECONDS",
+    ),
+    "Jobs over jobs": (
+        "CREATE JOB pages AS SELECT page, COUNT(*) AS hits FROM log GROUP BY page WINDOWING 10 SECONDS;\n"
+        "SELECT page, hits FROM JOB pages WHERE hits > 1",
+        "CREATE JOB pages AS SELECT page, COUNT(*) AS hits FROM log GROUP BY page WINDOWING 10 SECONDS;\n"
+        "SELECT MAX(hits) AS most, COUNT(DISTINCT page) AS pages FROM JOB pages WINDOWING 30 SECONDS",
+        "CREATE JOB pages AS SELECT page, COUNT(*) AS hits FROM log GROUP BY page WINDOWING 10 SECONDS;\n"
+        "CREATE JOB slow AS SELECT page, MAX(ms) AS ms FROM log GROUP BY page WINDOWING 10 SECONDS;\n"
+        "SELECT p.page, hits, ms FROM JOB pages AS p LEFT JOIN JOB slow AS s ON p.page = s.page AND s.ms > 10",
+    ),
+    "Several stages: map → partitioned reduce → map → reduce": (
+        "CREATE JOB pages AS\nSELECT host, page, COUNT(*) AS hits FROM log GROUP BY host, page WINDOWING 10 SECONDS TREES 4;\n"
+        "SELECT host, COUNT(*) AS pages, MAX(hits) AS most FROM JOB pages GROUP BY host WINDOWING 1 MINUTE",
     ),
     "Beyond groups": (
         "SELECT host, status, COUNT(*) AS hits FROM log GROUP BY ROLLUP (host, status)",
@@ -76,7 +94,8 @@ WINDOWS: Final = (
     ("WINDOWING CUMULATE 1 DAY STEP 1 HOUR", "from the start of each day to each full hour"),
     ("WINDOWING LANDMARK EVERY 30 SECONDS", "all since the job began (`elf run`: since the first row), after each 30 s that brought a row"),
     ("WINDOWING SESSION 60 SECONDS MAX 1 HOUR", "rows of a key less than the gap apart, cut at multiples of half of MAX (one day without it); alone in a job"),
-    ("WINDOWING 10 MINUTES, 1 HOUR, 1 DAY", "several at once, of all kinds but sessions"),
+    ("WINDOWING 1000 ROWS", "1,000 rows each that WHERE lets through, of one file of an agent, in their order there; also `WINDOW TUMBLING (SIZE 1000 ROWS)`; alone in a job. `window_number` counts from 1 in each version of the job (RESUME makes one): version, source and number tell a window"),
+    ("WINDOWING 10 MINUTES, 1 HOUR, 1 DAY", "several at once, of all kinds but sessions and rows"),
 )  # fmt: skip
 """Usage and meaning of each kind of window."""
 
@@ -89,9 +108,9 @@ A query is a SELECT over the records of streams. Its answer is a table a window,
 clause (`elf run` only: a live stream needs one). In `elf run` any name after FROM means the inputs, unless `--stream name=path` gives several.
 
 Units of time are MILLISECONDS, SECONDS, MINUTES, HOURS and DAYS. Statements around queries: `CREATE [OR REPLACE] JOB name AS
-SELECT …`, `ALTER JOB name AS SELECT … | SET parameter = constant | SET TABLE name FROM 'file' | SET FUNCTION map FROM 'file'`, `PAUSE |
-RESUME | EMPTY | DROP JOB name`, `ROLLBACK JOB name TO VERSION n`, `SUBSCRIBE name`, `EXPLAIN [ANALYZE] SELECT … | name`,
-`DESCRIBE name`, `NOTIFY JOB name 'text'`, `SHOW JOBS | STREAMS | MEMBERS`.
+SELECT …`, `ALTER JOB name AS SELECT … | SET parameter = constant | SET TABLE name FROM 'file' | SET FUNCTION map FROM 'file' | SET
+FUNCTION reduce FROM 'file' | SET FUNCTION final FROM 'file' | DROP FUNCTION map | DROP FUNCTION reduce | DROP FUNCTION final`,
+`PAUSE | RESUME | EMPTY | DROP JOB name`, `ROLLBACK JOB name TO VERSION n`, `SUBSCRIBE name`, `EXPLAIN [ANALYZE] SELECT … | name`, `DESCRIBE name`, `NOTIFY JOB name 'text'`, `SHOW JOBS | STREAMS | MEMBERS`.
 
 Names are matched as written, else without regard to case; `"…"` or `` `…` `` around a name that is none. Columns of JSON
 lines are paths (`user.name`). No expression fails on data: what overflows, divides by zero or does not cast
@@ -188,7 +207,7 @@ def _examples() -> Iterator[str]:
 
 
 def rows(sql: str) -> list[dict[str, object]]:
-    """The rows of a query over the sample, as ``elf run`` gives them."""
+    """The rows of a query over the sample, as ``elf run`` gives them. The sample has no folder."""
     from agents.run import RunRequest, run
 
     windows: list[Window] = []
@@ -197,7 +216,8 @@ def rows(sql: str) -> list[dict[str, object]]:
         path.write_text(SAMPLE, encoding="utf-8")
         request = RunRequest(sql, {"log": (str(path),)}, tables=tables_of(sql))
         run(request, lambda result: windows.extend(split(result)))
-    return [row for window in windows for row in window.table.to_pylist()]
+    found: list[dict[str, object]] = [row for window in windows for row in window.table.to_pylist()]
+    return [row | {one: Path(str(row[one])).name for one in COUNTED[:1] if one in row} for row in found]
 
 
 def answer(sql: str) -> Iterator[str]:

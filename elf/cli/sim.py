@@ -6,7 +6,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,6 +18,7 @@ from overlay.config import OverlayConfig
 from overlay.ids import ID_BITS, node_id
 from overlay.messages import Message
 from overlay.simulator import Hops, Phase, Report, simulate
+from overlay.world import Latency, matrix
 
 if TYPE_CHECKING:
     from elf.cli.pictures.layout import Scene
@@ -30,6 +31,9 @@ CRASH_SHARE: Final = 0.2
 KEYS: Final = 1_000
 MODEL_KEYS: Final = 200_000
 JOBS: Final = 100
+NEAR_MS: Final = 1
+FAR_MS: Final = 40
+"""What a message takes within a region, and to another."""
 HEALED_WITHIN_S: Final = 10
 """A ring that was in halves must be one again so soon after it has healed."""
 MODEL_JOBS: Final = 2_000
@@ -50,6 +54,7 @@ class SimOptions:
     as_json: bool
     churn: ChurnOptions | None = None
     partition: int | None = None
+    regions: int | None = None
 
 
 def simulate_overlay(options: SimOptions) -> int:
@@ -86,8 +91,18 @@ def _run_protocol(options: SimOptions, config: OverlayConfig) -> int:
     crash = CRASH_SHARE if options.crash is None else options.crash
     rng = random.Random(options.seed)
     apart_ms = (options.partition or 0) * 1000
+    place_of, latency = places(options.regions)
     report = simulate(
-        options.nodes, keys, crash, rng, jobs=jobs, weigh=weigh, config=config, partition_ms=apart_ms
+        options.nodes,
+        keys,
+        crash,
+        rng,
+        jobs=jobs,
+        weigh=weigh,
+        config=config,
+        latency=latency,
+        place_of=place_of,
+        partition_ms=apart_ms,
     )
     limit = hops_limit(options.nodes)
     right = all(fault(phase, limit) is None for phase in report.phases) and jobs_fault(report) is None
@@ -99,16 +114,42 @@ def _run_protocol(options: SimOptions, config: OverlayConfig) -> int:
         right = right and is_right(churned)
     if options.as_json:
         found = {**facts(report), "seed": options.seed, "hops_limit": limit, "ok": right}
+        if options.regions is not None:
+            found["far_bonds"] = far_bonds(report, place_of)
         if churned is not None:
             found |= {"lookups": lookups_of(report, churned), "churn": churn_facts(churned)}
         print(json.dumps(found))
     else:
         _print(report, limit, options.seed, time.monotonic() - began)
+        if options.regions is not None:
+            share = far_bonds(report, place_of)
+            print(
+                f"{options.regions} regions, {FAR_MS} ms apart: {share:.1%} of the bonds in trees cross them"
+            )
         if churned is not None and options.churn is not None:
             print_churn(churned, options.churn)
     title = f"{options.nodes:,} nodes on virtual time before any crash, seed {options.seed}"
     _show(scene, title, options)
     return 0 if right else 1
+
+
+def places(regions: int | None) -> tuple[Callable[[str], str], Latency | None]:
+    """Where each address stands, by its id's lowest digits, and how long messages take; None: a plane."""
+    if regions is None:
+        return lambda _: "", None
+
+    def place_of(address: str) -> str:
+        return f"region-{node_id(address) % regions}"
+
+    names = [f"region-{number}" for number in range(regions)]
+    ms = {(one, other): NEAR_MS if one == other else FAR_MS for one in names for other in names}
+    return place_of, matrix(place_of, ms)
+
+
+def far_bonds(report: Report, place_of: Callable[[str], str]) -> float:
+    """The share of bonds between child and parent that cross regions, over all trees that were grown."""
+    bonds = [bond for tree in report.jobs.trees for bond in tree.items() if bond[0] != bond[1]]
+    return round(sum(place_of(a) != place_of(b) for a, b in bonds) / len(bonds), 4) if bonds else 0.0
 
 
 def lookups_of(report: Report, churned: ChurnReport) -> dict[str, int]:
@@ -295,7 +336,12 @@ def _run_model(options: SimOptions, config: OverlayConfig) -> int:
     from elf.cli.pictures.layout import Scene
     from elf.sim.model import measure
 
-    asked = {"--crash": options.crash, "--churn": options.churn, "--partition": options.partition}
+    asked = {
+        "--crash": options.crash,
+        "--churn": options.churn,
+        "--partition": options.partition,
+        "--regions": options.regions,
+    }
     for name, value in asked.items():
         if value is not None:
             raise UserError(

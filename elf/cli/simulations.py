@@ -36,6 +36,10 @@ def overlay(
         int | None,
         typer.Option("--partition", min=1, metavar="SECONDS", help="Also: halves for so long, then healed."),
     ] = None,
+    regions: Annotated[
+        int | None,
+        typer.Option("--regions", min=1, help="Nodes stand in so many regions, 40 ms apart, and say so."),
+    ] = None,
     model: Annotated[
         bool, typer.Option("--model", help="A static model, without the protocol: up to a million nodes.")
     ] = False,
@@ -69,7 +73,7 @@ def overlay(
 
     churning = churn_options(churn, lifetimes, seconds, lookups, loss)
     return simulate_overlay(
-        SimOptions(nodes, keys, jobs, crash, leaf_set, seed, model, plot, json, churning, partition)
+        SimOptions(nodes, keys, jobs, crash, leaf_set, seed, model, plot, json, churning, partition, regions)
     )
 
 

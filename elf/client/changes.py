@@ -31,7 +31,7 @@ class Changes:
 
     def of(self, window: Window) -> pa.Table:
         """The changes that this result makes, those that take away first."""
-        place = (window.job, window.version, window.start, window.end)
+        place = (window.job, window.start, window.end)  # an open window may become another version's
         before = self._had.pop(place, None)
         self._had[place] = window.table
         if len(self._had) > REMEMBERED_MAX:

@@ -67,8 +67,8 @@ class Assembly:
         self.next_us: int | None = None
         """Windows that end by here were made."""
         self.held_from_us = START_OF_TIME
-        fragment = plan.fragment
-        self._names = ["_pane", *fragment.keys, *(state.name for state in fragment.states)]
+        fragment, made = plan.fragment, plan.made
+        self._names = ["_pane", *made.keys, *(state.name for state in made.states)]
         kinds = [kind for kind in calendar.kinds if not isinstance(kind, Session)]
         lengths = [kind.unit_us // fragment.pane_us for kind in kinds]
         tiled = plan_merges(lengths)
@@ -107,9 +107,8 @@ class Assembly:
         """Those of ``[start_us, end_us)``, ascending, in the types that merging works with."""
         if panes is None or not panes.num_rows:
             return None
-        fragment = self._plan.fragment
-        pane_us = fragment.pane_us
-        panes = normalise(panes.select(self._names), fragment.keys, fragment.states)
+        made, pane_us = self._plan.made, self._plan.fragment.pane_us
+        panes = normalise(panes.select(self._names), made.keys, made.states)
         numbers = panes["_pane"].to_numpy()
         order = np.argsort(numbers, kind="stable")
         first = START_OF_TIME if start_us <= START_OF_TIME else start_us // pane_us
@@ -145,7 +144,7 @@ class Assembly:
                 self._merge(units, units.tiles, to)
 
     def _merge(self, units: _Units, tiles: Tiles, to: int) -> None:
-        keys, states = self._plan.fragment.keys, self._plan.fragment.states
+        keys, states = self._plan.made.keys, self._plan.made.states
         end = END_OF_TIME if to >= END_OF_TIME else to // tiles.length
         parts = []
         for length, used in tiles.used.items():
@@ -220,5 +219,5 @@ class Tumbling:
             bounds = [pa.array(us, pa.timestamp("us")) for us in (starts, starts + self._size_us)]
             columns = [*bounds, *part.columns[1:]]
             whole = pa.table(columns, names=["window_start", "window_end", *part.column_names[1:]])
-            yield first_rows(whole, numbers[at:end], self._plan.top, self._plan.fragment.states)
+            yield first_rows(whole, numbers[at:end], self._plan.top, self._plan.made.states)
             at = end

@@ -18,6 +18,9 @@ SAMPLES: Final = 30
 FORGET_MS: Final = 60_000
 """A clock that was not heard for so long is not told any more."""
 WARN_EVERY_MS: Final = 60_000
+SURE_MS: Final = 3_000
+"""Clocks heard for less are not warned about: the first words may have waited for us, as those that were sent
+while we were restarted."""
 UNMEASURED_MS: Final = 100.0
 """How long a message may have been under way to us from somebody whose round trip nobody has measured."""
 
@@ -28,6 +31,7 @@ class _Heard:
 
     samples: deque[int] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     half_ms: float | None = None
+    since_ms: int = 0
     at_ms: int = 0
     warned_ms: int | None = None
 
@@ -42,7 +46,7 @@ class Clocks:
     def hear(self, address: str, their_ms: int, now_ms: int, rtt_ms: float | None) -> None:
         if not their_ms or address == self._address:
             return
-        heard = self._heard.setdefault(address, _Heard())
+        heard = self._heard.setdefault(address, _Heard(since_ms=now_ms))
         heard.samples.append(their_ms - now_ms)
         heard.half_ms = heard.half_ms if rtt_ms is None else rtt_ms / 2
         heard.at_ms = now_ms
@@ -62,7 +66,7 @@ class Clocks:
         heard = self._heard.get(address)
         if heard is None or (heard.warned_ms is not None and now_ms - heard.warned_ms < WARN_EVERY_MS):
             return None
-        if len(heard.samples) < 2:  # one message may have waited for long
+        if now_ms - heard.since_ms < SURE_MS:
             return None
         skew = self.skews(now_ms).get(address, 0)
         if abs(skew) <= limit_ms + self._unsure_ms(heard):

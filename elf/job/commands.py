@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from elf.job.cut import StreamCut
-from elf.job.flowstate import Early, Sealed
 from elf.job.messages import FlowProgress
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, Wanted
 from elf.job.program import Tap
+from elf.job.snapshots import Early, Sealed
 from elf.job.spec import Flow
 from elf.job.taps import Tapped
 

@@ -38,6 +38,8 @@ class FlowCut:
     late_tally: bytes = b""
     """Late rows that are in no part yet (``elf.job.parts``); ``part``: number of the last one."""
     part: int = 0
+    counted: bytes = b""
+    """Windows of rows that are not full (``elf.job.counted``)."""
 
 
 @dataclass(frozen=True)

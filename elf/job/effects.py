@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from elf.job.commands import Command
 from elf.job.contributions import Batch, PartName, Piece
-from elf.job.messages import LogEntry, Message, PaneRow, Request
+from elf.job.messages import LogEntry, Message, PaneRow, Request, SteerJob
 from elf.job.spec import Flow, JobSpec, VersionRecord
-from elf.ql.plan import Top
+from elf.ql.plan import Plan, Top
 from elf.windows import Calendar
 
 
@@ -66,6 +66,8 @@ class CommitPanes:
     parts: frozenset[PartName] = frozenset()
     """All parts that the revision has, and those of them that are ``new`` in it."""
     new: tuple[PartName, ...] = ()
+    plain: bool = False
+    """Without the flow's reduce function, which has failed."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,16 @@ class MakeEarly:
     whole: CommitWindows
     pieces: tuple[Piece, ...]
     number: int
+
+
+@dataclass(frozen=True)
+class TryFunctions:
+    """Try the plan's functions for panes and windows on some that its job has made; comes back as
+    ``FunctionsTried``. ``flows``: uids of flows of the same groups."""
+
+    request: SteerJob
+    plan: Plan
+    flows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -275,6 +287,13 @@ class Skewed:
 
 
 @dataclass(frozen=True)
+class Faulted:
+    """A bug of ours has ended one client's request, and nothing else: for the log."""
+
+    error: Exception
+
+
+@dataclass(frozen=True)
 class Stop:
     """The agent must stop: ``text`` for the log and the terminal, ``status`` for the exit."""
 
@@ -290,6 +309,7 @@ Effect = (
     | CommitPanes
     | CommitWindows
     | MakeEarly
+    | TryFunctions
     | StorePanes
     | ReadCommits
     | SaveLog
@@ -304,5 +324,6 @@ Effect = (
     | Consult
     | Noticed
     | Skewed
+    | Faulted
     | Stop
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from elf.job.commands import Outcome
 from elf.job.contributions import Piece
 from elf.job.effects import CommitPanes, CommitWindows
-from elf.job.messages import Message, PaneRow, Request, WindowResult
+from elf.job.messages import Message, PaneRow, Request, SteerJob, WindowResult
 from elf.job.spec import Flow
 
 
@@ -39,13 +39,18 @@ class Combined:
 
 @dataclass(frozen=True)
 class PanesCommitted:
-    """The commit is durable, as number ``seq`` of its flow: so many keys and bytes, in so much CPU time."""
+    """The commit is durable, as number ``seq`` of its flow: so many keys and bytes, in so much CPU time.
+    ``gone``: it is a revision of panes that have been dropped meanwhile, and is not made. ``failure``: how
+    the flow's reduce function has failed on some of them.
+    """
 
     done: CommitPanes
     seq: int
     keys: int = 0
     bytes: int = 0
     cpu_us: int = 0
+    gone: bool = False
+    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,13 +74,14 @@ class CommitsRead:
 @dataclass(frozen=True)
 class WindowsCommitted:
     """The windows are durable. ``result`` is None when none of them has a row or a status; result rows and
-    CPU time.
+    CPU time. ``failure``: how the version's final function has failed on some of them.
     """
 
     done: CommitWindows
     result: WindowResult | None
     rows: int = 0
     cpu_us: int = 0
+    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,14 @@ class EarlyMade:
 
     uid: str
     result: WindowResult | None
+
+
+@dataclass(frozen=True)
+class FunctionsTried:
+    """``error``: why the change cannot be made; empty when its functions work."""
+
+    request: SteerJob
+    error: str
 
 
 @dataclass(frozen=True)
@@ -130,6 +144,7 @@ Event = (
     | CommitsRead
     | WindowsCommitted
     | EarlyMade
+    | FunctionsTried
     | Fetched
     | WindowsRead
     | Consulted

@@ -36,6 +36,7 @@ from elf.job.messages import (
     FlowFacts,
     FlowHead,
     FlowReader,
+    FunctionFailed,
     InspectFlow,
     Offer,
     PaneWish,
@@ -55,6 +56,8 @@ from elf.ql.plan import Top
 
 CROSSED_MS = 500
 """What a reader asks for may be under way to it for so long."""
+FAILED_MS = 1_000
+"""So often masters are told that a reduce function has failed, until they read the flow no more."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +107,14 @@ class _Rooted:
     seq: int
     parents: dict[int, str] = field(default_factory=dict)
     readers: dict[str, _Reader] = field(default_factory=dict)
+    told_ms: int = 0
     counts: Counter[str] = field(default_factory=Counter)
 
 
 class FlowRoots:
     """See the module's docstring. ``wanted_from(flow, pane)`` tells from which pane on masters of this node
-    may want a flow of which nothing below ``pane`` can change; ``ours(flow)``, whether its root is here.
+    may want a flow of which nothing below ``pane`` can change; ``ours(flow)``, whether its root is here;
+    ``name``: what people call this agent.
     """
 
     def __init__(
@@ -119,14 +124,17 @@ class FlowRoots:
         settings: RootSettings,
         wanted_from: Callable[[str, int], int],
         ours: Callable[[Flow], bool],
+        name: str,
     ) -> None:
         self._address = address
         self._ours = ours
+        self._name = name
         self._stored: dict[str, StoredPanes] = {}
         self._log = log
         self._settings = settings
         self._wanted_from = wanted_from
         self._flows: dict[str, _Rooted] = {}
+        self._down: set[str] = set()
 
     # -- which flows -----------------------------------------------------------------------------------------
 
@@ -157,6 +165,8 @@ class FlowRoots:
         root.set_roster(self._log.members(flow.fragment.stream), self._log.last)
         if stored.first_pane is not None:
             root.begin(stored.first_pane, now_ms)
+        for address in self._down:
+            root.down(address)
         self._flows[flow.uid] = _Rooted(root, now_ms, stored.seq)
 
     def _know_readers(self, rooted: _Rooted, now_ms: int) -> None:
@@ -221,9 +231,15 @@ class FlowRoots:
         return found
 
     def peer_down(self, address: str, now_ms: int) -> list[Effect]:
-        """The overlay takes an agent for dead: no pane waits for it."""
+        """The overlay takes an agent for dead: no pane waits for it, of these flows and of those that begin
+        here before ``peer_up``."""
+        self._down.add(address)
         waiting = [rooted for rooted in self._flows.values() if rooted.root.down(address)]
         return [effect for rooted in waiting for effect in self._advance(rooted, now_ms)]
+
+    def peer_up(self, address: str) -> None:
+        """The overlay has heard of it (again)."""
+        self._down.discard(address)
 
     def early(self, state: EarlyState) -> list[Effect]:
         """Open panes of a member, for the masters on other nodes."""
@@ -248,11 +264,16 @@ class FlowRoots:
         rooted = self._flows.get(done.flow.uid)
         if rooted is None:
             return None, []
+        if event.gone:
+            rooted.root.give_up(done)
+            return None, self._advance(rooted, now_ms)
         segment = rooted.root.committed(done, now_ms)
         rooted.seq = max(rooted.seq, event.seq)
         rooted.counts.update(
             commits=1, commit_keys=event.keys, commit_bytes=event.bytes, commit_us=event.cpu_us
         )
+        if event.failure and not rooted.root.failure:
+            rooted.root.failure = event.failure
         word = Committed(
             flow=done.flow.uid,
             epoch=done.epoch,
@@ -264,7 +285,17 @@ class FlowRoots:
             parts=done.new,
         )
         sent = [effect for to in rooted.readers for effect in self._serve(rooted, to)]
-        return segment, [Multicast(done.flow.topic, word), *sent, *self._advance(rooted, now_ms)]
+        failed = self._tell_failure(rooted, now_ms)
+        return segment, [Multicast(done.flow.topic, word), *sent, *failed, *self._advance(rooted, now_ms)]
+
+    def _tell_failure(self, rooted: _Rooted, now_ms: int) -> list[Effect]:
+        """The masters of the flow's readers decide what becomes of a reduce function that has failed."""
+        root = rooted.root
+        if not root.failure or now_ms - rooted.told_ms < FAILED_MS:
+            return []
+        rooted.told_ms = now_ms
+        word = FunctionFailed(flow=root.flow.uid, agent=self._name, text=root.failure)
+        return [Send(to, word) for to in sorted({spec.home for spec in self._log.readers(root.flow.uid)})]
 
     # -- readers on other nodes ------------------------------------------------------------------------------
 
@@ -332,6 +363,7 @@ class FlowRoots:
         for rooted in self._flows.values():
             found.extend(self._advance(rooted, now_ms))
             found.extend(self._ask_missing(rooted.root, now_ms))
+            found.extend(self._tell_failure(rooted, now_ms))
             found.extend(self._prune(rooted, now_ms))
         return found
 

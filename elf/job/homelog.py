@@ -76,6 +76,7 @@ class PanesKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
     payload: bytes
     seq: int = 0
     parts: bytes = b""
+    raw: bytes = b""
 
 
 class WindowsKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -125,4 +126,4 @@ state_of: Final = msgspec.msgpack.Decoder(HomeState).decode
 
 def bare(fact: PanesKept) -> PanesKept:
     """A pane commit of which only its name is left: with nobody in it."""
-    return msgspec.structs.replace(fact, members=b"", tally=b"", payload=b"")
+    return msgspec.structs.replace(fact, members=b"", tally=b"", payload=b"", raw=b"")

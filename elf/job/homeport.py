@@ -75,7 +75,7 @@ class Drafted:
     """``record`` is to be committed; it is empty when the store has it already. ``result``: the windows as
     they will be published; ``error``: they cannot be made; ``gone``: not of the panes that they were to be
     made of, which the store has no more. ``rows``: keys of panes, or result rows; ``bytes`` of panes;
-    ``cpu_us``: what it took."""
+    ``cpu_us``: what it took; ``failure``: how a function of the flow or the job has failed."""
 
     work: CommitPanes | CommitWindows
     record: bytes
@@ -85,6 +85,7 @@ class Drafted:
     rows: int = 0
     bytes: int = 0
     cpu_us: int = 0
+    failure: str = ""
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,8 @@ class KeptLog:
     def __init__(self, address: str, life: int) -> None:
         self.log = StreamLog()
         self.cluster_uid = ""
+        self.granted: list[str] = []
+        """Who is to hear from us that its wish was granted: empty it when you have told them."""
         self._me = (address, life)
 
     def install(self, state: bytes) -> list[Effect]:
@@ -79,17 +81,16 @@ class KeptLog:
         return []
 
     def apply(self, record: bytes) -> list[Effect]:
-        """A record is committed. Who asked is told of a refusal by the keeper that took the wish, in the life
-        in which it did: not again by those that hear of old records after a restart."""
+        """A record is committed. Who asked is told by the keeper that took the wish, in the life in which it
+        did: not again by those that hear of old records after a restart."""
         wished = _wished_of(record)
+        ours = (wished.keeper, wished.life) == self._me
         try:
             self.log.grow(wished.wish)
         except UserError as refused:
-            return (
-                [refusal(wished.asker, wished.wish, refused)]
-                if (wished.keeper, wished.life) == self._me
-                else []
-            )
+            return [refusal(wished.asker, wished.wish, refused)] if ours else []
+        if ours:
+            self.granted.append(wished.asker)
         return []
 
     def state(self, index: int = 0) -> bytes:

@@ -27,6 +27,7 @@ from elf.job.effects import CommitWindows, Effect, SaveJob
 from elf.job.history import Segment
 from elf.job.messages import AddJob, AddVersion, EndVersion
 from elf.job.panes import Panes
+from elf.job.readers import not_taken
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord
 from elf.job.streamlog import StreamLog
 from elf.job.versions import Version, is_kept
@@ -149,9 +150,17 @@ class Master:
         return made[number].spec.plan
 
     def alter(
-        self, spec: JobSpec, note: str, now_ms: int, *, reset: bool = False, immediately: bool = False
+        self,
+        spec: JobSpec,
+        note: str,
+        now_ms: int,
+        *,
+        reset: bool = False,
+        immediately: bool = False,
+        by_ends: bool = False,
     ) -> list[Effect]:
-        """PREPARE a version, which proposes flows of its own. Raises ``UserError``."""
+        """PREPARE a version, which proposes flows of its own. ``by_ends``: of the same windows and flows, and
+        it makes all those that are not made yet. Raises ``UserError``."""
         self._asked("alter")
         old = self.current
         if spec.plan == old.spec.plan:
@@ -161,7 +170,7 @@ class Master:
             raise UserError(f"{why}, which the new one can't go on with; say RESET to begin them anew")
         self._move("alter")
         cut = START_OF_TIME if immediately or (kept and (reset or why)) else END_OF_TIME
-        after = 0 if kept and not why and not reset else None
+        after = 0 if by_ends or (kept and not why and not reset) else None
         self._prepare(VersionRecord(spec, after_us=after, cut_us=cut, note=note), now_ms)
         return [self._saved()]
 
@@ -263,16 +272,16 @@ class Master:
         """COMMIT(P)."""
         if self.state == "preparing":
             self._move("prepared")
-            new.change(state="committed", first_pane=begun)
+            self._begin(new, begun)
         else:
             self._replace(self.current, new, begun)
             self._move("committed")
         self.outcome = ""
 
     def _replace(self, old: Version, new: Version, begun: int) -> None:
-        pane_us, wish = new.spec.plan.fragment.pane_us, new.record
+        pane_us, grain_us, wish = new.spec.plan.fragment.pane_us, new.spec.plan.grain_us, new.record
         at_us = max(begun * pane_us, old.promised_us())
-        at_us = -(-at_us // pane_us) * pane_us
+        at_us = -(-at_us // grain_us) * grain_us
         if wish.after_us is not None:
             new.change(
                 state="committed",
@@ -283,7 +292,7 @@ class Master:
             )
             self._renew(new)
         else:
-            new.change(state="committed", first_pane=at_us // pane_us, cut_us=END_OF_TIME)
+            self._begin(new, at_us // pane_us)
         if old.record.state == "finished":
             return
         if wish.after_us is not None:
@@ -294,6 +303,23 @@ class Master:
         if old.failed:
             cut_us = old.promised_us()
         old.change(until_us=at_us, ends_us=ends_us, cut_us=cut_us)
+
+    def _begin(self, new: Version, pane: int) -> None:
+        """Its windows start at this pane or later; another job's landmark windows end after it."""
+        plan = new.spec.plan
+        if plan.since is None:
+            new.change(state="committed", first_pane=pane, cut_us=END_OF_TIME)
+            return
+        landmark_us, over_us = plan.since
+        pane_us = plan.fragment.pane_us
+        new.change(
+            state="committed",
+            first_pane=landmark_us // pane_us,
+            after_us=max(over_us, pane * pane_us),
+            landmarks=(landmark_us,),
+            cut_us=END_OF_TIME,
+        )
+        self._renew(new)
 
     def _renew(self, version: Version) -> None:
         """Make it again from its record, as after a restart."""
@@ -317,6 +343,13 @@ class Master:
         if pending is None or uid in made or all(flow.flow.uid != uid for flow in pending.flows):
             return []
         return self.abort(why)
+
+    def refused(self, log: StreamLog) -> list[Effect]:
+        """The stream log says that a version which is being prepared is over: it never begins."""
+        pending = self._pending()
+        if pending is None or self.state == "preparing" or not log.is_over(self.spec.uid, pending.number):
+            return []
+        return self.abort(not_taken(log, pending.spec) or "what it reads, or who reads it, changed meanwhile")
 
     def abort(self, why: str) -> list[Effect]:
         """The version that is being prepared is given up: the job stays as it was."""

@@ -43,7 +43,8 @@ FOUNDER_FACT: Final = "founder"
 """The same in data folders of elf before there were keepers: the founder's address and the uid, two lines."""
 
 JOINING_MS: Final = 250
-"""Between two askings while we are not a member of all our streams."""
+"""From the first asking to the second while we are not a member of all our streams; it doubles up to
+``follow_ms``, since where many join at once answers take long."""
 HELLO_EVERY: Final = 5
 AHEAD_MAX: Final = 16
 """Tails that wait for entries before theirs."""
@@ -107,6 +108,7 @@ class Membership:
         self._streams = tuple(streams)
         self._follow_ms = follow_ms
         self._next_ms = 0
+        self._pause_ms = JOINING_MS
         self._leaving: dict[str, int] = {}
         self._ahead: dict[int, tuple[LogEntry, ...]] = {}
         self._asked = crc32(me.agent_id.encode())
@@ -152,8 +154,11 @@ class Membership:
 
     def ask(self, now_ms: int, neighbours: Sequence[str]) -> list[Effect]:
         self._asked += 1
-        settled = self.cluster is not None and self.joined() and not self._leaving
-        self._next_ms = now_ms + (self._follow_ms if settled else JOINING_MS)
+        if self.cluster is not None and self.joined() and not self._leaving:
+            self._next_ms = now_ms + self._follow_ms
+        else:
+            self._next_ms = now_ms + self._pause_ms
+            self._pause_ms = min(2 * self._pause_ms, self._follow_ms)
         keeper = self.keeper
         if self.cluster is None or keeper is None:
             return [Send(address, Hello()) for address in neighbours[:3]]
@@ -182,7 +187,14 @@ class Membership:
     def leave(self, untils: dict[str, int], now_ms: int, neighbours: Sequence[str]) -> list[Effect]:
         """Ask for the word that we are gone from these event times on, until the log says so."""
         begins, self._leaving = not self._leaving, untils
-        return self.ask(now_ms, neighbours) if begins else self.tick(now_ms, neighbours)
+        if not begins:
+            return self.tick(now_ms, neighbours)
+        self._pause_ms = JOINING_MS
+        return self.ask(now_ms, neighbours)
+
+    def stay(self) -> None:
+        """We do not leave after all, and the log has not let us go."""
+        self._leaving = {}
 
     def _join(self, stream: StreamSince) -> JoinStream:
         me = self.me
@@ -219,6 +231,7 @@ class Membership:
 
     def _welcomed(self, sender: str, welcome: Welcome, now_ms: int) -> list[Effect]:
         if self.cluster is None:
+            self._pause_ms = JOINING_MS
             return [*self.kept_by(welcome.cluster_uid, welcome.keepers), *self.ask(now_ms, ())]
         if welcome.cluster_uid == self.cluster.uid:
             return self.kept_by(welcome.cluster_uid, welcome.keepers)
@@ -243,13 +256,18 @@ class Membership:
         return [SaveFact(CLUSTER_FACT, msgspec.msgpack.encode(self.cluster))]
 
     def _followed(self, sender: str, asked: Follow) -> list[Effect]:
+        return self.tell(sender, asked.known, (asked.epoch, asked.term))
+
+    def tell(self, asker: str, known: int, keepers: tuple[int, int] = (0, 0)) -> list[Effect]:
+        """What an agent does not know: it has so many entries, and knows the keepers of that epoch and
+        term."""
         if self.cluster is None:
             return []
-        keepers = self.cluster.keepers
-        tail = _bounded(self.log.after(asked.known))
-        if not tail and (keepers.epoch, keepers.term) <= (asked.epoch, asked.term):
+        ours = self.cluster.keepers
+        tail = _bounded(self.log.after(known))
+        if not tail and (ours.epoch, ours.term) <= keepers:
             return []
-        return [Send(sender, self.tail(self.cluster, asked.known, tail))]
+        return [Send(asker, self.tail(self.cluster, known, tail))]
 
     @staticmethod
     def tail(cluster: Cluster, after: int, entries: tuple[LogEntry, ...]) -> LogTail:

@@ -48,6 +48,11 @@ def copy_of(uid: str, number: int) -> str:
     return f"{uid}.copy{number}"
 
 
+def flow_of(name: str) -> str:
+    """The flow that the store has under a name, its own or a copy's."""
+    return name.partition(".copy")[0]
+
+
 def is_copy(name: str) -> bool:
     """Whether the store has a copy of a flow under that name."""
     return ".copy" in name

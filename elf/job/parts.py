@@ -77,9 +77,14 @@ class LateRows:
             found.append((pane, self.number, encode(whole.slice(place, 1)), payload))
         return found
 
+    @property
+    def waiting(self) -> int:
+        """How many rows are in no part yet."""
+        return self._tallies.total("rows_in")
+
     def drop(self) -> int:
         """Forget them; how many rows that were."""
-        rows = self._tallies.total("rows_in")
+        rows = self.waiting
         self._tallies = Tallies()
         self._tree.empty()
         return rows

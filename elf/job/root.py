@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elf.errors import ElfBug
 from elf.job.contributions import Batch, PartName, Piece, Pile, bitmap, numbers
@@ -67,6 +67,8 @@ class Root(Panes):
         self._asked_ms: dict[int, int] = {}
         self._began_ms: int | None = None
         self.refused = 0
+        self.failure = ""
+        """How the flow's reduce function has failed here: it is not tried again."""
 
     # -- what it is told -------------------------------------------------------------------------------------
 
@@ -171,6 +173,8 @@ class Root(Panes):
             return []
         if not self._proposed:
             self._proposed.extend(self._next_panes(now_ms) or self._revisions() or self._part_revisions())
+        if self._proposed and self.failure:
+            self._proposed[0] = replace(self._proposed[0], plain=True)
         self._in_flight = bool(self._proposed)
         return self._proposed[:1]
 
@@ -197,7 +201,8 @@ class Root(Panes):
         """Just (re)started, and somebody of the roster has not yet said how far it is."""
         if self._began_ms is None or now_ms - self._began_ms > self.limit_ms():
             return False
-        return any(m.number not in self._heard and self._is_expected(m, pane) for m in self._roster)
+        heard = self._heard.keys() | self._down
+        return any(m.number not in heard and self._is_expected(m, pane) for m in self._roster)
 
     def _spans(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """Like ``Pile.spans``, cut also where the set of awaited members changes and where the limit runs
@@ -263,6 +268,12 @@ class Root(Panes):
             self._passed.popleft()
         self._history.compact(self.expected, now_ms - self.revise_ms(self._settings.revise_ms))
         return segment
+
+    def give_up(self, work: CommitPanes) -> None:
+        """A proposed commit cannot be made: what it would have brought comes again, or is too late."""
+        if not self._in_flight or self._proposed.pop(0) != work:
+            raise ElfBug("a commit that is not the one in flight")
+        self._in_flight = False
 
     # -- who is missing --------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ leave the tree are not waited for.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ Lines = dict[str, tuple[int, int, int]]
 """Which lines of each agent's log a result is of: agent → id of the first, id of the last, how many."""
 
 
-class Rounds(Job):
+class Rounds(Job, ABC):
     """Override ``contribute``, ``combine``, and ``finish``. Who overrides ``on_multicast`` for messages of
     their own hands those with a ``"round"`` on to this class.
     """
@@ -51,9 +52,9 @@ class Rounds(Job):
     def contribute(self, message: Any) -> Any:
         """On every agent: its part of a round; any message."""
 
+    @abstractmethod
     def combine(self, one: Any, other: Any) -> Any:
         """Two contributions as one. Their order says nothing."""
-        raise NotImplementedError(f"{type(self).__name__} needs a combine(one, other)")
 
     def finish(self, message: Any, total: Any, agents: int) -> None:
         """At the master: the contributions of so many agents, combined."""

@@ -6,6 +6,7 @@ reply to a query. What the user's code raises is told with the line of the user'
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import sys
 import traceback
@@ -83,6 +84,9 @@ def job_class(names: dict[str, object], filename: str) -> type[Job]:
         many = ", ".join(one.__name__ for one in lowest) or "none"
         raise UserCodeError(f"{filename} must define one subclass of elf.job.Job; it has {many}")
     made = lowest[0]
+    for name in sorted(getattr(made, "__abstractmethods__", ())):
+        wanted = ", ".join(inspect.signature(getattr(made, name)).parameters)
+        raise UserCodeError(f"{made.__name__} must define {name}({wanted})")
     for name, value in dict(names.get(SETTINGS) or {}).items():  # type: ignore[call-overload]
         known = sorted(n for n in vars(made) if not n.startswith("_") and not callable(getattr(made, n)))
         if name != "every" and name not in known:

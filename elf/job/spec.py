@@ -52,6 +52,7 @@ def flow_uid(fragment: Fragment, generation: str) -> str:
     text += repr(fragment.range) if fragment.range != (0, 1) else ""
     text += repr(fragment.keep) if fragment.keep is not None else ""
     text += f"\0{fragment.function.hash}" if fragment.function is not None else ""
+    text += f"\0{fragment.reduce!r}" if fragment.reduce is not None else ""
     return hashlib.sha1(f"{text}\0{generation}".encode()).hexdigest()[:24]
 
 
@@ -95,6 +96,8 @@ class JobSpec:
     """Address of its master; empty in records from before flows could be shared."""
     roots: tuple[str, ...] = ()
     """Where the roots of the key ranges after the first are to be: the nodes at ``range_topic``."""
+    replaces: str = ""
+    """Uid of the job of that name which is over when, and only when, the stream log has this one."""
 
     @property
     def home(self) -> str:

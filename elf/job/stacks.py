@@ -51,8 +51,8 @@ class Prefixes:
         self.step = step
         self._plan = plan
         self._unit_us = unit_us
-        self._index = KeyIndex(plan.fragment.keys)
-        self._coders = [Coder(state, terms_max) for state in plan.fragment.states]
+        self._index = KeyIndex(plan.made.keys)
+        self._coders = [Coder(state, terms_max) for state in plan.made.states]
         self._right: Rows | None = None
         self._prefix_slots = 0
         self._lanes = self._all_lanes()

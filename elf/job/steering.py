@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elf.job.effects import Effect
+from elf.errors import UserError
+from elf.job.effects import Effect, TryFunctions
 from elf.job.master import Master
 from elf.job.messages import FunctionFailed, SteerJob
+from elf.job.readers import is_read
 from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid, range_topic, topics_of
 from elf.job.streamlog import StreamLog
 from elf.ql.plan import Plan
@@ -23,6 +25,9 @@ class Steering:
 
     def steer(self, master: Master, request: SteerJob, now_ms: int) -> list[Effect]:
         """Do as a statement says. Raises ``UserError``."""
+        readers = self._log.read_by(request.uid)
+        if readers and request.verb not in ("pause", "resume"):
+            raise UserError(is_read(master.spec.name, readers))
         match request.verb:
             case "pause":
                 return master.pause()
@@ -36,13 +41,35 @@ class Steering:
                 spec = self._next(master, plan)
                 return master.alter(spec, request.note, now_ms, reset=reset, immediately=at_once)
 
+    def to_try(self, master: Master, request: SteerJob) -> TryFunctions | None:
+        """What is to be tried before a statement is done: a reduce or a final function, on what the job has
+        made so far. Raises ``UserError``."""
+        plan = request.plan
+        if request.verb == "rollback":
+            plan = master.plan_of(request.version)
+        if plan is None or (plan.final is None and plan.fragment.reduce is None):
+            return None
+        alike = replace(plan.fragment, reduce=None)
+        same = [f for f in master.spec.flows if replace(f.fragment, reduce=None, range=(0, 1)) == alike]
+        return TryFunctions(request, plan, tuple(flow.uid for flow in same))
+
+    def final_failed(self, master: Master, number: int, why: str, now_ms: int) -> list[Effect]:
+        """The final function of a version has failed on windows, which are committed without it: the job
+        goes on with the same query and no final function, from the first window that is not made yet. While
+        another change is under way nothing is done: each window that it fails on says so again."""
+        current = master.current
+        if master.state != "active" or current.number != number or current.spec.plan.final is None:
+            return []
+        spec = self._next(master, replace(current.spec.plan, final=None))
+        return master.alter(spec, f"dropped its final function by itself: {why}", now_ms, by_ends=True)
+
     def failed(self, master: Master, word: FunctionFailed, now_ms: int) -> list[Effect]:
         """A user's function has failed at a member: the version never begins, or the job goes back to the
-        last one without it.
+        last one without it, unless others read it.
         """
         why = f"{word.text} on agent {word.agent}"
         back = master.before_failure(word.flow)
-        if back is None:
+        if back is None or self._log.read_by(master.spec.uid):
             return master.function_failed(word.flow, why)
         note = f"rolled back by itself to what version {back} did: {why}"
         return master.alter(self._next(master, master.plan_of(back)), note, now_ms, reset=True)

@@ -42,6 +42,7 @@ from elf.job.messages import (
     Wish,
 )
 from elf.job.program import ProgramSpec
+from elf.job.readers import not_taken
 from elf.job.spec import Flow, JobSpec
 from elf.ql.plan import Fragment
 
@@ -183,12 +184,18 @@ class StreamLog:
     # -- how its keepers make it grow ------------------------------------------------------------------------
 
     def grow(self, wish: Wish) -> tuple[LogEntry, ...]:
-        """Append what a wish comes to, if it comes to anything. Raises ``UserError``, as ``entry_for``."""
+        """Append what a wish comes to, if it comes to anything: an entry, or, of a job that replaces another,
+        the end of that before it. Raises ``UserError``, as ``entry_for``."""
+        found: list[LogEntry] = []
         entry = self.entry_for(wish)
-        if entry is None:
-            return ()
-        self._apply(entry)
-        return (entry,)
+        if isinstance(entry, JobAdded) and self.job(entry.spec.replaces) is not None:
+            found.append(JobDropped(seq=entry.seq, uid=entry.spec.replaces, lingers=True))
+            self._apply(found[0])
+            entry = self.entry_for(wish)
+        if entry is not None:
+            self._apply(entry)
+            found.append(entry)
+        return tuple(found)
 
     def entry_for(self, wish: Wish) -> LogEntry | None:
         """The entry that a wish comes to; None when what it wants stands there already.
@@ -202,17 +209,23 @@ class StreamLog:
                 return self._join(seq, wish)
             case LeaveStream():
                 member = self.member_of(wish.stream, wish.agent_id)
-                if member is None or member.until_us <= wish.until_us:
+                if member is None or member.until_us <= wish.until_us or self.alone_at(member.address):
                     return None
                 return MemberLeft(seq=seq, stream=wish.stream, number=member.number, until_us=wish.until_us)
             case AddJob():
                 if wish.spec.uid in self._jobs or wish.spec.uid in self._dropped:
                     return None
+                if not_taken(self, wish.spec):
+                    return JobDropped(seq=seq, uid=wish.spec.uid, lingers=False)
+                if any(self._has_left(flow.home) for flow in self._placed(wish.spec).flows):
+                    return JobDropped(seq=seq, uid=wish.spec.uid, lingers=False)
                 return JobAdded(seq=seq, spec=self._placed(wish.spec))
             case AddVersion():
                 uid, version = wish.spec.uid, wish.spec.version
                 known = version in self._versions.get(uid, {}) or self.is_over(uid, version)
                 stands = known or uid not in self._jobs
+                if not stands and not_taken(self, wish.spec):
+                    return VersionEnded(seq=seq, uid=uid, version=version)
                 return None if stands else VersionAdded(seq=seq, spec=self._housed(self._placed(wish.spec)))
             case EndVersion():
                 # also of a version whose entry has not come yet: then it never does
@@ -234,6 +247,16 @@ class StreamLog:
                 ends = wish.uid in self._flows and not self._attached[wish.uid]
                 return FlowEnded(seq=seq, uid=wish.uid) if ends else None
 
+    def alone_at(self, address: str) -> tuple[Flow, ...]:
+        """The flows whose root is there and in no group: those of key ranges. While there are some its agent
+        does not leave."""
+        return tuple(f for f in self.flows() if f.home == address and self.founder(f.uid) is None)
+
+    def _has_left(self, address: str) -> bool:
+        """Whether an agent was there, and none is that has not left."""
+        there = [m for of in self._members.values() for m in of.values() if m.address == address]
+        return bool(there) and all(member.until_us != FOREVER_US for member in there)
+
     def _placed(self, spec: JobSpec) -> JobSpec:
         """With running flows in the place of those that are equal to them."""
         flows = (
@@ -243,9 +266,12 @@ class StreamLog:
         return replace(spec, flows=tuple(flows))
 
     def _housed(self, spec: JobSpec) -> JobSpec:
-        """A version at the home of its job, which may have moved while the wish was under way."""
+        """A version at the home of its job, which may have moved while the wish was under way. The roots of
+        key ranges after the first are where they were proposed."""
         home = self._jobs[spec.uid].home
-        flows = (f if f.uid in self._flows else replace(f, home=home) for f in spec.flows)
+        flows = (
+            f if f.uid in self._flows or f.fragment.range[0] else replace(f, home=home) for f in spec.flows
+        )
         return replace(spec, master=self._jobs[spec.uid].master, flows=tuple(flows))
 
     def _join(self, seq: int, wish: JoinStream) -> MemberJoined | None:
@@ -374,6 +400,10 @@ class StreamLog:
     def idle_flows(self) -> tuple[str, ...]:
         """Flows that no job is attached to."""
         return tuple(uid for uid, jobs in self._attached.items() if not jobs)
+
+    def read_by(self, uid: str) -> tuple[str, ...]:
+        """Names of the jobs that read this one (FROM JOB)."""
+        return tuple(sorted({spec.name for spec in self.jobs() if uid in spec.plan.reads}))
 
     def find_job(self, name: str, creator: str) -> JobSpec | None:
         """The job of that name: the creator's own, else the only one of that name."""

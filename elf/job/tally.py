@@ -17,6 +17,8 @@ from elf.aggregates import State
 
 TALLY_COLUMNS: Final = ("rows_in", "late", "rejected", "uncast", "future", "unrostered", "shed")
 TALLY_STATES: Final = tuple(State(name, "sum", True) for name in TALLY_COLUMNS)
+UNREDUCED: Final = State("unreduced", "sum", True)
+"""One more of committed panes: whether the flow's reduce function has failed on this one."""
 TALLY_SCHEMA: Final = pa.schema([("_pane", pa.int64()), *((name, pa.int64()) for name in TALLY_COLUMNS)])
 
 Int64s = npt.NDArray[np.int64]

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from elf.batch import encode
-from elf.job.flowstate import View
+from elf.job.assigning import View
 from elf.job.ports import MapperPort
 from elf.job.program import Tap
 from elf.ql.plan import Fragment

@@ -22,7 +22,8 @@ def cut_of(plan: Plan) -> Top | None:
     """What a root may leave out of each pane that it hands to the master on another node, exactly: a window
     is one pane, and the root has the complete sums of its groups (one stream; key ranges share no group).
     """
-    if plan.top is None or plan.more or len(plan.windows) != 1:
+    plain = plan.made is plan.fragment and not plan.more and not plan.beside
+    if plan.top is None or not plain or len(plan.windows) != 1:
         return None
     (window,) = plan.windows
     whole = isinstance(window, Sliding) and window.is_tumbling and window.size_us == plan.fragment.pane_us
@@ -65,6 +66,8 @@ def strategy(plan: Plan) -> tuple[str, str]:
             f"every agent and inner node sends the best {plan.fragment.keep.rows} groups of a pane; "
             "error_bound says by how much a row's value may be too low"
         )
+    if plan.join is not None:
+        return "all keys", "rows meet at the master: only there are groups of them"
     if plan.more:
         return "all keys", "a group may have rows in several streams: only the master has its sum"
     if cut_of(plan) is None:
@@ -75,6 +78,22 @@ def strategy(plan: Plan) -> tuple[str, str]:
     return "cut at the roots", (
         f"a window is one pane and a root has complete sums, so it sends masters on other nodes its first "
         f"{plan.top.rows} rows and all that tie with the last; exact"
+    )
+
+
+def three_rounds(plan: Plan, agents: int) -> str:
+    """Of a LIMIT whose groups all go up: what a threshold algorithm (TPUT) would send instead, and why it is
+    not done. Empty where it could not be.
+    """
+    alone = plan.join is None and not plan.more and plan.fragment.keep is None
+    if plan.top is None or not alone:
+        return ""
+    rows = plan.top.rows
+    return (
+        f"not used: three rounds with {agents} agents are at least {2 * rows * agents:,} rows and keys a "
+        f"window (the first {rows} of each agent, then each asked for the {rows} best), and all groups of "
+        "all agents where keys are even or agents many; agents would keep a window for two round trips more, "
+        "and begin again for what comes late"
     )
 
 

@@ -19,9 +19,9 @@ from elf.job.commands import Resume, Suspend
 from elf.job.contributions import Batch, Piece, from_bytes, to_bytes
 from elf.job.effects import Combine, Effect, Fetch, Forget, Send, Work
 from elf.job.events import Combined
-from elf.job.flowstate import Early, Sealed
 from elf.job.messages import Committed, EarlyState, FlowProgress, Offer, Progress, SendAgain, Slice, Verdict
 from elf.job.relay import SELF, Relay
+from elf.job.snapshots import Early, Sealed
 from elf.job.spec import Flow
 
 Span = tuple[int, int]
@@ -90,10 +90,12 @@ class Uplink:
             line.sizes[name] = size
 
     def rehome(self, flow: Flow) -> None:
-        """The root of a flow is elsewhere now; what we owe is offered there."""
+        """The root of a flow is elsewhere now: it hears at once how far we are, and what we owe."""
         line = self._lines.get(flow.uid)
         if line is not None:
             line.flow = flow
+            line.since = dict.fromkeys(line.since, 0)
+            self._next_beat_ms = self._next_offer_ms = 0
 
     def remove(self, uid: str) -> list[Effect]:
         return [Forget(uid, whole_flow=True)] if self._lines.pop(uid, None) else []

@@ -6,8 +6,10 @@
 A window is of one version. *By starts*: windows that start before P are the old version's, to their end. *By
 ends*, where the new version goes on with state of the old one (a landmark, sessions): windows that end by P
 are the old one's. A window is assembled when every flow has committed all its panes; a revision of a pane
-makes a new revision of the windows that hold it. What is assembled is decided by what the store holds, so a
-crash between two steps is made good by doing them again.
+makes a new revision of the windows that hold it. Where streams are joined a window reaches further than its
+own bounds (``Plan.reach``): it needs panes before its start and after its end, and the version begins so much
+later. What is assembled is decided by what the store holds, so a crash between two steps is made good by
+doing them again.
 
 Panes come from ``elf.job.panes``: the root of the flow on this node, or a copy of what it commits elsewhere.
 """
@@ -80,7 +82,15 @@ class Version:
         pairs = zip(self.flows, self._found, strict=True)
         firsts = [flow.first_pane if found is None else found for flow, found in pairs]
         begun = [first for first in firsts if first is not None]
-        return max(begun) if len(begun) == len(firsts) else None
+        return self._whole(self._shifted(max(begun), self._before)) if len(begun) == len(firsts) else None
+
+    def _whole(self, pane: int) -> int:
+        """The first pane from this one on at which what windows are made of begins."""
+        plan = self.spec.plan
+        if not plan.stages or abs(pane) >= END_OF_TIME:
+            return pane
+        panes = plan.grain_us // plan.fragment.pane_us
+        return -(-pane // panes) * panes
 
     def promised_us(self) -> int:
         """Windows that end later are not committed, nor being committed."""
@@ -109,6 +119,30 @@ class Version:
     def committed_to(self) -> int:
         """Panes below this one are committed in every flow."""
         return min((flow.durable_to() for flow in self.flows), default=START_OF_TIME)
+
+    def complete_to(self) -> int:
+        """Windows that end with a pane below this one have all they need of every flow."""
+        return self._shifted(self.committed_to(), -self._after)
+
+    def reads_from(self) -> int | None:
+        """The first pane that it needs of its flows; None until that is decided. Of another job's landmark it
+        is known before COMMIT."""
+        first, plan = self.first_pane, self.spec.plan
+        if first is None and plan.since is not None:
+            first = plan.since[0] // plan.fragment.pane_us
+        return None if first is None else self._shifted(first, -self._before)
+
+    @property
+    def _before(self) -> int:
+        return self.spec.plan.reach[0]
+
+    @property
+    def _after(self) -> int:
+        return self.spec.plan.reach[1]
+
+    def _shifted(self, pane: int, us: int) -> int:
+        """The pane that is ``us``, whole panes, later; the ends of time stay what they are."""
+        return pane if not us or abs(pane) >= END_OF_TIME else pane + us // self.spec.plan.fragment.pane_us
 
     def open_windows(self, last_us: int) -> CommitWindows | None:
         """Windows that are not assembled and end by ``last_us``, as far as their panes are committed."""
@@ -141,11 +175,12 @@ class Version:
             return START_OF_TIME
         calendar = self.calendar()
         if self._assembled_us is None:
-            return min(settled, self.first_pane)
-        settled_us = _us(settled, calendar.pane_us)
+            return min(settled, self._shifted(self.first_pane, -self._before))
+        settled_us = _us(self._shifted(settled, -self._after), calendar.pane_us)
         if self.record.state == "finished" and settled_us >= self._assembled_us:
             return settled
-        return _pane(calendar.needs_from(min(settled_us, self._assembled_us)), calendar.pane_us)
+        needed = _pane(calendar.needs_from(min(settled_us, self._assembled_us)), calendar.pane_us)
+        return self._shifted(needed, -self._before)
 
     def assemble(self) -> list[Effect]:
         """Commit windows that are complete and not assembled, or revised. One range in flight at a time."""
@@ -167,13 +202,13 @@ class Version:
         """The same, of windows all of whose panes are still here."""
         calendar = self.calendar()
         kept = max([START_OF_TIME, *(flow.kept_from() for flow in self.flows)])
-        kept_us = _us(kept, calendar.pane_us)
+        kept_us = _us(self._shifted(kept, self._before), calendar.pane_us)
         if kept_us <= calendar.from_us:
             return calendar
         return replace(calendar, from_us=kept_us, landmarks=calendar.landmarks or (calendar.from_us,))
 
     def _complete_span(self) -> tuple[int, int] | None:
-        committed = self.committed_to()
+        committed = self.complete_to()
         if not self.spec.plan.windows:
             return (0, 0) if committed >= END_OF_TIME and self._assembled_us is None else None
         calendar = self.calendar()
@@ -187,7 +222,7 @@ class Version:
         whoever takes a job up may know of windows that are made before its copy of a flow has come to them.
         """
         revised, self._revised = self._revised, []
-        committed_us = _us(self.committed_to(), self.spec.plan.fragment.pane_us)
+        committed_us = _us(self.complete_to(), self.spec.plan.fragment.pane_us)
         if not self.spec.plan.windows:
             committed_us = 0 if self.committed_to() >= END_OF_TIME else START_OF_TIME
         for place, (start, end) in enumerate(revised):
@@ -206,8 +241,12 @@ class Version:
         if not self.spec.plan.windows:
             return 0, 0
         calendar = self._kept()
-        first = max(_us(start, calendar.pane_us), calendar.from_us, self.record.after_us or START_OF_TIME)
-        last = calendar.touched_to(first, _us(end, calendar.pane_us))
+        start_us, end_us = (
+            _us(self._shifted(pane, us), calendar.pane_us)
+            for pane, us in ((start, -self._after), (end, self._before))
+        )
+        first = max(start_us, calendar.from_us, self.record.after_us or START_OF_TIME)
+        last = calendar.touched_to(first, end_us)
         last = min(last, self._assembled_us if self._assembled_us is not None else first)
         return (first, last) if first < last else None
 
@@ -228,10 +267,8 @@ class Version:
         calendar = self._kept() if revised else self.calendar()
         start, end = START_OF_TIME, END_OF_TIME
         if self.spec.plan.windows:
-            start, end = (
-                _pane(calendar.needs_from(first_us), calendar.pane_us),
-                _pane(last_us, calendar.pane_us),
-            )
+            start = self._shifted(_pane(calendar.needs_from(first_us), calendar.pane_us), -self._before)
+            end = self._shifted(_pane(last_us, calendar.pane_us), self._after)
         coverage: list[Coverage] = []
         names: list[Named] = []
         for flow in self.flows:

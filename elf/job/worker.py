@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from elf import windows
+from elf.job.assigning import View
 from elf.job.commands import (
     Command,
     Feed,
@@ -39,8 +40,9 @@ from elf.job.commands import (
     Uninstall,
 )
 from elf.job.cut import FlowCut, SourceCut, StreamCut
-from elf.job.flowstate import Early, FlowState, Sealed, View
+from elf.job.flowstate import FlowState
 from elf.job.ports import ChunkLike, Engine, ExtractedLike, ExtractorPort, Int64s, MapperPort, Spill, Wanted
+from elf.job.snapshots import Early, Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.taps import Taps
 from elf.job.work import Clock, no_clock
@@ -55,7 +57,8 @@ class WorkerSettings:
     """``finite``: nothing is sealed before ``Finish``. ``idle_ms``: a source silent for that long does not
     hold the watermark. ``future_us``: rows further ahead of the clock than that are set aside (None: no
     bound). ``lateness_us``: the stream's own, for flows that name none (None: nothing is late). ``since_us``:
-    rows before are outside the roster. ``cut_ms``: a cut at least that often.
+    rows before are outside the roster. ``cut_ms``: a cut at least that often. ``agent``: before the names of
+    its sources, where those alone are not unique.
     """
 
     finite: bool = False
@@ -64,6 +67,7 @@ class WorkerSettings:
     lateness_us: int | None = 2_000_000
     since_us: int = LONG_AGO
     cut_ms: int = 5_000
+    agent: str = ""
 
 
 @dataclass
@@ -115,7 +119,7 @@ class StreamWorker:
         fragment = cut.flow.fragment
         lateness = self._settings.lateness_us if fragment.lateness_us is None else fragment.lateness_us
         self._flows[cut.flow.uid] = FlowState(
-            cut.flow, self._mapper(fragment), lateness, cut, self._spill, self._cpu_us
+            cut.flow, self._mapper(fragment), lateness, cut, self._spill, self._cpu_us, self._settings.agent
         )
         self._renew_extractor()
 
@@ -147,8 +151,10 @@ class StreamWorker:
                 return self._idle(command)
             case Finish():
                 self._finished = True
+                self._close_counted()
                 return self._outcome(self._seal_all(lambda _: END_OF_TIME), must_cut=True)
             case SealOpen():
+                self._close_counted()
                 return self._outcome(self._seal_all(self._open_end), must_cut=True)
             case Install():
                 return self._install(command)
@@ -228,6 +234,8 @@ class StreamWorker:
     def _idle(self, idle: Idle) -> Outcome:
         for gone in idle.gone:
             self._sources.pop(gone, None)
+        if idle.gone:
+            self._close_counted(idle.gone)
         self._extractor.prepare()
         for state in self._flows.values():
             state.digest_quietly()
@@ -243,6 +251,11 @@ class StreamWorker:
             return ()
         found = (state.early(now_ms) for state in self._flows.values())
         return tuple(early for early in found if early is not None)
+
+    def _close_counted(self, gone: tuple[str, ...] | None = None) -> None:
+        """Windows of rows that will not be full any more: of these sources, or of all."""
+        for state in self._flows.values():
+            state.close_counted(gone)
 
     # -- sealing ---------------------------------------------------------------------------------------------
 
@@ -326,7 +339,7 @@ class StreamWorker:
         state = self._flows.pop(uid, None)
         if state is None:
             return self._outcome((), must_cut=False)
-        state.tree.empty()
+        state.panes.empty()
         if all(other.mapper is not state.mapper for other in self._flows.values()):
             state.mapper.close()
         self._renew_extractor()

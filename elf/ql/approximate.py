@@ -40,6 +40,8 @@ def _not_approximate(draft: Draft) -> str:
         return "sends little enough for one tree: leave out TREES"
     if any(isinstance(kind, Session) for kind in draft.windows):
         return "does not go with sessions, whose pieces must all be there"
+    if draft.counts:
+        return "does not go with windows of rows"
     if draft.revise_us is not None or draft.changes_us is not None:
         return "does not go with EMIT FINAL REVISE or CHANGES: what was left out cannot be bounded then"
     if order is None or not isinstance(order.value, Aggregate) or not order.descending:

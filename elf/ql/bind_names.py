@@ -14,7 +14,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from elf.ql.expressions import Aggregate, Constant, Expr, Ref, walk
+from elf.ql.expressions import Aggregate, Call, Constant, Expr, Over, Ref, walk
 from elf.ql.scope import Scope
 from elf.ql.source import did_you_mean, start_of
 
@@ -37,6 +37,16 @@ def _path(node: exp.Expr) -> list[str] | None:
     return None
 
 
+def name_in_subquery(node: exp.Expr, scope: Scope) -> str | None:
+    """What a subquery in FROM calls the column that a name means; None where it means anything else."""
+    parts = _path(node)
+    if parts is None or scope.derived is None:
+        return None
+    found = _as_column(node, parts, scope)
+    called = _called(node, parts, scope, scope.derived)
+    return called if called is not None and scope.derived[called] == found else None
+
+
 def _bind_name(node: exp.Expr, scope: Scope) -> Expr:
     parts = _path(node)
     if parts is None:
@@ -55,9 +65,12 @@ def _bind_name(node: exp.Expr, scope: Scope) -> Expr:
 
 def _resolve(node: exp.Expr, parts: list[str], scope: Scope) -> Expr | None:
     """Columns before aliases; in ORDER BY, and where only an alias can be meant, aliases before columns."""
+    alias = _as_alias(node, parts, scope) if scope.aliases_first else None
+    if alias is not None:
+        return alias
     column = _as_column(node, parts, scope)
     hidden = scope.keys is not None and scope.within is None and column not in scope.keys
-    if column is None or scope.aliases_first or hidden:
+    if column is None or hidden:
         return _as_alias(node, parts, scope) or column
     return column
 
@@ -78,8 +91,9 @@ def _as_column(node: exp.Expr, parts: list[str], scope: Scope) -> Expr | None:
         if found is not None:
             place = found.table if isinstance(found, Ref) else ""
             other = next((one.name for one in scope.joins if one.place == place), "")
-            where = f"{other or 'the stream'} and in {joined.name}"
-            first = f"{other or next(iter(scope.streams), 'stream')}.{name}"
+            left = other or next(iter(scope.streams), "stream")
+            where = f"{other or (left if scope.derived is not None else 'the stream')} and in {joined.name}"
+            first = f"{left}.{name}"
             scope.fail(
                 node, f'column "{name}" is ambiguous: it is in {where}; write {first} or {joined.name}.{name}'
             )
@@ -87,19 +101,29 @@ def _as_column(node: exp.Expr, parts: list[str], scope: Scope) -> Expr | None:
     return found
 
 
+def _names(parts: list[str], scope: Scope) -> list[str]:
+    """What a name may mean: with what stands before the dot, or without."""
+    named = len(parts) > 1 and parts[0].lower() in {stream.lower() for stream in scope.streams}
+    return [".".join(parts), *([".".join(parts[1:])] if named else [])]
+
+
+def _called(node: exp.Expr, parts: list[str], scope: Scope, derived: Mapping[str, Expr]) -> str | None:
+    """The column of a subquery that is called so."""
+    for name in _names(parts, scope):
+        found = [name] if name in derived else []
+        found += [other for other in derived if other.lower() == name.lower() and other != name]
+        if len(found) == 1 or name in found:
+            return found[0]
+        if found:
+            scope.fail(node, f'column "{name}" is ambiguous: columns differ only in case')
+    return None
+
+
 def _of_rows(node: exp.Expr, parts: list[str], scope: Scope) -> Expr | None:
-    names = [".".join(parts)]
-    if len(parts) > 1 and parts[0].lower() in {stream.lower() for stream in scope.streams}:
-        names.append(".".join(parts[1:]))
-    for name in names:
-        if scope.derived is not None:
-            found = [name] if name in scope.derived else []
-            found += [other for other in scope.derived if other.lower() == name.lower() and other != name]
-            if len(found) == 1 or name in found:
-                return scope.derived[found[0]]
-            if found:
-                scope.fail(node, f'column "{name}" is ambiguous: columns differ only in case')
-            continue
+    if scope.derived is not None:
+        called = _called(node, parts, scope, scope.derived)
+        return None if called is None else scope.derived[called]
+    for name in _names(parts, scope):
         column = scope.schema.find(name)
         if column is not None:
             return Ref(column.name, column.type, start_of(node) or 0)
@@ -114,10 +138,14 @@ def _as_alias(node: exp.Expr, parts: list[str], scope: Scope) -> Expr | None:
         return None
     if scope.within or not scope.aggregates:
         inner = replace(scope, aliases={}, aliases_first=False, aggregates=True, within=None).bind(aliased)
-        if any(isinstance(part, Aggregate) for part in walk(inner)):
+        if any(isinstance(part, Aggregate | Over) or _is_grouping(part) for part in walk(inner)):
             scope.fail(node, f'"{parts[0]}" is an aggregate, which cannot be in {scope.place}')
         return inner
     return replace(scope, aliases={}, aliases_first=False).bind(aliased)
+
+
+def _is_grouping(part: Expr) -> bool:
+    return isinstance(part, Call) and part.op == "grouping"
 
 
 def _quote(node: exp.Expr, scope: Scope) -> str:

@@ -159,6 +159,8 @@ def _bind_between(node: exp.Between, scope: Scope) -> Expr:
 
 
 def _bind_in(node: exp.In, scope: Scope) -> Expr:
+    if not node.expressions:
+        scope.fail(node, "IN takes at least one value, as in IN (1, 2)")
     value = scope.bind(node.this)
     pairs = [_comparable(node.this, value, item, scope.bind(item), scope) for item in node.expressions]
     kind = common([left.kind for left, _ in pairs] + [right.kind for _, right in pairs])

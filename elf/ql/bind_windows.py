@@ -7,28 +7,37 @@ from typing import Final
 
 from elf.ql.dialect import UNITS_US, Duration, Emit, Windowing, Windowings
 from elf.ql.source import Source
-from elf.windows import Cumulative, Kind, Landmark, Session, Sliding
+from elf.windows import Counted, Cumulative, Kind, Landmark, Session, Sliding, counted
 
 DAY_US: Final = UNITS_US["DAY"]
 REVISE_US: Final = 10 * UNITS_US["MINUTE"]
 CHANGES_US: Final = UNITS_US["SECOND"]
 CHANGES_US_MIN: Final = 100_000
 """Defaults of ``EMIT FINAL REVISE`` and ``EMIT CHANGES``, and the shortest period of the latter."""
+DURATION_US_MAX: Final = 1_000_000 * DAY_US
+"""The longest duration that is understood."""
+ROWS_MAX: Final = 1_000_000
+"""The most rows of a window of rows: agents keep what is open."""
 
 
 def windows_of(source: Source, clause: Windowings) -> tuple[Kind, ...]:
     """The kinds of a WINDOWING clause, each once, in its order. Raises ``QueryError``."""
     kinds = {_window(source, kind): kind for kind in clause.expressions}
-    alone = next((node for kind, node in kinds.items() if isinstance(kind, Session)), None)
+    alone = next((kind for kind in kinds if isinstance(kind, Session | Counted)), None)
     if alone is not None and len(kinds) > 1:
-        raise source.at(alone, "sessions stand alone; make another job for the other windows")
+        what = "sessions" if isinstance(alone, Session) else "windows of rows"
+        raise source.at(kinds[alone], f"{what} stand alone; make another job for the other windows")
     return tuple(kinds)
 
 
 def _window(source: Source, clause: Windowing) -> Kind:
     kind = clause.args["kind"]
     if kind == "rows":
-        raise source.at(clause, "WINDOWING … ROWS (windows of a number of rows) is not supported yet")
+        digits = clause.args["size"].name
+        rows = int(digits) if len(digits) <= len(str(ROWS_MAX)) else 0
+        if not 1 <= rows <= ROWS_MAX:
+            raise source.at(clause, f"a window has 1 to {ROWS_MAX:,} rows: agents keep what is open")
+        return counted(rows)
     size = _positive_us(source, clause.args["size"])
     other = clause.args.get("slide")
     second = None if other is None else _positive_us(source, other)
@@ -63,6 +72,8 @@ def emission_of(source: Source, clause: Emit, windows: tuple[Kind, ...]) -> tupl
     kind = clause.args["kind"]
     if kind == "final":
         return None, None
+    if any(isinstance(window, Counted) for window in windows):
+        raise source.at(clause, "windows of rows are said once, when they are full: leave EMIT out")
     if kind == "revise":
         return (REVISE_US if given is None else _positive_us(source, given, "the bound of REVISE")), None
     every = CHANGES_US if given is None else duration_us(source, given)
@@ -83,6 +94,8 @@ def _positive_us(source: Source, node: Duration, what: str = "a window's size an
 def duration_us(source: Source, node: Duration) -> int:
     """Raises ``QueryError`` where it is no whole number of milliseconds."""
     exact = Decimal(node.name) * UNITS_US[node.args["unit"].removesuffix("S")]
+    if exact > DURATION_US_MAX:
+        raise source.at(node, "a duration is at most 1000000 DAYS")
     if exact % 1000:
         raise source.at(node, "durations are whole milliseconds")
     return int(exact)

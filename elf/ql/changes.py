@@ -14,9 +14,9 @@ if TYPE_CHECKING:  # they are read by its parser
 
 @dataclass(frozen=True)
 class AlterJob:
-    """``ALTER JOB name AS SELECT …``, ``… SET parameter = constant, …``, ``… SET FUNCTION map FROM 'a.py'``,
-    ``… DROP FUNCTION map`` or ``… SET TABLE products FROM 'products.csv'``, each with ``[RESET]
-    [IMMEDIATELY]``. What it names is there, the rest empty.
+    """``ALTER JOB name AS SELECT …``, ``… SET parameter = constant, …``, ``… SET FUNCTION map FROM 'a.py'``
+    (or ``reduce``, ``final``), ``… DROP FUNCTION map`` or ``… SET TABLE products FROM 'products.csv'``, each
+    with ``[RESET] [IMMEDIATELY]``. What it names is there, the rest empty.
     """
 
     sql: str
@@ -74,14 +74,11 @@ def read_alter(words: Words) -> AlterJob:
 
 def _function(words: Words) -> str:
     words.expect("FUNCTION")
-    kind = words.name("map")
-    if kind.lower() in ("reduce", "final"):
+    kind = words.name("map, reduce or final")
+    if kind.lower() not in ("map", "reduce", "final"):
         words.index -= 1
-        words.fail(f"a function {kind} is not supported yet: map is")
-    if kind.lower() != "map":
-        words.index -= 1
-        words.fail("expected map")
-    return "map"
+        words.fail("expected map, reduce or final")
+    return kind.lower()
 
 
 def _settings(words: Words) -> dict[str, str]:

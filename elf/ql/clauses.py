@@ -36,11 +36,15 @@ CLAUSES: Final[tuple[Clause, ...]] = (
            "What each row of the result holds, over the keys of GROUP BY and aggregates. Without GROUP BY "
            "all rows are one group.",
            "SELECT COUNT(*) AS hits, SUM(sc_bytes) AS bytes FROM log"),
-    Clause("FROM", "FROM stream, … | * | LATE job | JOB job [[AS] name]",
+    Clause("FROM", "FROM stream, … | * | LATE job | JOB job [[AS] name] [[LEFT] JOIN JOB job [[AS] name] ON "
+           "condition | USING (column, …)] …",
            "The streams whose rows are read, those of several together (no product); * means all that there "
            "are. LATE job: the rows that came too late for a job's windows. JOB job: the rows of a job's "
            "windows, each window by itself; the two read one flow, and the job is not changed or dropped "
-           "while it is read.",
+           "while it is read. A WINDOWING of its own makes larger windows, each of whole tumbling windows of "
+           "the job: a row is in those that hold its window. JOIN JOB puts the rows of jobs with the same "
+           "windows beside each other, in each window (LEFT keeps those of the first job without a match). "
+           "elf run creates the jobs first: CREATE JOB a AS …; SELECT … FROM JOB a.",
            "SELECT COUNT(*) FROM *"),
     Clause("JOIN", "[LEFT] JOIN 'file' [AS name] ON condition | USING (column, …)",
            "Each row beside those of a table that match; LEFT keeps rows without a match. The file (.csv, "
@@ -50,6 +54,17 @@ CLAUSES: Final[tuple[Clause, ...]] = (
            "a column (the file's without its ending, or that of AS) tells columns of one name apart.",
            "SELECT s.kind, COUNT(*) AS hits FROM log LEFT JOIN 'examples/statuses.csv' AS s "
            "ON sc_status = s.status GROUP BY s.kind"),
+    Clause("JOIN of streams",
+           "FROM stream [[AS] a] [LEFT] JOIN stream [[AS] b] ON condition | USING (column, …)",
+           "Rows of two streams side by side, or of one stream with itself. There must be an equality of "
+           "the two and, for their event times, a bound both ways, of a day at most (in ON, or in WHERE if "
+           "it is no LEFT JOIN): rows are kept for so long. A row is in the window of the left one's event "
+           "time, which is complete when both streams have come as far as the interval goes beyond its end; "
+           "LEFT keeps left rows without a partner. A new job's first window begins when the interval before "
+           "it has been read. Not with sessions, landmarks, EMIT CHANGES or APPROXIMATE.",
+           "SELECT a.cs_uri_stem, COUNT(*) AS again FROM log AS a JOIN log AS b ON a.c_ip = b.c_ip AND "
+           "a.cs_uri_stem = b.cs_uri_stem AND b.ts > a.ts AND b.ts <= a.ts + INTERVAL 10 SECONDS "
+           "GROUP BY a.cs_uri_stem WINDOWING 1 MINUTE"),
     Clause("WHERE", "WHERE condition",
            "Rows for which the condition is not true are left out, on the agents.",
            "SELECT COUNT(*) AS missing FROM log WHERE sc_status = 404"),
@@ -83,9 +98,9 @@ CLAUSES: Final[tuple[Clause, ...]] = (
     Clause("LIMIT", "LIMIT n", "The first n rows of each window.",
            "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip ORDER BY hits DESC LIMIT 10"),
     Clause("WINDOWING", "WINDOWING size [SLIDE slide] | CUMULATE size STEP step | LANDMARK EVERY step | "
-           "SESSION gap [MAX length], …",
-           "Windows of event time, of the kinds below: a result each. WINDOW TUMBLING (SIZE …), HOPPING "
-           "(SIZE …, ADVANCE BY …) and SESSION (gap) are the same.",
+           "SESSION gap [MAX length] | n ROWS, …",
+           "Windows of event time, or of rows, of the kinds below: a result each. WINDOW TUMBLING (SIZE …), "
+           "HOPPING (SIZE …, ADVANCE BY …) and SESSION (gap) are the same.",
            "SELECT COUNT(*) AS hits FROM log WINDOWING 5 MINUTES SLIDE 30 SECONDS"),
     Clause("LATENESS", "LATENESS duration",
            "How long a window waits for rows that come out of order; what is later is counted and left out.",

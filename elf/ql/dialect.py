@@ -12,6 +12,7 @@ token.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from typing import ClassVar, TypeVar, overload
 
@@ -19,6 +20,8 @@ from sqlglot import Token, Tokenizer, TokenType, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError
 from sqlglot.parser import Parser
+
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it warns about is an error of ours, or nothing
 
 _Tree = TypeVar("_Tree", bound=exp.Expr)
 
@@ -31,6 +34,7 @@ UNITS_US: dict[str, int] = {
 }
 """Units of a duration, singular (a plural S is accepted), in microseconds."""
 
+_ROWS = ("ROW", "ROWS")
 _CLAUSE_WORDS = frozenset({"WINDOWING", "LATENESS", "EMIT", "TREES", "APPROXIMATE"})
 
 
@@ -214,13 +218,21 @@ class ElfParser(Parser):
         elif self._match_text_seq("LANDMARK"):
             self._expect("EVERY")
             kind, size = "landmark", self._parse_duration()
-        elif self._next and self._next.text.upper() in ("ROW", "ROWS"):
-            kind, size = "rows", exp.Literal.number(start.text)
-            self._advance(2)
+        elif self._next and self._next.text.upper() in _ROWS:
+            kind, size = "rows", self._parse_rows()
         else:
             size = self._parse_duration()
             slide = self._parse_duration() if self._match_text_seq("SLIDE") else None
         return self.expression(Windowing(kind=kind, size=size, slide=slide), start)
+
+    def _parse_rows(self) -> exp.Expression:
+        number = self._curr
+        if number.token_type != TokenType.NUMBER or not number.text.isdigit():
+            self.raise_error("expected a whole number of rows, such as 1000 ROWS")
+        self._advance(2)
+        if self._curr and self._curr.text.upper() in ("SLIDE", "ADVANCE"):
+            self.raise_error("windows of rows do not slide: each row is in one of them")
+        return exp.Literal.number(number.text)
 
     def _parse_ksql_window(self) -> exp.Expression:
         self._match(TokenType.WINDOW)
@@ -232,6 +244,10 @@ class ElfParser(Parser):
         self._match_l_paren()
         if kind != "SESSION":
             self._expect("SIZE")
+        if kind == "TUMBLING" and self._next and self._next.text.upper() in _ROWS:
+            rows = self.expression(Windowing(kind="rows", size=self._parse_rows()), start)
+            self._match_r_paren()
+            return self.expression(Windowings(expressions=[rows]), start)
         size, slide = self._parse_duration(), None
         if kind == "HOPPING":
             self._match(TokenType.COMMA)
@@ -288,6 +304,19 @@ class ElfParser(Parser):
         if start.token_type == TokenType.STRING:
             table.meta["file"] = (start.start, start.end + 1)
         return table.update_positions(start)
+
+    def _parse_join(
+        self,
+        skip_join_token: bool = False,
+        parse_bracket: bool = False,
+        alias_tokens: Collection[TokenType] | None = None,
+    ) -> exp.Join | None:
+        """A comma between tables is told from JOIN without ON."""
+        comma = self._curr is not None and self._curr.token_type == TokenType.COMMA
+        join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+        if join is not None and comma:
+            join.meta["comma"] = True
+        return join
 
     def _before_name(self, word: str) -> bool:
         """``LATE`` or ``JOB`` before a name: a stream may be called so too."""

@@ -10,13 +10,13 @@ from sqlglot import exp
 from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.binder import BINDERS
 from elf.ql.expressions import Expr
-from elf.ql.plan import Table
+from elf.ql.plan import COUNTED, Function, Table
 from elf.ql.scope import Scope
 from elf.ql.source import Source
 from elf.ql.tables import Joined
 from elf.ql.unions import Branch
 from elf.schema import Schema
-from elf.windows import Kind
+from elf.windows import Counted, Kind
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,10 @@ class Draft:
     """Of a UNION ALL in FROM, whose rows these are."""
     below: Draft | None = None
     """A subquery in FROM that groups: this query is over the rows of its windows."""
+    beside: tuple[Draft, ...] = ()
+    """The jobs that are joined to ``below``, one for each of ``joins``."""
+    functions: tuple[Function, ...] = ()
+    """Of a job's query: what is done to its stream's rows, and to its groups."""
     windows: tuple[Kind, ...] = ()
     lateness_us: int | None = None
     revise_us: int | None = None
@@ -84,7 +88,13 @@ class Draft:
     @property
     def bounds(self) -> tuple[str, ...]:
         """The columns that tell result windows apart: none without windows."""
-        return ("window_start", "window_end") if self.windows else ()
+        counted = COUNTED if self.counts else ()
+        return ("window_start", "window_end", *counted) if self.windows else ()
+
+    @property
+    def counts(self) -> int:
+        """Rows of a window, where windows are of so many rows; else 0."""
+        return next((kind.rows for kind in self.windows if isinstance(kind, Counted)), 0)
 
     def scope(
         self, clause: str, *, aggregates: bool, aliases_first: bool = False, aliased: bool = True

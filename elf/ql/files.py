@@ -10,7 +10,7 @@ from sqlglot import exp
 from elf.errors import ElfBug, UserError
 from elf.ql.plan import Plan, Table
 from elf.ql.rules_joins import is_file, name_of
-from elf.ql.source import Source
+from elf.ql.source import JOB, Source
 from elf.ql.statements import Query, Select, parse
 from elf.ql.tables import SENT_BYTES_MAX, table_of
 
@@ -18,8 +18,27 @@ from elf.ql.tables import SENT_BYTES_MAX, table_of
 def files_of(query: Query) -> dict[str, str]:
     """The files that a query joins, by what it calls them, in lower case. Raises ``QueryError``."""
     source = Source(query.source)
-    tables = [table for table in query.tree.find_all(exp.Table, bfs=False) if is_file(table)]
+    tables = [
+        one for one in query.tree.find_all(exp.Table, bfs=False) if _is_joined(one) and not _of_job(one)
+    ]
     return {name_of(source, table).lower(): table.name for table in tables}
+
+
+def _is_joined(table: exp.Table) -> bool:
+    """The rules refuse a file elsewhere."""
+    join = table.parent
+    return (
+        is_file(table) and isinstance(join, exp.Join) and bool(join.args.get("on") or join.args.get("using"))
+    )
+
+
+def _of_job(table: exp.Expr | None) -> bool:
+    """Whether it is in the query of a job that is read, which knows its tables."""
+    while table is not None:
+        if JOB in table.meta:
+            return True
+        table = table.parent
+    return False
 
 
 def tables_of(
@@ -38,6 +57,15 @@ def tables_of(
             )
         found[name] = replace(found[name], name=name)
     return found
+
+
+def tables_in(query: Query, plan: Plan) -> dict[str, Table]:
+    """The query's own tables, of its plan, by what it calls them, in lower case; not those of jobs that it
+    reads.
+    """
+    own = files_of(query)
+    tables = (table for one in plan.unranged for table in one.tables)
+    return {table.name.lower(): table for table in tables if table.name.lower() in own}
 
 
 def with_file(query: Query, name: str, file: str) -> Query:

@@ -100,7 +100,7 @@ _CASTS: dict[str, Form] = {
 _POSITION = "CASE WHEN {0} > 2147483647 THEN 2147483647 WHEN {0} < -2147483647 THEN -2147483647 ELSE {0} END"
 _EXTENT = "CASE WHEN {0} < 0 THEN 0 WHEN {0} > 2147483647 THEN 2147483647 ELSE {0} END"
 _SPARK_POSITION = _POSITION.replace("CASE", "CASE WHEN {0} = 0 THEN 1")
-_SPARK_EXTENT = _EXTENT.replace("ELSE", "WHEN {1} = 0 THEN greatest({0} - 1, 0) ELSE")
+_SPARK_EXTENT = _EXTENT.replace("ELSE", "WHEN {1} = 0 AND {0} > 0 THEN {0} - 1 ELSE")
 
 _TEXT: dict[str, Form] = {
     "lower": _same("lower({0})"),
@@ -164,7 +164,8 @@ _NUMBERS: dict[str, Form] = {
     **{name: _same(f"CASE WHEN {{0}} > 0e0 THEN {name}({{0}}) END") for name in ("ln", "log10", "log2")},
     **{name: _same(f"{name}({{0}})") for name in ("cbrt", "exp", "sin", "cos", "tan", "atan")},
     **{name: _same(f"{name}({{0}})") for name in ("radians", "degrees")},
-    **{name: _same(f"{name}({{0}}, {{1}})") for name in ("power", "atan2")},
+    "power": _same("power({0}, {1})"),
+    "atan2": _same("atan2({0} + 0e0, {1} + 0e0)"),  # of -0.0 Spark makes 0.0 before, DuckDB does not
     "coalesce": _same("COALESCE({args})"),
     "nullif": _same("NULLIF({0}, {1})"),
     "least": _same("least({args})"),

@@ -15,7 +15,6 @@ from sqlglot import exp
 
 from elf.errors import QueryError
 from elf.ql.draft import Draft
-from elf.ql.expressions import Call, Slot
 from elf.ql.plan import Fragment
 from elf.ql.planner import number_keys, plan_text
 from elf.ql.planner import plan as plan_query
@@ -25,7 +24,6 @@ from elf.ql.statements import Query
 from elf.ql.states import collect
 from elf.schema import Schema
 
-_ONE_STATE = ("count_star", "count", "sum", "min", "max")
 _LATER = {"distinct", "having", "qualify", "order", "limit", "offset"}
 
 
@@ -41,6 +39,8 @@ class Groups:
 def plan_groups(query: Query, schema: Schema, *, stream: str) -> Groups:
     """Raises ``QueryError``."""
     planned = plan_query(query, schema, stream=stream)
+    if planned.join is not None:
+        raise QueryError("a job's query joins no streams: subscribe to both, and join them in the job")
     tree = query.tree
     if not isinstance(tree, exp.Select):
         raise QueryError("a job's query is one SELECT")
@@ -54,16 +54,13 @@ def plan_groups(query: Query, schema: Schema, *, stream: str) -> Groups:
     keys: dict[str, str] = {}
     named: dict[str, str] = {}
     for output in draft.outputs:
-        match states.resolve(output.value):
-            case Slot(name=name) if name.startswith("k"):
-                keys.setdefault(name, output.name)
-            case Call(op=op, args=(Slot(name=name),)) if op.removeprefix("final ") in _ONE_STATE:
-                named.setdefault(name, output.name)
-            case _:
-                raise QueryError(
-                    f"{output.name}: a job's SELECT has the columns of GROUP BY, and SUM, COUNT, MIN and MAX "
-                    "by themselves (for an average take SUM and COUNT)"
-                )
+        column = states.column_of(output.value)
+        if column is None:
+            raise QueryError(
+                f"{output.name}: a job's SELECT has the columns of GROUP BY, and SUM, COUNT, MIN and MAX "
+                "by themselves (for an average take SUM and COUNT)"
+            )
+        (keys if column in planned.fragment.keys else named).setdefault(column, output.name)
     if set(keys) != set(planned.fragment.keys) or not keys:
         raise QueryError("a job's query needs a GROUP BY, and each of its columns in the SELECT list")
     if not named:

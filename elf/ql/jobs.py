@@ -1,4 +1,4 @@
-"""``FROM JOB name``: a query over the rows of another job's windows.
+"""``FROM JOB name``, ``JOIN JOB name``: a query over the rows of other jobs' windows.
 
 The job's query stands in the place of its name, as a subquery: its windows are that query's windows, and the
 two read one flow, so that agents compute nothing twice and the reader's windows are made of the very commits
@@ -15,13 +15,12 @@ from typing import Final
 from sqlglot import exp
 
 from elf.errors import ElfBug
-from elf.ql.plan import Function, Plan, Table
-from elf.ql.rules import JOB
+from elf.ql.job_queries import JobQuery
+from elf.ql.plan import Plan
 from elf.ql.rules_joins import check_joins, is_comma
-from elf.ql.source import Source
+from elf.ql.source import JOB, Source
 from elf.ql.statements import Query, Select, parse
-from elf.ql.user_functions import with_function
-from elf.windows import Landmark
+from elf.ql.user_functions import functions_of
 
 DEPTH_MAX: Final = 16
 
@@ -37,17 +36,17 @@ class Read:
 
 @dataclass(frozen=True)
 class Expanded:
-    """A query with the queries of jobs in it, and what comes along with them."""
+    """A query with the queries of jobs in it."""
 
     query: Query
     reads: tuple[str, ...] = ()
-    tables: tuple[Table, ...] = ()
-    function: Function | None = None
+    read_as: tuple[str, ...] = ()
+    streams: tuple[str, ...] = ()
+    """What it reads, where it reads jobs."""
 
     def finish(self, plan: Plan) -> Plan:
         """The plan of the query, with what it reads."""
-        plan = replace(plan, reads=self.reads)
-        return plan if self.function is None else with_function(plan, self.function)
+        return replace(plan, reads=self.reads, read_as=self.read_as)
 
 
 def expand(query: Query, find: Callable[[str], Read], within: Sequence[str] = ()) -> Expanded:
@@ -55,42 +54,69 @@ def expand(query: Query, find: Callable[[str], Read], within: Sequence[str] = ()
     is in, outermost first. Raises ``QueryError``.
     """
     source = Source(query.source)
-    places = [table for table in query.tree.find_all(exp.Table, bfs=False) if table.meta.get("job")]
+    places = _places(query.tree)
     if not places:
         return Expanded(query)
     check_joins(source, query.tree)
-    others = places[1:] or [one for one in places if _beside_others(one)]
-    if others:
-        raise source.at(others[0], "JOB stands alone in FROM: a query reads one job, and nothing beside it")
+    _check_places(source, places)
     tree = query.tree.copy()
-    (place,) = (table for table in tree.find_all(exp.Table, bfs=False) if table.meta.get("job"))
+    read = [_put(place, source, find, within) for place in _places(tree)]
+    reads = {job.uid: job.plan.identity for job in read}
+    streams = dict.fromkeys(s for job in read for s in job.plan.streams)
+    return Expanded(replace(query, tree=tree), tuple(reads), tuple(reads.values()), tuple(streams))
+
+
+def _places(tree: exp.Expr) -> list[exp.Table]:
+    return [table for table in tree.find_all(exp.Table, bfs=False) if table.meta.get("job")]
+
+
+def _check_places(source: Source, places: Sequence[exp.Table]) -> None:
+    """One job after FROM, and others that are joined to it."""
+    first = [place for place in places if not isinstance(place.parent, exp.Join)]
+    after_comma = [place for place in places if isinstance(place.parent, exp.Join) and is_comma(place.parent)]
+    others = [*first[1:], *after_comma, *(place for place in places if _in_a_list(place))]
+    if others:
+        raise source.at(
+            others[0], "JOB stands alone in FROM: a query reads one job, and those that are joined to it"
+        )
+
+
+def _in_a_list(place: exp.Table) -> bool:
+    select = place.parent_select
+    return select is not None and any(is_comma(join) for join in select.args.get("joins") or [])
+
+
+def _put(place: exp.Table, source: Source, find: Callable[[str], Read], within: Sequence[str]) -> Read:
+    """The job's query in the place of its name."""
     name = place.name
     if name in within or len(within) > DEPTH_MAX:
         way = " → ".join([*within[within.index(name) if name in within else 0 :], name])
         raise source.at(place, f"jobs cannot read each other in a circle: {way}")
     job = find(name)
-    if any(isinstance(kind, Landmark) for kind in job.plan.windows):
-        raise source.at(
-            place, f"the landmark windows of job {name} began with it, and those of a reader begin later"
-        )
     if job.plan.fragment.late_of:
         raise source.at(place, f"job {name} reads late rows; FROM LATE reads them here too")
+    if job.plan.final is not None:
+        raise source.at(
+            place,
+            f"job {name} has a final function, and the rows that it gives cannot be read yet; DROP FUNCTION "
+            "final there",
+        )
     (statement,) = parse(job.plan.sql)
     if not isinstance(statement, Select):
         raise ElfBug(f"job {name} has a query that is none")
     inner = expand(statement.query, find, [*within, name])
     below = inner.query.tree
-    below.meta[JOB] = inner.query.source
+    fragments = job.plan.unranged
+    below.meta[JOB] = JobQuery(
+        name,
+        inner.query.source,
+        job.plan.windows,
+        {one.stream: one.columns for one in fragments},
+        {table.name.lower(): table for one in fragments for table in one.tables},
+        functions_of(replace(job.plan, beside=(), final=None)),
+    )
     alias = exp.TableAlias(this=exp.to_identifier(place.alias or name))
     subquery = exp.Subquery(this=below, alias=alias)
     subquery.meta.update(place.meta)
     place.replace(subquery)
-    fragment = job.plan.fragment
-    return Expanded(replace(query, tree=tree), (job.uid,), fragment.tables, fragment.function)
-
-
-def _beside_others(place: exp.Table) -> bool:
-    select = place.parent_select
-    return isinstance(place.parent, exp.Join) or (
-        select is not None and any(is_comma(join) for join in select.args.get("joins") or [])
-    )
+    return job

@@ -8,19 +8,32 @@ One syntax tree, three renderings (DESIGN section 1). With ``rows`` the extracte
 - *final*, DuckDB, at the master: ``groups`` (``window_start`` and ``window_end`` TIMESTAMP, keys, merged
   states) to result rows;
 - *spark*: the whole query over a view ``rows`` (the columns, and ``_ts`` BIGINT, event time in µs).
+
+Where two streams are joined there is one more, *joining*, DuckDB, at the master: panes of the rows of both
+sides to panes of partial aggregates, which all that comes after works with (``elf.ql.streamjoins``).
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, field, replace
 
 from elf.aggregates import State
 from elf.schema import Column
-from elf.windows import Kind
+from elf.windows import Kind, Sliding
 
+COUNTED = ("window_source", "window_number")
+"""The keys that tell windows of rows apart."""
+PLACES = ("_place", "_seen")
+"""What the map numbers rows by where windows are of rows (``elf.job.counted``)."""
 CREDIT = "credit"
 """The state by which the error of an approximate row is known (``elf.job.approximate``)."""
+
+
+def side_groups(number: int) -> str:
+    """What the groups of a plan's sides are called in its final fragment, the first being 0."""
+    return f"groups_{number}" if number else "groups"
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,15 @@ class Function:
 
 
 @dataclass(frozen=True)
+class Reduce:
+    """What a flow's root does to the groups of a pane, before they are committed (``agents.reducing``)."""
+
+    function: Function
+    columns: tuple[tuple[str, str], ...]
+    """The fragment's keys and states, each with what the function calls it."""
+
+
+@dataclass(frozen=True)
 class Table:
     """A table that is joined to a stream, with its contents: it travels in the fragment.
 
@@ -68,6 +90,17 @@ class Table:
     def relation(self) -> str:
         """What it is called in SQL."""
         return f"table_{self.digest}"
+
+
+@dataclass(frozen=True)
+class Count:
+    """Windows of ``rows`` rows of a source; ``state`` says how many of them a group has. ``before``: before
+    the names of sources, where those of several streams meet.
+    """
+
+    rows: int
+    state: str
+    before: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,6 +136,11 @@ class Fragment:
     """What is done to the rows after WHERE and before the map, which then has no WHERE."""
     tables: tuple[Table, ...] = ()
     """What the map joins to the rows, in the order of the query. ``columns`` are the stream's alone."""
+    count: Count | None = None
+    """The windows are of so many rows of a source: ``keys`` begin with ``COUNTED``, of which the map makes
+    the number alone, out of ``PLACES``: the order of the rows, and how many of their source came before."""
+    reduce: Reduce | None = None
+    """What is done to the merged groups of each pane of its key range."""
 
     @property
     def lane_states(self) -> tuple[State, ...]:
@@ -116,13 +154,48 @@ class Fragment:
 
 
 @dataclass(frozen=True)
+class StreamJoin:
+    """How panes of joined rows are made of the panes of both streams (``elf.ql.streamjoins``). ``keys``,
+    ``states`` and ``cells`` are those of what is made, as a fragment has them of what a map makes.
+    """
+
+    sql: str
+    """Over ``groups``, the flows' panes."""
+    keys: tuple[str, ...]
+    states: tuple[State, ...]
+    cells: tuple[str, ...]
+    side: str
+    """The key of the flows that is 0 in the rows of the left stream, 1 in those of the right one."""
+    before_us: int
+    """So far before a left row's pane its partners' panes begin; whole panes, as ``after_us``."""
+    after_us: int
+    """So far after a window's end its partners' panes end."""
+    about: str
+    """For people: which rows are partners."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the master makes of the rows of smaller windows, to make larger ones of (``elf.ql.levels``)."""
+
+    window: Sliding
+    """The smaller windows, which are tumbling."""
+    sql: str
+    """DuckDB, from their ``groups`` to partial aggregates: ``_pane`` (the fragment's, where a window begins),
+    keys, states."""
+    keys: tuple[str, ...]
+    states: tuple[State, ...]
+    cells: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Plan:
     """A planned query. ``outputs`` are the names of the SELECT list, each once."""
 
     sql: str
     fragment: Fragment
     windows: tuple[Kind, ...]
-    """Empty: one result over everything. A session is alone."""
+    """Empty: one result over everything. A session is alone, and so are windows of rows."""
     final_sql: str
     outputs: tuple[str, ...]
     spark_sql: str
@@ -146,15 +219,80 @@ class Plan:
     """Without windows: whether the outermost level, over a subquery's groups, is one group: it has a row over
     no rows too.
     """
+    join: StreamJoin | None = None
+    """Of a query over two streams that are joined: ``fragments`` then bring its rows, not groups."""
+    stages: tuple[Stage, ...] = ()
+    """Where windows are made of another job's: what they are made of, innermost first. ``top`` is theirs."""
+
+    beside: tuple[Plan, ...] = ()
+    """JOIN JOB: the plans of the jobs that are joined, whose windows are the same. Their ``groups`` are
+    ``groups_1``, ``groups_2`` … of the one final fragment."""
+    since: tuple[int, int] | None = field(default=None, compare=False)
+    """Where windows are those of another job's landmark: that landmark, and the end of those that are over
+    (event time, µs)."""
+    final: Function | None = None
+    """What the master does to the rows of each window, after the final fragment (``agents.finals``)."""
+    named: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    """The fragment's keys and states that stand by themselves in the (innermost) SELECT list, each with its
+    name there, in that order."""
+    read_as: tuple[str, ...] = ()
+    """The ``identity`` of each job in ``reads`` when this was planned."""
 
     @property
-    def fragments(self) -> tuple[Fragment, ...]:
-        """One a stream and key range; a job has a flow for each."""
+    def identity(self) -> str:
+        """Tells the plans of a job apart that give other rows, whatever else they are."""
+        told: list[object] = [self.sql, self.final_sql, self.final]
+        for one in self.unranged:
+            told += [one.map_sql, one.pane_us, one.function, one.reduce, *(t.digest for t in one.tables)]
+        return hashlib.sha256("\0".join(map(str, told)).encode()).hexdigest()[:16]
+
+    @property
+    def made(self) -> Fragment | StreamJoin | Stage:
+        """What windows are made of: its ``keys``, ``states`` and ``cells``."""
+        if self.stages:
+            return self.stages[-1]
+        return self.fragment if self.join is None else self.join
+
+    def before(self, stage: int) -> Plan:
+        """The plan of the windows that a stage is over."""
+        return replace(self, stages=self.stages[:stage], top=None)
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """(before, after): so far beyond its own bounds a window needs panes, in µs; whole panes."""
+        joins = [side.join for side in self.sides if side.join is not None]
+        before, after = ([join.before_us for join in joins], [join.after_us for join in joins])
+        return max(before, default=0), max(after, default=0)
+
+    @property
+    def grain_us(self) -> int:
+        """Windows are a number of whole stretches of this length: panes, or windows that are read."""
+        own = self.stages[-1].window.size_us if self.stages else self.fragment.pane_us
+        return math.lcm(own, *(side.grain_us for side in self.beside)) if self.beside else own
+
+    @property
+    def sides(self) -> tuple[Plan, ...]:
+        """What the final fragment is over: ``groups``, ``groups_1`` …"""
+        return (self, *self.beside)
+
+    @property
+    def own_fragments(self) -> tuple[Fragment, ...]:
+        """Those of ``groups``: one a stream and key range."""
         whole = (self.fragment, *self.more)
         if self.trees == 1:
             return whole
         return tuple(replace(one, range=(i, self.trees)) for one in whole for i in range(self.trees))
 
     @property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """All of them, each once; a job has a flow for each."""
+        return tuple(dict.fromkeys(one for side in self.sides for one in side.own_fragments))
+
+    @property
+    def unranged(self) -> tuple[Fragment, ...]:
+        """The same, whatever the key ranges."""
+        return tuple(dict.fromkeys(one for side in self.sides for one in (side.fragment, *side.more)))
+
+    @property
     def streams(self) -> tuple[str, ...]:
-        return tuple(fragment.stream for fragment in (self.fragment, *self.more))
+        return tuple(dict.fromkeys(fragment.stream for fragment in self.unranged))

@@ -15,42 +15,53 @@ from sqlglot import exp
 
 from elf.aggregates import State
 from elf.errors import QueryError
-from elf.ql import render_final, render_map, render_spark
+from elf.ql import render_map
 from elf.ql.approximate import BOUND
 from elf.ql.dialect import Approximate, Trees
 from elf.ql.draft import Draft, Order, Output
 from elf.ql.expressions import Aggregate, Constant, Expr, Over, Ref, Slot, rewrite, walk
 from elf.ql.files import check_size
+from elf.ql.job_joins import check_panes
 from elf.ql.kinds import become
-from elf.ql.plan import CREDIT, Fragment, Plan, Table, Top
+from elf.ql.levels import Level, for_master, for_spark, render_side, storeys
+from elf.ql.plan import COUNTED, CREDIT, Count, Fragment, Plan, Table, Top
 from elf.ql.render import render
 from elf.ql.rules import apply_rules
 from elf.ql.rules_joins import check_joins, is_comma, is_file
+from elf.ql.rules_streams import left_of
 from elf.ql.source import Source
 from elf.ql.statements import Query, Select, parse
 from elf.ql.states import States, collect
+from elf.ql.streamjoins import join_of, join_plan, offline
+from elf.ql.streams import together
 from elf.ql.tables import changed, needed
-from elf.ql.templates import Engine
-from elf.schema import Column, ColumnType, Schema, unify
+from elf.ql.user_functions import check_sides, with_function
+from elf.schema import Column, Schema
 from elf.windows import Session, pane_us_of
 
 KEPT: Final = 10
 """APPROXIMATE: every sender keeps so many times the rows that the query asks for."""
+_NO_PLAN: Final = Plan("", Fragment("", (), "", (), (), 0, None), (), "", (), "")
 _ORDERED_STATES: Final = ("count_star", "count", "sum", "min", "max")
 """Aggregates that are in the order of their one state."""
 
 
-def streams_of(query: Query) -> tuple[str, ...] | str:
-    """The names of streams after FROM, or ``"*"``. Raises ``QueryError`` where streams are joined."""
+def streams_of(query: Query, *, jobs: bool = False) -> tuple[str, ...] | str:
+    """The names of streams after FROM and JOIN, or ``"*"``. ``jobs``: whether it may read some beside. Raises
+    ``QueryError``.
+    """
     check_joins(Source(query.source), query.tree)
     job = next((table for table in query.tree.find_all(exp.Table) if table.meta.get("job")), None)
-    if job is not None:
-        raise Source(query.source).at(job, "FROM JOB is for statements to a fleet: there are no jobs here")
+    if job is not None and not jobs:
+        raise Source(query.source).at(
+            job,
+            "there are no jobs here: FROM JOB is for statements to a fleet, and for elf run after CREATE JOB",
+        )
     named = {cte.alias.lower() for cte in query.tree.find_all(exp.CTE)}
     tables = [
         table
         for table in query.tree.find_all(exp.Table, bfs=False)
-        if table.name.lower() not in named and not is_file(table)
+        if table.name.lower() not in named and not is_file(table) and not table.meta.get("job")
     ]
     if any(isinstance(table.this, exp.Star) for table in tables):
         return "*"
@@ -79,6 +90,8 @@ def over_late(query: Query, plan: Plan, flows: Mapping[str, str]) -> Plan:
         clause = query.tree.find(kind)
         if there and clause is not None:
             raise source.at(clause, f"{word} does not go with FROM LATE: late rows are few; leave it out")
+    if plan.fragment.count is not None:
+        raise source.at(query.tree, "late rows have no order of their own, so they are in no windows of rows")
     if plan.session_states is not None:
         raise source.at(query.tree.args["windowing"], "late rows come in no sessions; choose other windows")
     first, *more = (replace(fragment, late_of=flows[fragment.stream]) for fragment in plan.fragments)
@@ -92,11 +105,10 @@ def plan(query: Query, schema: Schema, *, stream: str, tables: Mapping[str, Tabl
     Raises ``QueryError``.
     """
     named = streams_of(query)
-    if named != "*" and len(named) > 1 and any(map(is_comma, query.tree.args.get("joins") or [])):
+    beside = any(map(is_comma, query.tree.args.get("joins") or [])) or left_of(query.tree) is not None
+    if named != "*" and len(named) > 1 and beside:
         second = next(table for table in query.tree.find_all(exp.Table, bfs=False) if table.name == named[1])
-        raise Source(query.source).at(
-            second, "several streams in FROM are for a fleet and elf run, not for this"
-        )
+        raise Source(query.source).at(second, "several streams are for a fleet and elf run, not for this")
     return plan_streams(query, {stream: schema}, tables)
 
 
@@ -108,28 +120,37 @@ def plan_streams(
     A column that a stream lacks is NULL there; integers and doubles make doubles. Raises ``QueryError``.
     """
     source = Source(query.source)
+    if isinstance(query.tree, exp.Except | exp.Intersect):
+        raise source.at(query.tree, f"{query.tree.key.upper()} is not supported; UNION ALL in FROM is")
     if isinstance(query.tree, exp.SetOperation):
         raise source.at(query.tree, "UNION ALL stands in FROM: SELECT … FROM (SELECT … UNION ALL SELECT …)")
     if not isinstance(query.tree, exp.Select):
         raise source.at(query.tree, f"{query.tree.key.upper()} is not supported yet")
     try:
-        schema = _together(schemas, source, query.tree)
+        schema = together(schemas, source, query.tree)
         draft = Draft(source, query.tree, schema, tables=tables or {}, schemas=schemas)
-        found = _plan(query.sql, draft, schemas)
+        beside: list[Plan] = []
+        found = _plan(query.sql, apply_rules(draft), beside)
+        found = replace(found, beside=tuple(beside))
+        check_sides(found)
+        check_panes(source, query.tree, found)
     except RecursionError as error:
         raise QueryError("the query is nested too deeply") from error
     check_size(query, found)
     return found
 
 
-def _plan(sql: str, asked: Draft, schemas: Mapping[str, Schema]) -> Plan:
-    source = asked.source
-    whole = number_keys(apply_rules(asked))
+def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -> Plan:
+    """``beside``: of the jobs that are joined anywhere in it, in the order of their ``groups_1`` …;
+    ``joined``: whether it is one of them.
+    """
+    whole = number_keys(asked)
     drafts = [whole]
     while drafts[0].below is not None:
         drafts.insert(0, number_keys(drafts[0].below))
+    drafts = [drafts[0], *(_with_sides(sql, draft, beside) for draft in drafts[1:])]
     ends = _session_ends(drafts[0])
-    states = collect([*_after_grouping(drafts[0]), *ends])
+    states = collect([*_after_grouping(drafts[0]), *ends, *_counter(drafts[0])])
     read = list(_references(drafts[0], states))
     names = {ref.name for ref in read if not ref.table}
     draft = replace(
@@ -137,38 +158,74 @@ def _plan(sql: str, asked: Draft, schemas: Mapping[str, Schema]) -> Plan:
         joins=needed(drafts[0].joins, read),
         branches=tuple(branch.narrowed(names) for branch in drafts[0].branches),
     )
-    levels = [(over, collect(_after_grouping(over))) for over in drafts[1:]]
-    first, *others = (
-        _fragment(stream, one, *_of_stream(_branches(draft, stream), states, asked.schema, one))
-        for stream, one in schemas.items()
-    )
-    if draft.approximate and levels:
-        raise source.at(draft.tree, "APPROXIMATE does not go in a subquery")
+    levels = [Level(draft, states), *(Level(over, collect(_after_grouping(over))) for over in drafts[1:])]
+    partner = join_of(draft)
+    if partner is None:
+        join, before = None, ""
+        first, *others = (
+            _fragment(stream, one, *_of_stream(_branches(draft, stream), states, draft.schema, one))
+            for stream, one in draft.schemas.items()
+        )
+    else:
+        (first, *others), join = join_plan(draft, partner, states, draft.schemas)
+    if draft.counts and (partner is not None or joined):
+        raise draft.source.at(draft.tree, "a window of rows is of one source: not of joined streams or jobs")
+    if draft.approximate and (len(levels) > 1 or joined):
+        raise draft.source.at(draft.tree, "APPROXIMATE does not go in a subquery")
     bound = (Output(BOUND, Slot(CREDIT, "double")),) if draft.approximate else ()
-    live = replace(draft, outputs=(*draft.outputs, *bound))
     exact = (Output(BOUND, Constant(0.0, "double")),) if draft.approximate else ()
-    offline = replace(draft, outputs=(*draft.outputs, *exact))
-    return Plan(
+    master, made_of = for_master(levels, bound, first.pane_us), storeys(levels)[-1][0]
+    if partner is not None:
+        spark, before = offline(draft, partner, len(draft.schemas) > 1)
+        levels[0] = Level(spark, states)
+    found = Plan(
         sql=sql,
         fragment=first,
-        windows=draft.windows,
-        final_sql=_over_levels(render_final.render_final(live, states, "duckdb"), levels, "duckdb"),
+        windows=whole.windows,
+        final_sql=master.final_sql,
         outputs=tuple(output.name for output in (*whole.outputs, *bound)),
-        spark_sql=_over_levels(render_spark.render_spark(offline, states), levels, "spark"),
-        top=_top(draft, states),
+        spark_sql="" if draft.counts else before + for_spark(levels, exact),
+        top=_top(made_of.draft, made_of.states),
         session_states=(states.state_of(ends[0]), states.state_of(ends[1])) if ends else None,
         more=tuple(others),
         trees=_trees(drafts),
-        one_over_all=not draft.windows and bool(levels) and not whole.keys and not whole.distinct,
-        limit=draft.limit,
-        apart=bool(draft.branches) and len(schemas) > 1,
+        one_over_all=not draft.windows and len(levels) > 1 and not whole.keys,
+        limit=made_of.draft.limit,
+        apart=bool(draft.branches or join) and len(draft.schemas) > 1,
+        join=join,
+        stages=master.stages,
+        named=_named(draft, states),
     )
+    for function in draft.functions:
+        found = with_function(found, function)
+    return found
+
+
+def _named(draft: Draft, states: States) -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    for output in draft.outputs:
+        column = states.column_of(output.value)
+        if column is not None:
+            found.setdefault(column, output.name)
+    return tuple(found.items())
+
+
+def _with_sides(sql: str, draft: Draft, beside: list[Plan]) -> Draft:
+    """With the rows of the jobs that are joined to it, as SQL."""
+    joins = list(draft.joins)
+    for place, right in enumerate(draft.beside):
+        number = len(beside) + 1
+        beside.append(_NO_PLAN)
+        plan = _plan(sql, right, beside, joined=True)
+        joins[place] = replace(joins[place], rows=render_side(plan, number))
+        beside[number - 1] = replace(plan, final_sql="", spark_sql="")
+    return replace(draft, joins=tuple(joins))
 
 
 def _trees(drafts: Sequence[Draft]) -> int:
     """TREES may stand at any level; what it spreads are the innermost groups."""
     for draft in drafts:
-        if draft.trees > 1 and not drafts[0].keys:
+        if draft.trees > 1 and not drafts[0].keys and join_of(drafts[0]) is None:
             raise draft.source.at(draft.tree.args["trees"], "TREES spreads groups: it needs GROUP BY")
         if draft.trees > 1 and (drafts[0].revise_us, drafts[0].changes_us) != (None, None):
             raise draft.source.at(
@@ -179,11 +236,16 @@ def _trees(drafts: Sequence[Draft]) -> int:
 
 def _fragment(stream: str, schema: Schema, draft: Draft, states: States) -> Fragment:
     credit = (State(CREDIT, "sum"),) if draft.approximate else ()
+    counter, before = _counter(draft), f"{stream}:" if len(draft.schemas) > 1 else ""
     return Fragment(
         stream=stream,
         columns=_columns(draft, states, schema),
         map_sql=render_map.render_map(draft, states),
-        keys=(*(f"k{index}" for index in range(len(draft.keys))), *states.cells),
+        keys=(
+            *(COUNTED if draft.counts else ()),
+            *(f"k{index}" for index in range(len(draft.keys))),
+            *states.cells,
+        ),
         states=(*(column.state for column in states.columns), *states.cell_states, *credit),
         pane_us=pane_us_of(draft.windows),
         lateness_us=draft.lateness_us,
@@ -195,7 +257,19 @@ def _fragment(stream: str, schema: Schema, draft: Draft, states: States) -> Frag
         tables=tuple(
             joined.table for joined in [*(j for b in draft.branches for j in b.joins), *draft.joins]
         ),
+        count=Count(draft.counts, states.state_of(counter[0]), before) if counter else None,
     )
+
+
+def _counter(draft: Draft) -> tuple[Aggregate, ...]:
+    """What tells how many rows of a window of rows a group has. Raises ``QueryError`` where nobody could say
+    which row comes first.
+    """
+    if draft.counts and draft.branches:
+        raise draft.source.at(
+            draft.tree, "a window of rows is of one source, and UNION ALL would mix them: make a job for each"
+        )
+    return (Aggregate("count_star", (), "bigint"),) if draft.counts else ()
 
 
 def _of_stream_alone(conditions: Iterable[Expr]) -> tuple[Expr, ...]:
@@ -213,27 +287,6 @@ def _branches(draft: Draft, stream: str) -> Draft:
 def _keep(draft: Draft, states: States) -> Top | None:
     top = _top(draft, states)
     return None if top is None else replace(top, rows=KEPT * top.rows)
-
-
-def _together(schemas: Mapping[str, Schema], source: Source, tree: exp.Select) -> Schema:
-    """The columns of all streams, with the types that go for all."""
-    one, *more = schemas.values()
-    if not more:
-        return one
-    if tree.find(exp.SetOperation) is not None:  # each SELECT of it has its own stream's
-        timed = all(schema.event_time is not None for schema in schemas.values())
-        return Schema((), one.event_time if timed else None)
-    kinds: dict[str, ColumnType] = {}
-    for stream, schema in schemas.items():
-        for column in schema.columns:
-            kind = unify(kinds.setdefault(column.name, column.type), column.type)
-            if kind == "text" and (column.type, kinds[column.name]) != ("text", "text"):
-                found = f"{kinds[column.name]} in one of the streams and {column.type} in {stream}"
-                raise source.at(tree, f"column {column.name} is {found}; declare its type in their config")
-            kinds[column.name] = kind
-    if len({schema.event_time for schema in schemas.values()}) > 1:
-        raise source.at(tree, "the streams have their event time in columns of different names")
-    return Schema(tuple(Column(name, kind) for name, kind in kinds.items()), one.event_time)
 
 
 def _of_stream(draft: Draft, states: States, whole: Schema, own: Schema) -> tuple[Draft, States]:
@@ -254,19 +307,12 @@ def _of_stream(draft: Draft, states: States, whole: Schema, own: Schema) -> tupl
     return replace(draft, keys=keys, where=where, joins=changed(draft.joins, change)), states.over(change)
 
 
-def _over_levels(sql: str, levels: Iterable[tuple[Draft, States]], engine: Engine) -> str:
-    """The final fragment with the queries over a subquery's rows around it."""
-    for draft, states in levels:
-        sql = render_final.render_over(draft, states, engine, sql)
-    return sql
-
-
 def _top(draft: Draft, states: States) -> Top | None:
     """What a LIMIT leaves, where the first item of the ORDER BY is an aggregate in the order of its state,
-    and a group is one row.
+    and a group is one row. (Windows of rows that are full in one pane are several.)
     """
     later = (draft.having, draft.qualify) != (None, None) or draft.distinct or draft.sets
-    if not draft.limit or states.cells or later or not draft.order:
+    if not draft.limit or states.cells or later or not draft.order or draft.counts:
         return None
     ranked = any(isinstance(part, Over) for expr in _after_grouping(draft) for part in walk(expr))
     if ranked:

@@ -14,6 +14,7 @@ from elf.ql.render import direction, name, render
 from elf.ql.render_cells import one_row_a_group, partial_rows
 from elf.ql.render_map import where_clause
 from elf.ql.states import States
+from elf.ql.tables import source_rows
 from elf.ql.templates import Engine
 
 
@@ -67,18 +68,35 @@ def render_over(draft: Draft, states: States, engine: Engine, rows: str) -> str:
     if draft.plain:
         items = [f"r.{bound}" for bound in draft.bounds]
         items += [f"{key} AS k{index}" for index, key in enumerate(keys)]
-        plain = [f"SELECT {', '.join(items)}", "FROM (", indented(rows), ") AS r"]
+        plain = [f"SELECT {', '.join(items)}", _from(draft, engine, rows)]
         text = indented("\n".join([*plain, *where_clause(draft.where, engine)]))
         return render_final(draft, states, engine, f"(\n{text}\n  )")
     grouping = ", ".join([*(f"r.{bound}" for bound in draft.bounds), *keys])
 
     def scan(conditions: tuple[Expr, ...]) -> list[str]:
-        return ["FROM (", indented(rows), ") AS r", *where_clause(conditions, engine)]
+        return [_from(draft, engine, rows), *where_clause(conditions, engine)]
 
     partial = partial_rows(
         draft, states, engine, [f"r.{bound} AS {bound}" for bound in draft.bounds], scan, grouping
     )
     return render_final(draft, states, engine, f"(\n{indented(partial)}\n  )")
+
+
+def _from(draft: Draft, engine: Engine, rows: str) -> str:
+    """The rows of a query, and of the jobs that are joined to it."""
+    return f"FROM {source_rows(draft.joins, engine, f'({chr(10)}{indented(rows)}{chr(10)}) AS r')}"
+
+
+def render_lift(draft: Draft, states: States, rows: str, pane_us: int) -> str:
+    """Partial aggregates out of the rows of smaller windows: ``_pane`` (the flow's, where a window begins),
+    keys, cells, states, as of a map fragment. For the master alone.
+    """
+
+    def scan(conditions: tuple[Expr, ...]) -> list[str]:
+        return ["FROM (", indented(rows), ") AS r", *where_clause(conditions, "duckdb")]
+
+    pane = f"CAST(epoch_us(r.window_start) // {pane_us} AS BIGINT) AS _pane"
+    return partial_rows(draft, states, "duckdb", [pane], scan, "ALL")
 
 
 def indented(text: str) -> str:

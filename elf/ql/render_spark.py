@@ -24,9 +24,14 @@ from elf.windows import Cumulative, Kind, Landmark, Session, Sliding
 _MARK: Final = re.compile(r"/\*landmark\*/.*?/\*since\*/", re.DOTALL)
 
 
-def render_spark(draft: Draft, states: States) -> str:
-    """The same columns and rows as the live answer, in the same order."""
-    return render_final(draft, states, "spark", f"(\n{indented(_groups(draft, states))}\n  )")
+def render_spark(draft: Draft, states: States, below: str = "") -> str:
+    """The same columns and rows as the live answer, in the same order. ``below``: the query whose rows these
+    are, each at the start of its window, if they are not ``rows``.
+    """
+    rows = f"FROM {base_rows(draft.branches, draft.joins, 'spark')}"
+    if below:
+        rows = f"FROM (SELECT *, unix_micros(window_start) AS _ts FROM (\n{indented(below)}\n)) AS r"
+    return render_final(draft, states, "spark", f"(\n{indented(_groups(draft, states, rows))}\n  )")
 
 
 def since(spark_sql: str, landmark_us: int) -> str:
@@ -34,8 +39,8 @@ def since(spark_sql: str, landmark_us: int) -> str:
     return _MARK.sub(f"{landmark_us}L", spark_sql)
 
 
-def _groups(draft: Draft, states: States) -> str:
-    start, end, source = _windows(draft)
+def _groups(draft: Draft, states: States, rows: str) -> str:
+    start, end, source = _windows(draft, rows)
     bounds = []
     if draft.windows:
         bounds = [f"timestamp_micros({start}) AS window_start", f"timestamp_micros({end}) AS window_end"]
@@ -49,13 +54,9 @@ def _groups(draft: Draft, states: States) -> str:
     return partial_rows(draft, states, "spark", bounds, scan, grouping)
 
 
-def _from(draft: Draft) -> str:
-    return f"FROM {base_rows(draft.branches, draft.joins, 'spark')}"
-
-
-def _windows(draft: Draft) -> tuple[str, str, list[str]]:
-    """(a window's start, its end, the lines of FROM)."""
-    kinds, rows = draft.windows, _from(draft)
+def _windows(draft: Draft, rows: str) -> tuple[str, str, list[str]]:
+    """(a window's start, its end, the lines of FROM). ``rows``: FROM, and what is counted."""
+    kinds = draft.windows
     match kinds:
         case ():
             return "", "", [rows]
@@ -66,11 +67,13 @@ def _windows(draft: Draft) -> tuple[str, str, list[str]]:
             view = f"LATERAL VIEW explode({_starts(only)}) w AS start"
             return "w.start", f"w.start + {only.size_us}L", [rows, view]
         case (Session() as only,):
-            return "r._start", "r._end", [f"FROM ({_sessions(draft, only)}) AS r"]
+            return "r._start", "r._end", [f"FROM ({_sessions(draft, only, rows)}) AS r"]
     spans = [_spans(kind) for kind in kinds]
     every = spans[0] if len(spans) == 1 else f"array_distinct(concat({', '.join(spans)}))"
     marks = [
-        f"CROSS JOIN ({_marks(draft, kind)}) AS {_name(kind)}" for kind in kinds if isinstance(kind, Landmark)
+        f"CROSS JOIN ({_marks(draft, kind, rows)}) AS {_name(kind)}"
+        for kind in kinds
+        if isinstance(kind, Landmark)
     ]
     return "w.span.a", "w.span.b", [rows, *marks, f"LATERAL VIEW explode({every}) w AS span"]
 
@@ -118,16 +121,16 @@ def _name(kind: Landmark) -> str:
     return f"l{kind.every_us}"
 
 
-def _marks(draft: Draft, kind: Landmark) -> str:
+def _marks(draft: Draft, kind: Landmark, rows: str) -> str:
     """One row: the landmark, and the ends of the stretches that have a row."""
     longest = max(other.every_us for other in draft.windows if isinstance(other, Landmark))
     tick = f"r._ts - pmod(r._ts, {kind.every_us}L) + {kind.every_us}L"
     where = " ".join(_where(True, draft.where))
     start = f"/*landmark*/ MIN(r._ts - pmod(r._ts, {longest}L)) /*since*/"
-    return f"SELECT {start} AS since, collect_set({tick}) AS ticks {_from(draft)} {where}"
+    return f"SELECT {start} AS since, collect_set({tick}) AS ticks {rows} {where}"
 
 
-def _sessions(draft: Draft, kind: Session) -> str:
+def _sessions(draft: Draft, kind: Session, rows: str) -> str:
     """The wanted rows with ``_start`` and ``_end`` of their session: chains by gaps, cut at multiples of half
     of the longest (``elf.windows.kinds``).
     """
@@ -136,11 +139,11 @@ def _sessions(draft: Draft, kind: Session) -> str:
     half, gap = f"{kind.half_us}L", f"{kind.gap_us}L"
     floor = "({0} - pmod({0}, " + half + "))"
     where = " ".join(_where(True, draft.where))
-    rows = f"SELECT r.*, {', '.join(keys)} {_from(draft)} {where}"
-    apart = f"SELECT *, _ts - LAG(_ts) OVER (PARTITION BY {by} ORDER BY _ts) AS _apart FROM ({rows})"
+    keyed = f"SELECT r.*, {', '.join(keys)} {rows} {where}"
+    apart = f"SELECT *, _ts - LAG(_ts) OVER (PARTITION BY {by} ORDER BY _ts) AS _apart FROM ({keyed})"
     chain = (
         f"SELECT *, SUM(CASE WHEN _apart < {gap} THEN 0 ELSE 1 END) OVER (PARTITION BY {by} ORDER BY _ts "
-        f"ROWS UNBOUNDED PRECEDING) AS _chain FROM ({apart})"
+        f"RANGE UNBOUNDED PRECEDING) AS _chain FROM ({apart})"
     )
     began = f"SELECT *, MIN(_ts) OVER (PARTITION BY {by}, _chain) AS _began FROM ({chain})"
     cut = f"greatest({floor.format('_ts')} + {half}, {floor.format('_began')} + {half} + {half})"

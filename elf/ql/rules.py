@@ -17,16 +17,16 @@ from elf.ql.bind_windows import duration_us, emission_of, windows_of
 from elf.ql.draft import Draft, has_aggregates, ordinal
 from elf.ql.expressions import Expr, Ref, conjuncts, is_constant, walk
 from elf.ql.grouping import SETS_MAX, SetsNode, sets_of
+from elf.ql.job_joins import join_job
+from elf.ql.job_queries import has_larger, of_job, with_windows_of
 from elf.ql.rules_after import bind_having, bind_order, bind_outputs, bind_qualify, output_name, read_limit
 from elf.ql.rules_joins import is_comma, is_file, read_joins
 from elf.ql.rules_union import branches_of
 from elf.ql.scope import Scope
-from elf.ql.source import Source, start_of
-from elf.windows import Session
+from elf.ql.source import JOB, start_of
+from elf.windows import Counted, Session
 
 TREES_MAX: Final = 64
-JOB: Final = "job's query"
-"""In the meta of a tree: the text that it is of, where that is another than its surroundings'."""
 EVENT_TIME_NAMES: Final = ("ts", "timestamp", "@timestamp", "time", "created_at")
 
 
@@ -36,6 +36,8 @@ _KNOWN_CLAUSES: Final = frozenset(
     {"expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit", "with_"}
     | {"offset", "distinct", "windowing", "lateness", "emit", "trees", "approximate"}
 )
+_LATER: Final = ("having", "qualify", "order", "limit", "offset")
+"""Clauses about groups."""
 _REFUSED: Final[dict[str, str]] = {
     "laterals": "LATERAL",
     "sample": "TABLESAMPLE",
@@ -85,6 +87,8 @@ def read_from(draft: Draft) -> Draft:
         return _over(draft, table, inner)
     if not isinstance(table, exp.Table):
         raise draft.source.at(table, f"{table.key.upper()} in FROM is not supported yet")
+    if isinstance(table.this, exp.Func):
+        raise draft.source.at(table, "a function in FROM is not supported: name a stream there, or *")
     if is_file(table):
         raise draft.source.at(
             table, f"a file is joined to a stream: FROM stream JOIN '{table.name}' AS p ON …"
@@ -99,6 +103,17 @@ def read_from(draft: Draft) -> Draft:
     tables = [table, *others]
     names = [part for one in tables for part in (one.name, one.alias) if part]
     return replace(draft, streams=tuple(dict.fromkeys(names)))
+
+
+def read_job_joins(draft: Draft) -> Draft:
+    """JOIN JOB: the rows of other jobs beside those of the one after FROM."""
+    for join in draft.tree.args.get("joins") or []:
+        table = join.this
+        if isinstance(table, exp.Subquery) and JOB in table.this.meta:
+            draft = join_job(draft, join, apply_rules(_fresh(of_job(draft, table.this))))
+        elif table.meta.get("job"):
+            raise draft.source.at(table, "there are no jobs here: JOIN JOB is for statements to a fleet")
+    return draft
 
 
 def read_with(draft: Draft) -> Draft:
@@ -126,23 +141,16 @@ def _over(draft: Draft, table: exp.Expr, inner: exp.Expr) -> Draft:
         return replace(over, tree=draft.tree, ctes=draft.ctes, streams=names, derived=columns)
     if not isinstance(inner, exp.Select):
         raise draft.source.at(inner, f"{inner.key.upper()} in a subquery is not supported yet")
-    if JOB in inner.meta:  # a job's query in the place of its name
-        below = replace(below, ctes={}, source=Source(inner.meta[JOB]))
-        own = inner.args.get("windowing")
-        if draft.windows and (own is None or draft.windows != windows_of(below.source, own)):
-            raise draft.source.at(
-                draft.tree.args.get("windowing") or table,
-                f"FROM JOB {table.alias} has the windows of the job; leave WINDOWING out",
-            )
-    below = _fresh(replace(below, tree=inner))
-    if inner.args.get("group") or inner.args.get("distinct") or has_aggregates(below):
+    read = JOB in inner.meta  # a job's query in the place of its name
+    below = _fresh(of_job(below, inner) if read else replace(below, tree=inner))
+    if _has_groups(below):
         below = apply_rules(below)
         columns = {output.name: Ref(output.name, output.value.kind) for output in below.outputs}
         schema = replace(draft.schema, event_time=None)
-        return _timed(replace(draft, streams=names, derived=columns, below=below, schema=schema), below)
-    columns, below = _raw(below)
-    return _timed(
-        replace(
+        over = replace(draft, streams=names, derived=columns, below=below, schema=schema)
+    else:
+        columns, below = _raw(below)
+        over = replace(
             draft,
             streams=names,
             derived=columns,
@@ -150,24 +158,35 @@ def _over(draft: Draft, table: exp.Expr, inner: exp.Expr) -> Draft:
             schema=below.schema,
             where=below.where,
             joins=tuple(replace(joined, name="") for joined in below.joins),
+            beside=below.beside,
             branches=below.branches,
-        ),
-        below,
-    )
+        )
+    return with_windows_of(over, below, table, inner) if read else _timed(over, below)
+
+
+def _has_groups(draft: Draft) -> bool:
+    """Whether a subquery groups rows; or takes some of the groups of another, in an order."""
+    args = draft.tree.args
+    if args.get("group") or args.get("distinct") or has_aggregates(draft):
+        return True
+    if not any(args.get(part) for part in _LATER):
+        return False
+    return read_from(read_window(read_with(draft))).below is not None
 
 
 def _fresh(draft: Draft) -> Draft:
     """A query inside another: what it is over, and when, but nothing of what the other does with it."""
     fresh = Draft(draft.source, draft.tree, draft.schema, ctes=draft.ctes)
-    return _timed(replace(fresh, tables=draft.tables, schemas=draft.schemas), draft)
+    fresh = replace(fresh, tables=draft.tables, schemas=draft.schemas, functions=draft.functions)
+    return _timed(fresh, draft)
 
 
 def _raw(draft: Draft) -> tuple[dict[str, Expr], Draft]:
     """A subquery without groups: its columns, and what it is over."""
     below = _fresh(draft)
-    for rule in (refuse_unsupported, read_with, read_window, read_from, read_joins, read_aliases, bind_where):
+    for rule in RULES[: RULES.index(bind_where) + 1]:
         below = rule(below)
-    for part in ("having", "qualify", "order", "limit", "offset"):
+    for part in _LATER:
         clause = draft.tree.args.get(part)
         if clause is not None:
             raise below.source.at(
@@ -205,7 +224,7 @@ def _columns(draft: Draft) -> dict[str, Expr]:
                     found[column.name] = Ref(column.name, column.type, 0, joined.place)
             continue
         value = scope.bind(item.this if isinstance(item, exp.Alias) else item)
-        name = output_name(draft.source, item, value)
+        name = output_name(scope, item, value)
         if name in found:
             raise draft.source.at(item, f'the subquery has two columns "{name}"; name one with AS')
         found[name] = value
@@ -230,16 +249,27 @@ def read_window(draft: Draft) -> Draft:
     windows = windows_of(draft.source, clause)
     if draft.windows not in ((), windows):
         raise draft.source.at(clause, "this window is not that of the outer query; say it once, at the end")
+    counts = any(isinstance(kind, Counted) for kind in windows)
+    if counts and lateness is not None:
+        raise draft.source.at(
+            lateness, "windows of rows go by the order of lines, so none is late: no LATENESS"
+        )
     revise_us, changes_us = draft.revise_us, draft.changes_us
     if emit is not None:
         revise_us, changes_us = emission_of(draft.source, emit, windows)
     return replace(
         draft,
         windows=windows,
-        lateness_us=draft.lateness_us if lateness is None else duration_us(draft.source, lateness.this),
+        lateness_us=_lateness(draft, lateness, counts),
         revise_us=revise_us,
         changes_us=changes_us,
     )
+
+
+def _lateness(draft: Draft, clause: exp.Expr | None, counts: bool) -> int | None:
+    if counts:
+        return 0
+    return draft.lateness_us if clause is None else duration_us(draft.source, clause.this)
 
 
 def read_trees(draft: Draft) -> Draft:
@@ -250,6 +280,8 @@ def read_trees(draft: Draft) -> Draft:
     text = str(clause.this)
     if not text.isdigit() or not 1 <= int(text) <= TREES_MAX:
         raise draft.source.at(clause, f"TREES takes a whole number from 1 to {TREES_MAX}")
+    if draft.counts and int(text) > 1:
+        raise draft.source.at(clause, "TREES does not go with windows of rows: leave it out")
     return replace(draft, trees=int(text))
 
 
@@ -323,15 +355,23 @@ def read_distinct(draft: Draft) -> Draft:
     scope = draft.scope("SELECT DISTINCT", aggregates=False, aliased=False)
     items = [item.this if isinstance(item, exp.Alias) else item for item in draft.tree.expressions]
     bound = [scope.bind(item) for item in items if not isinstance(item, exp.Star)]
-    return replace(draft, keys=tuple(dict.fromkeys(key for key in bound if not is_constant(key))))
+    keys = tuple(dict.fromkeys(key for key in bound if not is_constant(key)))
+    return replace(draft, keys=keys, distinct=not keys and draft.below is not None)
 
 
 def read_plain(draft: Draft) -> Draft:
     """A SELECT without groups over a query with groups: its rows as they are."""
-    if draft.below is None or draft.keys or draft.sets or draft.distinct or has_aggregates(draft):
+    if draft.below is None or draft.keys or draft.sets or has_aggregates(draft):
         return draft
+    if has_larger(draft):
+        raise draft.source.at(
+            draft.tree.args["windowing"],
+            "a row of a smaller window is no row of a larger one: add GROUP BY, or leave WINDOWING out",
+        )
     columns = [part for value in (draft.derived or {}).values() for part in walk(value)]
     keys = dict.fromkeys(part for part in columns if isinstance(part, Ref))
+    for joined in draft.joins:
+        keys |= {Ref(one.name, one.type, 0, joined.place): None for one in joined.table.columns}
     return replace(draft, keys=tuple(keys), plain=True)
 
 
@@ -341,6 +381,7 @@ RULES: Final[tuple[Rule, ...]] = (
     read_window,
     read_from,
     read_joins,
+    read_job_joins,
     read_aliases,
     bind_where,
     bind_keys,

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from elf.ql.bind_names import name_in_subquery
 from elf.ql.bind_over import ranked_before
 from elf.ql.draft import Draft, Order, Output, has_aggregates, ordinal
 from elf.ql.expressions import Aggregate, Call, Constant, Expr, Over, Ref, Slot, conjuncts, connect, rewrite
-from elf.ql.source import Source, start_of
+from elf.ql.scope import Scope
+from elf.ql.source import start_of
 
 _RAW = "gives raw rows, which would need unbounded state; group them, for instance with SELECT DISTINCT"
 
@@ -28,18 +30,21 @@ def bind_outputs(draft: Draft) -> Draft:
         value = scope.bind(item.this if isinstance(item, exp.Alias) else item)
         if not grouped:
             raise draft.source.at(item, f"a SELECT without an aggregate and without GROUP BY {_RAW}")
-        name = _unique(output_name(draft.source, item, value), taken)
+        name = _unique(output_name(scope, item, value), taken)
         outputs.append(Output(name, _over_groups(draft, value, "SELECT")))
     return replace(draft, outputs=tuple(outputs))
 
 
-def output_name(source: Source, item: exp.Expr, value: Expr) -> str:
-    """The alias, else the column's own name, else the text as it was written."""
+def output_name(scope: Scope, item: exp.Expr, value: Expr) -> str:
+    """The alias, else the column's own name (of a subquery, what that calls it), else the text as written."""
     if isinstance(item, exp.Alias):
         return item.alias
+    called = name_in_subquery(item, scope)
+    if called is not None:
+        return called
     if isinstance(value, Ref):
         return value.name
-    return " ".join(source.text[item.meta["from"] : item.meta["to"] + 1].split())
+    return " ".join(scope.source.text[item.meta["from"] : item.meta["to"] + 1].split())
 
 
 def _unique(name: str, taken: set[str]) -> str:

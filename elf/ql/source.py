@@ -5,10 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from sqlglot import exp
 
 from elf.errors import QueryError
+
+JOB: Final = "job's query"
+"""In the meta of the tree of a job's query: what is known of the job (``elf.ql.job_queries``)."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +38,10 @@ class Source:
 
 def start_of(node: exp.Expr) -> int | None:
     """Offset of the first character of a node: the least of what its parts know (operators know nothing
-    themselves).
+    themselves). What stands in it for the name of a job is of another text.
     """
-    starts = [part.meta["start"] for part in node.walk() if part.meta.get("start") is not None]
+    own = (part for part in node.walk(prune=lambda part: JOB in part.meta) if JOB not in part.meta)
+    starts = [part.meta["start"] for part in own if part.meta.get("start") is not None]
     return min(starts) if starts else None
 
 

@@ -18,7 +18,7 @@ from sqlglot.errors import ParseError, TokenError
 from elf.errors import QueryError
 from elf.ql import parameters
 from elf.ql.changes import AlterJob, SteerJob, read_alter, read_steer
-from elf.ql.dialect import Elf
+from elf.ql.dialect import Elf, Lateness, Windowing
 from elf.ql.source import Source, did_you_mean
 
 
@@ -31,9 +31,10 @@ class Query:
     source: str = field(compare=False, repr=False)
 
     @property
-    def says_lateness(self) -> bool:
-        """Whether it has a LATENESS of its own."""
-        return self.tree.args.get("lateness") is not None
+    def goes_by_source(self) -> bool:
+        """Whether the answer depends on which rows are of one source: LATENESS, WINDOWING … ROWS."""
+        kinds = (kind.args["kind"] for kind in self.tree.find_all(Windowing))
+        return self.tree.find(Lateness) is not None or "rows" in kinds
 
     def with_values(self, changes: Mapping[str, str]) -> Query:
         """The query with other values of its parameters, each as written in SQL. Raises ``QueryError``."""

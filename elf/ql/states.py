@@ -18,6 +18,9 @@ from elf.ql.expressions import Aggregate, Call, Expr, Kind, Slot, rewrite, walk
 from elf.ql.kinds import become
 from elf.ql.render import render
 
+_ONE_STATE = ("count_star", "count", "sum", "min", "max")
+"""Aggregates whose value is their one state."""
+
 
 @dataclass(frozen=True)
 class StateColumn:
@@ -62,6 +65,15 @@ class States:
         if isinstance(value, Call) and len(value.args) == 1 and isinstance(value.args[0], Slot):
             return value.args[0].name
         raise ElfBug(f"{aggregate.name} has more than one state")
+
+    def column_of(self, value: Expr) -> str | None:
+        """The key or the state that an expression after grouping is; None if it is not one by itself."""
+        match self.resolve(value):
+            case Slot(name=name) if name.startswith("k"):
+                return name
+            case Call(op=op, args=(Slot(name=name),)) if op.removeprefix("final ") in _ONE_STATE:
+                return name
+        return None
 
     def over(self, change: Callable[[Expr], Expr | None]) -> States:
         """The same states of other rows."""

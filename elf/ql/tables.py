@@ -21,7 +21,7 @@ from elf.ql.expressions import Expr, Ref, Spelled, rewrite
 from elf.ql.plan import Table
 from elf.ql.render import name, render
 from elf.ql.templates import Engine
-from elf.schema import Column, ColumnType
+from elf.schema import Column, ColumnType, Schema
 
 SENT_BYTES_MAX: Final = 256 << 10
 """What the contents of a job's tables may come to, compressed, in all its fragments together. They are in the
@@ -50,10 +50,26 @@ class Joined:
     """Conditions that must all hold."""
     merged: frozenset[str] = frozenset()
     """Columns of USING, in lower case: without a name before them they are those of the left side."""
+    streams: tuple[str, ...] = ()
+    """Where a stream is joined (``elf.ql.streamjoins``), the names of both; ``table`` is columns alone."""
+    relation: str = ""
+    """What it is called in SQL, if it is a stream."""
+    at: int | None = None
+    """Its place in the text."""
+    rows: tuple[str, str] = ("", "")
+    """Where a job is joined (``elf.ql.job_joins``), its rows as SQL, for DuckDB and for Spark."""
+    windowed: bool = False
+    """Whether rows meet within windows: those of a job."""
+
+    def sql(self, engine: Engine) -> str:
+        """What stands after JOIN."""
+        if self.windowed:
+            return f"(\n{self.rows[engine == 'spark']}\n)"
+        return self.relation or self.table.relation
 
     def find(self, column: str) -> Column | None:
-        """As ``elf.schema.Schema.find``; names differ by more than case."""
-        return next((one for one in self.table.columns if one.name.lower() == column.lower()), None)
+        """As ``elf.schema.Schema.find``."""
+        return Schema(self.table.columns).find(column)
 
 
 def table_of(file: str, data: bytes) -> Table:
@@ -83,6 +99,8 @@ def needed(joins: Iterable[Joined], references: Iterable[Ref]) -> tuple[Joined, 
 
 def _narrowed(table: Table, names: set[str]) -> Table:
     columns = tuple(column for column in table.columns if column.name in names)
+    if not table.data:
+        return replace(table, columns=columns)
     contents = decode(table.data).select([column.name for column in columns]).combine_chunks()
     data = encode(contents.replace_schema_metadata(None), small=True)
     return replace(table, columns=columns, data=data, digest=_digest(data))
@@ -98,9 +116,11 @@ def source_rows(joins: Sequence[Joined], engine: Engine, rows: str = "rows AS r"
             f"{one.place}.{name(column.name, engine)} AS {name(f'{one.place}.{column.name}', engine)}"
             for column in one.table.columns
         ]
-        on = " AND ".join(f"({render(rewrite(part, _inside), engine)})" for part in one.on)
+        conditions = [f"({render(rewrite(part, _inside), engine)})" for part in one.on]
+        if one.windowed:
+            conditions += [f"r.{bound} = {one.place}.{bound}" for bound in ("window_start", "window_end")]
         kind = "LEFT JOIN" if one.left else "JOIN"
-        tables.append(f"{kind} {one.table.relation} AS {one.place} ON {on}")
+        tables.append(f"{kind} {one.sql(engine)} AS {one.place} ON {' AND '.join(conditions)}")
     return f"(SELECT {', '.join(items)} FROM {' '.join(tables)}) AS r"
 
 

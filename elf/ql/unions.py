@@ -50,6 +50,11 @@ def view_of(stream: str) -> str:
     return name if name.isidentifier() and name.isascii() else f"rows_x_{stream.encode().hex()}"
 
 
+def side_view(number: int, view: str) -> str:
+    """What Spark's view is called where it is for the ``number``-th job that is joined; the first being 0."""
+    return f"side_{number}_{view}" if number else view
+
+
 def base_rows(branches: Sequence[Branch], joins: Sequence[Joined], engine: Engine) -> str:
     """What stands after FROM: ``rows AS r``, or branches, or either joined with tables."""
     if not branches:

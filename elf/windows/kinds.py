@@ -7,6 +7,8 @@ committed, so windows are counted by their ends: "the windows that end in ``(fir
 - *cumulative* (Flink's CUMULATE): from a multiple of the size to each multiple of the step above it;
 - *landmark*: from the landmark to each multiple of ``every``, where that last stretch brought a row (else
   nothing has changed, and a finite input would have no last window);
+- *counted*: so many rows of one source each. To calendars they are tumbling windows of a second, which is
+  when the last row of each came: only agents count (``elf.job.counted``);
 - *session*: a key's rows that are less than the gap apart; ``[first row, last row + gap)``.
 
 Sessions have no unbounded past: a chain of rows is cut at every multiple of half of ``max_us`` but for the
@@ -32,6 +34,7 @@ Us = TypeVar("Us", int, Int64s)
 FOREVER_US: Final = 1 << 62
 """After every event time; its negative is before every one."""
 
+SECOND_US: Final = 1_000_000
 HOUR_US: Final = 3_600_000_000
 _UNITS: Final = ((86_400_000_000, "d"), (HOUR_US, "h"), (60_000_000, "min"), (1_000_000, "s"), (1_000, "ms"))
 
@@ -87,6 +90,17 @@ class Sliding(msgspec.Struct, frozen=True, tag="sliding"):
     def are_ends(self, ends: Int64s) -> Mask:
         found: Mask = (ends - self.size_us) % self.slide_us == 0
         return found
+
+
+class Counted(Sliding, frozen=True, tag="counted"):
+    """Windows of ``rows`` rows of a source: all those that were full in the same second are said together."""
+
+    rows: int = 1
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"{self.rows:,} row{'' if self.rows == 1 else 's'} of a source"
 
 
 class Cumulative(msgspec.Struct, frozen=True, tag="cumulative"):
@@ -191,7 +205,12 @@ class Session(msgspec.Struct, frozen=True, tag="session"):
         return us
 
 
-Kind = Sliding | Cumulative | Landmark | Session
+Kind = Sliding | Counted | Cumulative | Landmark | Session
+
+
+def counted(rows: int) -> Counted:
+    """Windows of so many rows."""
+    return Counted(SECOND_US, SECOND_US, rows)
 
 
 def in_order(kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:

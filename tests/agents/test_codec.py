@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
 import types
 import typing
@@ -51,11 +52,17 @@ SIMPLE: dict[object, st.SearchStrategy[object]] = {
 }
 
 
+@functools.cache
 def value_of(cls: type) -> st.SearchStrategy[typing.Any]:
-    """Any value of a message (or of what it is made of), from its annotations alone."""
-    hints = typing.get_type_hints(cls)
-    names = [field.name for field in msgspec.inspect.type_info(cls).fields]  # type: ignore[attr-defined]
-    return st.builds(cls, **{name: field_of(name, hints[name]) for name in names})
+    """Any value of a message (or of what it is made of), from its annotations alone. A type may be made of
+    values of its own, as a plan is of those beside it."""
+
+    def built() -> st.SearchStrategy[typing.Any]:
+        hints = typing.get_type_hints(cls)
+        names = [field.name for field in msgspec.inspect.type_info(cls).fields]  # type: ignore[attr-defined]
+        return st.builds(cls, **{name: field_of(name, hints[name]) for name in names})
+
+    return st.deferred(built)
 
 
 def field_of(name: str, hint: object) -> st.SearchStrategy[typing.Any]:

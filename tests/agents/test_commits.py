@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import commits
+from agents import drafts, panecommits, windowcommits
+from agents.engine import Finisher, Mapper, arrow_schema
+from agents.kept import Kept
 from agents.store import PaneCommit, Store
 from elf.aggregates import State
 from elf.batch import decode, encode
-from elf.job.effects import CommitWindows, Coverage, Named
+from elf.job.contributions import Batch
+from elf.job.effects import CommitPanes, CommitWindows, Coverage, Named
+from elf.job.events import PanesCommitted, WindowsCommitted
+from elf.job.homeport import Draft
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec
 from elf.job.tally import tally
 from elf.ql.plan import Fragment, Plan
+from elf.ql.planner import plan as planned
+from elf.ql.statements import Select, parse
+from elf.schema import Column, Schema
 from elf.windows import Sliding
 
 US = 1_000
@@ -68,7 +77,7 @@ def effect(job: JobSpec, first: int, last: int, made: list[PaneCommit]) -> Commi
     return CommitWindows(job, first * US, last * US, coverage, (Named("flow", 0, "id", "a"),))
 
 
-def results(done: commits.WindowsCommitted) -> list[list[str]]:
+def results(done: WindowsCommitted) -> list[list[str]]:
     if done.result is None:
         return []
     return [sorted(map(repr, decode(data).to_pylist())) for data in (done.result.status, done.result.payload)]
@@ -79,7 +88,7 @@ def results(done: commits.WindowsCommitted) -> list[list[str]]:
 def test_warm_is_cold(
     panes: list[tuple[int, list[tuple[object, ...]]]], shape: tuple[int, int], data: st.DataObject
 ) -> None:
-    job, kept, made = spec(*shape), commits.Kept(), []
+    job, kept, made = spec(*shape), Kept(), []
     _, step = shape
     warm, cold = Store(":memory:"), Store(":memory:")
     at, end = -6, -12
@@ -99,8 +108,8 @@ def test_warm_is_cold(
         if last <= first:
             continue
         wanted = effect(job, first, last, made)
-        mine = commits.commit_windows(wanted, warm, Everything(), "me", kept)
-        assert results(mine) == results(commits.commit_windows(wanted, cold, Everything(), "me"))
+        mine = windowcommits.commit_windows(wanted, warm, Everything(), "me", kept)
+        assert results(mine) == results(windowcommits.commit_windows(wanted, cold, Everything(), "me"))
         at = last
     warm.close()
     cold.close()
@@ -124,11 +133,79 @@ def test_a_finite_input_is_one_range() -> None:
         )
     )
     coverage = (Coverage("flow", START_OF_TIME, END_OF_TIME, 0, 1, 1),)
-    done = commits.commit_windows(
+    done = windowcommits.commit_windows(
         CommitWindows(job, START_OF_TIME, END_OF_TIME, coverage, (), True), store, Everything(), "me"
     )
     assert done.result is not None
     rows = decode(done.result.payload)
     assert rows["window_start"].cast(pa.int64()).to_pylist() == [3 * US, 4 * US, 5 * US]
     assert rows["n"].to_pylist() == [2, 2, 2]
+    store.close()
+
+
+COLUMNS = Schema((Column("ts", "timestamp"), Column("host", "text"), Column("n", "bigint")), "ts")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT COUNT(*), MIN(ts), MAX(host), SUM(n), AVG(n), last_day(MAX(ts)) FROM log",
+        "SELECT COUNT(DISTINCT ts), MEDIAN(n), APPROX_PERCENTILE(n, 0.5), APPROX_COUNT_DISTINCT(n) FROM log",
+        "SELECT MAX(ts) FROM (SELECT ts, n FROM log GROUP BY 1, 2 ORDER BY ts + INTERVAL 1 MONTH) AS g",
+        "SELECT MAX(h), MAX(d) FROM (SELECT host AS h, COUNT(DISTINCT ts) AS d, MIN(ts) AS t FROM log"
+        " GROUP BY 1 HAVING date_trunc('month', t) < t) AS g",
+        "SELECT MAX(t), MAX(h) FROM (SELECT MAX(ts) AS t, MIN(host) AS h FROM log) AS g",
+    ],
+)  # fmt: skip
+def test_a_result_over_no_rows_has_the_types_of_one_over_rows(query: str) -> None:
+    (asked,) = parse(query)
+    assert isinstance(asked, Select)
+    plan = planned(asked.query, COLUMNS, stream="log")
+    flow = Flow("flow", plan.fragment, bytes(16), "")
+    mapper, finisher = Mapper(plan.fragment.map_sql, plan.fragment.columns), Finisher.of(plan)
+    names = [column.name for column in plan.fragment.columns]
+    row = {"ts": 0, "host": "a", "n": 1}
+    typed = arrow_schema(plan.fragment.columns).append(pa.field("_pane", pa.int64()))
+    made = mapper.run(pa.table([[row[name]] for name in names] + [[0]], schema=typed))
+    found = []
+    for payload in (encode(made), b""):
+        store = Store(":memory:")
+        store.commit_panes(PaneCommit("flow", 0, 1, 0, b"\1", 1, 0, 0, b"", payload))
+        wanted = CommitWindows(
+            JobSpec("job", "me", 1, plan, (flow,)), 0, 0, (Coverage("flow", 0, 1, 0, 1, 1),), ()
+        )
+        done = windowcommits.commit_windows(wanted, store, finisher, "me")
+        assert done.result is not None
+        found.append(decode(done.result.payload))
+        store.close()
+    assert [rows.num_rows for rows in found] == [1, 1]
+    assert found[0].schema.types == found[1].schema.types
+    finisher.close()
+    mapper.close()
+
+
+def revision_of(start: int, end: int) -> CommitPanes:
+    return CommitPanes(spec(1, 1).flows[0], Batch(start, end, 0, ()), 1, 1, 1)
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 2), (1, 4), (3, 7), (-2, 0), (START_OF_TIME, END_OF_TIME)])
+def test_panes_that_were_dropped_are_not_revised(start: int, end: int) -> None:
+    store = Store(":memory:")
+    store.commit_panes(commit(0, 2, 0, []), commit(2, 2, 0, []), commit(4, 2, 0, []))
+    store.prune_panes("flow", 2)
+    work = revision_of(start, end)
+    assert panecommits.commit_panes(work, store) == PanesCommitted(work, 0, gone=True)
+    assert drafts.draft(Draft(work, 4), store, None, "me", None) == drafts.Drafted(work, b"", gone=True)
+    assert not [name for name in store.committed("flow") if name.revision]
+    store.close()
+
+
+@pytest.mark.parametrize(("start", "end"), [(2, 4), (2, 6), (3, 5)])
+def test_panes_that_are_here_are_revised(start: int, end: int) -> None:
+    store = Store(":memory:")
+    store.commit_panes(commit(0, 2, 0, []), commit(2, 2, 0, []), commit(4, 2, 0, []))
+    store.prune_panes("flow", 2)
+    done = panecommits.commit_panes(revision_of(start, end), store)
+    assert (done.seq, done.gone) == (4, False)
+    assert [(name.start, name.end) for name in store.committed("flow") if name.revision] == [(start, end)]
     store.close()

@@ -19,6 +19,7 @@ from agents.config import Config, ConfigProblems, fixed_folder, load, validate
 from agents.settings.declare import settings_of, variable
 from agents.transport import Limits
 from elf.errors import ConfigError
+from overlay import OverlayConfig
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "elf.example.yaml"
 KEYS = dict(settings_of(Config))
@@ -66,6 +67,7 @@ archive: {path: "s3://bucket/elf", roll_secs: 10, roll_bytes: 1000}
 http: {listen: null}
 log: {level: debug, format: console}
 protocol: {straggler_min_secs: 1, straggler_max_secs: 1, restart_grace_secs: 0}
+ring: {base_bits: 2, leaf_set_size: 8, fanout_max: 4}
 transport: {message_bytes_max: 1000000}
 """
 
@@ -274,6 +276,8 @@ def test_unknown_variables_are_noted_when_they_look_like_ours() -> None:
         ("archive: {path: archive}", "archive.path must be an absolute path or a URI, not archive"),
         ("archive: {path: 'ftp://x/y'}", "archive.path: unknown scheme ftp (known: file, s3,"),
         ("protocol: {straggler_min_secs: 40}", "protocol.straggler_min_secs must not be above"),
+        ("ring: {base_bits: 3}", "ring: base_bits must divide 128"),
+        ("ring: {leaf_set_size: 7}", "ring: leaf_set_size must be even"),
         ("log: {level: info}\nlog: {level: info}", "elf.yaml:2: log stands here twice"),
         ("agent: {name: a\n", "elf.yaml:2: not YAML: "),
         ("\tagent: x", "elf.yaml:1: not YAML: found character '\\t' that cannot start any token"),
@@ -289,6 +293,14 @@ def test_unknown_variables_are_noted_when_they_look_like_ours() -> None:
 def test_one_clear_line(tmp_path: Path, text: str, says: str) -> None:
     found = problems(tmp_path, text)
     assert any(says in problem for problem in found), found
+
+
+def test_the_ring_is_as_it_is_set(tmp_path: Path) -> None:
+    assert load(None, {}).ring.overlay(0.5) == OverlayConfig()
+    text = "ring: {base_bits: 2, leaf_set_size: 16, fanout_max: 4}"
+    overlay = load(written(tmp_path, text), {}).ring.overlay(2.0)
+    assert (overlay.base_bits, overlay.leaf_set_size, overlay.fanout_max) == (2, 16, 4)
+    assert overlay.join_retry_ms == 2_000
 
 
 def test_all_problems_are_told_at_once(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,13 +16,6 @@ from elf.errors import UserError
 
 TIGHT = Limits(call_secs=0.2, memory_bytes=48 << 20, rows_max=1_000, log_bytes_max=4_000)
 BATCH = pa.RecordBatch.from_pydict({"x": list(range(100))})
-
-
-@pytest.fixture(scope="module")
-def sandboxes() -> Iterator[Sandboxes]:
-    made = Sandboxes()
-    yield made
-    made.close()
 
 
 def function(
@@ -171,7 +163,11 @@ def test_nothing_is_left_when_the_sandboxes_are_closed() -> None:
         ),
         (
             "def map(b): return b.rename_columns(['y'])",
-            "k.py: map() gives the columns y; x must be among them",
+            "k.py: map() gives the columns y; x must be among them, once",
+        ),
+        (
+            "import pyarrow as pa\ndef map(b): return pa.record_batch([b[0], b[0]], names=['x', 'x'])",
+            "k.py: map() gives the columns x, x; x must be among them, once",
         ),
         ("def map(b): return b.cast('x')", "k.py:1: "),
         (
@@ -198,3 +194,12 @@ def test_a_good_function_and_a_job_pass_the_check(sandboxes: Sandboxes) -> None:
     assert (loaded.title, loaded.every_ms, [w.name for w in loaded.wishes]) == ("J", 2_000, ["you/other"])
     with pytest.raises(UserError, match=r"j.py:4: ZeroDivisionError: .*; mend it and send it again"):
         check_job(sandboxes, text.replace("self.subscribe(app='you/other')", "1 / 0"), "j.py", "j", "me")
+
+
+def test_a_job_in_rounds_that_cannot_combine_is_not_sent(sandboxes: Sandboxes) -> None:
+    text = "from elf.job import Rounds\nclass J(Rounds):\n  def contribute(self, message): return 1\n"
+    with pytest.raises(UserError) as refused:
+        check_job(sandboxes, text, "j.py", "j", "me")
+    said = "j.py: J must define combine(self, one, other); mend it and send it again"
+    assert str(refused.value) == said
+    assert check_job(sandboxes, f"{text}  def combine(self, one, other): return one\n", "j.py", "j", "me")

@@ -63,6 +63,7 @@ def test_a_store_of_the_schema_before_gets_its_tables(tmp_path: Path) -> None:
     con = sqlite3.connect(tmp_path / "old")
     for later in ("replica_groups", "replica_entries", "pane_parts", "joined"):
         con.execute(f"DROP TABLE {later}")
+    con.execute("ALTER TABLE pane_commits DROP COLUMN raw")
     con.execute("PRAGMA user_version = 2")
     con.commit()
     con.close()

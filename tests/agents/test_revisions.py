@@ -11,16 +11,17 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 
-from agents import commits
-from agents.spans import by_span, micros
+from agents import windowcommits
+from agents.kept import Kept
 from agents.store import PaneCommit, Store
 from elf.aggregates import State, merge_tables
-from elf.batch import decode, encode
+from elf.batch import encode
 from elf.job.effects import CommitWindows, Coverage
 from elf.job.spec import END_OF_TIME, Flow, JobSpec
 from elf.job.tally import tally
 from elf.ql.plan import Fragment, Plan
 from elf.windows import Calendar, Cumulative, Kind, Landmark, Session, Sliding
+from tests.agents.saying import words
 from tests.agents.test_commits import Everything
 
 STATES = (State("n", "sum", identity_zero=True), State("first", "min"), State("last", "max"))
@@ -87,7 +88,7 @@ class Job:
         plan = Plan("", fragment, kinds, "", (), "", session_states=("first", "last"))
         self.spec = JobSpec("job", "me", 1, plan, (Flow("flow", fragment, bytes(16), ""),))
         self.store = Store(":memory:")
-        self.kept = commits.Kept()
+        self.kept = Kept()
         self.rows: list[Row] = []
         self.revisions: dict[int, int] = {}
         self.said: dict[tuple[int, int], tuple[int, dict[str, int]]] = {}
@@ -118,18 +119,11 @@ class Job:
             for pane, revision in sorted(self.revisions.items())
         )
         effect = CommitWindows(self.spec, first_us, last_us, coverage, (), from_us=0, revised=revised)
-        done = commits.commit_windows(effect, self.store, Everything(), "me", self.kept)
+        done = windowcommits.commit_windows(effect, self.store, Everything(), "me", self.kept)
         if done.result is None:
             return
-        parts = by_span(decode(done.result.payload))
-        for one in decode(done.result.status).to_pylist():
-            span = (micros(one["window_start"]), micros(one["window_end"]))
-            rows = parts.pop(span).to_pylist() if span in parts else []
-            if span in self.said:
-                assert revised is not None
-                assert self.said[span][0] < one["revision"]
-            self.said[span] = (one["revision"], {row["k"]: row["n"] for row in rows})
-        assert not parts, "windows without a status"
+        for span, status, rows in words(done.result, self.said, revised is not None):
+            self.said[span] = (status["revision"], {row["k"]: row["n"] for row in rows})
 
     def standing(self) -> dict[Window, int]:
         return {(*span, key): n for span, (_, counts) in self.said.items() for key, n in counts.items()}
@@ -159,7 +153,7 @@ def test_the_last_word_on_each_window_is_right(name: str, seed: int) -> None:
             if where * PANE < end:
                 job.windows(where * PANE, end, (where, where + 1))
             if chance.random() < 0.3:
-                job.kept = commits.Kept()
+                job.kept = Kept()
     assert job.standing() == oracle(job.rows, kinds, assembled)
     job.store.close()
 

@@ -518,3 +518,50 @@ async def test_closing_does_not_wait_for_the_dead(net: ZeroMqWorld) -> None:
         one.send(f"192.0.2.1:{port}", [b"anybody there?"])
     async with asyncio.timeout(2):
         await one.close()
+
+
+async def test_a_connection_that_zeromq_has_given_up_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes come back that are none of ZeroMQ's protocol: it takes nothing more, and never tries again."""
+    monkeypatch.setattr("agents.transport.zeromq.STUCK_SECS", 0.3)
+    there = await ZeroMqTransport.listen("127.0.0.1:0")
+    host, port = there.address.split(":")
+    noise, ways = b"\xff" * 64, []
+
+    async def spoil(here: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
+        """A proxy; noise goes back after what ZeroMQ says to greet."""
+        back, on = await asyncio.open_connection(host, int(port))
+        ways.append(asyncio.ensure_future(pump(here, on)))
+        ways.append(asyncio.ensure_future(pump(back, answers)))
+        if len(ways) == 2:
+            await asyncio.sleep(0.3)
+            answers.write(noise)
+
+    async def pump(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+        while data := await source.read(1 << 16):
+            to.write(data)
+        to.close()
+
+    proxy = await asyncio.start_server(spoil, "127.0.0.1", 0)
+    to = f"127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+    here = await ZeroMqTransport.listen("127.0.0.1:0")
+    here.send(to, [b"first"])
+    assert (await asyncio.wait_for(there.receive(), SOON))[1] == [b"first"]
+    async with asyncio.timeout(SOON):
+        while here.send(to, [b"into the void"]):
+            await asyncio.sleep(0.02)
+        waiting = asyncio.ensure_future(_until(there, b"again"))
+        while not waiting.done():
+            here.send(to, [b"again"])
+            await asyncio.sleep(0.02)
+    assert len(ways) >= 4, "another connection"
+    await here.close()
+    await there.close()
+    proxy.close()
+    for way in ways:
+        way.cancel()
+    await asyncio.gather(*ways, return_exceptions=True)
+
+
+async def _until(transport: Transport, wanted: bytes) -> None:
+    while (await transport.receive())[1] != [wanted]:
+        pass

@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from elf.chaos.ledger import LOST, WRONG, Finding
-from elf.chaos.schedule import SAID, STORM_MS, Schedule, drawn
+from elf.chaos.schedule import SAID, STORM_MS, Fault, Schedule, drawn
 from elf.chaos.shrink import shrunk
 from elf.chaos.story import Verdict, play
+from elf.cli.chaos import ChaosOptions, run_chaos
 from elf.cli.main import main
 from tests.chaos import plants
 from tests.chaos.test_plants import NODES, schedule, unheard
@@ -34,6 +37,19 @@ def test_nothing_is_wrong_lost_or_twice(seed: int) -> None:
     assert verdict.findings == (), f"elf sim chaos --seeds 1 --first-seed {seed} --nodes {NODES}"
     assert verdict.windows > 0
     assert verdict.records > 50
+
+
+def test_agents_and_homes_die_under_larger_windows_jobs_over_jobs_and_joined_ones() -> None:
+    """Each agent once, then the home of each job that is made of another's windows."""
+    jobs = ("plain", "larger", "over", "joined")
+    crashes = [Fault("crash", 1_000 + 1_200 * n, (n,), 300) for n in range(NODES)]
+    homes = [Fault("home", 1_600 + 2_000 * job, (), 400, job) for job in range(1, len(jobs))]
+    weather = [Fault("doubles", 0, (), 9_000, 10), Fault("loss", 0, (), 9_000, 4)]
+    faults = tuple(sorted([*crashes, *homes, *weather], key=lambda fault: fault.at_ms))
+    storm = replace(schedule(unheard, 3), jobs=jobs, begun=len(jobs), faults=faults)
+    verdict = play(storm)
+    assert verdict.findings == ()
+    assert verdict.windows > 20
 
 
 def test_a_seed_has_one_history_in_all_processes() -> None:
@@ -102,6 +118,18 @@ def test_a_failing_seed_is_told_with_the_command_that_repeats_it(
     assert lines[-2] == "  again: elf " + " ".join([*command, "--only", "1"])
     facts = json.loads(lines[-1])
     assert (facts["failing_seeds"], facts["wrong"], facts["broken"]) == ([3], 0, 1)
+
+
+def test_progress_is_told_on_standard_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calm = replace(drawn(1, 2), faults=(), storm_ms=3_000)
+    monkeypatch.setattr("elf.chaos.schedule.drawn", lambda seed, nodes: calm)
+    monkeypatch.setattr("elf.cli.chaos.PROGRESS_S", 0.0)
+    assert run_chaos(ChaosOptions(2, 1, 2, None, False, 1, as_json=True)) == 0
+    said = capsys.readouterr()
+    assert re.fullmatch(r"1 of 2 seeds, \d+ windows, 0 failing\n", said.err)
+    assert json.loads(said.out)["seeds"] == 2
 
 
 @pytest.mark.parametrize(

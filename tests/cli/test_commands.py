@@ -304,6 +304,15 @@ def test_the_overlay_simulation_ends_with_one_json_object() -> None:
     assert facts["jobs"] == {"placed": 100, "unplaced": 0, "ungrown": 0, "unrepaired": 0}
     assert facts["partition"]["seconds"] == 10
     assert 0 < facts["partition"]["one_ring_seconds"] <= facts["partition"]["trees_seconds"]["p99"] < 10
+
+
+def test_trees_keep_to_the_regions_of_a_simulated_ring() -> None:
+    """Of bonds that are drawn at random, three in four cross four regions."""
+    small = ("--nodes", "64", "--keys", "5", "--jobs", "8", "--crash", "0")
+    done = elf("sim", "overlay", *small, "--regions", "4", "--json")
+    facts = json.loads(done.stdout.splitlines()[-1])
+    assert facts["ok"]
+    assert 0 < facts["far_bonds"] < 0.4
     assert {"seed", "fingerprint"} <= facts.keys()
 
 

@@ -87,6 +87,60 @@ def test_status_rows(logs: list[str]) -> None:
     assert sum(counted) == 4_000
 
 
+@pytest.mark.parametrize("output", ["table", "json", "csv"])
+def test_a_reader_that_goes_ends_it_without_a_word(output: str, logs: list[str]) -> None:
+    query = "SELECT product, COUNT(*) AS n FROM clicks GROUP BY product WINDOWING 1 SECONDS"
+    words = ["run", "-q", query, "--input", *logs, "--output", output]
+    with subprocess.Popen(
+        [sys.executable, "-m", "elf.cli.main", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        run.stdout.read(100)
+        run.stdout.close()
+        assert run.stderr.read() == b""
+        assert run.wait(60) == 1
+
+
+def test_standard_input_and_pipes_are_read_like_files(logs: list[str], tmp_path: Path) -> None:
+    query = "SELECT store, COUNT(*) AS n FROM clicks GROUP BY store"
+    wanted = elf("run", "-q", query, "--input", logs[0], "--output", "csv")
+    assert wanted.returncode == 0
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path, out in (("-", subprocess.PIPE), (str(pipe), None)):
+        command = [
+            sys.executable,
+            "-m",
+            "elf.cli.main",
+            "run",
+            "-q",
+            query,
+            "--input",
+            path,
+            "--output",
+            "csv",
+        ]
+        with subprocess.Popen(command, stdin=out, stdout=subprocess.PIPE, text=True) as run:
+            if out is None:
+                pipe.write_bytes(Path(logs[0]).read_bytes())
+            got, _ = run.communicate(Path(logs[0]).read_text() if out else None, timeout=60)
+        assert (run.returncode, got) == (0, wanted.stdout)
+
+
+def test_standard_input_is_read_once(logs: list[str]) -> None:
+    done = elf("run", "-q", TOP, "--input", "-", "--stream", "more=-")
+    assert (done.returncode, done.stderr) == (1, "elf: standard input (-) can be read once\n")
+
+
+@pytest.mark.parametrize("words", [(), ("bench",), ("sim",)])
+def test_no_command_is_answered_with_those_there_are(words: tuple[str, ...]) -> None:
+    done = elf(*words)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == " ".join(["Usage: elf", *words, "[OPTIONS] COMMAND [ARGS]..."])
+    assert len(done.stderr.splitlines()) > 5
+
+
 def test_a_wrong_query_has_its_line_column_and_caret(logs: list[str]) -> None:
     done = elf("run", "-q", "SELECT produkt\nFROM clicks", "--input", logs[0])
     assert done.returncode == 1

@@ -47,6 +47,12 @@ class Agent:
     bootstrap: tuple[str, ...]
     process: subprocess.Popen[bytes] | None = None
     written: list[tuple[int, str, int]] = field(default_factory=list)
+    advertise: str = ""
+    """Where others reach it, if it is not where it listens."""
+
+    @property
+    def reached(self) -> str:
+        return self.advertise or self.address
 
     @property
     def address(self) -> str:
@@ -59,7 +65,7 @@ class Agent:
     def write_config(self) -> Path:
         (self.folder / "logs").mkdir(parents=True, exist_ok=True)
         config = {
-            "agent": {"name": self.name, "listen": self.address},
+            "agent": {"name": self.name, "listen": self.address, "advertise": self.reached},
             "cluster": {"name": "test", "bootstrap": list(self.bootstrap)},
             "data_dir": str(self.folder / "data"),
             "streams": {
@@ -159,7 +165,7 @@ class Fleet:
             time.sleep(0.05)
 
     def agent_at(self, address: str) -> Agent:
-        return next(agent for agent in self.agents if agent.address == address)
+        return next(agent for agent in self.agents if agent.reached == address)
 
     def truth(self, start_us: int, end_us: int, without: Iterable[str] = ()) -> dict[str, int]:
         """Clicks by product in ``[start, end)``, over the logs of all agents but those named."""

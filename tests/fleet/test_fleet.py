@@ -181,6 +181,7 @@ async def test_the_home_of_a_job_is_killed_and_its_windows_go_on_elsewhere(five:
             assert clicks(windows[start]) == five.truth(start, start + 2 * SECOND_US, without=[master.name])
         assert str((await client.tree("popular"))["master"]) != master.address
         master.start()
+        await until(lambda: len(windows) >= 8, "eight windows")
         end_us = five.end_writing() - SECOND_US
         await until(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows", 40)
         await until(lambda: all(not w.status["missing"] for w in windows.values()), "complete windows", 40)

@@ -46,8 +46,35 @@ def sums(window: Window) -> dict[str, int]:
     return {row["maker"]: int(row["clicks"]) for row in window.table.to_pylist()}
 
 
+def met_by_hand(fleet: Fleet, start: int) -> set[tuple[str, int, int | None]]:
+    """Clicks of each maker, and how many rows, if there is more than one."""
+    rows = [row for agent in fleet.agents for row in agent.written if start <= row[0] < start + SECOND_US]
+    found = set()
+    for maker in {product[0] for _, product, _ in rows if product in PRODUCTS}:
+        counts = [n for _, product, n in rows if product[0] == maker]
+        found.add((maker, sum(counts), len(counts) if len(counts) > 1 else None))
+    return found
+
+
 def over(least: int, of: dict[str, int]) -> dict[str, int]:
     return {maker: clicks for maker, clicks in of.items() if clicks > least}
+
+
+async def some_windows(client: Client, sql: str, count: int) -> list[Window]:
+    return [window async for window in client.subscribe(sql, windows=count)]
+
+
+def same_landmark(read: list[Window], of_job: list[Window]) -> None:
+    """The windows of a job that began later are those of the job that it reads."""
+    known = {window.end: window for window in of_job}
+    both = [(window, known[window.end]) for window in read if window.end in known]
+    assert both
+    for mine, other in both:
+        assert mine.start == other.start
+        rows = [row for row in other.table.to_pylist() if row["clicks"] > 3]
+        assert [(r["product"], r["clicks"]) for r in mine.table.to_pylist()] == [
+            (r["product"], r["clicks"]) for r in rows
+        ]
 
 
 async def test_a_table_goes_with_a_job_and_is_refreshed(two: Fleet, tmp_path: Path) -> None:
@@ -73,6 +100,10 @@ async def test_a_table_goes_with_a_job_and_is_refreshed(two: Fleet, tmp_path: Pa
     assert told is not None
     (joined,) = told["fragments"][0]["tables"]
     assert joined.startswith(f"p of {file} (name, maker; 5 rows, ")
+    await client.sql(
+        f"CREATE JOB ever AS SELECT product, SUM(clicks_count) AS clicks FROM {STREAM} GROUP BY product "
+        "WINDOWING LANDMARK EVERY 1 SECONDS"
+    )
     await client.sql("CREATE JOB most AS SELECT maker, clicks FROM JOB again WHERE clicks > 3")
     assert "read by made, again, most" in (await facts(client, "most"))["flow"]
     assert (await facts(client, "most"))["reads"] == "job again"
@@ -80,10 +111,30 @@ async def test_a_table_goes_with_a_job_and_is_refreshed(two: Fleet, tmp_path: Pa
         await client.sql("DROP JOB again")
     with pytest.raises(UserError, match="in a circle: again → most → again"):
         await client.sql("ALTER JOB again AS SELECT maker, COUNT(*) FROM JOB most GROUP BY maker")
+    mine = r"most joins no table q; tables: none; q is a table of a job that it reads, which stays as it is"
+    with pytest.raises(UserError, match=mine):
+        await client.sql(f"ALTER JOB most SET TABLE q FROM '{file}'")
     with pytest.raises(UserError, match="again is read by most"):
         await client.sql("ALTER JOB again SET least = 2")
     async with watched(client, "made") as windows, watched(client, "most") as others:
         await until(lambda: len(windows) >= 2, "windows of the first table")
+        since = "SELECT product, clicks FROM JOB ever WHERE clicks > 3"
+        parts = [("ever", 6), (since, 2), (since, 2), (since, 2)]  # at the root of the flow, and elsewhere
+        of_job, *read = await asyncio.gather(*(some_windows(client, *part) for part in parts))
+        for some in read:
+            same_landmark(some, of_job)
+        await client.sql(
+            f"CREATE JOB counts AS SELECT substr(product, 1, 1) AS m, COUNT(*) AS n FROM {STREAM} GROUP BY m "
+            "HAVING COUNT(*) > 1 WINDOWING 1 SECONDS"
+        )
+        both = "SELECT maker, clicks, n FROM JOB again AS a LEFT JOIN JOB counts AS c ON a.maker = c.m"
+        met = await some_windows(client, both, 3)
+        await client.sql(f"CREATE JOB both AS {both}")
+        with pytest.raises(UserError, match="counts is read by both"):
+            await client.sql("DROP JOB counts")
+        told = (await client.sql("EXPLAIN both")).data
+        assert told is not None
+        assert [flow["shared_with"] for flow in told["flows"]] == [["again", "made", "most"], ["counts"]]
         write(file, makers[1])
         await client.sql("ALTER JOB made SET least = 2")
         assert "is version 3 now" in (await client.sql(f"ALTER JOB made SET TABLE p FROM '{file}'")).text
@@ -92,6 +143,11 @@ async def test_a_table_goes_with_a_job_and_is_refreshed(two: Fleet, tmp_path: Pa
             await client.sql(f"ALTER JOB made SET TABLE x FROM '{file}'")
         end_us = two.end_writing() - 3 * SECOND_US
         await asyncio.sleep(1)
+        for window in met:
+            if not window.status["missing"]:
+                assert {
+                    (r["maker"], int(r["clicks"]), r["n"]) for r in window.table.to_pylist()
+                } == met_by_hand(two, int(window.start.timestamp() * 1e6))
         of_most = {start: sums(window) for start, window in others.items() if not window.status["missing"]}
         assert len(of_most) > 3
         for start, window in windows.items():

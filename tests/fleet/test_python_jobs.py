@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import elf.examples
-from agents.beginning import REPLICA, NodeSettings, Restored
+from agents.beginning import NodeSettings, Restored, replica_config
 from agents.driver import Driver
 from agents.functions.sandbox import Sandboxes
 from agents.node import Node
@@ -58,7 +58,7 @@ class Agents:
         address = f"agent-{index}:0"
         me = Identity(f"id{index}", f"agent-{index}", 1, address)
         peer, rng = Peer(address, 1), random.Random(index)
-        overlay, groups = Overlay(peer, OverlayConfig(), rng), replica.Groups(peer, REPLICA, rng)
+        overlay, groups = Overlay(peer, OverlayConfig(), rng), replica.Groups(peer, replica_config(), rng)
         node = Node(me, [], overlay, groups, NodeSettings(), Restored(), new_cluster_uid="c")
         driver = Driver(node, network.listen(address), Store(":memory:"), [], cluster="c")
         driver._hosts.sandboxes = self.sandboxes

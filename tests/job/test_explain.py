@@ -6,11 +6,13 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from elf.chaos.engine import plan
+from agents.explain import graph
+from elf.chaos.engine import plan, staged
+from elf.chaos.reference import DROPPING, reducing
 from elf.chaos.world import World
 from elf.job import events as was
 from elf.job import messages as say
-from elf.ql.plan import Top
+from elf.ql.plan import Function, Top
 from tests.job.test_fleet_simulated import begun
 
 
@@ -37,7 +39,19 @@ def test_what_is_explained_and_what_is_counted_at_each_level() -> None:
     assert [flow["keys"] for flow in told["flows"]] == ["range 1 of 2", "range 2 of 2"]
     assert all(flow["depth"] >= 1 for flow in told["flows"])
     assert told["top_k"]["strategy"] == "cut at the roots"
-    for part in ("count by key", "pane 2 s", "cut at the roots: a window is one pane", "range 2 of 2"):
+    assert "with 6 agents are at least 12 rows and keys a window" in told["top_k"]["three_rounds"]
+    assert told["graph"] == [
+        "lines of clicks → map at the agents → 2 trees, one a key range → reduce at their roots → "
+        "windows of 2 s → final fragment at the master"
+    ]
+    assert told["graph"][0] in text
+    for part in (
+        "count by key",
+        "TPUT",
+        "pane 2 s",
+        "cut at the roots: a window is one pane",
+        "range 2 of 2",
+    ):
         assert part in text
     victim = next(
         a for a in world.agents if a.address not in (spec.home, other.home, world.agents[3].address)
@@ -62,3 +76,20 @@ def test_what_is_explained_and_what_is_counted_at_each_level() -> None:
     after, told = asked(world, 3, "EXPLAIN ANALYZE job")
     assert told["live"]["silent"] == [f"a{victim.index} ({victim.address})"]
     assert f"silent: a{victim.index}" in after
+
+
+def test_the_graph_of_several_stages_names_the_functions_and_where_they_run() -> None:
+    query = reducing(staged(replace(plan(2), trees=3), 6, 2))
+    fragment = replace(query.fragment, function=Function("map", "def map(batch): return batch", "clean.py"))
+    query = replace(query, fragment=fragment, final=DROPPING)
+    assert graph(query) == [
+        "lines of clicks → map at the agents (map of clean.py) → 3 trees, one a key range → "
+        "reduce at their roots (reduce of several.py) → "
+        "windows of 2 s → map and reduce at the master → windows of 6 s, every 2 s → "
+        "final fragment at the master (final of dropping.py)"
+    ]
+    beside = replace(plan(4, 2), beside=(plan(4, 2, where="abc"),))
+    assert [line.rsplit(" → ", 1)[1] for line in graph(beside)] == [
+        "the final fragment's groups",
+        "the final fragment's groups_1",
+    ]

@@ -10,6 +10,7 @@ import pytest
 
 from agents.spans import by_span, micros
 from elf.batch import decode
+from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, plan_of
 from elf.chaos.world import World
 from elf.job.spec import JobSpec
@@ -42,21 +43,26 @@ def last_words(world: World, spec: JobSpec) -> dict[tuple[int, int, str], int]:
     return {(*span, key): n for span, (_, counts) in said.items() for key, n in counts.items()}
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_the_last_word_on_each_window_is_what_all_logs_say(name: str) -> None:
-    world = World(31, 4, loss=0.02, doubles=0.02)
-    spec, until = begun(world, 24_000, query=plan_of(KINDS[name]), rate_ms=400)
-    world.run(8_000)
-    victim = next(a for a in world.agents if a.address not in (spec.flows[0].home, world.agents[0].address))
+def struck(world: World, spec: JobSpec, victim: SimAgent, *, away_ms: int, after_ms: int) -> None:
+    """An agent dies and comes back, then the home of the job does; time passes."""
     victim.crash()
-    world.run(9_000)
+    world.run(away_ms)
     world.restart(victim)
     world.run(2_000)
     home = world.home(spec)
     home.crash()
     world.run(1_000)
     world.restart(home)
-    world.run(35_000)
+    world.run(after_ms)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_last_word_on_each_window_is_what_all_logs_say(name: str) -> None:
+    world = World(31, 4, loss=0.02, doubles=0.02)
+    spec, until = begun(world, 24_000, query=plan_of(KINDS[name]), rate_ms=400)
+    world.run(8_000)
+    victim = next(a for a in world.agents if a.address not in (spec.flows[0].home, world.agents[0].address))
+    struck(world, spec, victim, away_ms=9_000, after_ms=35_000)
     home = world.home(spec)
     (master,) = home.node.homes.jobs()
     start, end = max(0, master.current.calendar().from_us), until * 1000

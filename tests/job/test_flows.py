@@ -11,8 +11,9 @@ import pytest
 from elf.chaos.engine import SECOND, STREAM, plan
 from elf.chaos.world import World
 from elf.job import messages as say
+from elf.job.readers import not_taken, readable_as
 from elf.job.root import RootSettings
-from elf.job.spec import JobSpec
+from elf.job.spec import Flow, JobSpec, flow_uid
 from elf.job.streamlog import StreamLog
 from tests.job.test_fleet_simulated import begun, check_all, settled
 
@@ -271,3 +272,59 @@ def test_a_data_folder_from_before_flows_were_shared_goes_on() -> None:
     check_all(world, spec, until, least=4)
     log = StreamLog([say.JobAdded(seq=1, spec=old), say.JobDropped(seq=2, uid=old.uid)])
     assert (log.flows(), log.idle_flows()) == ((), ())
+
+
+def test_a_job_whose_creation_comes_after_the_end_of_what_it_reads_never_begins() -> None:
+    """Two statements at once, through two agents: the log has one before the other."""
+    query = plan(4, 2)
+    (fragment,) = query.fragments
+    old = JobSpec("old", "me", 1, query, (Flow(flow_uid(fragment, ""), fragment, bytes(16), "a:1"),))
+    reader = replace(old, name="reader", plan=replace(old.plan, reads=(old.uid,)))
+    log = StreamLog([say.JobAdded(seq=1, spec=old)])
+    (added,) = log.grow(say.AddJob(spec=reader))
+    assert isinstance(added, say.JobAdded)
+    assert log.read_by(old.uid) == ("reader",)
+    log = StreamLog([say.JobAdded(seq=1, spec=old), say.JobDropped(seq=2, uid=old.uid)])
+    assert log.grow(say.AddJob(spec=reader)) == (say.JobDropped(seq=3, uid=reader.uid, lingers=False),)
+    assert log.grow(say.AddJob(spec=reader)) == ()
+    assert log.jobs() == ()
+
+
+def test_who_reads_a_job_and_who_changes_it_come_one_after_the_other() -> None:
+    """Three statements at once, through three agents: what comes later in the log is not taken."""
+    query = plan(4, 2)
+    (fragment,) = query.fragments
+    flows = (Flow(flow_uid(fragment, ""), fragment, bytes(16), "a:1"),)
+    job = JobSpec("job", "me", 1, query, flows)
+    other = replace(job, version=2, plan=replace(query, sql="SELECT 2"))
+    resumed = replace(job, version=2)
+    over_it = replace(query, reads=(job.uid,), read_as=(query.identity,))
+    reader = replace(job, name="reader", plan=over_it)
+    created = say.JobAdded(seq=1, spec=job)
+
+    log = StreamLog([created])
+    log.grow(say.AddJob(spec=reader))
+    assert (
+        not_taken(log, other)
+        == "job job is read by reader (FROM JOB), so it stays as it is; drop what reads it first"
+    )
+    assert log.grow(say.AddVersion(spec=other)) == (say.VersionEnded(seq=3, uid=job.uid, version=2),)
+    assert log.job(job.uid) == job
+    assert log.grow(say.AddVersion(spec=other)) == (), "nor when it is asked for again"
+    (added,) = log.grow(say.AddVersion(spec=replace(resumed, version=3)))
+    assert isinstance(added, say.VersionAdded), "what makes the same rows may be read meanwhile"
+
+    log = StreamLog([created, say.VersionAdded(seq=2, spec=other)])
+    assert readable_as(log, job.uid) is None, "either query may be the job's"
+    assert not_taken(log, reader) == "job job, which it reads, has been changed meanwhile; try again"
+    assert log.grow(say.AddJob(spec=reader)) == (say.JobDropped(seq=3, uid=reader.uid, lingers=False),)
+    log = StreamLog(
+        [created, say.VersionAdded(seq=2, spec=other), say.VersionEnded(seq=3, uid=job.uid, version=2)]
+    )
+    assert readable_as(log, job.uid) == query.identity, "it was given up"
+    assert isinstance(log.grow(say.AddJob(spec=reader))[0], say.JobAdded)
+    begun = say.VersionEnded(seq=3, uid=job.uid, version=1)
+    log = StreamLog([created, say.VersionAdded(seq=2, spec=other), begun])
+    assert log.grow(say.AddJob(spec=reader)) == (say.JobDropped(seq=4, uid=reader.uid, lingers=False),)
+    paused = StreamLog([created, say.VersionEnded(seq=2, uid=job.uid, version=1)])
+    assert isinstance(paused.grow(say.AddJob(spec=reader))[0], say.JobAdded), "its query is what it was"

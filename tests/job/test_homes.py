@@ -94,6 +94,19 @@ def test_the_home_dies_for_good_and_its_windows_go_on() -> None:
     exact(world, spec, until, 12, (home,))
 
 
+@pytest.mark.parametrize("seed", [84, 88])
+def test_windows_go_on_soon_after_the_home_has_died(seed: int) -> None:
+    """3.2 s until it is missed at the latest, then an election, one word of the log, and what all agents owe:
+    nobody waits for a period of anything, and not for the dead one."""
+    world = World(seed, 5)
+    spec, _ = begun(world, 40_000)
+    staffed(world, spec, 5)
+    world.run(3_000 + 37 * seed % 1_000)
+    world.home(spec).crash()
+    now_us = world.now * 1_000
+    world.run_until(lambda: last_end(world, spec) > now_us, 4_200)
+
+
 def test_three_agents_lose_one_home_and_it_comes_back_as_a_member() -> None:
     world = World(82, 3)
     spec, until = begun(world, 50_000)

@@ -37,7 +37,7 @@ def kept(count: int, world: World) -> None:
 def drop(world: World, uid: str) -> None:
     home = next(agent for agent in world.agents if agent.up and agent.node.homes.jobs())
     request = say.DropJob(id=1, origin="client:1", uid=uid)
-    home.perform(home.node._settle(home.node._requested(request, world.now), world.now))
+    home.perform(home.node._settle(home.node.requests.answer(request, world.now), world.now))
     live = [agent for agent in world.agents if agent.up]
     world.run_until(lambda: all(agent.node.log.is_dropped(uid) for agent in live))
 

@@ -132,9 +132,9 @@ def test_a_clock_is_not_off_by_what_nobody_can_measure() -> None:
 
     def heard(skew_ms: int, rtt_ms: float | None, way_ms: int) -> int | None:
         clocks = Clocks("root:1")
-        for now in (1_000, 2_000, 3_000):
+        for now in (1_000, 2_000, 3_000, 4_000):
             clocks.hear("a:1", now - way_ms + skew_ms, now, rtt_ms)
-        return clocks.beyond("a:1", 0, 3_000)
+        return clocks.beyond("a:1", 0, 4_000)
 
     assert heard(0, 4.0, 0) is None  # all of the round trip was on the way back
     assert heard(0, 4.0, 4) is None
@@ -142,6 +142,16 @@ def test_a_clock_is_not_off_by_what_nobody_can_measure() -> None:
     assert heard(0, None, 60) is None
     assert heard(40, 4.0, 2) == 20  # two clocks: either may be the bad one
     assert heard(7_000, None, 2) == 3_499
+
+
+def test_words_that_waited_while_their_hearer_was_restarted_are_no_skew() -> None:
+    clocks = Clocks("root:1")
+    for sent in (1_000, 2_000, 3_000):
+        clocks.hear("a:1", sent, 3_600, 1.0)
+    assert clocks.beyond("a:1", 0, 3_600) is None
+    for now in (4_000, 5_000, 6_000, 7_000):
+        clocks.hear("a:1", now - 1, now, 1.0)
+    assert clocks.beyond("a:1", 0, 7_000) is None
 
 
 def test_early_results_grow_into_the_windows_and_changes_add_up() -> None:

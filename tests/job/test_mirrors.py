@@ -10,7 +10,7 @@ from elf.job.effects import CommitWindows, Effect, PrunePanes, Send, StorePanes
 from elf.job.events import PanesStored, WindowsCommitted
 from elf.job.history import Segment
 from elf.job.homes import Homes, StoredJob
-from elf.job.messages import JobAdded, MemberJoined, PaneRow, ReadPanes
+from elf.job.messages import Answer, DropJob, JobAdded, MemberJoined, PaneRow, ReadPanes
 from elf.job.root import Root, RootSettings
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, VersionRecord, flow_topic, flow_uid
 from elf.job.streamlog import StreamLog
@@ -70,7 +70,9 @@ class Reader:
                 case StorePanes():
                     self.names.append(effect.stored_as)
                     self.perform(
-                        self.homes.panes_stored(PanesStored(effect.flow, effect.stored_as, effect.rows), 0)
+                        self.homes.reading.panes_stored(
+                            PanesStored(effect.flow, effect.stored_as, effect.rows), 0
+                        )
                     )
                 case CommitWindows():
                     self.windows.append(effect)
@@ -124,7 +126,7 @@ def test_what_was_being_stored_when_a_copy_began_again_is_not_in_it() -> None:
     reader.tell(3, 0, 503, wanted=503)
     (stored,) = reader.late
     reader.take_up(1, 501)
-    late = reader.homes.panes_stored(PanesStored(stored.flow, stored.stored_as, stored.rows), 0)
+    late = reader.homes.reading.panes_stored(PanesStored(stored.flow, stored.stored_as, stored.rows), 0)
     assert late == [], "windows may yet be made of it"
     reader.late = None
     for seq in (1, 2, 3):
@@ -193,3 +195,17 @@ def test_a_root_that_begins_after_a_job_did_has_lost_what_the_job_lacks() -> Non
         (503, 505, False),
     ]
     assert [(c.start, c.lost) for c in root.coverage(START_OF_TIME, END_OF_TIME)] == [(503, False)]
+
+
+def test_a_job_that_is_not_up_yet_is_not_said_to_be_over() -> None:
+    homes = Reader(plan(2)).homes
+    told = []
+    for uid in (Reader(plan(2)).specs[0].uid, "another"):
+        (answer,) = homes.asked_to_drop(DropJob(id=1, origin="me", uid=uid))
+        assert isinstance(answer, Send)
+        assert isinstance(answer.message, Answer)
+        told.append(answer.message.error)
+    assert told == [
+        "job job0 is not up here yet, or has just moved; try again in a moment",
+        "no such job here any more",
+    ]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from agents.store import Store
 from elf.batch import decode
@@ -197,6 +198,38 @@ def test_the_root_of_a_range_does_not_leave_before_its_job_is_dropped() -> None:
     agent.handle(was.Arrived("client:1", say.Call(request=2, verb="leave")))
     world.run_until(lambda: not agent.up)
     assert agent.ended == "left the cluster"
+
+
+@pytest.mark.parametrize("created_ms", [-60, 0])
+def test_an_agent_leaves_while_a_job_is_created_that_would_have_a_root_there(created_ms: int) -> None:
+    """The log decides which of the two came first: the agent stays with its key range (rows of panes that it
+    has sealed early are late), or there is no job."""
+    world = World(36, 4)
+    spec, until = begun(world, 16_000)
+    agent = next(one for one in world.agents[2:] if one is not world.home(spec))
+    query = replace(plan(2), trees=2)
+    for what in ("leave", "create") if created_ms >= 0 else ("create", "leave"):
+        if what == "leave":
+            agent.handle(was.Arrived("client:1", say.Call(request=1, verb="leave")))
+        else:
+            world.submit(1, query, "many", client="client:2", roots=(agent.address,))
+        world.run(abs(created_ms))
+    world.run_until(lambda: any(isinstance(m, say.Answer) for m in world.client_inbox))
+    (created,) = (m for m in world.client_inbox if isinstance(m, say.Answer))
+    world.run(until - world.now + 12_000)
+    assert bool(created.error) is (created_ms == 0)
+    if created.error:
+        assert created.error.endswith("has left meanwhile; create it again")
+        assert agent.ended == "left the cluster"
+    else:
+        (refused,) = (m for m in world.client_inbox if isinstance(m, say.Failed))
+        assert refused.text.startswith(f"a{agent.index} keeps key ranges of many")
+        assert agent.up
+        assert not agent.node.leaving
+        check_all(world, world.active("many"), until, least=2)
+        for start, (_, counts, status) in settled(world, spec, until).items():
+            truth = world.truth(spec, start, status["missing"])
+            assert sum(counts.values()) + status["late"] == sum(truth.values()), (start, status)
 
 
 def held(store: Store, uid: str) -> dict[int, int]:

@@ -13,9 +13,11 @@ import pytest
 from agents.restore import stored_jobs
 from elf.batch import decode
 from elf.chaos.engine import SECOND, plan, plan_of
+from elf.chaos.reference import DROPPING, reducing
 from elf.chaos.world import SimAgent, World, us_of
 from elf.job import events as was
 from elf.job import messages as say
+from elf.job.readers import is_read
 from elf.job.spec import JobSpec, VersionRecord
 from elf.ql.plan import Plan
 from elf.windows import Landmark, Sliding
@@ -75,17 +77,29 @@ def said(world: World, spec: JobSpec) -> Said:
     return found
 
 
-def truth(world: World, query: Plan, span: tuple[int, int], missing: object = ()) -> dict[str, int]:
-    """What one version says of a window: a count over all logs."""
-    where = query.fragment.map_sql.removeprefix("count by key ")
-    counts = Counter(
-        key
+def truth(
+    world: World, query: Plan, span: tuple[int, int], missing: object = (), *, failed: bool = False
+) -> dict[str, int]:
+    """What one version says of a window: a count over all logs, without what its functions drop, unless they
+    have ``failed``."""
+    where, pane_us = query.fragment.map_sql.removeprefix("count by key "), query.fragment.pane_us
+    panes = Counter(
+        (ts // pane_us, key)
         for agent in world.agents
         if f"a{agent.index}" not in missing  # type: ignore[operator]
         for ts, key in agent.log.rows
         if span[0] <= ts < span[1] and (not where or key in where)
     )
-    return {key: n for key, n in counts.items() if n >= int(query.final_sql or 0)}
+    least = 2 if query.fragment.reduce is not None and not failed else 1
+    counts: Counter[str] = Counter()
+    for (_, key), n in panes.items():
+        counts[key] += n if n >= least else 0
+    final = query.final.filename if query.final is not None and not failed else ""
+    return {
+        key: n
+        for key, n in counts.items()
+        if n >= max(1, int(query.final_sql or 0)) and (final != DROPPING.filename or key != "a")
+    }
 
 
 def check(world: World, spec: JobSpec, until_ms: int, least: int) -> Said:
@@ -97,13 +111,21 @@ def check(world: World, spec: JobSpec, until_ms: int, least: int) -> Said:
     for span, (version, _, counts, status) in windows.items():
         if status["skipped"]:
             assert (counts, version in made) == ({}, True)
-        elif span[1] <= end_us and status["missing"]:  # in one pane at least; it comes too late for revisions
-            query = made[version].spec.plan
-            full, sure = truth(world, query, span), truth(world, query, span, status["missing"])
+            continue
+        query, failed = made[version].spec.plan, bool(status["function_failed"])
+        if span[1] > end_us:
+            continue
+        if failed and query.fragment.reduce is not None:  # some of its panes are reduced, some are not
+            full, sure = truth(world, query, span, failed=True), truth(world, query, span, status["missing"])
+            assert all(n <= full.get(key, 0) for key, n in counts.items()), (span, status)
+            assert all(n <= counts.get(key, 0) for key, n in sure.items()), (span, status)
+        elif status["missing"]:  # in one pane at least; it comes too late for revisions
+            full = truth(world, query, span, failed=failed)
+            sure = truth(world, query, span, status["missing"], failed=failed)
             assert all(n <= full.get(key, 0) for key, n in counts.items()), (span, status)
             assert query.final_sql or all(n <= counts.get(key, 0) for key, n in sure.items()), (span, status)
-        elif span[1] <= end_us:
-            assert counts == truth(world, made[version].spec.plan, span, status["missing"]), (span, status)
+        else:
+            assert counts == truth(world, query, span, status["missing"], failed=failed), (span, status)
     for number, record in made.items():
         assert record.first_pane is not None
         first = record.first_pane * record.spec.plan.fragment.pane_us
@@ -117,12 +139,40 @@ def check(world: World, spec: JobSpec, until_ms: int, least: int) -> Said:
             starts = range(-(-first // kind.slide_us) * kind.slide_us, last, kind.slide_us)
             ends_us = min(record.ends_us, end_us) - kind.size_us
             wanted |= {(start, start + kind.size_us) for start in starts if start <= ends_us}
+        if record.after_us is not None:  # it goes on with the windows of the version before
+            wanted = {span for span in wanted if span[1] > record.after_us}
         mine = {span for span, one in windows.items() if one[0] == number and span[1] <= end_us}
         assert mine == wanted, (number, sorted(mine ^ wanted), record)
     return windows
 
 
 BOTH = (Sliding(2 * SECOND, 2 * SECOND), Sliding(8 * SECOND, 2 * SECOND))
+
+
+@pytest.mark.parametrize("reader_first", [True, False])
+def test_a_reader_and_a_change_that_do_not_know_of_each_other(reader_first: bool) -> None:
+    """One of them is refused, by the order of the log: the other's agent has not heard of it when it asks."""
+    world = World(5, 3)
+    spec, _ = begun(world, 20_000, query=plan(4, 2), rate_ms=400)
+    over_it = replace(plan(4, 2, least=1), reads=(spec.uid,), read_as=(spec.plan.identity,))
+    if reader_first:
+        world.submit(1, over_it, "reader", "client:1")
+    steer(world, spec, "alter", plan(4, 2, least=3))
+    if not reader_first:
+        world.run(100)
+        world.submit(1, over_it, "reader", "client:1")
+    world.run_until(lambda: len(world.client_inbox) == 2, 10_000)
+    errors = {one.error for one in world.client_inbox if isinstance(one, say.Answer)}
+    world.client_inbox.clear()
+    first = f"nothing is changed: {is_read('job', ['reader'])}"
+    second = "job job, which it reads, has been changed meanwhile; try again"
+    assert errors == {"", first if reader_first else second}
+    world.run(3_000)
+    home = world.home(spec)
+    assert home.node.log.read_by(spec.uid) == (("reader",) if reader_first else ())
+    current = max(n for n, one in versions(world, spec).items() if one.state == "committed")
+    assert current == (1 if reader_first else 2)
+    assert next(m for m in home.node.homes.jobs() if m.spec.uid == spec.uid).state == "active"
 
 
 def test_another_filter_takes_over_at_one_moment_and_the_old_flow_ends() -> None:
@@ -164,6 +214,34 @@ def test_what_only_the_master_does_needs_no_new_flow_and_can_be_rolled_back() ->
     cut = versions(world, spec)[2].until_us
     assert skipped == {s for s, one in windows.items() if one[0] == 2 and s[1] > cut}
     assert len(skipped) == 2, "of three windows that begin each 6 s, those that lie across"
+
+
+def test_a_final_function_that_fails_costs_no_window_and_is_taken_out() -> None:
+    world = World(49, 4)
+    query = replace(plan(8, 2), windows=BOTH)
+    spec, until = begun(world, 32_000, query=query, rate_ms=400)
+    world.run(4_000)
+    steer(world, spec, "alter", replace(query, final=DROPPING), note="ALTER …")
+    assert answered(world) == ""
+    world.run_until(lambda: any(one[0] == 2 for one in said(world, spec).values()), 20_000)
+    world.agents[1].log.rows.append((world.now * 1000, "boom"))
+    world.run_until(lambda: 3 in versions(world, spec), 20_000)
+    world.home(spec).crash()  # whoever leads the home next goes on with what is pending
+    world.run_until(lambda: state(world, spec, 3) == "committed", 20_000)
+    world.run(30_000)
+    windows = check(world, spec, until, least=8)
+    read = {flow.uid for one in versions(world, spec).values() for flow in one.spec.flows}
+    assert read == {flow.uid for flow in spec.flows}
+    _, second, third = versions(world, spec).values()
+    assert third.spec.plan == query
+    assert "dropped its final function by itself: dropping.py:4: ValueError: boom" in third.note
+    assert second.state == "finished"
+    assert second.ends_us == third.after_us, "what is not made yet is the new version's at once"
+    failed = {span for span, one in windows.items() if one[3]["function_failed"]}
+    assert failed
+    assert all(windows[span][0] == 2 for span in failed)
+    assert any("boom" in one[2] for one in windows.values()), "its rows are there"
+    assert any(one[0] == 2 and "a" not in one[2] for one in windows.values()), "what the function made"
 
 
 def test_pause_resume_and_what_is_refused_when() -> None:
@@ -320,6 +398,13 @@ def test_random_changes_crashes_loss_and_doubles_never_mix_versions(seed: int) -
         query = plan(size, slide, where=where, least=least) if verb == "alter" else None
         if query is not None and rng.random() < 0.25:
             query = replace(query, windows=(*query.windows, Sliding(8 * SECOND, 4 * SECOND)))
+        if query is not None and rng.random() < 0.3:
+            query = replace(query, final=DROPPING)
+        if query is not None and rng.random() < 0.3:
+            query = reducing(query)
+        if rng.random() < 0.2:
+            line = rng.choice(["boom", "bang"])
+            world.agents[rng.randrange(4)].log.rows.append((world.now * 1000, line))
         steer(world, spec, verb, query, version=rng.randrange(1, 4), immediately=rng.random() < 0.3)
         if rng.random() < 0.3:
             victim = rng.choice(world.agents)

@@ -20,9 +20,9 @@ from elf.chaos.engine import SECOND, Chunk, PyEngine, PyMapper, Source, plan
 from elf.errors import UserError
 from elf.job.commands import Feed, Finish, Idle, Install
 from elf.job.cut import StreamCut
-from elf.job.flowstate import Sealed
 from elf.job.messages import JoinStream, LeaveStream
 from elf.job.ports import Spill
+from elf.job.snapshots import Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.streamlog import StreamLog
 from elf.job.worker import LONG_AGO, StreamWorker, WorkerSettings

@@ -19,9 +19,10 @@ seconds: of the clock from when the script begins, and of event time on the same
     follow                somebody reads what changes (of a fleet with changes)
 
 Further options of ``fleet``: ``revise 8`` (EMIT FINAL REVISE 8 SECONDS), ``changes 0.5`` (EMIT CHANGES
-EVERY 500 MILLISECONDS). A window is shown as ``[0, 10) x 2, y 1``, then how many agents it covers, who is
-missing, and the counts that are not 0; ``revision 1`` of it likewise. What a follower is told comes first:
-``early [0, …) + x 2, - x 1``, or ``final …``.
+EVERY 500 MILLISECONDS), ``final 1`` (a final function that drops y, and fails on bomb). A window is shown as
+``[0, 10) x 2, y 1``, then how many agents it covers, who is missing, and the counts that are not 0;
+``revision 1`` of it likewise. What a follower is told comes first: ``early [0, …) + x 2, - x 1``, or
+``final …``.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from elf.job import messages as say
 from elf.job.commands import Feed, Idle
 from elf.job.spec import JobSpec
 from elf.job.worker import LONG_AGO, WorkerSettings
+from elf.ql.plan import Function
 from elf.windows import Sliding
 
 COUNTS = ("late", "future", "unrostered", "rejected")
@@ -55,7 +57,14 @@ OPTIONS = {
     "asleep": 0.0,
     "revise": -1.0,
     "changes": -1.0,
+    "final": 0.0,
 }
+FINAL = """\
+def final(batch):
+    keys = batch["k0"].to_pylist()
+    assert "bomb" not in keys
+    return batch.take([place for place, key in enumerate(keys) if key != "y"])
+"""
 
 
 class ScriptLane(SimLane):
@@ -139,6 +148,8 @@ class Stage:
             f"{word}_us": int(given[word] * SECOND) for word in ("revise", "changes") if given[word] >= 0
         }
         query = replace(query, fragment=replace(query.fragment, **emitted))
+        if given["final"]:
+            query = replace(query, final=Function("final", FINAL, "final.py"))
         self._specs["job"] = world.create(0, query)
         self._zero_ms = -(-world.now // 60_000) * 60_000
         world.run(self._zero_ms - world.now)
@@ -258,4 +269,5 @@ def _told(start: int, size: int, counts: dict[str, int], status: dict[str, objec
     if status["missing"]:
         text += f" without {', '.join(status['missing'])}"  # type: ignore[arg-type]
     text += "".join(f", {name} {status[name]}" for name in COUNTS if status[name])
+    text += ", function_failed" if status["function_failed"] else ""
     return f"revision {status['revision']}: {text}" if status["revision"] else text

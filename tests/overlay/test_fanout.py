@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from overlay import (
     Handover,
+    LeafProbe,
+    Leave,
     Overlay,
     OverlayConfig,
     Peer,
@@ -23,8 +25,10 @@ from overlay import (
     TreeChanged,
     Unsubscribe,
     key_of,
+    node_id,
 )
 from overlay.admission import scattered
+from overlay.ids import closeness, to_int
 from overlay.oracles import closest, tree_faults
 from overlay.world import Simulator, plane
 from tests.overlay.test_multicasts import Story
@@ -237,8 +241,51 @@ def test_a_grandparent_in_another_region_is_not_worth_a_level(later_ms: int, mov
     overlay.check()
 
 
+def test_a_full_node_sends_an_asker_to_its_own_rack_or_region() -> None:
+    overlay = Overlay(Peer("me", 1), OverlayConfig(fanout_max=4), random.Random(1), "eu/r1")
+    overlay.start([], 0)
+    overlay.host(TOPIC, 0)
+
+    def ask(name: str, place: str) -> str:
+        """Whom it is sent to."""
+        join = Subscribe(Peer(name, 1), TOPIC, "", False, False, (), place)
+        told = [effect.message for effect in overlay.handle(Received(join), 1) if isinstance(effect, Send)]
+        return next((message.instead for message in told if isinstance(message, Refused)), "")
+
+    for name, place in (("a", "eu/r1"), ("b", "eu/r2"), ("c", "us/r1"), ("d", "")):
+        assert not ask(name, place)
+    for number in range(8):
+        assert ask(f"eu{number}", "eu/r2") == "b"
+        assert ask(f"other{number}", "eu/r3") in ("a", "b")
+        assert ask(f"us{number}", "us/r9") == "c"
+    assert len({ask(f"far{number}", "asia/r1") for number in range(20)}) == 4
+
+
+def test_a_nearer_root_takes_over_also_from_one_that_once_asked_for_its_sake() -> None:
+    """We were sent below a child of the old root, which had come into the tree on our behalf."""
+    near = sorted((f"n{n}" for n in range(8)), key=lambda name: closeness(node_id(name), to_int(TOPIC)))
+    nearest, me, child, old = (Peer(name, 1) for name in (near[0], near[1], near[-2], near[-1]))
+    overlay = Overlay(me, OverlayConfig(), random.Random(1))
+    overlay.start([], 0)
+    for peer in (nearest, child, old):
+        overlay.handle(Received(LeafProbe(peer, (), (), 1)), 1)
+    overlay.subscribe(TOPIC, 2)
+    overlay.handle(Received(Refused(nearest, TOPIC, "full", child.address)), 3)
+    overlay.handle(Received(Subscribed(child, TOPIC, "", (old.address,), ())), 4)
+    overlay.handle(Received(Leave(nearest, ())), 5)
+    assert overlay.path(TOPIC) == (child.address, old.address)
+    assert not overlay.is_root(TOPIC)
+    behalf = (me.address, child.address)
+    told = overlay.handle(Received(Subscribe(old, TOPIC, "", False, False, behalf)), 6)
+    assert overlay.is_root(TOPIC)
+    assert Send(child.address, Unsubscribe(me, (TOPIC,))) in told
+    assert overlay.children(TOPIC) == (old.address,)
+    overlay.check()
+
+
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 1 << 32), st.integers(2, 5), st.floats(0, 0.05))
+@example(3010, 2, 1 / 128)  # a root that an orphan had once asked for was in that orphan's path for ever
 def test_after_churn_all_are_reached_and_nobody_has_too_many(seed: int, cap: int, loss: float) -> None:
     """Every node checks its fan-out and place after each event; the oracle sees circles, and the cut off."""
     rng = random.Random(seed)

@@ -83,7 +83,7 @@ def test_what_a_set_covers_nobody_else_is_closer_to(numbers: list[int], size: in
             [ME, *map(peer, numbers)], key=lambda p: closeness(key, p.id)
         )
     elif leaves.full:
-        successor, predecessor = gap(ME.id, list(leaves), size)
+        successor, predecessor = gap(list(leaves.offsets), size)
         assert successor < clockwise(ME.id, key) < predecessor
 
 

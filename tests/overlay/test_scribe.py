@@ -16,11 +16,13 @@ from overlay import (
     Peer,
     Received,
     Refused,
+    RowReply,
     Send,
     Subscribe,
     TreeChanged,
     key_of,
 )
+from overlay.messages import NO_STAMP
 from overlay.oracles import closest, tree_faults
 from overlay.world import Simulator, plane
 from tests.overlay.worlds import host, names, ring, root, shout, subscribe, tree_rests
@@ -47,6 +49,19 @@ def deep_tree(seed: int = 1) -> tuple[Simulator, list[str]]:
         world.perform(name, world.nodes[name].overlay.unsubscribe(TOPIC, world.now))
     world.run(700)  # before anybody climbs
     return world, [name for name in names(world) if name not in inner(world)]
+
+
+def test_a_dead_node_of_whom_one_has_only_heard_is_no_way_to_the_root() -> None:
+    """It stands in the routing table by hearsay, as the next hop of a JOIN, and never answers."""
+    world = ring(30, config=OverlayConfig(base_bits=2, leaf_set_size=4), latency=plane(10))
+    one, other = world.nodes["n5"].overlay, world.nodes["n6"].overlay
+    ghosts = tuple(Peer(f"ghost{n}", 1) for n in range(50))
+    row = RowReply(other.me, 0, ghosts, NO_STAMP, "")
+    world.perform("n5", one.handle(Received(row), world.now))
+    keys = (key_of(b"%d" % n) for n in range(1_000))
+    topic = next(key for key in keys if one.next_hop(key) in ghosts)
+    subscribe(world, topic, ["n5"])
+    assert tree_rests(world, topic, ["n5"], 1_500)
 
 
 # -- shape ---------------------------------------------------------------------------------------------------
@@ -380,11 +395,23 @@ def test_a_multicast_from_a_former_parent_is_taken_once_and_answered() -> None:
 
 
 def test_a_join_that_would_close_a_loop_is_refused() -> None:
+    world = ring(3)
+    subscribe(world, TOPIC, names(world))
+    world.run(100)
+    overlay = world.nodes[away_from(world)].overlay
+    join = Subscribe(Peer("z", 1), TOPIC, "", False, False, ("y", overlay.me.address))
+    assert Send("z", Refused(overlay.me, TOPIC, "loop", "")) in overlay.handle(Received(join), world.now)
+    assert "z" not in overlay.children(TOPIC)
+
+
+def test_above_a_root_is_nothing_that_could_close_a_loop() -> None:
+    """Whoever once asked for its sake is a child like others."""
     overlay = Overlay(Peer("me", 1), OverlayConfig(), random.Random(1))
     overlay.start([], 0)
-    effects = overlay.handle(Received(Subscribe(Peer("z", 1), TOPIC, "", False, False, ("y", "me"))), 1)
-    assert Send("z", Refused(Peer("me", 1), TOPIC, "loop", "")) in effects
-    assert overlay.children(TOPIC) == ()
+    overlay.handle(Received(Subscribe(Peer("z", 1), TOPIC, "", False, False, ("y", "me"))), 1)
+    assert overlay.children(TOPIC) == ("z",)
+    assert overlay.is_root(TOPIC)
+    overlay.check()
 
 
 def test_a_topic_of_wrong_length_is_the_callers_fault() -> None:

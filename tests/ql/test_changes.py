@@ -30,6 +30,8 @@ def test_what_is_altered() -> None:
     assert one("ALTER JOB busy SET FUNCTION map FROM 'a.py' RESET") == AlterJob(
         "ALTER JOB busy SET FUNCTION map FROM 'a.py' RESET", "busy", function=("map", "a.py"), reset=True
     )
+    assert one("ALTER JOB busy SET FUNCTION reduce FROM 'a.py'").function == ("reduce", "a.py")  # type: ignore[union-attr]
+    assert one("ALTER JOB busy DROP FUNCTION Final").function == ("final", "")  # type: ignore[union-attr]
     assert one("ALTER JOB busy DROP FUNCTION map").function == ("map", "")  # type: ignore[union-attr]
 
 
@@ -47,8 +49,7 @@ def test_what_is_steered() -> None:
         ("ALTER JOB busy", "expected AS SELECT, SET or DROP FUNCTION, but the statement ends here"),
         ("ALTER JOB busy SET", "expected a parameter's name, but"),
         ("ALTER JOB busy SET k =", "expected a constant, but"),
-        ("ALTER JOB busy SET FUNCTION reduce FROM 'a.py'", "a function reduce is not supported yet: map is"),
-        ("ALTER JOB busy SET FUNCTION fold FROM 'a.py'", 'expected map, not "fold"'),
+        ("ALTER JOB busy SET FUNCTION fold FROM 'a.py'", 'expected map, reduce or final, not "fold"'),
         ("ALTER JOB busy SET FUNCTION map FROM a.py", "expected a file in quotes ('map.py'), not \"a\""),
         ("ROLLBACK JOB busy TO VERSION two", 'expected the number of a version, not "two"'),
         ("PAUSE busy", 'expected JOB, not "busy"'),

@@ -5,18 +5,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from elf.errors import QueryError
 from elf.ql.files import tables_of
-from elf.ql.planner import plan, plan_text
-from elf.ql.statements import CreateJob, Select, parse
+from elf.ql.planner import plan, plan_streams, plan_text, streams_of
+from elf.ql.statements import CreateJob, Query, Select, parse
 from elf.schema import Schema
+from tests.ql.stream_cases import BUYS, CLICKS
 from tests.ql.table import CONTENTS, SCHEMA
 
 _HERE = Path(__file__).parent
+STREAMS = {"clicks": CLICKS, "buys": BUYS, "timeless": Schema(CLICKS.columns)}
 GOLDEN = sorted((_HERE / "golden").glob("*.txt"))
 
 
@@ -43,21 +46,29 @@ def test_renderings(path: Path, rewrite_ql: bool) -> None:
     assert got == expected
 
 
-def _message(text: str, schema: Schema) -> str:
+def _message(text: str, planned: Callable[[Query], object]) -> str:
     try:
         for statement in parse(text):
             if isinstance(statement, Select | CreateJob):
-                tables = tables_of(statement.query, CONTENTS)
-                plan(statement.query, schema, stream="x", tables=tables)
+                planned(statement.query)
     except QueryError as error:
         return str(error)
     return "(accepted)"
 
 
-def _check_messages(path: Path, schema: Schema, rewrite: bool) -> None:
+def _over(schema: Schema) -> Callable[[Query], object]:
+    return lambda query: plan(query, schema, stream="x", tables=tables_of(query, CONTENTS))
+
+
+def _over_streams(query: Query) -> object:
+    schemas = {name: STREAMS[name] for name in streams_of(query) if name in STREAMS} or STREAMS
+    return plan_streams(query, schemas, tables_of(query, CONTENTS))
+
+
+def _check_messages(path: Path, planned: Callable[[Query], object], rewrite: bool) -> None:
     blocks = path.read_text(encoding="utf-8").strip("\n").split("\n\n")
     pairs = [block.partition("\n----\n")[::2] for block in blocks]
-    got = [(text, _message(text, schema)) for text, _ in pairs]
+    got = [(text, _message(text, planned)) for text, _ in pairs]
     if rewrite:
         path.write_text(
             "\n\n".join(f"{text}\n----\n{message}" for text, message in got) + "\n", encoding="utf-8"
@@ -68,13 +79,17 @@ def _check_messages(path: Path, schema: Schema, rewrite: bool) -> None:
 
 
 def test_messages(rewrite_ql: bool) -> None:
-    _check_messages(_HERE / "refused.txt", SCHEMA, rewrite_ql)
+    _check_messages(_HERE / "refused.txt", _over(SCHEMA), rewrite_ql)
 
 
 def test_messages_about_joins(rewrite_ql: bool) -> None:
-    _check_messages(_HERE / "refused_joins.txt", SCHEMA, rewrite_ql)
+    _check_messages(_HERE / "refused_joins.txt", _over(SCHEMA), rewrite_ql)
+
+
+def test_messages_about_joined_streams(rewrite_ql: bool) -> None:
+    _check_messages(_HERE / "refused_streams.txt", _over_streams, rewrite_ql)
 
 
 def test_messages_without_event_time(rewrite_ql: bool) -> None:
     schema = Schema(tuple(column for column in SCHEMA.columns if column.type != "timestamp"))
-    _check_messages(_HERE / "refused_timeless.txt", schema, rewrite_ql)
+    _check_messages(_HERE / "refused_timeless.txt", _over(schema), rewrite_ql)

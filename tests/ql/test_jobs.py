@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import duckdb
 import pytest
 
 from elf.errors import QueryError, UserError
-from elf.ql.files import tables_of
+from elf.ql.files import files_of
 from elf.ql.jobs import Expanded, Read, expand
 from elf.ql.plan import Function, Plan
 from elf.ql.planner import plan
 from elf.ql.statements import Query, Select, parse
 from elf.ql.user_functions import with_function
+from elf.schema import Schema
 from tests.ql.cases import prepare
 from tests.ql.pipeline import difference, run_by_hand, run_live
 from tests.ql.table import SCHEMA, rows
@@ -38,8 +40,8 @@ def expanded(text: str, jobs: Mapping[str, Plan], within: tuple[str, ...] = ()) 
 
 def planned(text: str, jobs: Mapping[str, Plan]) -> Plan:
     made = expanded(text, jobs)
-    tables = tables_of(made.query, {}, {table.name.lower(): table for table in made.tables})
-    return made.finish(plan(made.query, SCHEMA, stream="x", tables=tables))
+    assert not files_of(made.query)
+    return made.finish(plan(made.query, SCHEMA, stream="x"))
 
 
 @pytest.fixture(scope="module")
@@ -92,26 +94,100 @@ def test_what_comes_with_a_job(jobs: dict[str, Plan]) -> None:
     assert made.fragment == worked["hits"].fragment
     assert made.reads == ("uid of hits",)
     assert planned("SELECT MAX(most) FROM JOB most", jobs).reads == ("uid of most",)
+    reduces = Function("reduce", "def reduce(batch): return batch", "r.py")
+    reduced = {"hits": with_function(worked["hits"], reduces)}
+    made = planned("SELECT MAX(k) FROM JOB hits", reduced)
+    assert made.fragment == reduced["hits"].fragment, "it reads what the function makes, from the same flow"
+    assert with_function(made, reduces) == made, "as when something else of the reader is altered"
+    with pytest.raises(UserError, match="the groups are those of a job that it reads: SET FUNCTION reduce"):
+        with_function(made, replace(reduces, text="def reduce(batch): return batch.slice(1)"))
+    with pytest.raises(UserError, match="JOIN JOB over a job with a reduce function is not supported yet"):
+        planned("SELECT MAX(a.k) FROM JOB hits AS a JOIN JOB hits AS b ON a.store = b.store", reduced)
+    ended = {"hits": with_function(jobs["hits"], Function("final", "def final(batch): return batch", "f.py"))}
+    with pytest.raises(QueryError, match="job hits has a final function, and the rows that it gives cannot"):
+        planned("SELECT MAX(k) FROM JOB hits", ended)
+
+
+def test_larger_windows_share_the_flow_whatever_has_been_seen_since(jobs: dict[str, Plan]) -> None:
+    seen = Schema(
+        tuple(replace(one, type="text") if one.name == "clicks" else one for one in SCHEMA.columns[::-1]),
+        SCHEMA.event_time,
+    )
+    asked = expanded("SELECT store, SUM(k) AS k FROM JOB hits GROUP BY store WINDOWING 1 MINUTE", jobs)
+    made = asked.finish(plan(asked.query, seen, stream="x"))
+    assert made.fragment == jobs["hits"].fragment
+    assert (made.grain_us, made.made.keys) == (30_000_000, ("k0",))
+    assert [kind.text for kind in made.windows] == ["1 min"]
 
 
 def test_what_is_refused(jobs: dict[str, Plan]) -> None:
+    often = query("SELECT COUNT(*) AS n FROM x WINDOWING 30 SECONDS SLIDE 10 SECONDS")
+    ever = query("SELECT COUNT(*) AS n FROM x WINDOWING LANDMARK EVERY 1 MINUTE")
+    early = query("SELECT store, MIN(clicks) FROM x GROUP BY store WINDOWING 30 SECONDS EMIT CHANGES")
+    others = {"often": often, "ever": ever, "early": early}
+    jobs = {**jobs, **{name: plan(asked, SCHEMA, stream="x") for name, asked in others.items()}}
     for text, within, said in (
         ("SELECT COUNT(*) FROM JOB hits", ("hits",), r"in a circle: hits → hits \(line 1, column 22\)"),
         ("SELECT COUNT(*) FROM JOB most", ("a", "hits"), "in a circle: hits → most → hits"),
         ("SELECT COUNT(*) FROM JOB hits, JOB most", (), "JOB stands alone.*column 32"),
-        ("SELECT COUNT(*) FROM x JOIN JOB hits ON x.store = hits.store", (), "JOIN JOB is not.*column 29"),
+        (
+            "SELECT COUNT(*) FROM x JOIN JOB hits ON x.store = hits.store",
+            (),
+            "FROM JOB a JOIN JOB b.*column 29",
+        ),
+        (
+            "SELECT COUNT(*) FROM JOB hits RIGHT JOIN JOB most USING (store)",
+            (),
+            "RIGHT JOIN of jobs.*column 42",
+        ),
+        (
+            "SELECT COUNT(*) FROM JOB hits JOIN JOB most ON k > 1",
+            (),
+            "compare a column of hits with one of most",
+        ),
+        ("SELECT COUNT(*) FROM JOB hits JOIN JOB hits USING (store)", (), "hits stands for something else"),
+        ("SELECT COUNT(*) FROM JOB hits JOIN JOB most ON hits.store = most.stor", (), 'mean "most.store"'),
+        ("SELECT store FROM JOB hits JOIN JOB most ON hits.store = most.store", (), "in hits and in most.*8"),
+        (
+            "SELECT COUNT(*) FROM JOB hits JOIN JOB often ON k = n",
+            (),
+            "of 30 s are.*often has.*every 10 s.*36",
+        ),
+        ("SELECT COUNT(*) FROM JOB ever JOIN JOB ever AS e USING (n)", (), "begin with their job or key"),
+        (
+            "SELECT SUM(k) FROM JOB hits JOIN JOB most USING (store) WINDOWING 1 MINUTE",
+            (),
+            "own windows.*column 5",
+        ),
+        ("SELECT SUM(k) FROM JOB hits JOIN JOB early USING (store)", (), "leave EMIT CHANGES out"),
+        ("SELECT SUM(k) FROM JOB hits JOIN 'a.csv' AS a ON k = a.k", (), "move the JOIN into the subquery"),
         ("SELECT COUNT(*) FROM x, JOB hits", (), "JOB stands alone.*column 25"),
-        ("SELECT COUNT(*) FROM JOB hits WINDOWING 1 MINUTE", (), "has the windows of the job.*column 31"),
+        ("SELECT COUNT(*) FROM JOB hits WINDOWING 45 SECONDS", (), "whole windows of job hits.*column 31"),
+        ("SELECT COUNT(*) FROM JOB hits WINDOWING 2 MINUTES SLIDE 10 SECONDS", (), "of 30 s; these .* not"),
+        ("SELECT COUNT(*) FROM JOB hits WINDOWING SESSION 1 MINUTE", (), "sessions are of single rows.*31"),
+        ("SELECT COUNT(*) FROM JOB hits WINDOWING 9 ROWS", (), "windows of rows are of single rows.*31"),
+        ("SELECT COUNT(*) FROM JOB hits WINDOWING 9 ROWS", (), "windows of rows are of single rows.*31"),
+        (
+            "SELECT k FROM JOB hits WINDOWING 1 MINUTE",
+            (),
+            "a row of a smaller window.*add GROUP BY.*column 24",
+        ),
+        (
+            "SELECT COUNT(*) FROM JOB often WINDOWING 1 MINUTE",
+            (),
+            "made of tumbling ones.*often are.*every 10 s",
+        ),
+        ("SELECT COUNT(*) FROM JOB hits WINDOWING 30 SECONDS LATENESS 1 SECONDS", (), "has the LATENESS.*52"),
+        (
+            "SELECT COUNT(*) FROM JOB hits WINDOWING 30 SECONDS EMIT CHANGES",
+            (),
+            "has the EMIT of the job.*52",
+        ),
         ("SELECT COUNT(*) FROM JOB hits WHERE l = 1", (), 'unknown column "l"'),
     ):
         with pytest.raises(QueryError, match=said):
             plan(expanded(text, jobs, within).query, SCHEMA, stream="x")
     with pytest.raises(UserError, match="there is no job gone"):
         expanded("SELECT COUNT(*) FROM JOB gone", jobs)
-    ever = {
-        "ever": plan(query("SELECT COUNT(*) FROM x WINDOWING LANDMARK EVERY 1 MINUTE"), SCHEMA, stream="x")
-    }
-    with pytest.raises(QueryError, match="landmark windows of job ever"):
-        expanded("SELECT COUNT(*) FROM JOB ever", ever)
     with pytest.raises(QueryError, match="there are no jobs here"):
         plan(query("SELECT COUNT(*) FROM JOB hits"), SCHEMA, stream="x")

@@ -187,6 +187,13 @@ def test_several_streams_have_a_fragment_each() -> None:
     assert con.sql(plan.final_sql).fetchall() == [(start, start, "a", 2.0, 0), (start, start, None, 2.5, 1)]
 
 
+def test_a_query_of_no_stream_is_told_so() -> None:
+    (statement,) = parse("SELECT 1 AS one WINDOWING 5 SECONDS")
+    assert isinstance(statement, Select)
+    with pytest.raises(QueryError, match="a query needs FROM: the name of a stream"):
+        plan_streams(statement.query, {})
+
+
 def test_streams_whose_columns_disagree() -> None:
     (statement,) = parse("SELECT SUM(n) FROM a, b")
     assert isinstance(statement, Select)

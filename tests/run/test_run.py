@@ -9,11 +9,15 @@ from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import NoReturn
 
 import duckdb
 import pytest
 
 from elf.cli.main import main
+from elf.errors import ElfBug
+from elf.job.flowroots import FlowRoots
+from elf.ql import planner
 from tests.run.oracle import SAMPLE, connect, rows
 from tests.run.queries import QUERIES, by_hand
 
@@ -213,7 +217,13 @@ BAD = {
     "unknown stream": (
         ["-q", "SELECT COUNT(*) FROM z", "--stream", f"a={SAMPLE}", "--stream", f"b={SAMPLE}"], "streams: a, b"
     ),
-    "two streams joined": (["-q", "SELECT COUNT(*) FROM x JOIN y ON TRUE", "--input", str(SAMPLE)], "without bound"),
+    "two streams joined": (
+        ["-q", "SELECT COUNT(*) FROM x JOIN y ON TRUE", "--stream", f"x={SAMPLE}", "--stream", f"y={SAMPLE}"],
+        "any row of one stream could meet any row of the other: say which keys are equal",
+    ),
+    "a stream joined that is not there": (
+        ["-q", "SELECT COUNT(*) FROM x JOIN y ON x.c_ip = y.c_ip", "--input", str(SAMPLE)], "there is no stream"
+    ),
     "no such table": (
         ["-q", "SELECT COUNT(*) FROM x JOIN 'no.csv' AS y USING (a)", "--input", str(SAMPLE)],
         "no.csv cannot be read: no such file",
@@ -267,11 +277,52 @@ def test_an_aggregate_over_the_groups_of_no_rows_has_a_row(
     path = tmp_path / "log.json"
     path.write_text('{"ts": "2026-01-01T00:00:00Z", "host": "a", "n": 1}\n')
     inner = "SELECT host, year(ts) AS y, MAX(n) AS most FROM log WHERE n = 2 GROUP BY 1, 2"
+    by_day = "SELECT ts, last_day(ts) AS b FROM log WHERE n = 2 GROUP BY 1, 2 ORDER BY b - INTERVAL 1 MONTH"
     for sql, count in (
         (f"SELECT COUNT(*) AS n, MAX(upper(host)) AS h, SUM(y + most) AS s FROM ({inner}) AS g", 1),
+        (f"SELECT DISTINCT COUNT(*) AS n, MAX(host) AS h, SUM(y) AS s FROM ({inner}) AS g", 1),
+        (f"SELECT COUNT(*) AS n, MAX(y) AS h, NULL AS s FROM ({inner} HAVING month(MIN(ts)) = 1) AS g", 1),
+        (f"SELECT COUNT(*) AS n, MAX(b) AS h, NULL AS s FROM ({by_day}) AS g", 1),
+        (f"SELECT DISTINCT 0 AS n, NULL AS h FROM ({inner}) AS g", 0),
         (f"SELECT y, COUNT(*) AS n FROM ({inner}) AS g GROUP BY y", 0),
         (inner, 0),
     ):
         status, out, err = elf_run(capsys, "--input", str(path), "--output", "json", "-q", sql)
         assert (status, err) == (0, "")
         assert [json.loads(line) for line in out.splitlines()] == [{"n": 0, "h": None, "s": None}] * count
+
+
+def test_an_agent_that_fails_inside_ends_the_run_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bug of ours while the outcome of work is handled must stop the agent, not leave it waiting for ever."""
+
+    calls = []
+
+    def broken(*_: object) -> NoReturn:
+        calls.append(1)
+        raise ElfBug("a bug that was planted")
+
+    monkeypatch.setattr(FlowRoots, "committed", broken)
+    log = tmp_path / "log.json"
+    log.write_text('{"ts": "2026-01-01T00:00:01Z", "n": 1}\n')
+    query = "SELECT COUNT(*) AS c FROM log"
+    status, _, err = elf_run(capsys, "--input", str(log), "-q", query, "--agents", "2")
+    assert status != 0
+    assert "a bug that was planted" in err
+    assert len(calls) == 1
+
+
+def test_a_bug_in_a_statement_fails_that_statement_and_no_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> NoReturn:
+        raise KeyError("planted")
+
+    monkeypatch.setattr(planner, "plan_streams", broken)
+    log = tmp_path / "log.json"
+    log.write_text('{"ts": "2026-01-01T00:00:01Z", "n": 1}\n')
+    status, _, err = elf_run(capsys, "--input", str(log), "-q", "SELECT COUNT(*) AS c FROM log")
+    assert status != 0
+    assert "this agent has a bug, its log has more: KeyError('planted')" in err
+    assert "agent stops" not in err

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from agents.archive import Archive
-from agents.partitions import HOUR_US
+from agents.partitions import HOUR_US, ArchiveError
 from elf.batch import encode
 from elf.ql.files import tables_of
 from elf.ql.planner import plan, plan_streams, plan_text
@@ -25,7 +25,6 @@ from elf.schema import Column, Schema
 from spark_backend import offline
 from spark_backend.compare import LiveWindow, compare
 from spark_backend.offline import Archived
-from spark_backend.session import SparkFailed
 
 BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 SECOND = 1_000_000
@@ -235,7 +234,7 @@ def test_only_the_hours_of_the_windows_are_read(spark: SparkSession, tmp_path: P
     plan = plan_text("SELECT COUNT(*) AS n FROM clicks WINDOWING 60 SECONDS", CLICKS, stream="clicks")
     table = offline.run(spark, plan, [archived(tmp_path / "t")], windows(60, 60, 1))
     assert table["n"].to_pylist() == [sum(row.ts_us is not None for row in near)]
-    with pytest.raises(SparkFailed):
+    with pytest.raises(ArchiveError, match=r"hour=03.*is damaged"):
         offline.run(spark, plan, [archived(tmp_path / "t")], windows(60, 60, 1, BASE_US + 3 * HOUR_US))
 
 
@@ -306,3 +305,25 @@ def test_the_session_says_no_wrong_number_and_knows_no_other_time_zone(spark: Sp
     assert spark.sql("SELECT TRY_CAST('x' AS BIGINT) AS n").toArrow()["n"].to_pylist() == [None]
     with pytest.raises(Exception, match="ARITHMETIC_OVERFLOW"):
         spark.sql("SELECT 9223372036854775807L + 1L AS n").toArrow()
+
+
+@pytest.mark.parametrize("harm", ["cut off", "a byte", "empty"])
+def test_a_damaged_file_is_named_and_left_out(harm: str, spark: SparkSession, tmp_path: Path) -> None:
+    """Also where its footer is whole and only the checksum of a page says so."""
+    for agent, first in (("a", 0), ("b", 20)):
+        lines = [json.dumps({"product": "doom", "clicks": n}) for n in range(first, first + 20)]
+        store(tmp_path / "t", lines, [BASE_US] * 20, agent=agent)
+    (bad,) = (tmp_path / "t").glob("**/agent=b/*.parquet")
+    data = bytearray(bad.read_bytes())
+    data[60] ^= 4
+    bad.write_bytes({"cut off": bytes(data[:-20]), "a byte": bytes(data), "empty": b""}[harm])
+    plan = plan_text("SELECT SUM(clicks) AS n FROM x WINDOWING 60 SECONDS", CLICKS)
+    told: list[tuple[str, str]] = []
+    sources = [archived(tmp_path / "t")]
+    table = offline.run(spark, plan, sources, windows(60, 60, 1), lambda *one: told.append(one))
+    assert table["n"].to_pylist() == [sum(range(20))]
+    ((path, why),) = told
+    assert Path(path) == bad
+    assert why
+    with pytest.raises(ArchiveError, match="is damaged"):
+        offline.run(spark, plan, sources, windows(60, 60, 1))

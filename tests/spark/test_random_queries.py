@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from elf.bench.differential import bench, expressions, queries, reference
-from elf.bench.differential.bench import Figures, Options, judge, run
+from elf.bench.differential import asked, bench, expressions, queries, reference
+from elf.bench.differential.asked import plan_of
+from elf.bench.differential.bench import Case, Figures, Options, judge, run
 from elf.bench.differential.differences import Answer
-from elf.bench.differential.logs import SCHEMA, make_log
+from elf.bench.differential.logs import make_log
 from elf.bench.differential.offline import Offline
 from elf.bench.differential.shrink import shrink
 from elf.bench.differential.tree import Query, leaf
 from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.functions import FUNCTIONS
-from elf.ql.planner import plan_text
 from spark_backend.batch import Batch
 
 
@@ -35,12 +35,48 @@ def test_the_generator_reaches_everything_in_the_tables() -> None:
     assert queries.usable_aggregates() == AGGREGATES.keys()
 
 
+def test_it_reaches_what_can_be_in_from_and_approximate() -> None:
+    wanted = ["sections.csv", "places.csv", "UNION ALL", "FROM a, b", "APPROXIMATE"]
+    wanted += ["FROM JOB", "larger windows", "JOIN JOB", "a job over a job"]
+    made = [queries.make_query(random.Random(seed), lateness=True) for seed in range(150)]
+    reads = [asked.plan_of(str(query)) for query in made if any(query.jobs())]
+    assert {
+        "FROM JOB": bool(reads),
+        "larger windows": any(plan.stages for plan in reads),
+        "JOIN JOB": any(plan.beside for plan in reads),
+        "a job over a job": any(one.under and one.under.job for query in made for one in query.jobs()),
+        "sections.csv": any("sections.csv" in str(query) for query in made),
+        "places.csv": any("places.csv" in str(query) for query in made),
+        "UNION ALL": any("UNION ALL" in str(query) and "FROM more" in str(query) for query in made),
+        "FROM a, b": any("FROM log, more" in str(query) for query in made),
+        "APPROXIMATE": any(query.approximate for query in made),
+    } == dict.fromkeys(wanted, True)
+
+
+def test_an_approximate_row_is_held_to_its_bound() -> None:
+    """Three keys of 25, and a row that lacks 2 of 9 and says that it may lack so much."""
+    query = Query(
+        keys=(leaf("n", "bigint"),), outputs=(leaf("COUNT(*)", "bigint"),), limit=1, approximate=True
+    )
+    all_groups = Answer(("ka0", "a0", "error_bound"), [(n, 9 - n, 0.0) for n in range(25)])
+    exact = Answer(all_groups.names, all_groups.rows[:1])
+    case = Case(0, query, 1, "", all_groups)
+    for row, right in (((0, 7, 2.0), True), ((0, 7, 1.0), False), ((1, 8, 0.0), True), ((0, 10, 0.0), False)):
+        complaint = judge(exact, Answer(exact.names, [row]), exact, case)
+        assert (complaint is None) is right, complaint
+    assert "rows instead of" in str(judge(exact, Answer(exact.names, []), exact, case))
+    few = replace(
+        case, every=replace(all_groups, rows=all_groups.rows[:10])
+    )  # of few groups none is left out
+    assert "live is not DuckDB" in str(judge(exact, Answer(exact.names, [(0, 7, 2.0)]), exact, few))
+
+
 def test_what_it_makes_is_taken_and_has_a_reference() -> None:
     made = [str(queries.make_query(random.Random(seed), lateness=True)) for seed in range(60)]
     assert made == [str(queries.make_query(random.Random(seed), lateness=True)) for seed in range(60)]
     for text in made:
-        plan_text(text, SCHEMA)
-    rows = reference.Reference(make_log(random.Random(1)).rows())
+        plan_of(text)
+    rows = reference.Reference(make_log(random.Random(1)))
     assert sum(bool(rows.answer(text).rows) for text in made) > 30
     rows.close()
 

@@ -13,22 +13,33 @@ import re
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import duckdb
 
 from elf.bench.differential import live
-from elf.bench.differential.differences import ESTIMATES, EXACTLY, Answer, Tolerance, difference
+from elf.bench.differential.asked import plan_of
+from elf.bench.differential.differences import (
+    ESTIMATES,
+    EXACTLY,
+    Answer,
+    Tolerance,
+    beyond_bounds,
+    difference,
+    group_of,
+)
 from elf.bench.differential.live import Answered
-from elf.bench.differential.logs import SCHEMA, Log, make_log
+from elf.bench.differential.logs import Log, make_log
 from elf.bench.differential.offline import Offline
 from elf.bench.differential.queries import make_query
-from elf.bench.differential.reference import NoReference, Reference
+from elf.bench.differential.reference import Reference
 from elf.bench.differential.shrink import shrink
+from elf.bench.differential.spread import NoReference
 from elf.bench.differential.tree import Query
 from elf.errors import QueryError
-from elf.ql.planner import plan_text
+from elf.ql.approximate import BOUND
+from elf.ql.planner import KEPT
 from spark_backend import batch
 
 QUERIES_A_LOG: Final = 25
@@ -72,6 +83,8 @@ class Case:
     query: Query
     agents: int
     seed: str
+    every: Answer | None = None
+    """Of an APPROXIMATE query: all of its groups."""
 
     @property
     def text(self) -> str:
@@ -132,7 +145,7 @@ class _Round:
     def judge(self, numbers: Sequence[int]) -> None:
         """Ask all three and compare."""
         figures = self._figures
-        reference = Reference(self._log.rows())
+        reference = Reference(self._log)
         self._offline.load(self._log)
         wanted: list[Answered] = []
         sound = []
@@ -153,8 +166,8 @@ class _Round:
                 figures.asked_again += 1
                 (lives[index],) = live.answers(self._log, [case.text], case.agents, case.seed)
         sparks = self._offline.answers(texts)
-        for case, want, *got in zip(sound, wanted, lives, sparks, strict=True):
-            complaint = judge(want, *got)
+        for case, want, got, spark in zip(sound, wanted, lives, sparks, strict=True):
+            complaint = judge(want, got, spark, case)
             if complaint is None:
                 figures.equal += 1
                 figures.empty += isinstance(want, Answer) and not want.rows
@@ -170,9 +183,10 @@ class _Round:
         for _ in range(DRAWS):
             query = make_query(rng, lateness=self._log.whole)
             case = Case(number, query, FLEETS[index % len(FLEETS)], seed)
-            plan_text(case.text, SCHEMA)
+            plan_of(case.text)
             try:
                 answer: Answered = reference.answer(case.text)
+                case = replace(case, every=every(query, reference))
             except duckdb.Error as error:
                 answer = f"DuckDB: {error}"
             if isinstance(answer, str) or answer.rows:
@@ -203,16 +217,17 @@ class _Round:
         text = str(query)
         if not query.outputs and not query.keys:
             return None
-        reference = Reference(log.rows())
+        reference = Reference(log)
         try:
-            plan_text(text, SCHEMA)
+            plan_of(text)
             want: Answered = reference.answer(text)
+            case = replace(case, query=query, every=every(query, reference))
         except (QueryError, NoReference, duckdb.Error):
             return None
         finally:
             reference.close()
         (got,) = live.answers(log, [text], case.agents, case.seed)
-        found = judge(want, got, want)
+        found = judge(want, got, want, case)
         if found is not None:
             return found
         self._offline.load(log)
@@ -220,16 +235,47 @@ class _Round:
         return judge(want, want, spark)
 
 
-def judge(wanted: Answered, got: Answered, spark: Answered) -> str | None:
-    """What is wrong, for a person to read; None when all three are the same."""
+def every(query: Query, reference: Reference) -> Answer | None:
+    """All groups of an APPROXIMATE query."""
+    if not query.approximate:
+        return None
+    found = reference.answer(str(replace(query, approximate=False, limit=None, offset=0)))
+    return replace(found, names=(*found.names, BOUND), rows=[(*row, 0.0) for row in found.rows])
+
+
+def _cut(case: Case) -> tuple[tuple[int, ...], int] | None:
+    """Of an APPROXIMATE query of whose groups some may have been left out: the columns that tell a group, and
+    the one that has its value. Of few groups none is.
+    """
+    if case.every is None or case.query.limit is None:
+        return None
+    value = len(case.every.names) - 2
+    first = value - len(case.query.keys)
+    groups = {group_of(row, range(first, value)) for row in case.every.rows}
+    return (
+        (tuple(range(value)), value) if len(groups) > KEPT * (case.query.limit + case.query.offset) else None
+    )
+
+
+def judge(wanted: Answered, got: Answered, spark: Answered | None, case: Case | None = None) -> str | None:
+    """What is wrong, for a person to read; None when all are the same. ``spark``: None where Spark is not
+    asked.
+    """
     for name, one in (("DuckDB on all rows", wanted), ("live", got), ("Spark", spark)):
         if isinstance(one, str):
             return f"{name} has no answer: {one}"
     assert isinstance(wanted, Answer)
     assert isinstance(got, Answer)
-    assert isinstance(spark, Answer)
+    assert not isinstance(spark, str)
+    cut = None if case is None else _cut(case)
+    if cut is not None and case is not None and case.every is not None:
+        if (found := beyond_bounds(got, wanted, case.every, *cut)) is not None:
+            return f"live is not within its bounds: {found}"
+        got = wanted
     if (found := difference(got, wanted)) is not None:
         return f"live is not DuckDB on all rows: {found}"
+    if spark is None:
+        return None
     if (found := difference(spark, wanted)) is not None:
         return f"Spark is not DuckDB on all rows: {found}"
     if (found := difference(got, Answer(spark.names, spark.rows, _loose(wanted), wanted.scales))) is not None:

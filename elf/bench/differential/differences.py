@@ -151,6 +151,37 @@ class Answer:
     scales: Sequence[Sequence[float | None]] = ()
 
 
+def beyond_bounds(got: Answer, wanted: Answer, every: Answer, key: Sequence[int], value: int) -> str | None:
+    """What is wrong with an approximate answer; None when nothing is. ``every``: all groups, exactly;
+    ``key``: the columns that tell a group (window and keys), ``value``: what it is ordered by, ``wanted``:
+    the answer without APPROXIMATE, which has as many rows.
+    """
+    if got.names != wanted.names and got.rows:
+        return f"columns {', '.join(got.names)} instead of {', '.join(wanted.names)}"
+    if len(got.rows) != len(wanted.rows):
+        return f"{len(got.rows)} rows instead of {len(wanted.rows)}"
+    exact = {group_of(row, key): row[value] for row in every.rows}
+    for number, row in enumerate(got.rows):
+        truth = exact.get(group_of(row, key))
+        said, bound = row[value], row[-1]
+        if (
+            not isinstance(said, int | float)
+            or not isinstance(bound, float)
+            or not isinstance(truth, int | float)
+        ):
+            return f"row {number}: {said!r}, of {truth!r}, with the bound {bound!r}\n  {row}"
+        slack = FLOAT_TOLERANCE * max(abs(said), abs(truth))
+        if not said - slack <= truth <= said + bound + slack:
+            return f"row {number}: {truth!r} is not from {said!r} to {bound!r} more\n  {row}"
+    return None
+
+
+def group_of(row: Row, key: Sequence[int]) -> tuple[str, ...]:
+    """What tells a group: these columns. 0.0 and -0.0 are one, as are all NaN."""
+    cells = (row[index] for index in key)
+    return tuple(repr(cell + 0.0 if isinstance(cell, float) else cell) for cell in cells)
+
+
 def difference(got: Answer, wanted: Answer) -> str | None:
     """What is different, for a person to read; None when nothing is."""
     if got.names != wanted.names and got.rows:

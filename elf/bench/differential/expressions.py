@@ -14,7 +14,7 @@ from functools import cache
 from typing import Final
 
 from elf.bench.differential.constants import COUNTS, ESCAPED, LIKES, TIMES, WORDS, constant_of, text_constant
-from elf.bench.differential.logs import COLUMNS, SCHEMA, STEADY
+from elf.bench.differential.logs import SCHEMA, STEADY, STREAMS
 from elf.bench.differential.tree import Node, leaf
 from elf.errors import QueryError
 from elf.ql import statements
@@ -227,7 +227,8 @@ class Expressions:
         source = self.rng.choice(_CAST_FROM[kind])
         word = self.rng.choice(["CAST", "TRY_CAST"])
         arg = self.make(source, depth - 1)
-        if kind == "timestamp" and not arg.args:
+        known = {node for nodes in self.leaves.values() for node in nodes}
+        if kind == "timestamp" and known.isdisjoint(arg.walk()):  # a constant that is none is an error
             arg = self.rng.choice(self.leaves.get("text") or [text_constant(TIMES[0])])
         if self.rng.random() < 0.2:
             return self.join(f"({{0}})::{kind.upper()}", kind, arg)
@@ -356,9 +357,9 @@ def callable_functions() -> frozenset[str]:
 
 
 @cache
-def columns() -> Mapping[Kind, Sequence[Node]]:
-    """The columns of the logs, by type."""
+def columns(stream: str = "log") -> Mapping[Kind, Sequence[Node]]:
+    """The columns of a stream of the logs, by type."""
     found: dict[Kind, list[Node]] = {}
-    for name, kind in COLUMNS.items():
+    for name, kind in STREAMS[stream].items():
         found.setdefault(kind, []).append(leaf(name, kind, steady=name in STEADY))
     return found

@@ -21,11 +21,13 @@ from agents.lane import LaneFacts
 from agents.run import Fleet, FleetStream
 from agents.transport import MemoryNetwork
 from agents.transport.base import Dropped
+from elf.bench.differential.asked import FILES
 from elf.bench.differential.differences import Answer, Row, plain
 from elf.bench.differential.logs import Log
 from elf.client.windows import split
 from elf.errors import ElfError
 from elf.job import messages as say
+from elf.ql.plan import COUNTED
 
 DELAYS_S: Final = (0.0, 0.0, 0.002, 0.01)
 """The most that a message takes, one of these a fleet."""
@@ -75,10 +77,13 @@ def answers(log: Log, queries: Sequence[str], agents: int, seed: str) -> list[An
     console.configure("error", "console")
     with tempfile.TemporaryDirectory(prefix="elf-differential-") as folder:
         paths = write(log, Path(folder))
-        facts = LaneFacts("log", get_format("json"), None, "")
-        shares = split_inputs(paths, agents, whole_files=log.whole)
-        rng = random.Random(seed)
-        return asyncio.run(_ask(facts, shares, log.samples(), queries, rng))
+        streams = []
+        for stream in dict.fromkeys(log.streams):
+            mine = [path for path, of in zip(paths, log.streams, strict=True) if of == stream]
+            shares = split_inputs(mine, agents, whole_files=log.whole)
+            facts = LaneFacts(stream, get_format("json"), None, "")
+            streams.append(FleetStream(facts, shares, log.samples(stream)))
+        return asyncio.run(_ask(streams, queries, random.Random(seed)))
 
 
 def write(log: Log, folder: Path) -> list[str]:
@@ -91,22 +96,16 @@ def write(log: Log, folder: Path) -> list[str]:
     return paths
 
 
-async def _ask(
-    facts: LaneFacts,
-    shares: Sequence[Sequence[Range]],
-    samples: Sequence[str],
-    queries: Sequence[str],
-    rng: random.Random,
-) -> list[Answered]:
+async def _ask(streams: Sequence[FleetStream], queries: Sequence[str], rng: random.Random) -> list[Answered]:
     fleet = Fleet(
-        [FleetStream(facts, shares, samples)],
+        streams,
         network=_Restless(random.Random(rng.random())),
         open_input=lambda share: _Choppy(share, random.Random(rng.random())),
     )
     results: list[list[say.WindowResult]] = [[] for _ in queries]
     try:
         await fleet.start()
-        failed = await fleet.answer(queries, lambda number, result: results[number].append(result))
+        failed = await fleet.answer(queries, lambda number, result: results[number].append(result), FILES)
     except ElfError as error:
         return [f"the fleet: {error}"] * len(queries)
     finally:
@@ -132,4 +131,7 @@ def _joined(results: Sequence[say.WindowResult], *, revised: bool) -> Answer | s
             names = tuple(table.column_names)
             cells = (column.to_pylist() for column in table.columns)
             rows += [tuple(map(plain, row)) for row in zip(*cells, strict=True)]
+    if COUNTED[0] in names:  # a path, of which the file's name tells enough
+        at = names.index(COUNTED[0])
+        rows = [(*row[:at], Path(str(row[at])).name, *row[at + 1 :]) for row in rows]
     return Answer(names, rows)

@@ -32,7 +32,22 @@ COLUMNS: Final[Mapping[str, ColumnType]] = {
     "user.agent": "text",
     "user.age": "bigint",
 }
-SCHEMA: Final = Schema(tuple(Column(name, kind) for name, kind in COLUMNS.items()), event_time="ts")
+MORE: Final[Mapping[str, ColumnType]] = {
+    "ts": "timestamp",
+    "host": "text",
+    "page": "text",
+    "n": "bigint",
+    "x": "bigint",
+    "ok": "boolean",
+}
+"""The columns of the second stream: fewer, and one of them of another type."""
+STREAMS: Final = {"log": COLUMNS, "more": MORE}
+SCHEMAS: Final = {
+    stream: Schema(tuple(Column(name, kind) for name, kind in columns.items()), event_time="ts")
+    for stream, columns in STREAMS.items()
+}
+SCHEMA: Final = SCHEMAS["log"]
+"""Also of both streams together."""
 STEADY: Final = frozenset({"n", "x", "user.age"})
 """Columns whose sums are the same in any order."""
 
@@ -92,35 +107,44 @@ class Line:
 @dataclass(frozen=True)
 class Log:
     """Files of lines. ``whole``: an agent reads whole files (LATENESS goes by the file); else the files may
-    be cut.
+    be cut. ``streams``: which each file is of.
     """
 
     files: tuple[tuple[Line, ...], ...]
     whole: bool
+    streams: tuple[str, ...]
 
     def size(self) -> int:
         return sum(len(file) for file in self.files)
 
-    def samples(self) -> list[str]:
-        """The lines that the columns are inferred from."""
-        return [SAMPLE.text, *(line.text for file in self.files for line in file if line.clean)]
+    def samples(self, stream: str) -> list[str]:
+        """The lines that the columns of a stream are inferred from."""
+        lines = (
+            line for file, of in zip(self.files, self.streams, strict=True) if of == stream for line in file
+        )
+        return [SAMPLES[stream], *(line.text for line in lines if line.clean)]
 
     def without(self, file: int, start: int, end: int) -> Log:
         """Without lines ``[start, end)`` of a file."""
         kept = self.files[file][:start] + self.files[file][end:]
         return replace(self, files=(*self.files[:file], kept, *self.files[file + 1 :]))
 
-    def rows(self) -> pa.Table:
-        """Every accepted line as typed values; also ``_source``, its file, ``_before``, the highest event
-        time (µs) that stood before it there, and ``_ts``, its own.
+    def rows(self, stream: str) -> pa.Table:
+        """Every accepted line of a stream as typed values; also ``_source`` and ``_place`` (file and line),
+        ``_before``, the highest event time (µs) that stood before it there, and ``_ts``, its own.
         """
-        columns: dict[str, list[object]] = {name: [] for name in (*COLUMNS, "_source", "_before", "_ts")}
+        own = STREAMS[stream]
+        columns: dict[str, list[object]] = {
+            name: [] for name in (*own, "_source", "_place", "_before", "_ts")
+        }
         for number, file in enumerate(self.files):
+            if self.streams[number] != stream:
+                continue
             highest: int | None = None
-            for line in file:
+            for place, line in enumerate(file):
                 if line.row is None:
                     continue
-                for name in COLUMNS:
+                for name in own:
                     columns[name].append(line.row.get(name))
                 time = line.row.get("ts")
                 us = (
@@ -129,41 +153,45 @@ class Log:
                     else (time.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
                 )
                 columns["_source"].append(number)
+                columns["_place"].append(place)
                 columns["_before"].append(highest)
                 columns["_ts"].append(us)
                 if us is not None:
                     highest = us if highest is None else max(highest, us)
-        types = {name: _TYPES[kind] for name, kind in COLUMNS.items()}
+        types = {name: _TYPES[kind] for name, kind in own.items()}
         return pa.table(
             {name: pa.array(values, types.get(name, pa.int64())) for name, values in columns.items()}
         )
 
-    def accepted(self) -> list[str]:
-        """The lines that are not rejected, as an archive has them."""
-        return [line.text for file in self.files for line in file if line.row is not None]
+    def accepted(self, stream: str) -> list[str]:
+        """The lines of a stream that are not rejected, as an archive has them."""
+        files = (file for file, of in zip(self.files, self.streams, strict=True) if of == stream)
+        return [line.text for file in files for line in file if line.row is not None]
 
 
 def make_log(rng: random.Random) -> Log:
-    """A log of one to four files, some of them empty."""
+    """A log of one to four files, some of them empty, and one of the other stream."""
     base = rng.choice([1_700_000_000_000_000, 1_451_606_395_000_000, -30_000_000, 951_782_390_000_000])
     span = rng.choice([5_000_000, 60_000_000, 600_000_000])
     disorder = rng.choice([0, 0, span // 20, span])
     files = []
-    for number in range(rng.choice([1, 1, 2, 3, 4])):
-        count = rng.choice([0, 1, 5, 30, 60, 120]) if number else rng.choice([8, 40, 90, 200])
+    counts = [rng.choice([0, 1, 5, 30, 60, 120]) for _ in range(rng.choice([0, 0, 1, 2, 3]))]
+    counts = [rng.choice([8, 40, 90, 200]), *counts, rng.choice([0, 5, 30, 60])]
+    streams = ("log",) * (len(counts) - 1) + ("more",)
+    for stream, count in zip(streams, counts, strict=True):
         lines = []
         for place in range(count):
             us = base + place * span // count + rng.randrange(-disorder - 1, 1) + rng.randrange(0, 3_000)
-            lines.append(_bad(rng) if rng.random() < 0.02 else _line(rng, us))
+            lines.append(_bad(rng) if rng.random() < 0.02 else _line(rng, us, STREAMS[stream]))
         files.append(tuple(lines))
-    return Log(tuple(files), whole=rng.random() < 0.5)
+    return Log(tuple(files), rng.random() < 0.5, streams)
 
 
 def _bad(rng: random.Random) -> Line:
     return Line(rng.choice(BAD_LINES), None, False)
 
 
-def _line(rng: random.Random, us: int) -> Line:
+def _line(rng: random.Random, us: int, columns: Mapping[str, ColumnType]) -> Line:
     text, moment = _time(rng, us)
     values: dict[str, tuple[object, object]] = {
         "ts": (text, moment),
@@ -178,14 +206,17 @@ def _line(rng: random.Random, us: int) -> Line:
         "user.agent": _same(rng.choice(RAWS[-9:])),
         "user.age": _same(rng.randrange(18, 90)),
     }
+    values = {name: values[name] for name in columns}
+    if columns["x"] == "bigint":
+        values["x"] = _same(rng.randrange(-100, 10_000))
     clean = True
     for name in values:
         chance = rng.random()
         if chance < 0.04:
             values[name] = (None, None)
-        elif chance < 0.06 and COLUMNS[name] in ("bigint", "double", "boolean"):
+        elif chance < 0.06 and columns[name] in ("bigint", "double", "boolean"):
             misfit = rng.choice(MISFITS)
-            values[name], clean = (misfit, _fit(misfit, COLUMNS[name])), False
+            values[name], clean = (misfit, _fit(misfit, columns[name])), False
     missing = {name for name in values if rng.random() < 0.03}
     record: dict[str, object] = {}
     flat = rng.random() < 0.2
@@ -227,10 +258,10 @@ def _fit(value: object, kind: ColumnType) -> object:
     return {"true": True, "false": False}.get(text)
 
 
-SAMPLE: Final = Line(
-    '{"ts":"2024-01-01T00:00:00Z","host":"h","page":"/","raw":"r","n":1,"big":1,"x":0.5,"wild":0.5,"ok":true,'
-    '"user":{"agent":"a","age":1}}',
-    None,
-    True,
-)
-"""A line that is in no file: all columns with their types, so that they are the same for every log."""
+SAMPLES: Final = {
+    "log": '{"ts":"2024-01-01T00:00:00Z","host":"h","page":"/","raw":"r","n":1,"big":1,"x":0.5,"wild":0.5,'
+    '"ok":true,"user":{"agent":"a","age":1}}',
+    "more": '{"ts":"2024-01-01T00:00:00Z","host":"h","page":"/","n":1,"x":1,"ok":true}',
+}
+"""A line of each stream that is in no file: all columns with their types, so that they are the same for every
+log."""

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import pyarrow as pa
 
 from agents.formats import get_format
+from elf.batch import decode
+from elf.bench.differential.asked import plan_of
 from elf.bench.differential.differences import Answer, plain
 from elf.bench.differential.live import Answered
-from elf.bench.differential.logs import SCHEMA, Log
-from elf.ql.planner import plan_text
+from elf.bench.differential.logs import SCHEMA, SCHEMAS, Log
+from elf.ql.plan import Plan
 from elf.ql.render import name
-from spark_backend.batch import Batch
+from elf.ql.unions import side_view, view_of
+from spark_backend.batch import Batch, Table
+from spark_backend.offline import VIEW
+
+BOTH: Final = "all_of_both"
 
 
 class Offline:
@@ -23,29 +30,51 @@ class Offline:
 
     def load(self, log: Log) -> None:
         """From now on answers are over this log."""
-        lines = {"line": pa.array(log.accepted(), pa.string()), "_before": log.rows()["_before"]}
-        self._batch.load(get_format("json"), pa.table(lines), SCHEMA.columns, "ts")
+        for stream, schema in SCHEMAS.items():
+            before = log.rows(stream)["_before"]
+            lines = pa.table({"line": pa.array(log.accepted(stream), pa.string()), "_before": before})
+            self._batch.load(get_format("json"), lines, schema.columns, "ts", _all_of(stream))
+        self._batch.unite(BOTH, [_all_of(stream) for stream in SCHEMAS])
 
-    def answers(self, queries: Sequence[str]) -> list[Answered]:
-        """Each query's answer, or what is wrong with it."""
-        found = self._batch.answers([_spark_sql(query) for query in queries])
-        return [
-            one if isinstance(one, str) else Answer(one.names, [tuple(map(plain, row)) for row in one.rows])
-            for one in found
-        ]
+    def answers(self, queries: Sequence[str]) -> list[Answered | None]:
+        """Each query's answer, or what is wrong with it; None where Spark is not asked."""
+        plans = [plan_of(query) for query in queries]
+        for table in (table for plan in plans for one in plan.fragments for table in one.tables):
+            self._batch.join(table.relation, decode(table.data))
+        asked = [(plan.spark_sql, _views(plan)) for plan in plans if plan.spark_sql]
+        found = iter(self._batch.answers(asked))
+        return [_answer(next(found)) if plan.spark_sql else None for plan in plans]
 
 
-def _spark_sql(query: str) -> str:
-    """The plan's rendering; rows that are late in their file are none of an archive's business, so they are
-    left out by hand.
+def _answer(one: Table | str) -> Answered:
+    return one if isinstance(one, str) else Answer(one.names, [tuple(map(plain, row)) for row in one.rows])
+
+
+def _all_of(stream: str) -> str:
+    return f"all_of_{stream}"
+
+
+def _views(plan: Plan) -> dict[str, str]:
+    """What the plan's SQL reads: for each of the jobs that are joined, the rows of its streams, together or
+    by themselves. Rows that are late in their file are none of an archive's business: they are left out here.
     """
-    plan = plan_text(query, SCHEMA)
+    views = {}
+    for number, side in enumerate(plan.sides):
+        streams = dict.fromkeys(one.stream for one in (side.fragment, *side.more))
+        for stream in streams:
+            columns, rows = SCHEMAS[stream].columns, _all_of(stream)
+            if not side.apart and len(streams) > 1:
+                columns, rows = SCHEMA.columns, BOTH
+            names = ", ".join(name(column.name, "spark") for column in columns)
+            view = side_view(number, view_of(stream) if side.apart else VIEW)
+            views[view] = f"SELECT {names}, _ts FROM {rows} WHERE {_on_time(side)}"
+    return views
+
+
+def _on_time(plan: Plan) -> str:
     if plan.fragment.lateness_us is None or not plan.windows:
-        return plan.spark_sql
+        return "TRUE"
     pane = plan.fragment.pane_us
     end = f"_ts - pmod(_ts, {pane}L) + {pane}L"
     waited = plan.fragment.lateness_us + (plan.fragment.revise_us or 0)
-    columns = ", ".join(name(column.name, "spark") for column in SCHEMA.columns)
-    on_time = f"_before IS NULL OR {end} + {waited}L > _before"
-    in_time = f"(SELECT {columns}, _ts FROM rows WHERE {on_time})"
-    return plan.spark_sql.replace("FROM rows AS r", f"FROM {in_time} AS r")
+    return f"_before IS NULL OR {end} + {waited}L > _before"

@@ -13,6 +13,17 @@ from functools import cache
 from typing import Final
 
 from elf.bench.differential.expressions import KINDS, Expressions, columns, kind_of
+from elf.bench.differential.over_jobs import over_jobs
+from elf.bench.differential.sources import (
+    BARE,
+    any_key,
+    columns_of,
+    function_of,
+    join_files,
+    of_both,
+    projection,
+    union,
+)
 from elf.bench.differential.tree import Node, Query, leaf
 from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.expressions import Kind
@@ -35,8 +46,6 @@ EXACT: Final = frozenset(
 SUMS: Final = frozenset({"sum", "avg"})
 """Of the same bits where their argument is steady."""
 _TIMED: Final = frozenset({"first", "last"})
-BARE: Final = frozenset({"approx_count_distinct"})
-"""Never inside anything: DuckDB's own answer is another one."""
 
 _ALIGNED: Final = (
     "WINDOWING 10 SECONDS",
@@ -49,7 +58,7 @@ _ALIGNED: Final = (
     "WINDOW TUMBLING (SIZE 30 SECONDS)",
     "WINDOW HOPPING (SIZE 60 SECONDS, ADVANCE BY 20 SECONDS)",
 )
-_SUBTOTALLED: Final = (
+_UNBROKEN: Final = (
     *_ALIGNED,
     "WINDOWING 10 SECONDS, 30 SECONDS, 1 MINUTE",
     "WINDOWING 20 SECONDS SLIDE 5 SECONDS, 15 SECONDS",
@@ -57,13 +66,14 @@ _SUBTOTALLED: Final = (
     "WINDOWING CUMULATE 1 DAY STEP 2 HOURS, 10 MINUTES",
     "WINDOWING LANDMARK EVERY 10 SECONDS",
 )
-"""Kinds of windows that grouping sets may have."""
+"""Kinds of windows that grouping sets, and APPROXIMATE, may have."""
 _WINDOWS: Final = (
-    *_SUBTOTALLED,
+    *_UNBROKEN,
     "WINDOWING SESSION 2 SECONDS MAX 10 SECONDS",
     "WINDOWING SESSION 300 MILLISECONDS",
     "WINDOW SESSION (20 SECONDS)",
 )
+_COUNTED: Final = ("WINDOWING 3 ROWS", "WINDOWING 20 ROWS", "WINDOW TUMBLING (SIZE 100 ROWS)")
 _TREES: Final = ("TREES 2", "TREES 5")
 _EMIT: Final = ("EMIT FINAL", "EMIT FINAL REVISE 3 SECONDS", "EMIT FINAL REVISE 1 DAY")
 _LATENESS: Final = ("LATENESS 0 SECONDS", "LATENESS 2 SECONDS", "LATENESS 1 MINUTE")
@@ -72,30 +82,79 @@ _SECONDS: Final = ("0.5", "0.9", "0.99", "0", "1", "3", "10")
 
 
 def make_query(rng: random.Random, *, lateness: bool) -> Query:
-    """A query that the binder takes. ``lateness``: it may say LATENESS."""
+    """A query that the binder takes. ``lateness``: files are read as they are, so it may say LATENESS and
+    have windows of rows.
+    """
+    if rng.random() < 0.1:
+        return over_jobs(
+            rng, lambda: _over_streams(rng, lateness=lateness), lambda of: _grouping(rng, of, timed=False)
+        )
+    return _over_streams(rng, lateness=lateness)
+
+
+def _over_streams(rng: random.Random, *, lateness: bool) -> Query:
+    if rng.random() < 0.06:
+        return _approximate(rng, lateness=lateness)
     leaves, under = columns(), None
     chance = rng.random()
     if chance < 0.12:
         under = _grouping(rng, columns(), timed=True)
-        leaves = _columns_of(under)
+        leaves = columns_of(under)
     elif chance < 0.2:
-        under = _projection(rng)
-        leaves = _columns_of(under)
+        under = projection(rng)
+        leaves = columns_of(under)
+    elif chance < 0.28:
+        under = union(rng)
+        leaves = columns_of(under)
+    joins: tuple[str, ...] = ()
+    if chance >= 0.12 and rng.random() < 0.15:
+        joins, leaves = join_files(rng, leaves, raw=under is None)
     # FIRST and LAST are by event time, which rows of groups have none of.
-    query = replace(_grouping(rng, leaves, timed=chance >= 0.12), under=under)
+    query = replace(_grouping(rng, leaves, timed=chance >= 0.12), under=under, joins=joins)
     if under is not None:
         query = replace(query, named=rng.random() < 0.4)
     if rng.random() < 0.7:
-        query = replace(query, window=rng.choice(_SUBTOTALLED if _has_sets(query) else _WINDOWS))
-        if lateness and rng.random() < 0.4:
-            query = replace(query, lateness=rng.choice(_LATENESS))
-            if rng.random() < 0.5:
-                query = replace(query, emit=rng.choice(_EMIT))
-    if _innermost(query).keys and "REVISE" not in query.emit and rng.random() < 0.08:
+        windows: Sequence[str] = _UNBROKEN if _has_sets(query) else _WINDOWS
+        if lateness and not joins and (under is None or not under.others) and rng.random() < 0.1:
+            windows = _COUNTED
+        query = _windowed(rng, query, windows, lateness=lateness)
+        if query.lateness and rng.random() < 0.5:
+            query = replace(query, emit=rng.choice(_EMIT))
+    plain = "REVISE" not in query.emit and "ROWS" not in query.window
+    if _innermost(query).keys and plain and rng.random() < 0.08:
         query = replace(query, trees=rng.choice(_TREES))
-    if under is None and rng.random() < 0.05:
-        query = replace(query, stream="*")
+    if not joins and (under is None or not under.others) and rng.random() < 0.1:
+        query = of_both(rng, query)
     return _parameterised(rng, query) if rng.random() < 0.08 else query
+
+
+def _windowed(rng: random.Random, query: Query, windows: Sequence[str], *, lateness: bool) -> Query:
+    query = replace(query, window=rng.choice(windows))
+    if lateness and windows is not _COUNTED and rng.random() < 0.4:
+        query = replace(query, lateness=rng.choice(_LATENESS))
+    return query
+
+
+def _approximate(rng: random.Random, *, lateness: bool) -> Query:
+    """The groups of many keys with the greatest count or sum."""
+    rows = Expressions(rng, columns())
+    keys = [rng.choice([leaf("big", "bigint"), leaf("raw", "text"), any_key(rows)])]
+    keys += [any_key(rows) for _ in range(rng.choice([0, 0, 1, 2]))]
+    steady = [node for kind in ("bigint", "double") for node in rows.leaves[kind] if node.steady]
+    counted = rng.choice(steady)
+    value = rng.choice(
+        [leaf("COUNT(*)", "bigint", aggregated=True)]
+        + [Node(f"{name}({{0}})", counted.kind, (counted,), aggregated=True) for name in ("COUNT", "SUM")]
+    )
+    query = Query(keys=tuple(keys), outputs=(value,), order=((value, " DESC"),), approximate=True)
+    query = replace(query, limit=rng.choice([1, 1, 2, 3, 10]))
+    if rng.random() < 0.3:
+        query = replace(query, where=(rows.make("boolean", 2),))
+    if value.args:  # groups of NULLs alone have no value to bound
+        query = replace(query, where=(*query.where, Node("{0} IS NOT NULL", "boolean", (counted,))))
+    if rng.random() < 0.6:
+        query = _windowed(rng, query, _UNBROKEN, lateness=lateness)
+    return of_both(rng, query) if rng.random() < 0.2 else query
 
 
 def _innermost(query: Query) -> Query:
@@ -126,28 +185,10 @@ def _has_sets(query: Query) -> bool:
     return bool(query.sets) or (query.under is not None and _has_sets(query.under))
 
 
-def _columns_of(query: Query) -> Mapping[Kind, Sequence[Node]]:
-    """What a subquery's columns are called outside: those that every engine gives alike."""
-    found: dict[Kind, list[Node]] = {}
-    for letter, nodes in (("i", query.keys), ("j", query.outputs)):
-        for index, node in enumerate(nodes):
-            if node.exact and _name(node) not in BARE and node.kind in KINDS:
-                found.setdefault(node.kind, []).append(leaf(f"{letter}{index}", node.kind))
-    return found
-
-
-def _projection(rng: random.Random) -> Query:
-    """A subquery without groups."""
-    rows = Expressions(rng, columns())
-    outputs = [_key(rows) for _ in range(rng.choice([2, 3, 4]))]
-    where = (rows.make("boolean", 2),) if rng.random() < 0.4 else ()
-    return Query(outputs=tuple(outputs), where=where)
-
-
 def _grouping(rng: random.Random, leaves: Mapping[Kind, Sequence[Node]], *, timed: bool) -> Query:
     """A SELECT with groups over rows of these columns. ``timed``: the rows have an event time."""
     rows = Expressions(rng, leaves)
-    keys = [_key(rows) for _ in range(rng.choice([0, 0, 1, 1, 1, 2, 3]) if leaves else 0)]
+    keys = [any_key(rows) for _ in range(rng.choice([0, 0, 1, 1, 1, 2, 3]) if leaves else 0)]
     aggregates = [_aggregate(rows, timed=timed) for _ in range(rng.choice([1, 1, 2, 3, 4]))]
     sets = rng.choice(["ROLLUP", "CUBE", _sets(rng, len(keys))]) if keys and rng.random() < 0.15 else ""
     grouped = _grouped(rng, keys, aggregates)
@@ -167,7 +208,7 @@ def _grouping(rng: random.Random, leaves: Mapping[Kind, Sequence[Node]], *, time
         query = replace(query, having=(grouped.make("boolean", 2),))
     if keys and rng.random() < 0.15:
         query = replace(query, qualify=(_ranked(grouped),))
-    if all(node.exact and _name(node) not in BARE for node in outputs) and rng.random() < 0.1:
+    if all(node.exact and function_of(node) not in BARE for node in outputs) and rng.random() < 0.1:
         query = replace(query, distinct=True)
     elif rng.random() < 0.5:
         query = replace(query, order=_order(rng, grouped))
@@ -235,21 +276,11 @@ def _ranked(grouped: Expressions) -> Node:
     return Node(f"{{0}} {grouped.rng.choice(['<= 2', '= 1', '> 1'])}", "boolean", (rank,), aggregated=True)
 
 
-def _key(rows: Expressions) -> Node:
-    """A column or an expression that has one."""
-    rng = rows.rng
-    while True:
-        node = rows.make(rng.choice(KINDS), rng.choice([0, 0, 1, 2]))
-        names = {part.template for part in node.walk() if not part.args}
-        if node.exact and any(name in names for nodes in rows.leaves.values() for name in map(str, nodes)):
-            return node
-
-
 def _grouped(rng: random.Random, keys: Sequence[Node], aggregates: Sequence[Node]) -> Expressions:
     """Expressions over keys and exact aggregates."""
     leaves: dict[Kind, list[Node]] = {}
     for node in [*keys, *aggregates]:
-        if node.exact and _name(node) not in BARE:
+        if node.exact and function_of(node) not in BARE:
             found = replace(node, args=node.args)
             leaves.setdefault("bigint" if node.kind == "hugeint" else node.kind, []).append(_narrowed(found))
     return Expressions(rng, leaves)
@@ -260,10 +291,6 @@ def _narrowed(node: Node) -> Node:
     if node.kind != "hugeint":
         return node
     return Node("CAST({0} AS BIGINT)", "bigint", (node,), aggregated=True)
-
-
-def _name(node: Node) -> str:
-    return node.template.partition("(")[0].lower()
 
 
 @cache

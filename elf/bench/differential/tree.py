@@ -57,7 +57,10 @@ class Query:
     """A SELECT in parts. ``order``: (expression, what follows it); ``window``: the clause as written, as are
     ``lateness``, ``emit`` and ``trees``. ``sets``: ROLLUP, CUBE, the lists of GROUPING SETS, or nothing;
     ``by``: LIMIT n BY these; ``under``: the subquery that it is over, in a WITH if ``named``; ``given``:
-    parameters and their values.
+    parameters and their values. ``joins``: each as written behind what is in FROM; ``others``: of a subquery,
+    what UNION ALL puts behind it; ``approximate``: LIMIT is. Of what another query is over, ``job`` is the
+    name that it is created under, if it is a job, and with ``letters`` begin its columns. ``beside``: the
+    jobs that are joined to ``under``, each with what stands before JOIN and after ON.
     """
 
     keys: tuple[Node, ...] = ()
@@ -79,10 +82,30 @@ class Query:
     named: bool = False
     stream: str = "log"
     given: tuple[tuple[Node, str], ...] = ()
+    joins: tuple[str, ...] = ()
+    others: tuple[Query, ...] = ()
+    approximate: bool = False
+    job: str = ""
+    letters: str = "ij"
+    beside: tuple[tuple[str, Query, str], ...] = ()
 
     def __str__(self) -> str:
         """As ELF-QL. Keys come first in the SELECT list and are grouped by their number."""
-        text = self.text("ka")
+        created = {one.job: one for one in self.jobs()}.values()
+        texts = [f"CREATE JOB {one.job} AS {one.with_values(one.letters)}" for one in created]
+        return "; ".join([*texts, self.with_values("ka")])
+
+    def jobs(self) -> Iterator[Query]:
+        """Those that it reads, each after those that it reads itself."""
+        for one in (self.under, *(query for _, query, _ in self.beside)):
+            if one is not None:
+                yield from one.jobs()
+                if one.job:
+                    yield one
+
+    def with_values(self, names: str) -> str:
+        """``text`` and the values of parameters."""
+        text = self.text(names)
         if self.given:
             text += (
                 " WITH (" + ", ".join(f"{node.template[1:]} = {value}" for node, value in self.given) + ")"
@@ -93,10 +116,22 @@ class Query:
         """As ELF-QL. ``names``: the first letters of what keys and outputs are called."""
         items = [f"{node} AS {names[0]}{i}" for i, node in enumerate(self.keys)]
         items += [f"{node} AS {names[1]}{i}" for i, node in enumerate(self.outputs)]
-        source = self.stream if self.under is None else f"({self.under.text('ij')}) AS s"
+        inner = ""
+        if self.under is not None and not self.under.job:
+            inner = " UNION ALL ".join(
+                one.text(self.under.letters) for one in (self.under, *self.under.others)
+            )
+        source = f"({inner}) AS s" if inner else self.stream
         parts = []
-        if self.named and self.under is not None:
-            parts, source = [f"WITH s AS ({self.under.text('ij')})"], "s"
+        if self.named and inner:
+            parts, source = [f"WITH s AS ({inner})"], "s"
+        if self.under is not None and self.under.job:
+            source = f"JOB {self.under.job} AS s"
+        beside = [
+            f"{how}JOIN JOB {query.job} AS u{place} ON {on}"
+            for place, (how, query, on) in enumerate(self.beside)
+        ]
+        source = " ".join([source, *self.joins, *beside])
         parts.append(f"SELECT {'DISTINCT ' if self.distinct else ''}{', '.join(items)} FROM {source}")
         if self.where:
             parts.append("WHERE " + " AND ".join(f"({node})" for node in self.where))
@@ -112,7 +147,7 @@ class Query:
         if self.order:
             parts.append("ORDER BY " + ", ".join(f"{node}{how}" for node, how in self.order))
         if self.limit is not None:
-            parts.append(f"LIMIT {self.limit}")
+            parts.append(f"LIMIT {self.limit}{' APPROXIMATE' if self.approximate else ''}")
         if self.by is not None:
             parts.append(f"LIMIT {self.by[0]} BY {', '.join(map(str, self.by[1]))}")
         if self.offset:
@@ -133,7 +168,20 @@ class Query:
             yield replace(self, named=False)
         if self.given:
             yield self.inlined()
-        if self.limit is not None:
+        for index in range(len(self.joins)):
+            yield replace(self, joins=self.joins[:index] + self.joins[index + 1 :])
+        for index, (how, query, on) in enumerate(self.beside):
+            rest = self.beside[index + 1 :]
+            yield replace(self, beside=self.beside[:index])
+            if how:
+                yield replace(self, beside=(*self.beside[:index], ("", query, on), *rest))
+            for other in query.variants():
+                yield replace(self, beside=(*self.beside[:index], (how, other, on), *rest))
+        if self.joins:
+            yield replace(self, joins=tuple(one.removeprefix("LEFT ") for one in self.joins))
+        if self.approximate:
+            yield replace(self, approximate=False)
+        if self.limit is not None and not self.approximate:
             yield replace(self, limit=None)
         if self.offset:
             yield replace(self, offset=0)
@@ -144,6 +192,10 @@ class Query:
         if self.sets:
             yield replace(self, sets="")
         if self.under is not None:
+            if self.under.others:
+                yield replace(self, under=replace(self.under, others=()))
+                for other in self.under.others:
+                    yield replace(self, under=other)
             for under in self.under.variants():
                 yield replace(self, under=under)
         for qualify in _fewer(self.qualify):

@@ -1,0 +1,254 @@
+"""``elf bench failover``: agents are struck while they work; how long until the next correct window?
+
+So many real agents on loopback; beside each a log that grows all the time, whether its agent lives or not.
+One job counts the lines of each log a window, so a window is *correct* when each agent that it covers has
+the count that was written. Each strike is at the job's master or, in turn, at another agent: SIGKILL, SIGTERM
+with a start at once (as in a rolling restart), or SIGSTOP for ten seconds. Measured is the time from it until
+the first correct window that ends after it is at a subscriber. A killed agent is started again then, and the
+next strike waits until windows name nobody as missing. At the end each window is judged by its last revision:
+those in which a line is missing are lost, those with a line too many wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from rich.table import Table
+
+from elf.bench.control_fleet import CLUSTER, ControlFleet
+from elf.bench.figures import percentiles
+from elf.cli.agents import Agent
+from elf.cli.printing import console
+from elf.cli.processes import ended
+from elf.client import Window, connect
+from elf.errors import ElfError
+
+JOB: Final = "alive"
+LINES_PER_S: Final = 100
+"""Of all agents together: each line is a chunk of its own, and two cores are to do other things too."""
+WAIT_SECS: Final = 90.0
+"""For whatever the agents are to do: beyond it the bench gives up."""
+STOPPED_SECS: Final = 10.0
+"""How long an agent is held by SIGSTOP."""
+SIGNALS: Final = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "stop": signal.SIGSTOP}
+CALM: Final = 2
+"""Windows in a row that name nobody as missing, before the next kill."""
+
+
+@dataclass
+class Ledger:
+    """What was written, and what the windows say of it. Windows go by their start, in ms."""
+
+    window_ms: int
+    written: dict[int, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    last: dict[int, Window] = field(default_factory=dict)
+    """Each window's last revision."""
+    came: list[tuple[float, int]] = field(default_factory=list)
+    """(Clock's time, window) of each window's first word, in the order in which they came."""
+    doubled: int = 0
+    incomplete: int = 0
+    """Windows whose first word missed somebody."""
+
+    def line(self, at_ms: int, agent: str) -> None:
+        """A line with this event time was written beside an agent."""
+        counts = self.written[at_ms - at_ms % self.window_ms]
+        counts[agent] = counts.get(agent, 0) + 1
+
+    def hear(self, window: Window) -> None:
+        """A subscriber has it; several subscribers have the same one, and one only."""
+        if window.start is None:
+            raise ElfError(f"a window of {JOB} has no start")
+        start = round(window.start.timestamp() * 1e3)
+        known = self.last.get(start)
+        if known is None:
+            self.came.append((time.time(), start))
+            self.incomplete += bool(_missing(window))
+        elif known.revision == window.revision and _counts(known) != _counts(window):
+            self.doubled += 1
+        if known is None or window.revision > known.revision:
+            self.last[start] = window
+
+    def correct(self, start: int) -> bool:
+        """Whether all that are covered have what was written, and who is missing no more than that."""
+        window = self.last[start]
+        found, missing = _counts(window), _missing(window)
+        return found.keys() <= self.written[start].keys() and all(
+            found.get(agent, 0) == count or (agent in missing and found.get(agent, 0) < count)
+            for agent, count in self.written[start].items()
+        )
+
+    def complete(self, start: int) -> bool:
+        """Whether it has every line."""
+        return start in self.last and _counts(self.last[start]) == self.written[start]
+
+    def calm(self) -> bool:
+        """Whether the last windows miss nobody."""
+        recent = [start for _, start in self.came[-CALM:]]
+        return len(recent) == CALM and all(self.complete(start) for start in recent)
+
+    def starts(self) -> range:
+        """All windows from the first to the last that anybody has heard of."""
+        return range(min(self.last), max(self.last) + 1, self.window_ms)
+
+
+def _counts(window: Window) -> dict[str, int]:
+    return dict(zip(window.table["agent"].to_pylist(), window.table["n"].to_pylist(), strict=True))
+
+
+def _missing(window: Window) -> frozenset[str]:
+    names = window.status.get("missing")
+    return frozenset(str(name) for name in names) if isinstance(names, list) else frozenset()
+
+
+@dataclass(frozen=True)
+class Options:
+    """``by``: how agents are struck, one of ``SIGNALS``; ``seed``: which ones, and when."""
+
+    agents: int = 16
+    strikes: int = 6
+    by: str = "kill"
+    window_ms: int = 1_000
+    detect: str = "default"
+    seed: int = 1
+
+
+def bench_failover(options: Options, *, as_json: bool) -> int:
+    """Measure and print; 1 when a window was wrong, lost or doubled. Raises ``ElfError`` when the fleet does
+    not come back."""
+    with tempfile.TemporaryDirectory(prefix="elf-bench-") as folder, ended() as processes:
+        fleet = ControlFleet(processes, Path(folder), options.agents, options.detect)
+        run = _Run(fleet, Ledger(options.window_ms), options.by, random.Random(options.seed))
+        try:
+            asyncio.run(run.run(options.strikes))
+        finally:
+            fleet.close()
+    return _report(run, options, as_json=as_json)
+
+
+class _Run:
+    """One fleet, killed so many times. ``took``: ms of each kill, by victim."""
+
+    def __init__(self, fleet: ControlFleet, ledger: Ledger, by: str, rng: random.Random) -> None:
+        self.fleet = fleet
+        self.ledger = ledger
+        self._by = by
+        self.took: dict[str, list[float]] = {"master": [], "other": []}
+        self._rng = rng
+        self.judged = range(0)
+        self._reader: Agent | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def run(self, strikes: int) -> None:
+        await self.fleet.start()
+        began = time.time()
+        self._tasks.append(asyncio.create_task(self._write()))
+        try:
+            await self.fleet.heard("lines read", since=began)  # of which agents know the columns
+            query = "SELECT agent, COUNT(*) AS n FROM clicks GROUP BY agent"
+            windowing = f"WINDOWING {self.ledger.window_ms} MILLISECONDS LATENESS 0 SECONDS"
+            async with self.fleet.client() as client:
+                await client.sql(f"CREATE JOB {JOB} AS {query} {windowing}")
+            self._read_at(self.fleet.running[-1])
+            for number in range(strikes):
+                victim = "other" if number % 2 else "master"
+                self.took[victim].append(await self._strike(victim))
+            self.judged, complete = self.ledger.starts(), self.ledger.complete
+            await self._until(lambda: all(map(complete, self.judged)), "all lines being in their windows")
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _write(self) -> None:
+        """A line beside every agent, again and again."""
+        while True:
+            at_ms = time.time_ns() // 1_000_000
+            ts = datetime.fromtimestamp(at_ms / 1e3, UTC).isoformat(timespec="milliseconds")
+            for place in self.fleet.places:
+                place.clicks.write(json.dumps({"ts": ts, "agent": place.name}).encode() + b"\n")
+                self.ledger.line(at_ms, place.name)
+            await asyncio.sleep(len(self.fleet.places) / LINES_PER_S)
+
+    def _read_at(self, agent: Agent) -> None:
+        """Subscribe there; whoever was subscribed to before goes on until its agent dies."""
+        self._reader = agent
+        self._tasks.append(asyncio.create_task(self._read(agent)))
+
+    async def _read(self, agent: Agent) -> None:
+        with suppress(ElfError):  # it may be killed: then another one is read
+            async with connect(agent.address, cluster=CLUSTER) as client:
+                async for window in client.subscribe(JOB):
+                    self.ledger.hear(window)
+
+    async def _strike(self, victim: str) -> float:
+        """Strike one, wait for the next correct window, and see that it is well again: ms from the one to the
+        other."""
+        await self._until(self.ledger.calm, "windows that miss nobody")
+        master = self.ledger.last[self.ledger.came[-1][1]].master
+        choice = [one for one in self.fleet.running if (one.address == master) == (victim == "master")]
+        agent = self._rng.choice(choice)
+        if self._reader is agent:
+            self._read_at(self._rng.choice([one for one in self.fleet.running if one is not agent]))
+            await asyncio.sleep(1)
+        await asyncio.sleep(self._rng.random())
+        struck = self.fleet.signal(agent, SIGNALS[self._by])
+        waiting = self._until(lambda: self._after(struck), f"a correct window after {agent.name} was struck")
+        if self._by == "stop":
+            took = await waiting
+            await asyncio.sleep(max(0.0, struck + STOPPED_SECS - time.time()))
+            self.fleet.signal(agent, signal.SIGCONT)
+            return took
+        took_by = asyncio.create_task(waiting)
+        await self.fleet.gone(agent)
+        if self._by == "kill":
+            await asyncio.wait([took_by])
+        await self.fleet.restart(agent)
+        return await took_by
+
+    def _after(self, killed: float) -> float | None:
+        """From then until the first correct window came that ends later, in ms; None: there is none yet."""
+        for came, start in self.ledger.came:
+            if came > killed and start + self.ledger.window_ms > 1e3 * killed and self.ledger.correct(start):
+                return 1e3 * (came - killed)
+        return None
+
+    async def _until(self, done: Callable[[], float | None], what: str) -> float:
+        deadline = time.monotonic() + WAIT_SECS
+        while not (found := done()):
+            if time.monotonic() > deadline:
+                raise ElfError(f"still no sign of {what} after {WAIT_SECS:g} s")
+            await asyncio.sleep(0.01)
+        return found
+
+
+def _report(run: _Run, options: Options, *, as_json: bool) -> int:
+    ledger, starts = run.ledger, run.judged
+    lost = sum(not ledger.complete(start) for start in starts)
+    wrong = sum(start in ledger.last and not ledger.correct(start) for start in starts)
+    took = {**run.took, "recovery": [*run.took["master"], *run.took["other"]]}
+    found = {f"{name}_ms": percentiles(ms) for name, ms in took.items() if ms}
+    title = f"{options.agents} agents, detect {options.detect}: {options.by} → next correct window"
+    table = Table("whom", "p50 ms", "p99 ms", "max ms", title=title)
+    for name, figures in found.items():
+        called = {"recovery_ms": "all"}.get(name, name.removesuffix("_ms"))
+        table.add_row(called, *(f"{value:,.0f}" for value in figures.values()))
+    console(sys.stdout).print(table)
+    missed = f"{ledger.incomplete} missed somebody at first"
+    print(f"{len(starts)} windows, {missed}; {wrong} wrong, {lost} lost, {ledger.doubled} doubled")
+    if as_json:
+        judged = {"windows": len(starts), "wrong": wrong, "lost": lost, "doubled": ledger.doubled}
+        print(json.dumps({**asdict(options), **found, "incomplete": ledger.incomplete, **judged}))
+    return 1 if wrong or lost or ledger.doubled else 0

@@ -1,0 +1,111 @@
+"""What a job has to say of a window, from the rows of its panes: the oracle's reference, a few plain lines.
+
+The queries of simulated fleets count by key. ``HAVING count >= n`` is a final fragment that is a number, and
+so is a stage, which adds up the counts of smaller windows. Joined jobs have the keys that all of them have,
+with the sum of their counts. The one final function drops a key, and fails on another; the one reduce
+function drops the keys of one row in a pane, and fails on a third.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from elf.ql.plan import Fragment, Function, Plan, Reduce
+
+Counts = Counter[str]
+"""Rows by key."""
+Span = tuple[int, int]
+"""Start and end of a window, event time in µs."""
+Sums = Callable[[int, Span], Counts]
+"""The rows of the panes of ``[start, end)`` of a side of a plan, by the side's number."""
+
+DROPPED: Final = "a"
+BOOM: Final = "boom"
+"""A key that no row has but those that are to make the final function fail."""
+DROPPING: Final = Function(
+    "final",
+    f"""\
+def final(batch):
+    keys = batch["k0"].to_pylist()
+    if "{BOOM}" in keys:
+        raise ValueError("{BOOM}, on " + str(len(keys)) + " rows")
+    return batch.take([place for place, key in enumerate(keys) if key != "{DROPPED}"])
+""",
+    "dropping.py",
+)
+
+
+BANG: Final = "bang"
+"""The same for the reduce function."""
+SEVERAL: Final = Function(
+    "reduce",
+    f"""\
+import pyarrow as pa
+def reduce(batch):
+    keys, hits = batch["key"].to_pylist(), batch["hits"].to_pylist()
+    if "{BANG}" in keys:
+        raise ValueError("{BANG}, in " + str(len(keys)) + " groups")
+    return batch.filter(pa.array([n > 1 for n in hits], pa.bool_()))
+""",
+    "several.py",
+)
+"""What it makes of parts of a pane is not what it makes of all of it."""
+
+
+def reducing(plan: Plan) -> Plan:
+    """The same plan with the reduce function."""
+    reduce = Reduce(SEVERAL, (("k0", "key"), ("s0", "hits")))
+    return replace(plan, fragment=replace(plan.fragment, reduce=reduce))
+
+
+def reduced(fragment: Fragment, counts: Counts, *, failed: bool) -> Counts | None:
+    """What is committed of a pane with these rows; None where the function must fail. ``failed``: it did, at
+    this pane or before."""
+    if fragment.reduce is None or failed:
+        return counts
+    return None if BANG in counts else Counter({key: n for key, n in counts.items() if n > 1})
+
+
+def is_right(plan: Plan, counts: Counts, sums: Sums, span: Span, *, failed: bool = False) -> bool:
+    """Whether these are a window's rows; of a LIMIT the first ones with any of those that are equal to the
+    last. ``failed``: the final function, if there is one, was taken out."""
+    whole = _final(plan, sums, span)
+    if plan.final is not None and not failed:
+        if BOOM in whole:
+            return False
+        del whole[DROPPED]
+    if plan.top is None:
+        return counts == whole
+    most = sorted(whole.values(), reverse=True)[: plan.top.rows]
+    needed = {key for key, n in whole.items() if most and n > most[-1]}
+    return counts.items() <= whole.items() and needed <= counts.keys() and len(counts) >= len(most)
+
+
+def _final(plan: Plan, sums: Sums, span: Span) -> Counts:
+    first, *others = (
+        _groups(side, lambda span, number=number: sums(number, span), span)  # type: ignore[misc]
+        for number, side in enumerate(plan.sides)
+    )
+    joined = Counter({key: n for key, n in first.items() if all(key in other for other in others)})
+    for other in others:
+        joined.update({key: other[key] for key in joined})
+    return having(joined, plan.final_sql)
+
+
+def _groups(side: Plan, sums: Callable[[Span], Counts], span: Span) -> Counts:
+    """What the final fragment is over: rows, or what a stage makes of smaller windows."""
+    if not side.stages:
+        return sums(span)
+    stage, below = side.stages[-1], side.before(len(side.stages) - 1)
+    found: Counts = Counter()
+    for start in range(*span, stage.window.size_us):
+        found.update(having(_groups(below, sums, (start, start + stage.window.size_us)), stage.sql))
+    return found
+
+
+def having(counts: Counts, least: str) -> Counts:
+    """The groups with at least so many rows; all if that is empty."""
+    return Counter({key: n for key, n in counts.items() if n >= int(least or 0)})

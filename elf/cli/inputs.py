@@ -1,0 +1,60 @@
+"""What ``elf run`` reads. What can be read only once (``-``, standard input; a pipe) is first copied to a
+file: its columns are inferred from its lines before any of them is counted.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from elf.errors import InputError, UserError
+
+DEFAULT_STREAM: Final = "input"
+"""The stream that ``--input`` makes; any name after FROM means it."""
+STDIN: Final = "-"
+
+_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+
+
+def streams_of(inputs: Sequence[str], streams: Sequence[str], folder: Path) -> dict[str, tuple[str, ...]]:
+    """Stream → paths that can be read; copies are in ``folder``. Raises ``UserError``, ``InputError``."""
+    found: dict[str, list[str]] = {}
+    if inputs:
+        found[DEFAULT_STREAM] = list(inputs)
+    for text in streams:
+        name, equals, path = text.partition("=")
+        if not equals or not path or not _NAME.fullmatch(name):
+            raise UserError(f"--stream wants NAME=PATH, not {text!r}")
+        found.setdefault(name, []).append(path)
+    if not found:
+        raise UserError("give the log files to read: --input PATH... or --stream NAME=PATH...")
+    if sum(paths.count(STDIN) for paths in found.values()) > 1:
+        raise UserError("standard input (-) can be read once")
+    return {name: tuple(_file(path, folder) for path in paths) for name, paths in found.items()}
+
+
+def _file(path: str, folder: Path) -> str:
+    """A file with the contents of a path."""
+    if path == STDIN:
+        copy = folder / "stdin"
+        with copy.open("wb") as out:
+            shutil.copyfileobj(sys.stdin.buffer, out)
+        return str(copy)
+    try:
+        mode = Path(path).stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise InputError(f"cannot read {path}: it is a folder; name the files in it")
+        with Path(path).open("rb") as file:
+            if stat.S_ISREG(mode):
+                return path
+            copy = folder / str(len(list(folder.iterdir())))
+            with copy.open("wb") as out:
+                shutil.copyfileobj(file, out)
+            return str(copy)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None

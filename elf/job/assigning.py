@@ -1,0 +1,212 @@
+"""Which rows of a chunk are a flow's, in which panes, and which of them are late (PROTOCOL section 3).
+
+A row is late when its pane is sealed, or when its pane's end plus lateness is not above the highest event
+time that its own source had before it: the same rows are late whatever the chunk sizes. What flows that are
+alike make of a chunk is computed once, by the first of them that is asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from elf import windows
+from elf.job.ports import Int64s, MapFailed, MapperPort
+from elf.job.ranges import split
+from elf.job.work import Clock, no_clock
+from elf.ql.plan import Fragment
+
+Mask = npt.NDArray[np.bool_]
+ShareKey = tuple[object, ...]
+
+FEW_ROWS: Final = 512
+"""Rows that wait for the map: a statement over a handful costs as much as one over hundreds (0.6 ms)."""
+
+
+class Stand(NamedTuple):
+    """How far a flow is: it answers for panes from ``live_from`` on, those below ``sealed`` are; while it is
+    ``suspended`` its rows are only counted."""
+
+    live_from: int
+    sealed: int
+    suspended: bool
+
+
+@dataclass
+class View:
+    """A chunk as every flow sees it: rows with masks beside them, one entry a row. Of rows that are not
+    ``wanted`` (None: all are) no flow's WHERE is true."""
+
+    rows: pa.Table
+    wanted: Mask | None
+    ts: Int64s
+    timed: Mask
+    future: Mask
+    before: Int64s
+    offsets: Int64s
+    rejected: int
+    uncast: int
+    unrostered: int
+    shares: dict[ShareKey, Share] = field(default_factory=dict)
+    """What flows that are alike have in common is computed once a chunk."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a chunk comes to for every flow of one fragment that stands at the same place.
+
+    ``groups``: the partial aggregates of its rows on time, or ``few``: these rows, which are not worth a
+    statement of their own; ``panes`` and ``rows``: how many each pane got. ``late``: which rows are in no
+    result. ``after``: groups, panes and rows of those that revise panes.
+    """
+
+    fresh: int
+    late: Mask
+    panes: Int64s
+    rows: Int64s
+    groups: pa.Table | None = None
+    few: pa.Table | None = None
+    after: tuple[pa.Table | None, Int64s, Int64s] | None = None
+    failed: MapFailed | None = None
+    map_us: int = 0
+    parts: dict[int, tuple[pa.Table, ...]] = field(default_factory=dict)
+    """The groups split in so many key ranges."""
+
+    def of(self, fragment: Fragment) -> pa.Table | None:
+        """The groups in the key range of a fragment."""
+        place, count = fragment.range
+        if self.groups is None or count == 1:
+            return self.groups
+        if count not in self.parts:
+            self.parts[count] = split(self.groups, fragment.group_keys, count)
+        return self.parts[count][place]
+
+
+class Assigner:
+    """Of one flow. ``work``: what it counts; what is mapped for others too is in the ``Share``."""
+
+    def __init__(
+        self,
+        fragment: Fragment,
+        mapper: MapperPort,
+        lateness_us: int | None,
+        work: Counter[str],
+        cpu_us: Clock = no_clock,
+    ) -> None:
+        self._fragment = fragment
+        self._mapper = mapper
+        self._lateness_us = lateness_us
+        self._work = work
+        self._cpu_us = cpu_us
+
+    def share(self, view: View, applied: int, at: Stand) -> Share:
+        """This chunk for flows like this one; computed by the first of them."""
+        fragment = self._fragment
+        bounds = (fragment.pane_us, self._lateness_us, fragment.revise_us)
+        what = (fragment.map_sql, fragment.columns, fragment.function, *bounds)
+        key = (*what, *at, applied)
+        if key not in view.shares:
+            view.shares[key] = self._apply(view, applied, at)
+        return view.shares[key]
+
+    def late(self, view: View, applied: int, chosen: Mask | None, at: Stand) -> Share:
+        """This chunk for a flow over the late rows of another. Such a row has the time at which it came: the
+        highest event time that its source had by then, or the open pane where that is sealed.
+        """
+        chosen = np.zeros(len(view.ts), dtype=np.bool_) if chosen is None else chosen
+        if applied:
+            chosen = chosen & (view.offsets >= applied)
+        came = np.maximum(view.before, view.ts)
+        panes = np.maximum(windows.panes_of(came, self._fragment.pane_us), at.sealed)
+        try:
+            groups, numbers, counted = self._mapped(view, panes, chosen, at)
+        except MapFailed as failed:
+            return Share(
+                int(chosen.sum()), np.zeros(len(panes), np.bool_), panes[:0], panes[:0], failed=failed
+            )
+        return Share(int(chosen.sum()), np.zeros(len(panes), dtype=np.bool_), numbers, counted, groups)
+
+    def counted(self, view: View, applied: int, at: Stand) -> tuple[pa.Table | None, Share]:
+        """(rows to be counted, share) of this chunk for a flow of windows of rows. A row has the time at
+        which it came, as above; it waits for the map, and then in its window until that is full.
+        """
+        fresh = view.timed & (view.offsets >= applied)
+        panes = windows.panes_of(np.maximum(view.before, view.ts), self._fragment.pane_us)
+        fresh &= panes >= at.live_from
+        panes = np.maximum(panes, at.sealed)
+        rows = None if at.suspended else self._chosen(view, panes, fresh)
+        late = np.zeros(len(panes), np.bool_)
+        return rows, Share(int(fresh.sum()), late, *np.unique(panes[fresh], return_counts=True))
+
+    def _apply(self, view: View, applied: int, at: Stand) -> Share:
+        fragment = self._fragment
+        fresh = view.timed.copy() if fragment.pane_us else np.ones(len(view.ts), dtype=np.bool_)
+        if applied:
+            fresh &= view.offsets >= applied
+        panes = windows.panes_of(view.ts, fragment.pane_us)
+        fresh &= panes >= at.live_from
+        late = fresh & self._is_late(panes, view.before, at.sealed, fragment.revise_us or 0)
+        on_time = fresh & ~late
+        after = None
+        if fragment.revise_us is not None:
+            sealed = on_time & (panes < at.sealed)
+            on_time &= ~sealed
+            try:
+                after = self._mapped(view, panes, sealed, at) if sealed.any() else None
+            except MapFailed as failed:
+                return Share(int(fresh.sum()), late, panes[:0], panes[:0], failed=failed)
+        numbers, counted = np.unique(panes[on_time], return_counts=True)
+        share = Share(int(fresh.sum()), late, numbers, counted, after=after)
+        rows = None if at.suspended else self._chosen(view, panes, on_time)
+        if rows is None:
+            return share
+        if self._waits(rows.num_rows):
+            return replace(share, few=rows)
+        began = self._cpu_us()
+        try:
+            return replace(share, groups=self._mapper.run(rows), map_us=self._cpu_us() - began)
+        except MapFailed as failed:
+            return Share(share.fresh, share.late, numbers[:0], counted[:0], failed=failed)
+
+    def _is_late(self, panes: Int64s, before: Int64s, sealed: int, more_us: int) -> Mask:
+        """By the seal, or by what its own source had before it; ``more_us``: so much more is allowed."""
+        pane_us = self._fragment.pane_us
+        late = panes < sealed - (more_us // pane_us if more_us else 0)
+        if self._lateness_us is not None and pane_us:
+            late |= (panes + 1) * pane_us + (self._lateness_us + more_us) <= before
+        return np.asarray(late, dtype=np.bool_)
+
+    def _mapped(
+        self, view: View, panes: Int64s, chosen: Mask, at: Stand
+    ) -> tuple[pa.Table | None, Int64s, Int64s]:
+        """(partial aggregates, panes, rows of each) of the chosen rows."""
+        rows = None if at.suspended else self._chosen(view, panes, chosen)
+        began = self._cpu_us()
+        groups = None if rows is None else self._mapper.run(rows)
+        self._work["map_us"] += self._cpu_us() - began
+        return groups, *np.unique(panes[chosen], return_counts=True)
+
+    def _chosen(self, view: View, panes: Int64s, on_time: Mask) -> pa.Table | None:
+        """The rows on time with their panes, None if there are none that are wanted."""
+        rows = view.rows
+        chosen = on_time if view.wanted is None else on_time & view.wanted
+        if self._fragment.function is not None:
+            rows = rows.append_column("_offset", pa.array(view.offsets))
+        if not chosen.all():
+            rows, panes = rows.filter(pa.array(chosen)), panes[chosen]
+        if not len(panes):
+            return None
+        rows = rows.append_column("_pane", pa.array(panes))
+        few = self._fragment.count is not None or self._waits(len(panes))
+        return rows.select([c.name for c in self._fragment.columns] + ["_pane"]) if few else rows
+
+    def _waits(self, rows: int) -> bool:
+        """Whether so few rows wait for others before they are mapped. A user's function sees them at once: it
+        is to be known which line it fails on.
+        """
+        return rows < FEW_ROWS and self._fragment.function is None

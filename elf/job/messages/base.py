@@ -1,0 +1,27 @@
+"""What every message is, and what each question and its answer begin with."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Base of all messages; the codec says which one it is."""
+
+
+class Request(Message, frozen=True, kw_only=True):
+    """Base of what wants exactly one ``Answer``; ``id`` is the asker's, ``origin`` its address."""
+
+    id: int
+    origin: str
+
+
+class Answer(Message, frozen=True, kw_only=True):
+    """The answer to a request; ``error`` is empty when it went well. ``body`` is msgpack, as the request
+    says.
+    """
+
+    id: int
+    error: str = ""
+    body: bytes = b""
+    payload: bytes = b""

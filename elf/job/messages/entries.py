@@ -1,0 +1,104 @@
+"""What the stream log says (PROTOCOL 1): its entries, in the order of ``seq``."""
+
+from __future__ import annotations
+
+import msgspec
+
+from elf.job.program import ProgramSpec
+from elf.job.spec import JobSpec
+
+
+class MemberJoined(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Member ``number`` of ``stream``: expected in panes that start at ``since_us`` or later. A restart is a
+    new entry.
+    """
+
+    seq: int
+    stream: str
+    number: int
+    agent_id: str
+    name: str
+    incarnation: int
+    address: str
+    since_us: int
+
+
+class MemberLeft(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """The member is not expected in panes that start at ``until_us`` or later."""
+
+    seq: int
+    stream: str
+    number: int
+    until_us: int
+
+
+class JobAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A job, with its master and the flows that it reads; those that the log does not know yet begin with
+    it.
+    """
+
+    seq: int
+    spec: JobSpec
+
+
+class JobDropped(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A tombstone. ``lingers``: the job's flows go on until a ``FlowEnded`` (before there was one, they ended
+    with their job).
+    """
+
+    seq: int
+    uid: str
+    lingers: bool = False
+
+
+class FlowEnded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A tombstone: no job has read the flow for a while; its workers and its root forget it."""
+
+    seq: int
+    uid: str
+
+
+class ProgramAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A job written in Python. ``JobDropped`` ends it too."""
+
+    seq: int
+    spec: ProgramSpec
+
+
+class HomeMoved(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """The home of a job, and of the flows that it founded, is the agent at ``home``: the leader of its
+    replica group in ``term``.
+    """
+
+    seq: int
+    uid: str
+    home: str
+    term: int
+
+
+class VersionAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """PREPARE: a new version of a job, with the flows that it reads beside those of the versions before."""
+
+    seq: int
+    spec: JobSpec
+
+
+class VersionEnded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A tombstone: the version was aborted, or its last window is committed. It reads nothing any more."""
+
+    seq: int
+    uid: str
+    version: int
+
+
+LogEntry = (
+    MemberJoined
+    | MemberLeft
+    | JobAdded
+    | JobDropped
+    | FlowEnded
+    | ProgramAdded
+    | HomeMoved
+    | VersionAdded
+    | VersionEnded
+)

@@ -1,0 +1,74 @@
+"""The keepers of the stream log and everybody, who follows it (PROTOCOL 1)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from elf.job.messages.base import Message
+from elf.job.messages.entries import LogEntry
+
+
+class LogKeepers(msgspec.Struct, frozen=True):
+    """Who keeps the stream log: the voters of its replica group, as of a membership (``epoch``) and a term,
+    and who leads them ("" while nobody is known). The higher (epoch, term) is news.
+    """
+
+    epoch: int
+    term: int
+    leader: str
+    addresses: tuple[str, ...]
+
+
+class Hello(Message, frozen=True, kw_only=True):
+    """A node to a neighbour: who keeps the stream log of this cluster? Four times a second until it knows,
+    then every ten seconds: two clusters in one ring must not stay unnoticed.
+    """
+
+
+class Welcome(Message, frozen=True, kw_only=True):
+    """The answer of one that knows. ``entries``: how many of the log it has."""
+
+    keepers: LogKeepers
+    cluster_uid: str
+    entries: int
+
+
+class Follow(Message, frozen=True, kw_only=True):
+    """Every agent to one keeper after the other, every two seconds: I know the log up to ``known``, and its
+    keepers as of (``epoch``, ``term``).
+    """
+
+    agent_id: str
+    known: int
+    epoch: int
+    term: int
+
+
+class LogTail(Message, frozen=True, kw_only=True):
+    """Entries of the log, in order, after ``after``: a keeper to one follower, if there is news; and the
+    leader down the trees of the streams that they are about.
+    """
+
+    cluster_uid: str
+    keepers: LogKeepers
+    after: int
+    entries: tuple[LogEntry, ...]
+
+
+class Spread(Message, frozen=True, kw_only=True):
+    """Routed to a topic without a home: the node nearest to it, its root, multicasts ``body`` (a packed
+    message) down the tree.
+    """
+
+    topic: bytes
+    body: bytes
+
+
+class Refused(Message, frozen=True, kw_only=True):
+    """A keeper to an agent that may not join (a copied data folder): it stops and says ``text``, if the wish
+    was of its present life. An earlier one's may come late. ``incarnation``: whose wish it was.
+    """
+
+    agent_id: str
+    text: str
+    incarnation: int = 0

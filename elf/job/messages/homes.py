@@ -1,0 +1,124 @@
+"""A job's home and whoever creates the job, changes it, or reads its windows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from elf.job.messages.base import Message, Request
+from elf.job.spec import JobSpec, VersionRecord
+from elf.ql.plan import Plan
+
+
+class WindowResult(Message, frozen=True, kw_only=True):
+    """Committed windows of a job, once a revision; in a fleet mostly one window, in ``elf run`` many at once.
+
+    ``status`` and ``payload`` are Arrow IPC. Status has a row a window: ``window_start``, ``window_end``
+    (timestamp µs), ``revision``, ``expected``, ``reported``, ``missing`` (names), ``rows_in``, ``late``,
+    ``rejected``, ``uncast``, ``future``, ``unrostered``, ``shed``, ``skipped`` (panes of it were dropped
+    before the master had them, or a change of the job cut it off: it has no rows), ``version``. Payload has
+    the result rows, ``window_start`` and ``window_end`` first when the job has windows.
+    """
+
+    job: str
+    name: str
+    version: int
+    provisional: bool = False
+    master: str
+    first_us: int
+    last_us: int
+    revision: int
+    final: bool = False
+    """True when no window can follow (a finite input)."""
+    status: bytes
+    payload: bytes
+    changes: bool = False
+    """The job says EMIT CHANGES: readers are told what differs from what they had of a window."""
+    early: int = 0
+    """Above 0: not committed, and replaced by the next of the windows in it."""
+
+
+class JobFailed(Message, frozen=True, kw_only=True):
+    """A job's home to its subscribers: a window cannot be finished, and ``text`` says why."""
+
+    job: str
+    text: str
+
+
+class FunctionFailed(Message, frozen=True, kw_only=True):
+    """Member to the masters of the jobs that read a flow, each second while it stands in the log: its user's
+    function has failed here, and ``text`` says on which line of which input."""
+
+    flow: str
+    agent: str
+    text: str
+
+
+class CreateJob(Request, frozen=True, kw_only=True):
+    """Routed to the app id: become the home of this job, or find it one.
+
+    The node at the first of the job's two keys (``elf.job.placing``) routes it on to the second, with its own
+    number of jobs: ``rival_jobs``. The node there takes the job if it has fewer, or routes it back,
+    ``settled``.
+    """
+
+    spec: JobSpec
+    replace: bool
+    rival_jobs: int | None = None
+    settled: bool = False
+
+
+class WhoIsThere(Request, frozen=True, kw_only=True):
+    """Routed to a key: which node is nearest to it? Answered with its address."""
+
+
+class DropJob(Request, frozen=True, kw_only=True):
+    """To a job's home."""
+
+    uid: str
+
+
+class SteerJob(Request, frozen=True, kw_only=True):
+    """To a job's home: change what it does. Answered with ``JobFacts`` when that is decided.
+
+    ``verb``: ``alter`` to ``plan``, ``rollback`` to what ``version`` did, ``pause``, ``resume``, ``empty``.
+    ``note``: the statement.
+    """
+
+    uid: str
+    verb: Literal["alter", "rollback", "pause", "resume", "empty"]
+    plan: Plan | None = None
+    version: int = 0
+    reset: bool = False
+    immediately: bool = False
+    note: str = ""
+
+
+class Inspect(Request, frozen=True, kw_only=True):
+    """To a job's home: its state and last ``windows`` committed windows. Answered with ``JobFacts``."""
+
+    uid: str
+    windows: int
+
+
+class SubscribeJob(Request, frozen=True, kw_only=True):
+    """To a job's home, renewed every two seconds (a lease): publish to ``origin``; ``after_us`` is the end of
+    the last window seen.
+    """
+
+    uid: str
+    after_us: int | None
+
+
+class JobFacts(msgspec.Struct, frozen=True):
+    """What a job's home knows of it. ``first_us``: start of the first window that it answers for."""
+
+    spec: JobSpec
+    state: str
+    master: str
+    first_us: int | None
+    committed_us: int | None
+    windows: tuple[WindowResult, ...]
+    failure: str = ""
+    versions: tuple[VersionRecord, ...] = ()

@@ -1,0 +1,102 @@
+"""Questions about flows, trees and streams, to the nodes that know; and two errands: to tell all workers of a
+job something, and to ship an open roll.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from elf.job.messages.base import Request
+from elf.job.spec import Flow
+from elf.schema import Schema
+
+
+class LocateInTree(Request, frozen=True, kw_only=True):
+    """To the members of a stream, and routed to its topic: where do you hang in its tree? Answered with
+    ``TreePlace``.
+    """
+
+    stream: str
+
+
+class DescribeStream(Request, frozen=True, kw_only=True):
+    """Which columns have you seen in this stream? Answered with ``StreamSeen``."""
+
+    stream: str
+
+
+class NotifyJob(Request, frozen=True, kw_only=True):
+    """To the root of a job's flow: tell all its workers this. Answered with the ids of the agents it was
+    sent to."""
+
+    uid: str
+    text: str
+    flow: str
+
+
+class AskWhy(Request, frozen=True, kw_only=True):
+    """To a flow's root: why is nothing committed? Answered with a text."""
+
+    uid: str
+
+
+class InspectClocks(Request, frozen=True, kw_only=True):
+    """To the root of some flow: how far are the clocks apart that you hear? Answered with a map from address
+    to ms ahead of their median."""
+
+
+class InspectFlow(Request, frozen=True, kw_only=True):
+    """To a flow's root: its tree and its readers. Answered with ``FlowFacts``."""
+
+    uid: str
+
+
+class RollArchive(Request, frozen=True, kw_only=True):
+    """To a member: close and ship the open roll of the stream."""
+
+    stream: str
+
+
+class TreeEdge(msgspec.Struct, frozen=True):
+    """A member's place in a flow's tree, as its root last heard."""
+
+    member: int
+    name: str
+    address: str
+    parent: str
+    sealed_us: int | None
+
+
+class FlowReader(msgspec.Struct, frozen=True):
+    """A job that reads a flow."""
+
+    name: str
+    creator: str
+    master: str
+
+
+class FlowFacts(msgspec.Struct, frozen=True):
+    """What a flow's root knows of it. ``first_us``: start of its first pane."""
+
+    flow: Flow
+    first_us: int | None
+    committed_us: int | None
+    readers: tuple[FlowReader, ...]
+    tree: tuple[TreeEdge, ...]
+
+
+class TreePlace(msgspec.Struct, frozen=True):
+    """A node and its parent in a tree: "" for the root, and for one that has none yet."""
+
+    address: str
+    parent: str
+
+
+class StreamSeen(msgspec.Struct, frozen=True):
+    """A member's view of a stream."""
+
+    schema: Schema
+    format: str
+    timestamp: str | None
+    archive: str
+    rows: int

@@ -1,0 +1,61 @@
+"""The root of a flow and the nodes whose jobs read it from there (PROTOCOL 1)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from elf.job.messages.base import Message
+from elf.job.spec import START_OF_TIME
+from elf.ql.plan import Top
+
+
+class PaneWish(msgspec.Struct, frozen=True):
+    """What a reader has of a flow: commits up to number ``after``, panes below ``end``, durably. It wants the
+    later commits of panes from ``start`` on; with None it wants to begin, where the flow is now. ``cut``: of
+    each pane it needs these rows only.
+    """
+
+    flow: str
+    after: int
+    start: int | None
+    end: int
+    cut: Top | None = None
+
+
+class ReadPanes(Message, frozen=True, kw_only=True):
+    """A node whose jobs read flows, to the root of these, every second: what it has (and the root need not
+    keep for it), and that it is still there.
+    """
+
+    wishes: tuple[PaneWish, ...]
+
+
+class FlowHead(Message, frozen=True, kw_only=True):
+    """Root to a reader that begins: commit ``after`` was the last one; pane ``start`` is the next."""
+
+    flow: str
+    after: int
+    start: int
+
+
+class PaneRow(Message, frozen=True, kw_only=True):
+    """Root to a reader, at each commit and when asked: commit number ``seq`` of a flow, the next one that
+    concerns the reader after ``after``, if that wants panes from ``wanted`` on. ``more``: there are others,
+    to be asked for. ``cut``: the rows that it has of each pane, all of them with None.
+    """
+
+    flow: str
+    after: int
+    seq: int
+    more: bool = False
+    start: int
+    end: int
+    revision: int
+    members: bytes
+    roster_version: int
+    epoch: int = 0
+    term: int = 0
+    tally: bytes = b""
+    payload: bytes = b""
+    cut: Top | None = None
+    wanted: int = START_OF_TIME

@@ -1,0 +1,120 @@
+"""The members of a flow and its root: what goes up the flow's tree, and what comes down (PROTOCOL 4, 5)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from elf.job.messages.base import Message
+
+
+class Slice(Message, frozen=True, kw_only=True):
+    """Worker or inner node to its parent, or (``direct``) to the root: panes ``[start, end)`` of a flow for
+    ``members``.
+
+    ``payload`` holds the non-empty panes (``_pane``, keys, states) and is empty when there are none;
+    ``tally`` counts rows a pane. ``parts`` names later deltas as (member, part) pairs.
+    """
+
+    flow: str
+    epoch: int = 0
+    term: int = 0
+    start: int
+    end: int
+    members: bytes
+    parts: tuple[tuple[int, int], ...] = ()
+    direct: bool = False
+    tally: bytes = b""
+    payload: bytes = b""
+
+
+class FlowProgress(msgspec.Struct, frozen=True, array_like=True):
+    """How far a member is with a flow: first pane that it answers for, first pane that it has not sealed; its
+    parent in the tree. Since its start: rows in time, late ones, and rows from the future.
+    """
+
+    flow: str
+    live_from: int
+    sealed: int
+    parent: str = ""
+    rows: int = 0
+    late: int = 0
+    future: int = 0
+
+
+class Progress(Message, frozen=True, kw_only=True):
+    """Member to the home of its flows, every second and when something changed. Carries the watermark."""
+
+    member: int
+    incarnation: int
+    flows: tuple[FlowProgress, ...]
+    now_ms: int = 0
+    """The sender's clock."""
+
+
+class EarlyState(Message, frozen=True, kw_only=True):
+    """Member to the root of a flow, and on to its readers: all open panes, from ``start`` on, as they are now
+    (``elf.job.early``). ``end``: after the last that has a row; ``number`` counts since the agent's start.
+    """
+
+    flow: str
+    member: int
+    incarnation: int
+    number: int
+    start: int
+    end: int
+    tally: bytes = b""
+    payload: bytes = b""
+
+
+class SendAgain(Message, frozen=True, kw_only=True):
+    """Root to a member that it misses: send your snapshots of these panes straight to me."""
+
+    flow: str
+    start: int
+    end: int
+
+
+class Offer(Message, frozen=True, kw_only=True):
+    """Member to root, for snapshots that it still retains: are these included?"""
+
+    flow: str
+    member: int
+    panes: tuple[tuple[int, int], ...]
+    parts: tuple[tuple[int, int, int], ...] = ()
+    """(First pane, end, part) of parts of late rows."""
+
+
+class Verdict(Message, frozen=True, kw_only=True):
+    """Root's answer to an offer: ``included`` (delete it), ``final`` (too late, count it as left out),
+    ``send``.
+    """
+
+    flow: str
+    start: int
+    end: int
+    verdict: str
+    part: int = 0
+
+
+class Committed(Message, frozen=True, kw_only=True):
+    """Root to all workers, down the tree: panes ``[start, end)`` are committed with these members.
+    ``parts``: (member, part) of late rows that the revision adds."""
+
+    flow: str
+    epoch: int = 0
+    term: int = 0
+    start: int
+    end: int
+    revision: int
+    members: bytes
+    parts: tuple[tuple[int, int], ...] = ()
+
+
+class Notice(Message, frozen=True, kw_only=True):
+    """The root of a job's flow to all its workers, down the tree: what a person has to tell them
+    (``elf.job.notices``). ``sent_ms`` is the root's clock."""
+
+    job: str
+    sent_ms: int
+    text: str
+    flow: str

@@ -1,0 +1,87 @@
+"""What may be asked of the stream log: words to its keepers, each said until its entry is seen."""
+
+from __future__ import annotations
+
+from elf.job.messages.base import Message
+from elf.job.program import ProgramSpec
+from elf.job.spec import JobSpec
+
+
+class JoinStream(Message, frozen=True, kw_only=True, tag=True):
+    """Agent to a keeper, until it sees its own entry: I have this stream, from ``since_us`` on."""
+
+    stream: str
+    agent_id: str
+    name: str
+    incarnation: int
+    address: str
+    since_us: int
+
+
+class LeaveStream(Message, frozen=True, kw_only=True, tag=True):
+    """Agent to a keeper, until it sees the entry: I am gone for panes that start at ``until_us`` or later."""
+
+    stream: str
+    agent_id: str
+    until_us: int
+
+
+class AddJob(Message, frozen=True, kw_only=True, tag=True):
+    """A job's master to a keeper, until it sees the entry. The keepers put a running flow in the place of
+    each proposed one that is equal to it.
+    """
+
+    spec: JobSpec
+
+
+class DropJobEntry(Message, frozen=True, kw_only=True, tag=True):
+    """A job's home to a keeper, until it sees the entry."""
+
+    uid: str
+
+
+class AddVersion(Message, frozen=True, kw_only=True, tag=True):
+    """A job's master to a keeper, until it sees the entry; flows are put in place as for ``AddJob``."""
+
+    spec: JobSpec
+
+
+class EndVersion(Message, frozen=True, kw_only=True, tag=True):
+    """A job's master to a keeper, until it sees the entry."""
+
+    uid: str
+    version: int
+
+
+class AddProgram(Message, frozen=True, kw_only=True, tag=True):
+    """The node nearest to an app id to a keeper, until it sees the entry of this job in Python."""
+
+    spec: ProgramSpec
+
+
+class MoveHome(Message, frozen=True, kw_only=True, tag=True):
+    """The leader of a home's replica group to a keeper, until it sees the entry: the home is here now."""
+
+    uid: str
+    home: str
+    term: int
+
+
+class EndFlow(Message, frozen=True, kw_only=True, tag=True):
+    """The leader of the keepers to itself: no job has read this flow for a while."""
+
+    uid: str
+
+
+Wish = (
+    JoinStream
+    | LeaveStream
+    | AddJob
+    | DropJobEntry
+    | AddProgram
+    | MoveHome
+    | EndFlow
+    | AddVersion
+    | EndVersion
+)
+"""What may be asked of the stream log. A wish is a record of its replica group; see ``elf.job.keepers``."""

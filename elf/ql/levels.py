@@ -1,0 +1,105 @@
+"""The levels of a query: each subquery with groups is asked about by the one around it.
+
+Levels with the same windows are one text for the master's final fragment. A level with larger windows, over
+the rows of a job's, has partial aggregates of its own: the master makes them of the rows of each smaller
+window (a *stage*), and then makes its windows of them as it would of panes. So a row of the job is aggregated
+once, however many of the larger windows it is in; it is in those that hold its whole window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from elf.errors import ElfBug
+from elf.ql.draft import Draft, Output
+from elf.ql.plan import Plan, Stage, side_groups
+from elf.ql.render_final import render_final, render_lift, render_over
+from elf.ql.render_spark import render_spark
+from elf.ql.states import States
+from elf.ql.unions import side_view, view_of
+from elf.windows import Sliding
+
+
+@dataclass(frozen=True)
+class Level:
+    """A query with groups, and the states of its aggregates."""
+
+    draft: Draft
+    states: States
+
+
+@dataclass(frozen=True)
+class Live:
+    """What the master does: DuckDB over ``groups``."""
+
+    final_sql: str
+    stages: tuple[Stage, ...]
+
+
+def storeys(levels: Sequence[Level]) -> list[list[Level]]:
+    """Levels of the same windows together; innermost first."""
+    found: list[list[Level]] = []
+    for level in levels:
+        if found and found[-1][0].draft.windows == level.draft.windows:
+            found[-1].append(level)
+        else:
+            found.append([level])
+    return found
+
+
+def for_master(levels: Sequence[Level], bound: Sequence[Output], pane_us: int) -> Live:
+    """``bound``: what the innermost level says besides its SELECT list; ``pane_us``: its fragment's panes."""
+    sql, stages = "", []
+    for place, (first, *others) in enumerate(storeys(levels)):
+        if place:
+            stages.append(_stage(first, sql, pane_us))
+        draft = first.draft if place else _saying(first.draft, bound)
+        sql = render_final(draft, first.states, "duckdb")
+        for over in others:
+            sql = render_over(over.draft, over.states, "duckdb", sql)
+    return Live(sql, tuple(stages))
+
+
+def _stage(level: Level, rows: str, pane_us: int) -> Stage:
+    draft, states = level.draft, level.states
+    below = draft.below
+    window = below.windows[0] if below is not None and len(below.windows) == 1 else None
+    if not isinstance(window, Sliding) or not window.is_tumbling:
+        raise ElfBug("larger windows are not over tumbling ones")
+    return Stage(
+        window=Sliding(
+            window.size_us, window.slide_us
+        ),  # of windows of rows: those that are full in a second
+        sql=render_lift(draft, states, rows, pane_us),
+        keys=(*(f"k{index}" for index in range(len(draft.keys))), *states.cells),
+        states=(*(column.state for column in states.columns), *states.cell_states),
+        cells=tuple(states.cells),
+    )
+
+
+def for_spark(levels: Sequence[Level], bound: Sequence[Output]) -> str:
+    """The same for Spark."""
+    sql = ""
+    for place, (first, *others) in enumerate(storeys(levels)):
+        draft = first.draft if place else _saying(first.draft, bound)
+        sql = render_spark(draft, first.states, sql)
+        for over in others:
+            sql = render_over(over.draft, over.states, "spark", sql)
+    return sql
+
+
+def render_side(plan: Plan, number: int) -> tuple[str, str]:
+    """The rows of a job that is joined, for either engine: as of a query of its own, whose ``groups`` and
+    ``rows`` are the ``number``-th.
+    """
+    views = [view_of(one.stream) for one in (plan.fragment, *plan.more)] if plan.apart else ["rows"]
+    rows = ", ".join(f"{view} AS (SELECT * FROM {side_view(number, view)})" for view in views)
+    return (
+        f"WITH groups AS (SELECT * FROM {side_groups(number)})\nSELECT * FROM (\n{plan.final_sql}\n)",
+        f"WITH {rows}\nSELECT * FROM (\n{plan.spark_sql}\n)",
+    )
+
+
+def _saying(draft: Draft, bound: Sequence[Output]) -> Draft:
+    return replace(draft, outputs=(*draft.outputs, *bound))

@@ -1,0 +1,25 @@
+"""Where users' functions run in these tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents.functions.sandbox import Limits, Sandboxes
+from agents.streams import FunctionsAt
+
+
+@pytest.fixture(scope="module")
+def sandboxes() -> Iterator[Sandboxes]:
+    made = Sandboxes()
+    made.warm()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def at(sandboxes: Sandboxes, tmp_path: Path) -> FunctionsAt:
+    limits = Limits(call_secs=0.3, memory_bytes=48 << 20, rows_max=300_000)
+    return FunctionsAt(sandboxes, lambda _: None, tmp_path, limits)

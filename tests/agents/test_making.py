@@ -1,0 +1,120 @@
+"""What is kept of a version between its windows: once, by one thread at a time, and not for ever."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from agents import engine
+from agents.making import VERSIONS_MADE, Making
+from agents.metrics import Metrics
+from agents.store import Store
+from elf.job.effects import CommitWindows, SaveJob
+from elf.job.events import WindowsCommitted
+from elf.job.membership import Identity
+from elf.job.spec import JobSpec, VersionRecord
+from tests.agents.test_commits import commit, effect, spec
+
+ME = Identity("id", "a", 1, "10.0.0.7:7071")
+
+
+class Watched(engine.Finisher):
+    """Which are open; ``held``: while it is not set, they stay at work."""
+
+    opened: set[engine.Finisher]
+    at_work = threading.Event()
+    held = threading.Event()
+
+    def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
+        self.opened.add(self)
+        self.at_work.set()
+        assert self.held.wait(30)
+        return super().run(groups, *beside)
+
+    def close(self) -> None:
+        super().close()
+        self.opened.discard(self)
+
+
+@pytest.fixture
+def making(monkeypatch: pytest.MonkeyPatch) -> Iterator[Making]:
+    monkeypatch.setattr(engine, "Finisher", Watched)
+    Watched.opened = set()
+    Watched.at_work.clear()
+    Watched.held.set()
+    store, pool = Store(":memory:"), ThreadPoolExecutor(2)
+    store.commit_panes(*PANES)
+    made = Making(ME, store, pool, Metrics())
+    yield made
+    made.stop()
+    pool.shutdown()
+    made.close()
+    store.close()
+    assert not Watched.opened
+
+
+PANES = [commit(pane, 1, 0, [("a", 2, 0.5, "x")]) for pane in range(-3, 9)]
+
+
+def version(number: int) -> JobSpec:
+    job = spec(3, 1)
+    return replace(job, version=number, plan=replace(job.plan, final_sql="SELECT * FROM groups"))
+
+
+def wanted(number: int = 1, last: int = 3) -> CommitWindows:
+    return effect(version(number), last - 3, last, PANES)
+
+
+def test_a_version_is_kept_from_one_window_to_the_next(making: Making) -> None:
+    for last in (3, 6):
+        done = making.commit(wanted(last=last)).result(30)
+        assert isinstance(done, WindowsCommitted)
+        assert done.rows == 3
+        assert len(Watched.opened) == 1
+    assert making.versions(version(1).uid) == [1]
+
+
+def test_a_forgotten_home_leaves_no_statement_open(making: Making) -> None:
+    making.commit(wanted()).result(30)
+    making.forget(version(1).uid)
+    assert making.versions(version(1).uid) == []
+    assert not Watched.opened
+
+
+def test_of_a_job_the_last_versions_are_kept(making: Making) -> None:
+    for number in range(1, 6):
+        making.commit(wanted(number)).result(30)
+    assert making.versions(version(1).uid) == [3, 4, 5]
+    assert len(Watched.opened) == VERSIONS_MADE + 1
+
+
+@pytest.mark.parametrize(("state", "left"), [("active", [2]), ("dropped", [])])
+def test_what_is_saved_of_a_job_says_which_versions_go_on(
+    making: Making, state: str, left: list[int]
+) -> None:
+    for number in (1, 2):
+        making.commit(wanted(number)).result(30)
+    records = (VersionRecord(version(1), state="finished"), VersionRecord(version(2), state="committed"))
+    making.saved(SaveJob(version(2), state, None, records))
+    assert making.versions(version(1).uid) == left
+    assert len(Watched.opened) == len(left)
+
+
+def test_one_that_is_at_work_when_its_home_is_forgotten_is_closed_by_its_thread(making: Making) -> None:
+    """So is one whose work was still waiting then: it does not come back."""
+    Watched.held.clear()
+    first, second = making.commit(wanted()), making.commit(wanted(last=6))
+    assert Watched.at_work.wait(30)
+    making.forget(version(1).uid)
+    assert len(Watched.opened) == 1
+    Watched.held.set()
+    for done in (first.result(30), second.result(30)):
+        assert isinstance(done, WindowsCommitted)
+        assert done.rows == 3
+    assert making.versions(version(1).uid) == []
+    assert not Watched.opened

@@ -1,0 +1,65 @@
+"""The judge of ``elf sim chaos`` waits for what is still on its way, and takes it for lost only then."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.store import StoreError
+from elf.chaos.judge import Judge
+from elf.chaos.ledger import Ledger
+from elf.chaos.story import query_of
+from elf.chaos.world import World
+
+
+def test_a_late_row_that_waits_for_others_is_not_lost_yet() -> None:
+    """It is in the cut, and leaves with its part two seconds later (seed 20421 ended before)."""
+    ledger = Ledger()
+    world = World(1, 2, ledger=ledger)
+    world.start_all()
+    world.create(0, query_of("late"))
+    for agent in world.agents:
+        world.write(agent, world.now + 4_000)
+    judge, agent = Judge(world, ledger, world.now + 4_000), world.agents[1]
+    world.run(6_000)
+    world.run_until(lambda: not judge.open())
+    (state,) = agent.worker._flows.values()
+    agent.log.rows.append((state.sealed * state.flow.fragment.pane_us - 1, "a"))
+    world.run_until(lambda: state.after is not None and state.after.waiting == 1)
+    uid = state.flow.uid
+    assert [one.text for one in judge.open()] == [f"a1 has late rows of {uid[:6]} in no part yet"]
+    world.run_until(lambda: not judge.open())
+    judge.close()
+    assert ledger.findings == []
+    assert [counts.total() for counts in ledger.books[uid, 1].parts.values()] == [1]
+
+
+def refuses(*_: object) -> None:
+    raise StoreError("database or disk is full")
+
+
+def test_what_a_full_disk_refuses_has_never_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flow that an agent began, and could not write down, begins later there (seed 31359)."""
+    ledger = Ledger()
+    world = World(2, 3, ledger=ledger)
+    world.supervised = True
+    world.start_all()
+    until_ms = world.now + 12_000
+    for agent in world.agents:
+        world.write(agent, until_ms)
+    world.run(2_000)
+    spec = world.create(0, query_of("plain"))
+    full = next(agent for agent in world.agents[1:] if agent is not world.home(spec))
+    with monkeypatch.context() as patch:
+        patch.setattr(full.store, "save_cut", refuses)
+        world.submit(0, query_of("odd"), "other")
+        world.run(3_000)
+    assert full.life > 1, "it has tried"
+    flows = {flow for flow, agent in ledger.books if agent == full.index}
+    assert flows == {flow.uid for flow in spec.flows}
+    world.run(12_000)
+    for uid, state in full.worker._flows.items():
+        assert ledger.books[uid, full.index].live_from == state.live_from
+    judge = Judge(world, ledger, until_ms)
+    world.run_until(lambda: not judge.open())
+    judge.close()
+    assert ledger.findings == []

@@ -1,0 +1,48 @@
+"""``elf bench failover`` with three real agents: killed, recovered, and nothing lost or twice."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from elf.bench.failover import Ledger, Options, bench_failover
+from elf.client import Window
+
+
+def test_three_agents(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench_failover(Options(3, 2, "kill", 500, "fast"), as_json=True) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (found["agents"], found["detect"]) == (3, "fast")
+    assert found["windows"] > 4
+    assert found["wrong"] == found["lost"] == found["doubled"] == 0
+    for victim in ("master_ms", "other_ms", "recovery_ms"):
+        assert 0 < found[victim]["p50"] <= found[victim]["max"]
+
+
+def window(counts: dict[str, int], missing: list[str], revision: int = 0) -> Window:
+    start, end = (datetime.fromtimestamp(second, UTC) for second in (100, 101))
+    table = pa.table({"agent": list(counts), "n": list(counts.values())})
+    return Window("job", "alive", 1, "master", start, end, revision, {"missing": missing}, table)
+
+
+def test_its_ledger_sees_lines_that_are_lost_doubled_or_too_many() -> None:
+    ledger = Ledger(1_000)
+    for at_ms, agent in ((100_000, "a"), (100_999, "a"), (100_500, "b"), (101_000, "b")):
+        ledger.line(at_ms, agent)
+    ledger.hear(window({"a": 2}, ["b"]))
+    assert ledger.correct(100_000)
+    assert not ledger.complete(100_000)
+    ledger.hear(window({"a": 2, "b": 1}, [], 1))
+    assert ledger.complete(100_000)
+    ledger.hear(window({"a": 2, "b": 1}, [], 1))
+    assert ledger.doubled == 0
+    ledger.hear(window({"a": 2}, [], 1))
+    assert ledger.doubled == 1
+    for wrong in ({"a": 1, "b": 1}, {"a": 2}, {"a": 2, "b": 2}, {"a": 2, "b": 1, "c": 1}):
+        other = Ledger(1_000)
+        other.written = ledger.written
+        other.hear(window(wrong, []))
+        assert not other.correct(100_000), wrong

@@ -1,0 +1,139 @@
+"""FROM JOB for Spark: what it says of the queries that ``tests.run.test_over_jobs`` asks a fleet.
+
+All of those with ``ELF_SPARK_ALL=1`` (half a minute); else one of each kind, and two small ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from elf.ql.jobs import Read, expand
+from elf.ql.plan import Plan
+from elf.ql.planner import plan_streams, streams_of
+from elf.ql.statements import CreateJob, Query, Select, parse
+from elf.ql.unions import side_view
+from elf.schema import Column, ColumnType, Schema
+from spark_backend import offline
+from tests.ql.pipeline import difference, plain, run_by_hand
+from tests.run.oracle import connect, rows
+from tests.run.over_jobs import CASES, Case
+from tests.run.queries import by_hand
+from tests.spark.test_offline import (
+    BASE_US,
+    CLICKS,
+    SECOND,
+    archived,
+    by_window,
+    clicks,
+    counted,
+    store,
+    store_clicks,
+    windows,
+)
+
+_TYPES: dict[pa.DataType, ColumnType] = {pa.int64(): "bigint", pa.timestamp("us"): "timestamp"}
+
+
+TWO = Case(
+    (
+        "CREATE JOB bought AS SELECT product, SUM(clicks) AS n FROM clicks GROUP BY product "
+        "WINDOWING 20 SECONDS",
+        "CREATE JOB seen AS SELECT product AS p, COUNT(*) AS views FROM views, others WHERE product <> 'x' "
+        "GROUP BY p WINDOWING 20 SECONDS",
+    ),
+    "SELECT b.product, n, views FROM JOB bought AS b LEFT JOIN JOB seen AS s ON b.product = s.p WHERE n > 1",
+    "",
+)
+
+
+def test_jobs_of_other_streams(spark: SparkSession, tmp_path: Path) -> None:
+    rows = clicks(80, 11)
+    store_clicks(tmp_path / "t", rows)
+    at = [BASE_US + n * SECOND for n in range(30)]
+    for place, stream in enumerate(("views", "others")):
+        lines = [json.dumps({"product": ["doom", "x", "zelda"][(n + place) % 3]}) for n in range(30)]
+        store(tmp_path / "t", lines, list(at), stream=stream, agent=stream)
+    text = Schema((Column("ts", "timestamp"), Column("product", "text")), "ts")
+    plan = planned(TWO, {"clicks": CLICKS, "views": text, "others": text})
+    assert plan.streams == ("clicks", "views", "others")
+    sources = [archived(tmp_path / "t", stream) for stream in plan.streams]
+    found = by_window(offline.run(spark, plan, sources, windows(20, 20, 2)))
+    for window in range(2):
+        seen = Counter(
+            ["doom", "x", "zelda"][(n + place) % 3]
+            for n in range(30)
+            for place in range(2)
+            if n // 20 == window
+        )
+        start = BASE_US + window * 20 * SECOND
+        bought = counted(rows, start, start + 20 * SECOND)
+        wanted = {(p, n, seen.get(p)) for p, (_, n) in bought.items() if n > 1}
+        assert {(p, int(str(n)), v) for p, n, v in found[start]} == wanted
+        assert len(wanted) > 1
+    larger = replace(TWO, asked="SELECT SUM(n) AS n, COUNT(*) AS rows FROM JOB bought WINDOWING 40 SECONDS")
+    plan = planned(larger, {"clicks": CLICKS, "views": text, "others": text})
+    found = by_window(spark.sql(plan.spark_sql).toArrow())
+    parts = [counted(rows, start, start + 20 * SECOND) for start in (BASE_US, BASE_US + 20 * SECOND)]
+    total = sum(n for part in parts for _, n in part.values())
+    ((n, count),) = found[BASE_US]
+    assert (int(str(n)), count) == (total, sum(map(len, parts)))
+
+
+@pytest.fixture(autouse=True)
+def quick(spark: SparkSession) -> Iterator[None]:
+    """Compiling so small a query takes longer than running it."""
+    changed = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    before = {key: spark.conf.get(key) for key in changed}
+    for key, value in changed.items():
+        spark.conf.set(key, value)
+    yield
+    for key, kept in before.items():
+        spark.conf.set(key, str(kept))
+
+
+def planned(case: Case, schemas: dict[str, Schema]) -> Plan:
+    made: dict[str, Plan] = {}
+
+    def of(query: Query) -> Plan:
+        asked = expand(query, lambda name: Read(name, name, made[name]))
+        streams = asked.streams or streams_of(query)
+        return asked.finish(plan_streams(asked.query, {stream: schemas[stream] for stream in streams}))
+
+    for text in case.jobs:
+        (job,) = parse(text)
+        assert isinstance(job, CreateJob)
+        made[job.name] = of(job.query)
+    (select,) = parse(case.asked)
+    assert isinstance(select, Select)
+    return of(select.query)
+
+
+ASKED = tuple(CASES) if "ELF_SPARK_ALL" in os.environ else ("larger windows", "jobs joined")
+
+
+def test_as_duckdb(spark: SparkSession, tmp_path: Path) -> None:
+    table = pa.Table.from_pylist(rows())
+    columns = tuple(Column(field.name, _TYPES.get(field.type, "text")) for field in table.schema)
+    table = table.append_column("_ts", table["ts"].cast(pa.int64()))
+    zoned = table.set_column(0, "ts", table["ts"].cast(pa.timestamp("us", "UTC")))
+    pq.write_table(zoned, tmp_path / "rows.parquet")
+    for number in range(3):
+        view = side_view(number, "rows")
+        spark.read.parquet(str(tmp_path / "rows.parquet")).createOrReplaceTempView(view)
+    log = connect()
+    for name in ASKED:
+        case = CASES[name]
+        frame = spark.sql(planned(case, {"log": Schema(columns, "ts")}).spark_sql)
+        got = (frame.columns, plain([tuple(row) for row in frame.collect()]))
+        assert difference(got, run_by_hand(log, by_hand(case.by_hand))) is None, name
+    log.close()
