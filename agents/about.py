@@ -39,6 +39,7 @@ def describe(facts: say.JobFacts, log: StreamLog, named: Callable[[str], str]) -
     told = {
         "state": facts.state,
         "master": named(facts.master),
+        **({"kept by": ", ".join(map(named, facts.keepers))} if facts.keepers else {}),
         "creator": facts.spec.creator,
         "query": plan.sql,
         **({"function": text} if (text := functions_told(plan)) else {}),

@@ -1,8 +1,9 @@
 """The clients of an agent: their requests as running procedures, and those who read the windows of a job.
 
 A request asks other nodes through the node and waits for all the answers, or for ``ANSWER_MS``. A reader
-renews its subscription at the job's home every ``RENEW_MS``, with the end of what it has seen, so that a home
-that was away sends what was missed. A client that says nothing for ``CLIENT_SILENCE_MS`` is gone, and its
+renews its subscription at the job's home every ``RENEW_MS``, with the number of what it has heard, so that a
+home that was away sends what was missed; while results before the last one have not come it asks until they
+have. A client that says nothing for ``CLIENT_SILENCE_MS`` is gone, and its
 one-shot job with it.
 """
 
@@ -17,6 +18,7 @@ from agents.statements import Statements
 from elf.errors import ElfError
 from elf.job import messages as say
 from elf.job.effects import Effect, Faulted, Send
+from elf.job.heard import Heard
 from elf.job.spec import JobSpec
 
 ANSWER_MS = 8_000
@@ -29,9 +31,6 @@ WHY_MS = 5_000
 """A client to whom nothing came for so long is told why."""
 
 Step = Ask | Effect
-
-
-FROM_THE_FIRST = -(1 << 62)
 
 
 @dataclass
@@ -48,7 +47,9 @@ class _Running:
 
 @dataclass
 class _Reader:
-    """A client that reads the windows of a job. ``drops``: the job is its own one-shot SELECT."""
+    """A client that reads the windows of a job. ``drops``: the job is its own one-shot SELECT. ``ended``: the
+    result that none follows has come, perhaps before others.
+    """
 
     client: str
     request: int
@@ -57,10 +58,11 @@ class _Reader:
     drops: bool
     heard_ms: int
     renewed_ms: int
-    seen_us: int | None
+    heard: Heard
     told_ms: int = 0
     then: Procedure | None = None
     leased_ms: int = 0
+    ended: bool = False
 
 
 class Clients:
@@ -123,7 +125,6 @@ class Clients:
         self._running.pop(key, None)
         if not isinstance(end, Reading):
             return [Send(running.client, end)]
-        seen = FROM_THE_FIRST if end.drops else None
         left = running.windows or end.windows
         reader = _Reader(
             running.client,
@@ -133,7 +134,7 @@ class Clients:
             end.drops,
             now_ms,
             now_ms,
-            seen,
+            Heard(0 if end.drops else None),
             now_ms,
             end.then,
             now_ms,
@@ -195,8 +196,8 @@ class Clients:
 
     def _renewal(self, reader: _Reader, *, lease_only: bool = False) -> Send:
         """``lease_only``: what we have not seen may be under way to us."""
-        after_us = None if lease_only else reader.seen_us
-        request = say.SubscribeJob(id=0, origin=self._address, uid=reader.spec.uid, after_us=after_us)
+        after = None if lease_only else reader.heard.upto
+        request = say.SubscribeJob(id=0, origin=self._address, uid=reader.spec.uid, after=after)
         return Send(self.statements.home(reader.spec), request)
 
     def moved(self, uid: str, now_ms: int) -> list[Step]:
@@ -222,23 +223,29 @@ class Clients:
         for key, reader in list(self._readers.items()):
             if reader.spec.uid != result.job:
                 continue
+            lacked = reader.heard.lacks
+            if not reader.heard.take(result.number, result.before):
+                continue
             reader.told_ms = now_ms
             if reader.then is None:
                 found.append(Send(reader.client, say.Published(request=reader.request, result=result)))
             if result.early:
                 continue
-            if reader.seen_us not in (None, FROM_THE_FIRST) and result.first_us > reader.seen_us:
-                found.append(self._renewal(reader))  # what came before it got lost on its way
-            reader.seen_us = max(reader.seen_us or result.last_us, result.last_us)
-            reader.renewed_ms = now_ms
+            if not reader.heard.lacks:
+                reader.renewed_ms = now_ms
+            elif not lacked:  # what came before it got lost on its way
+                reader.renewed_ms = now_ms
+                found.append(self._renewal(reader))
             if reader.left is not None:
                 reader.left -= 1
-            if (reader.left == 0 or result.final) and reader.then is not None:
+            reader.ended |= result.final
+            ended = reader.left == 0 or (reader.ended and not reader.heard.lacks)
+            if ended and reader.then is not None:
                 del self._readers[key]
                 running = _Running(reader.client, reader.request, reader.then, None)
                 self._running[key] = running
                 found.extend(self._step(running, None, now_ms))
-            elif reader.left == 0 or result.final:
+            elif ended:
                 found.append(Send(reader.client, say.Reply(request=reader.request)))
                 found.extend(self._close(key))
         return found

@@ -326,7 +326,9 @@ class Driver:
             case do.Fetch():
                 self._when_done(self._pool.submit(self._fetch, effect), self._event)
             case do.ReadWindows():
-                self._when_done(self._pool.submit(self._read_windows, effect), self._event)
+                me = self.node.me.address
+                again = self._pool.submit(windowcommits.windows_again, effect, self.store, me)
+                self._when_done(again, self._event)
             case do.StorePanes():
                 self._when_done(self._pool.submit(panecommits.store_panes, effect, self.store), self._event)
             case do.ReadCommits():
@@ -363,17 +365,6 @@ class Driver:
         rows = self.store.overlapping(effect.flow.uid, effect.start, effect.end)
         pieces = (Piece(r.start, r.end, 0, r.tally, r.payload) for r in rows if r.part == effect.part)
         return was.Fetched(effect.flow, tuple(pieces), effect.part)
-
-    def _read_windows(self, effect: do.ReadWindows) -> was.WindowsRead:
-        uid = effect.spec.uid
-        if effect.after_us is None:
-            rows = self.store.last_windows(uid, effect.count) if effect.count else []
-        else:
-            rows = self.store.windows(uid, effect.after_us, 1 << 62)
-        name, me = effect.spec.name, self.node.me.address
-        return was.WindowsRead(
-            effect.request, tuple(windowcommits.window_result(name, row, me) for row in rows)
-        )
 
     def _forget(self, names: Sequence[SnapshotName]) -> None:
         """Together with what else is forgotten in this second: each transaction is a sync of the disk, and

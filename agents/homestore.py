@@ -57,7 +57,7 @@ def job_record(job: SaveJob | log.JobKept) -> bytes:
 
 
 def apply(store: Store, record: bytes) -> int:
-    """Write a record; returns the number of a pane commit."""
+    """Write a record; returns the number of a commit of panes or of windows."""
     fact = log.record_of(record)
     with store.unsynced():
         match fact:
@@ -68,7 +68,7 @@ def apply(store: Store, record: bytes) -> int:
             case log.PanesKept():
                 return _keep_panes(store, fact)
             case log.WindowsKept():
-                _keep_windows(store, fact)
+                return _keep_windows(store, fact)
             case log.PanesDropped():
                 store.prune_panes(fact.flow, fact.below)
             case log.WindowsDropped():
@@ -86,11 +86,12 @@ def _keep_panes(store: Store, fact: log.PanesKept) -> int:
     return store.commit_panes(_pane_row(fact), again=again)
 
 
-def _keep_windows(store: Store, fact: log.WindowsKept) -> None:
+def _keep_windows(store: Store, fact: log.WindowsKept) -> int:
     near = store.windows(fact.job, fact.first_start - 1, fact.last_end + 1)
     name = (fact.first_start, fact.last_end, fact.revision, fact.version)
-    if all((row.first_start, row.last_end, row.revision, row.version) != name for row in near):
-        store.commit_windows(WindowCommit(*msgspec.structs.astuple(fact)))
+    known = (r for r in near if (r.first_start, r.last_end, r.revision, r.version) == name)
+    row = next(known, None)
+    return store.commit_windows(WindowCommit(*msgspec.structs.astuple(fact))) if row is None else row.seq
 
 
 def install(store: Store, effect: InstallHome) -> None:
@@ -111,6 +112,8 @@ def summary(store: Store, effect: SummariseHome) -> bytes:
     flows = [log.FlowKept(uid, first) for uid in effect.flows if (first := firsts.get(uid)) is not None]
     panes = [row for uid in effect.flows for row in _newest(store, uid)]
     windows = _fitting(store.last_windows(effect.uid, STATE_WINDOWS))
+    numbers = [row.seq for row in windows]  # the next one is given after the last, which may be a revision
+    windows += map(windows_fact, store.windows_after(effect.uid, max(numbers, default=0)))
     return log.encode(log.HomeState(job, tuple(flows), tuple(panes), tuple(windows)))
 
 
@@ -163,7 +166,8 @@ def _firsts(store: Store, flows: Iterable[str]) -> list[tuple[str, int | None]]:
 def stored_job(store: Store, record: bytes, state: str) -> StoredJob:
     """A job from its row in the store."""
     kept = msgspec.msgpack.decode(record, type=_JobRecord)
-    return StoredJob(kept.spec, state, kept.all, store.assembled(kept.spec.uid))
+    uid = kept.spec.uid
+    return StoredJob(kept.spec, state, kept.all, store.assembled(uid), store.last_windows_seq(uid))
 
 
 def stored_panes(store: Store, uid: str, first: int | None) -> StoredPanes:
@@ -207,6 +211,7 @@ def windows_fact(row: WindowCommit) -> log.WindowsKept:
         row.status,
         row.rows,
         row.panes_used,
+        row.seq,
     )
 
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from agents.beginning import HOUSED_FACT
 from agents.groups import GroupDesk, GroupStep
-from agents.staffing import STAFF_MS, Staffing
+from agents.staffing import QUICK_MS, STAFF_MS, Staffing
 from elf.job import homelog as record
 from elf.job.effects import (
     CommitPanes,
@@ -52,6 +52,7 @@ from elf.job.homes import Homes
 from elf.job.keepers import LOG_GROUP
 from elf.job.spec import END_OF_TIME, JobSpec
 from elf.job.streamlog import StreamLog
+from elf.job.subscribers import numbered
 from overlay import replica
 
 AGAIN_MS: Final = 200
@@ -322,7 +323,8 @@ class Housing:
                 event = PanesCommitted(work, seq, done.rows, done.bytes, done.cpu_us, failure=done.failure)
                 return self._homes.reading.panes_committed(event, now_ms)
             case Drafted(work=CommitWindows() as work) as done:
-                made = WindowsCommitted(work, done.result, done.rows, done.cpu_us, done.failure)
+                result = done.result and numbered(done.result, seq)
+                made = WindowsCommitted(work, result, done.rows, done.cpu_us, done.failure)
                 return self._homes.windows_committed(made, now_ms)
         return []
 
@@ -342,11 +344,21 @@ class Housing:
                 for wanted in again:
                     found.extend(self._want(key, led, wanted, now_ms))
         if now_ms >= self._next_ms:
-            self._next_ms = now_ms + STAFF_MS
-            for key in self._desk.groups.held():
-                if key != LOG_GROUP:
-                    found.extend(self._look(key, now_ms))
+            held = [key for key in self._desk.groups.held() if key != LOG_GROUP]
+            for key in held:
+                found.extend(self._look(key, now_ms))
+            due = (at for key in held if (at := self._staffing.due(key)) > now_ms)
+            self._next_ms = min((now_ms + STAFF_MS, *due))
         return found
+
+    def peer_up(self, now_ms: int) -> None:
+        """An agent has come that may be wanted in our groups."""
+        self._next_ms = min(self._next_ms, now_ms + QUICK_MS)
+
+    def keepers(self, uid: str) -> tuple[str, ...]:
+        """The members of a job's home that we lead, by address; none if it is not replicated."""
+        standing = self._desk.groups.standing(home_key(uid))
+        return tuple(voter.address for voter in standing.membership.voters) if standing is not None else ()
 
     def _look(self, key: bytes, now_ms: int) -> Sequence[Step]:
         """End a group that is over; else see to who is in it."""

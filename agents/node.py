@@ -116,7 +116,9 @@ class Node:
             offer_ms=settings.offer_ms,
             retained_bytes_max=settings.retained_bytes_max,
         )
-        self.homes = Homes(me.address, self.log, settings.root, me.name)
+        self.homes = Homes(
+            me.address, self.log, settings.root, me.name, lambda uid: self.housing.keepers(uid)
+        )
         self.housing = Housing(
             self.homes,
             self.log,
@@ -359,6 +361,8 @@ class Node:
                     todo.extend(self.trees.planted(effect.topic, now_ms))
                 case ring.PeerUp():
                     self.homes.roots.peer_up(effect.peer.address)
+                    self.keeping.staffing.peer_up(now_ms)
+                    self.housing.peer_up(now_ms)
                 case ring.Anycasted() | ring.AnycastFailed():  # nothing of ours is sent so
                     pass
                 case ToAddress() | ToKey():

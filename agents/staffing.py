@@ -14,15 +14,21 @@ from overlay.ids import closeness, node_id
 
 STAFF_MS: Final = 2_000
 """Between two looks at a group."""
+QUICK_MS: Final = 250
+"""Between two looks while somebody is coming: members enter one at a time."""
+SHORT_MS: Final = 5_000
+"""An agent that was invited is expected for so long."""
 COMING_MS: Final = 30_000
 """An agent that was invited for so long and did not come is not asked first any more."""
 
 
 @dataclass
 class _Watch:
-    """One group that we lead: since when members are silent, and others invited."""
+    """One group: since when members are silent, and others invited. ``short``: we lead it, and there could be
+    more of us."""
 
     next_ms: int = 0
+    short: bool = False
     silent: dict[str, int] = field(default_factory=dict)
     invited: dict[str, int] = field(default_factory=dict)
 
@@ -47,6 +53,12 @@ class Staffing:
         """Look at all of them now."""
         self._watches.clear()
 
+    def peer_up(self, now_ms: int) -> None:
+        """An agent has come: groups that are short look again soon."""
+        for watch in self._watches.values():
+            if watch.short:
+                watch.next_ms = min(watch.next_ms, now_ms + QUICK_MS)
+
     def look(self, key: bytes, most: int, now_ms: int) -> list[GroupStep]:
         """Look at one, if it is time to: change who is in it (``most`` at most), one at a time."""
         standing = self._desk.groups.standing(key)
@@ -59,6 +71,7 @@ class Staffing:
         watch.next_ms = now_ms + STAFF_MS
         me, voters = self._address, standing.membership.voters
         others = [voter.address for voter in voters if voter.address != me]
+        watch.short = standing.leads and len(voters) < most
         if self.going and (others or not voters):
             return self._desk.leave(now_ms)
         if not standing.leads:
@@ -76,6 +89,10 @@ class Staffing:
         for address in (address for address in want if address not in members):
             watch.invited.setdefault(address, now_ms)
             found.extend(self._desk.invite(key, address, now_ms))
+        if any(
+            now_ms - watch.invited.get(address, -SHORT_MS) < SHORT_MS for address in {*want} - {me, *others}
+        ):
+            watch.next_ms = now_ms + QUICK_MS
         surplus = sorted((a for a in others if a not in want), key=lambda a: a not in watch.silent)
         if surplus and all(address in (me, *others) for address in want):
             found.extend(self._desk.remove(key, surplus[0], now_ms))

@@ -94,9 +94,15 @@ class PaneCommit(PaneCommitName):
     raw: bytes = field(default=b"", compare=False)
 
 
+UNNUMBERED: Final = -1
+
+
 @dataclass(frozen=True)
 class WindowCommit:
-    """A master's final word on a revision of the windows from ``first_start`` to ``last_end`` (µs)."""
+    """A master's final word on a revision of the windows from ``first_start`` to ``last_end`` (µs). ``seq``:
+    its number among those of its job, ascending by one; ``UNNUMBERED`` until it is committed; 0 if nothing is
+    published of it, as there is no window in it.
+    """
 
     job: str
     first_start: int
@@ -107,6 +113,7 @@ class WindowCommit:
     status: bytes
     rows: bytes
     panes_used: bytes
+    seq: int = field(default=UNNUMBERED, compare=False)
 
 
 @dataclass(frozen=True)
@@ -122,7 +129,7 @@ _SNAPSHOT: Final = "SELECT flow, pane_start, pane_end, part, tally, payload FROM
 _PANE_NAME: Final = "flow, pane_start, pane_end, revision, members, roster_version, epoch, term"
 _PANE: Final = f"SELECT {_PANE_NAME}, tally, payload, seq FROM pane_commits"
 _WINDOW_NAME: Final = "job, first_start, last_end, revision, version, provisional"
-_WINDOW: Final = f'SELECT {_WINDOW_NAME}, status, "rows", panes_used FROM window_commits'
+_WINDOW: Final = f'SELECT {_WINDOW_NAME}, status, "rows", panes_used, seq FROM window_commits'
 _NAMED: Final = " WHERE (flow, pane_start, pane_end, part) = (?, ?, ?, ?)"
 _OVERLAP: Final = "WHERE flow = ? AND pane_start < ? AND pane_end > ?"
 _AS: Final = "WHERE (flow, pane_start, pane_end, revision) = (?, ?, ?, ?)"
@@ -388,8 +395,10 @@ class Store:
                 con.execute("DELETE FROM pane_commits WHERE flow = ?", (flow,))
                 con.execute("DELETE FROM pane_parts WHERE flow = ?", (flow,))
 
-    def commit_windows(self, *rows: WindowCommit) -> None:
-        """Commits in one transaction; other contents for a committed (windows, revision) raise ``ElfBug``."""
+    def commit_windows(self, *rows: WindowCommit) -> int:
+        """Commits in one transaction; returns the number of the last one. Other contents for a committed
+        (windows, revision) raise ``ElfBug``."""
+        seq = 0
         with self._file.writing() as con:
             for row in rows:
                 key = (
@@ -400,8 +409,32 @@ class Store:
                     row.version,
                     int(row.provisional),
                 )
-                known = f"{_WINDOW} WHERE ({_WINDOW_NAME}) = ({_marks(6)})"
-                _keep(con, "window_commits", key, (row.status, row.rows, row.panes_used), known)
+                said = (row.status, row.rows, row.panes_used)
+                known = con.execute(f"{_WINDOW} WHERE ({_WINDOW_NAME}) = ({_marks(6)})", key).fetchone()
+                if known is not None and known[6:9] != said:
+                    raise ElfBug(f"window_commits: {key} is there already, with other contents")
+                if known is not None:
+                    seq = int(known[9])
+                    continue
+                seq = self._last_windows_seq(con, row.job) + 1 if row.seq == UNNUMBERED else row.seq
+                con.execute(f"INSERT INTO window_commits VALUES ({_marks(10)})", (*key, *said, seq))
+        return seq
+
+    @staticmethod
+    def _last_windows_seq(con: sqlite3.Connection, job: str) -> int:
+        row = con.execute("SELECT max(seq) FROM window_commits WHERE job = ?", (job,)).fetchone()
+        return int(row[0] or 0)
+
+    def last_windows_seq(self, job: str) -> int:
+        """Number of the job's last commit of windows, 0 if there is none."""
+        with self._file.reading() as con:
+            return self._last_windows_seq(con, job)
+
+    def windows_after(self, job: str, seq: int) -> list[WindowCommit]:
+        """Commits with a higher number, by number."""
+        with self._file.reading() as con:
+            found = con.execute(f"{_WINDOW} WHERE job = ? AND seq > ? ORDER BY seq", (job, seq))
+            return [_window(row) for row in found]
 
     def windows(self, job: str, from_us: int, to_us: int) -> list[WindowCommit]:
         """Commits with a window that overlaps ``[from_us, to_us)``, by start, then revision."""
@@ -423,9 +456,13 @@ class Store:
             return {int(version): int(end) for version, end in con.execute(sql, (job,))}
 
     def prune_windows(self, job: str, below_us: int) -> None:
-        """Forgets commits all of whose windows end at ``below_us`` or before."""
+        """Forgets commits all of whose windows end at ``below_us`` or before, but not the one numbered
+        last."""
         with self._file.writing() as con:
-            con.execute("DELETE FROM window_commits WHERE job = ? AND last_end <= ?", (job, below_us))
+            con.execute(
+                "DELETE FROM window_commits WHERE job = ? AND last_end <= ? AND seq < ?",
+                (job, below_us, self._last_windows_seq(con, job)),
+            )
 
     # -- the stream log --------------------------------------------------------------------------------------
 
@@ -483,6 +520,8 @@ def _keep(
         raise ElfBug(f"{table}: {tuple(key)} is there already, with other contents")
 
 
-def _window(row: tuple[str, int, int, int, int, int, bytes, bytes, bytes]) -> WindowCommit:
-    job, first_start, last_end, revision, version, provisional, *blobs = row
-    return WindowCommit(job, first_start, last_end, revision, version, bool(provisional), *blobs)
+def _window(row: tuple[str, int, int, int, int, int, bytes, bytes, bytes, int]) -> WindowCommit:
+    job, first_start, last_end, revision, version, provisional, status, rows, panes, seq = row
+    return WindowCommit(
+        job, first_start, last_end, revision, version, bool(provisional), status, rows, panes, seq
+    )

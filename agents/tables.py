@@ -6,7 +6,7 @@ from typing import Final
 
 from agents import hardstate
 
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 7
 APPLICATION_ID: Final = 0x656C6631
 """``elf1``: tells our files from other programs' SQLite files."""
 
@@ -31,9 +31,10 @@ CREATE TABLE jobs (uid TEXT PRIMARY KEY, record BLOB NOT NULL, state TEXT NOT NU
 CREATE TABLE window_commits (
   job TEXT NOT NULL, first_start INTEGER NOT NULL, last_end INTEGER NOT NULL, revision INTEGER NOT NULL,
   version INTEGER NOT NULL, provisional INTEGER NOT NULL,
-  status BLOB NOT NULL, "rows" BLOB NOT NULL, panes_used BLOB NOT NULL,
+  status BLOB NOT NULL, "rows" BLOB NOT NULL, panes_used BLOB NOT NULL, seq INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (job, first_start, last_end, revision, version, provisional));
 CREATE INDEX window_commits_by_end ON window_commits (job, last_end, revision);
+CREATE INDEX window_commits_by_seq ON window_commits (job, seq);
 CREATE TABLE joined (
   stream TEXT NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (stream, digest)) WITHOUT ROWID;
 CREATE TABLE log (seq INTEGER PRIMARY KEY, entry BLOB NOT NULL);
@@ -59,5 +60,12 @@ CREATE TABLE joined (
 """,
     5: """
 ALTER TABLE pane_commits ADD COLUMN raw BLOB NOT NULL DEFAULT x'';
+""",
+    6: """
+ALTER TABLE window_commits ADD COLUMN seq INTEGER NOT NULL DEFAULT 0;
+UPDATE window_commits SET seq = known.number FROM (
+  SELECT rowid AS place, row_number() OVER (PARTITION BY job ORDER BY last_end, revision, version) AS number
+  FROM window_commits) AS known WHERE window_commits.rowid = known.place;
+CREATE INDEX window_commits_by_seq ON window_commits (job, seq);
 """,
 }

@@ -9,7 +9,9 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+import msgspec
 import pyarrow as pa
 
 from agents.finishing import staged
@@ -19,14 +21,14 @@ from agents.panetables import check_covered, committed_tally, joined, latest, me
 from agents.sides import Flows, flows_of_sides, is_of
 from agents.spans import Span, by_span, changed, micros, rows_of, spans_of, touched, without
 from agents.status import status_of_all, status_of_skipped, status_of_windows
-from agents.store import PaneCommitName, Store, WindowCommit
+from agents.store import UNNUMBERED, PaneCommitName, Store, WindowCommit
 from elf.aggregates import identity_row
 from elf.batch import decode, encode
 from elf.errors import ElfBug
 from elf.job.approximate import with_bounds
 from elf.job.contributions import Piece
-from elf.job.effects import CommitWindows
-from elf.job.events import WindowsCommitted
+from elf.job.effects import CommitWindows, ReadWindows
+from elf.job.events import WindowsCommitted, WindowsRead
 from elf.job.messages import WindowResult
 from elf.job.ports import FinisherPort
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec
@@ -43,14 +45,14 @@ def commit_windows(
     began = time.thread_time_ns()
     row, new = made_windows(effect, store, finisher, kept)
     if new:
-        store.commit_windows(row)
+        row = replace(row, seq=store.commit_windows(row))
     result = published(effect, row, master)
     return WindowsCommitted(effect, result, decode(row.rows).num_rows, us_since(began))
 
 
 def published(effect: CommitWindows, row: WindowCommit, master: str) -> WindowResult | None:
     """What is published of a commit; None if it is of no windows."""
-    if not effect.final and not decode(row.status).num_rows and not decode(row.rows).num_rows:
+    if not effect.final and not row.seq:
         return None
     return window_result(effect.spec.name, row, master, final=effect.final)
 
@@ -87,6 +89,7 @@ def made_windows(
         encode(status),
         encode(rows),
         repr(effect.coverage).encode(),
+        UNNUMBERED if status.num_rows or rows.num_rows else 0,
     )
     return made, True
 
@@ -100,6 +103,21 @@ def treated(
     if treat is None:
         raise ElfBug(f"job {spec.name} has a final function, and nobody to run it")
     return treat(status, rows)
+
+
+def windows_again(effect: ReadWindows, store: Store, master: str) -> WindowsRead:
+    """Committed windows, as they were published; those after a number each with that of the one before."""
+    uid, name = effect.spec.uid, effect.spec.name
+    if effect.after is None:
+        rows = store.last_windows(uid, effect.count) if effect.count else []
+        return WindowsRead(effect.request, tuple(window_result(name, row, master) for row in rows))
+    rows = store.windows_after(uid, effect.after)
+    numbers = (effect.after, *(row.seq for row in rows))
+    found = (
+        msgspec.structs.replace(window_result(name, row, master), before=before)
+        for before, row in zip(numbers, rows, strict=False)
+    )
+    return WindowsRead(effect.request, tuple(found))
 
 
 def window_result(name: str, row: WindowCommit, master: str, *, final: bool = False) -> WindowResult:
@@ -116,6 +134,8 @@ def window_result(name: str, row: WindowCommit, master: str, *, final: bool = Fa
         final=final,
         status=row.status,
         payload=row.rows,
+        number=max(0, row.seq),
+        before=max(0, row.seq - 1),
     )
 
 

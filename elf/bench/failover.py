@@ -5,8 +5,9 @@ One job counts the lines of each log a window, so a window is *correct* when eac
 the count that was written. Each strike is at the job's master or, in turn, at another agent: SIGKILL, SIGTERM
 with a start at once (as in a rolling restart), or SIGSTOP for ten seconds. Measured is the time from it until
 the first correct window that ends after it is at a subscriber. A killed agent is started again then, and the
-next strike waits until windows name nobody as missing. At the end each window is judged by its last revision:
-those in which a line is missing are lost, those with a line too many wrong.
+next strike waits until windows name nobody as missing, and so many agents keep the log and the job that any
+one may die. At the end each window is judged by its last revision: those in which a line is missing are lost,
+those with a line too many wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from elf.bench.figures import percentiles
 from elf.cli.agents import Agent
 from elf.cli.printing import console
 from elf.cli.processes import ended
-from elf.client import Window, connect
+from elf.client import Client, Window, connect
 from elf.errors import ElfError
 
 JOB: Final = "alive"
@@ -149,6 +150,7 @@ class _Run:
         self._rng = rng
         self.judged = range(0)
         self._reader: Agent | None = None
+        self._reads = False
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self, strikes: int) -> None:
@@ -184,7 +186,7 @@ class _Run:
 
     def _read_at(self, agent: Agent) -> None:
         """Subscribe there; whoever was subscribed to before goes on until its agent dies."""
-        self._reader = agent
+        self._reader, self._reads = agent, False
         self._tasks.append(asyncio.create_task(self._read(agent)))
 
     async def _read(self, agent: Agent) -> None:
@@ -192,17 +194,45 @@ class _Run:
             async with connect(agent.address, cluster=CLUSTER) as client:
                 async for window in client.subscribe(JOB):
                     self.ledger.hear(window)
+                    self._reads |= agent is self._reader
+
+    async def _kept(self) -> None:
+        """Wait until any one agent may die: a killed one comes back as a member of no group for a moment."""
+        deadline = time.monotonic() + WAIT_SECS
+        enough = 1 if len(self.fleet.places) < 3 else 3
+        while not await self._keepers() >= enough:
+            if time.monotonic() > deadline:
+                raise ElfError(f"the log and {JOB} are not kept by {enough} agents after {WAIT_SECS:g} s")
+            await asyncio.sleep(0.1)
+
+    async def _keepers(self) -> int:
+        """How many agents keep the log, and the job: the lesser of the two."""
+        try:
+            async with self.fleet.client() as client:
+                members = await self._rows(client, "SHOW MEMBERS")
+                facts = await self._rows(client, f"DESCRIBE {JOB}")
+        except ElfError:  # its master has just moved, say
+            return 0
+        kept_by = next((str(one["value"]) for one in facts if one["fact"] == "kept by"), "")
+        return min(sum(bool(one["log"]) for one in members), len(kept_by.split(", ")))
+
+    @staticmethod
+    async def _rows(client: Client, statement: str) -> list[dict[str, object]]:
+        table = (await client.sql(statement)).table
+        return table.to_pylist() if table is not None else []
 
     async def _strike(self, victim: str) -> float:
         """Strike one, wait for the next correct window, and see that it is well again: ms from the one to the
         other."""
         await self._until(self.ledger.calm, "windows that miss nobody")
+        await self._kept()
         master = self.ledger.last[self.ledger.came[-1][1]].master
         choice = [one for one in self.fleet.running if (one.address == master) == (victim == "master")]
         agent = self._rng.choice(choice)
         if self._reader is agent:
+            heard = len(self.ledger.came)
             self._read_at(self._rng.choice([one for one in self.fleet.running if one is not agent]))
-            await asyncio.sleep(1)
+            await self._until(lambda: self._reads and len(self.ledger.came) > heard, "a new reader's windows")
         await asyncio.sleep(self._rng.random())
         struck = self.fleet.signal(agent, SIGNALS[self._by])
         waiting = self._until(lambda: self._after(struck), f"a correct window after {agent.name} was struck")

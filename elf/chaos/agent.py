@@ -248,7 +248,9 @@ class SimAgent:
             case do.ReadCommits():
                 work = partial(self._answer, partial(panecommits.read_commits, effect, self.store))
             case do.ReadWindows():
-                work = partial(self._answer, self._read(effect))
+                work = partial(
+                    self._answer, partial(windowcommits.windows_again, effect, self.store, self.address)
+                )
             case _:
                 raise TypeError(repr(effect))
         self.world.later(self, work)
@@ -322,11 +324,6 @@ class SimAgent:
         rows = self.store.overlapping(effect.flow.uid, effect.start, effect.end)
         pieces = (Piece(r.start, r.end, 0, r.tally, r.payload) for r in rows if r.part == effect.part)
         return was.Fetched(effect.flow, tuple(pieces), effect.part)
-
-    def _read(self, effect: do.ReadWindows) -> Callable[[], was.WindowsRead]:
-        rows = self.store.windows(effect.spec.uid, effect.after_us or 0, 1 << 62)
-        found = tuple(windowcommits.window_result(effect.spec.name, row, self.address) for row in rows)
-        return lambda: was.WindowsRead(effect.request, found)
 
     def _forget(self, effect: do.Forget) -> None:
         if effect.whole_flow:

@@ -73,8 +73,9 @@ class SimStore(Store):
                 self._ledger.committed(self._agent, row)
         return seq
 
-    def commit_windows(self, *rows: WindowCommit) -> None:
-        super().commit_windows(*rows)
+    def commit_windows(self, *rows: WindowCommit) -> int:
+        seq = super().commit_windows(*rows)
         if self._ledger is not None:
             for row in rows:
                 self._ledger.assembled(self._agent, row)
+        return seq

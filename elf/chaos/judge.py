@@ -7,13 +7,24 @@ While the fleet recovers, ``open`` says what is still missing; when that is noth
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 import pyarrow as pa
 
 from agents.restore import stored_jobs
 from elf.chaos.agent import SimAgent
-from elf.chaos.ledger import DOUBLED, LOST, WRONG, Book, Finding, Ledger, short, windows_of
+from elf.chaos.ledger import (
+    DOUBLED,
+    LOST,
+    WRONG,
+    Book,
+    Finding,
+    Ledger,
+    WindowsName,
+    name_of_commit,
+    short,
+    windows_of,
+)
 from elf.chaos.reference import Counts, Span, is_right
 from elf.chaos.world import BEGIN_MS, World
 from elf.job.contributions import bitmap
@@ -27,12 +38,16 @@ LOST_COUNTS = ("late", "rejected", "uncast", "future", "unrostered", "shed")
 
 
 class Judge:
-    """Judges windows that end by ``until_ms``."""
+    """Judges windows that end by ``until_ms``. ``told``: what has come to the reader of all jobs; None: there
+    is none."""
 
-    def __init__(self, world: World, ledger: Ledger, until_ms: int) -> None:
+    def __init__(
+        self, world: World, ledger: Ledger, until_ms: int, told: Set[WindowsName] | None = None
+    ) -> None:
         self._world = world
         self._ledger = ledger
         self._until_us = until_ms * 1_000
+        self._told = told
         self._found: list[Finding] = []
 
     def _say(self, kind: str, text: str) -> None:
@@ -111,12 +126,23 @@ class Judge:
                     self._say(DOUBLED, f"{spec.name}'s window {span} is of versions {version}, {row.version}")
                 if int(str(before["revision"])) <= int(str(status["revision"])):
                     last[span] = row.version, status, counts
+        self._heard(spec, home)
         for number, record in records.items():
             mine = {span: (status, counts) for span, (of, status, counts) in last.items() if of == number}
             for span in sorted(self._wanted(record, mine) - mine.keys()):
                 self._say(LOST, f"{spec.name}'s window {span} of version {number} is not committed")
             for span, (status, counts) in mine.items():
                 self._last_word(spec, record, span, status, counts)
+
+    def _heard(self, spec: JobSpec, home: SimAgent) -> None:
+        """The reader has heard of every commit, however many words to it got lost."""
+        if self._told is None:
+            return
+        for row in home.store.windows_after(spec.uid, 0):
+            if row.last_end <= self._until_us and name_of_commit(row) not in self._told:
+                ends = f"({row.first_start}, {row.last_end}]"
+                text = f"{spec.name}'s windows that end in {ends}, revision {row.revision}"
+                self._say(LOST, f"{text}, have not come to their reader")
 
     def _wanted(self, record: VersionRecord, mine: Iterable[Span]) -> set[Span]:
         """The windows that a version has to make."""

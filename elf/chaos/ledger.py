@@ -29,6 +29,8 @@ from elf.job.spec import Flow, JobSpec
 from elf.job.tally import UNREDUCED
 
 PaneCounts = dict[int, Counter[str]]
+WindowsName = tuple[str, int, int, int, int]
+"""Job, first start, last end, revision and version."""
 WRONG, LOST, DOUBLED, BROKEN = "wrong", "lost", "doubled", "broken"
 
 
@@ -80,8 +82,9 @@ class Ledger:
         self.findings: list[Finding] = []
         self.books: dict[tuple[str, int], Book] = {}
         self.panes: dict[str, dict[tuple[int, int, int], PaneWord]] = defaultdict(dict)
-        self.windows: dict[tuple[str, int, int, int, int], WindowCommit] = {}
-        self.published: dict[tuple[str, int, int, int, int], tuple[bytes, bytes]] = {}
+        self.windows: dict[WindowsName, WindowCommit] = {}
+        self.published: dict[WindowsName, tuple[bytes, bytes]] = {}
+        self._numbered: dict[tuple[str, int], WindowsName] = {}
         self.flows: dict[str, Flow] = {}
         self.shed: set[tuple[str, int]] = set()
         """Flows that agents ever suspended, as they retained too much of them."""
@@ -238,7 +241,7 @@ class Ledger:
     # -- windows ---------------------------------------------------------------------------------------------
 
     def assembled(self, agent: int, row: WindowCommit) -> None:
-        key = (row.job, row.first_start, row.last_end, row.revision, row.version)
+        key = name_of_commit(row)
         ends = f"({row.first_start}, {row.last_end}]"
         name = f"windows of {row.job[:6]} that end in {ends}, revision {row.revision}"
         known = self.windows.setdefault(key, row)
@@ -309,7 +312,7 @@ class Ledger:
 
     def publish(self, result: WindowResult) -> None:
         """A subscriber got windows: what it is told must be durable, and never something else."""
-        key = (result.job, result.first_us, result.last_us, result.revision, result.version)
+        key = name_of_result(result)
         ends = f"({result.first_us}, {result.last_us}]"
         name = f"windows of {result.name} that end in {ends}, revision {result.revision}"
         if result.early:
@@ -322,6 +325,16 @@ class Ledger:
             self.found(WRONG, f"{name} were published, and nobody has committed them")
         elif (row.status, row.rows) != said:
             self.found(WRONG, f"{name} were published otherwise than they are committed")
+        if self._numbered.setdefault((result.job, result.number), key) != key:
+            self.found(DOUBLED, f"{name} have number {result.number}, as others had before")
+
+
+def name_of_commit(row: WindowCommit) -> WindowsName:
+    return row.job, row.first_start, row.last_end, row.revision, row.version
+
+
+def name_of_result(result: WindowResult) -> WindowsName:
+    return result.job, result.first_us, result.last_us, result.revision, result.version
 
 
 def flows_by_side(spec: JobSpec) -> list[Flows]:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import random
 import traceback
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, STREAM, plan, staged
 from elf.chaos.judge import Judge
-from elf.chaos.ledger import BROKEN, Finding, Ledger
+from elf.chaos.ledger import BROKEN, Finding, Ledger, WindowsName, name_of_result
 from elf.chaos.reference import BOOM, DROPPING
 from elf.chaos.schedule import BUYS, READERS, Fault, Schedule
 from elf.chaos.world import Armed, World
 from elf.job import events as was
 from elf.job import messages as say
+from elf.job.heard import Heard
 from elf.job.spec import JobSpec
 from elf.job.worker import WorkerSettings
 from elf.ql.plan import Plan, Top
@@ -100,7 +102,8 @@ class Story:
             agent.streams = tuple(name for name in (STREAM, BUYS) if name[0] in letters)
         self._people = random.Random(schedule.seed)
         self._specs: dict[int, JobSpec] = {}
-        self._seen: dict[str, int] = {}
+        self._heard: dict[str, Heard] = defaultdict(lambda: Heard(0))
+        self._told: set[WindowsName] = set()
         self._storm_ms = self._until = 0
 
     def play(self) -> Verdict:
@@ -109,7 +112,7 @@ class Story:
             self._begin()
             self._storm()
             self._calm()
-            judge = Judge(world, ledger, self._until)
+            judge = Judge(world, ledger, self._until, self._told)
             end = world.now + QUIET_MS
             while (open_ := judge.open()) and world.now < end and not ledger.findings:
                 world.run(LOOK_MS)
@@ -265,18 +268,19 @@ class Story:
         home.guard(lambda: home.handle(was.Arrived(PEOPLE, request)))
 
     def _subscribe(self) -> None:
-        """A reader of all windows of all jobs, who renews its lease every second and begins where it was."""
+        """A reader of all windows of all jobs: each second it renews its lease and asks for what it lacks."""
         world = self.world
         for message in world.client_inbox:
             if isinstance(message, say.WindowResult) and not message.early:
-                self._seen[message.job] = max(self._seen.get(message.job, 0), message.last_us)
+                self._heard[message.job].take(message.number, message.before)
+                self._told.add(name_of_result(message))
         world.client_inbox.clear()
         known = max((a.node.log for a in world.agents if a.up), key=lambda log: log.last, default=None)
         for spec in known.jobs() if known is not None else ():
             home = world.home(spec)
             if home.up:
-                after = self._seen.get(spec.uid, -(1 << 62))
-                lease = say.SubscribeJob(id=0, origin=f"client:{spec.name}", uid=spec.uid, after_us=after)
+                after = self._heard[spec.uid].upto
+                lease = say.SubscribeJob(id=0, origin=f"client:{spec.name}", uid=spec.uid, after=after)
                 home.guard(lambda h=home, m=lease: h.handle(was.Arrived(m.origin, m)))  # type: ignore[misc]
         world.at(world.now + 1_000, self._subscribe)
 

@@ -33,6 +33,8 @@ from overlay import replica
 
 BEGIN_MS = 1_000_000
 """When time begins."""
+READER_LOSS = 0.5
+"""Share of the windows that get lost on their way to the reader, while messages do."""
 HOME_MEMBERS = 5
 """Of a home's group, at most."""
 
@@ -178,9 +180,11 @@ class World:
         self._said.update(f"{self.now} {agent.address} {to} ".encode() + b"".join(frames))
         if to.startswith("client"):
             said = decode(frames, cluster="sim", max_bytes=1 << 30).message
-            self.client_inbox.append(said)
             if self.ledger is not None and isinstance(said, say.WindowResult):
                 self.ledger.publish(said)
+                if self.loss and self.rng.random() < READER_LOSS:
+                    return
+            self.client_inbox.append(said)
             return
         if self.rng.random() < self.loss or {agent.address, to} & self.isolated:
             return

@@ -248,13 +248,13 @@ class Fetch:
 
 @dataclass(frozen=True)
 class ReadWindows:
-    """Read committed windows of a job from the store, after ``after_us`` or the last ``count``; comes back as
-    ``WindowsRead``.
+    """Read committed windows of a job from the store, numbered above ``after`` or the last ``count``; comes
+    back as ``WindowsRead``.
     """
 
     spec: JobSpec
     request: Request
-    after_us: int | None = None
+    after: int | None = None
     count: int = 0
 
 

@@ -34,13 +34,13 @@ class Home:
         *,
         durable: bool = True,
         creator: CreateJob | None = None,
-        published_us: int = START_OF_TIME,
+        published: int = 0,
     ) -> None:
         self.master = master
         self.durable = durable
         self.again = False
         self.changes = Changes(creator)
-        self.subscribers = Subscribers(master, now_ms, published_us)
+        self.subscribers = Subscribers(master, now_ms, published)
         self._address = address
         self._created_ms = now_ms
         self._pruned_ms = 0

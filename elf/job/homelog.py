@@ -80,7 +80,8 @@ class PanesKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class WindowsKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A window commit with its rows."""
+    """A window commit with its rows. ``seq``: its number, in a state; members give it to records, in their
+    order; 0: it has none (``agents.store``)."""
 
     job: str
     first_start: int
@@ -91,6 +92,7 @@ class WindowsKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
     status: bytes
     rows: bytes
     panes_used: bytes
+    seq: int = -1
 
 
 class PanesDropped(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -9,7 +9,7 @@ for a job that the log does not know.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -46,7 +46,6 @@ from elf.job.readers import is_read, not_taken
 from elf.job.reading import Reading
 from elf.job.root import RootSettings
 from elf.job.spec import (
-    START_OF_TIME,
     JobSpec,
     VersionRecord,
     app_id,
@@ -61,20 +60,31 @@ MOVING_MS = 250
 
 @dataclass(frozen=True)
 class StoredJob:
-    """A job's record from the store, and by version the end of what was assembled of it."""
+    """A job's record from the store, by version the end of what was assembled of it, and the number of its
+    last windows."""
 
     spec: JobSpec
     state: str
     versions: tuple[VersionRecord, ...]
     assembled: Mapping[int, int] = field(default_factory=dict)
+    published: int = 0
 
 
 class Homes:
-    """See the module's docstring. ``name``: what people call this agent."""
+    """See the module's docstring. ``name``: what people call this agent; ``keepers``: the agents that keep a
+    job, by its uid."""
 
-    def __init__(self, address: str, log: StreamLog, settings: RootSettings, name: str = "") -> None:
+    def __init__(
+        self,
+        address: str,
+        log: StreamLog,
+        settings: RootSettings,
+        name: str = "",
+        keepers: Callable[[str], tuple[str, ...]] = lambda uid: (),
+    ) -> None:
         self._address = address
         self._log = log
+        self._keepers = keepers
         self._homes: dict[str, Home] = {}
         self._led: dict[str, int] = {}
         self.reading = Reading(address, log, settings, self._homes, self._led, name or address)
@@ -99,8 +109,7 @@ class Homes:
                 continue
             state, assembled = cast(JobState, job.state), job.assembled
             master = Master(job.versions, state=state, assembled=assembled, now_ms=now_ms)
-            told = max(assembled.values(), default=START_OF_TIME)
-            self._homes[job.spec.uid] = Home(self._address, master, now_ms, published_us=told)
+            self._homes[job.spec.uid] = Home(self._address, master, now_ms, published=job.published)
         found = [*self.roots.follow(now_ms, flows), *self._attach(now_ms)]
         for job in jobs:
             home = self._homes.get(job.spec.uid)
@@ -302,7 +311,7 @@ class Homes:
             found.extend(home.final_failed(self._steering, event, now_ms))
             self._next_ms = now_ms
         if event.result is not None:
-            found.extend(home.subscribers.publish(event.result, event.done.last_us))
+            found.extend(home.subscribers.publish(event.result))
         return found
 
     def panes_gone(self, work: CommitWindows) -> list[Effect]:
@@ -346,7 +355,8 @@ class Homes:
             home = self._homes.get(request.uid)
             if home is None:
                 return [self._absent(request)]
-            body = msgspec.msgpack.encode(home.facts(event.results))
+            facts = msgspec.structs.replace(home.facts(event.results), keepers=self._keepers(request.uid))
+            body = msgspec.msgpack.encode(facts)
             return [Send(request.origin, Answer(id=request.id, body=body))]
         found: list[Effect] = []
         for result in event.results:

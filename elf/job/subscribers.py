@@ -1,7 +1,8 @@
 """Who reads a job's windows at its home, and what they are told.
 
 A subscription is a lease, which its reader renews. Each window is published once a revision, when it is
-committed; who comes later asks for what it has missed. Early results (``elf.job.early``) are made only while
+committed, with its number; a reader asks for the numbers that it has missed (``elf.job.heard``), and whoever
+comes later for all after the last one that it had. Early results (``elf.job.early``) are made only while
 somebody reads.
 """
 
@@ -22,13 +23,13 @@ ORPHAN_MS = 30_000
 
 
 class Subscribers:
-    """Those of the windows of one master. ``published_us``: the end of the last window that was published."""
+    """Those of the windows of one master. ``published``: the number of the last ones."""
 
-    def __init__(self, master: Master, now_ms: int, published_us: int) -> None:
+    def __init__(self, master: Master, now_ms: int, published: int) -> None:
         self._master = master
         self._until_ms: dict[str, int] = {}
         self._read_ms = now_ms
-        self._published_us = published_us
+        self._published = published
         self._early = EarlyResults()
 
     def __bool__(self) -> bool:
@@ -38,8 +39,8 @@ class Subscribers:
         self._until_ms[request.origin] = now_ms + LEASE_MS
         self._read_ms = now_ms
         found: list[Effect] = [Send(request.origin, Answer(id=request.id))]
-        if request.after_us is not None and request.after_us < self._published_us:
-            found.append(ReadWindows(self._master.spec, request, after_us=request.after_us))
+        if request.after is not None and request.after < self._published:
+            found.append(ReadWindows(self._master.spec, request, after=request.after))
         return found
 
     def expire(self, now_ms: int) -> None:
@@ -52,9 +53,9 @@ class Subscribers:
 
     # -- what they are told ----------------------------------------------------------------------------------
 
-    def publish(self, result: WindowResult, last_us: int) -> list[Effect]:
-        """``last_us``: the end of the last of these windows."""
-        self._published_us = max(self._published_us, last_us)
+    def publish(self, result: WindowResult) -> list[Effect]:
+        """They are committed."""
+        self._published = max(self._published, result.number)
         return self._tell(self.marked(result))
 
     def marked(self, result: WindowResult) -> WindowResult:
@@ -88,3 +89,8 @@ class Subscribers:
         if result is None or (done is not None and done > result.first_us):
             return found
         return [*self._tell(self.marked(result)), *found]
+
+
+def numbered(result: WindowResult, number: int) -> WindowResult:
+    """A result whose commit has its number now; 0: it has had it before, or needs none."""
+    return msgspec.structs.replace(result, number=number, before=number - 1) if number else result

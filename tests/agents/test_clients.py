@@ -4,43 +4,70 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from agents.clients import Clients, _Reader
+from agents.clients import RENEW_MS, Clients, _Reader
 from elf.chaos.engine import plan
 from elf.job.effects import Send
-from elf.job.messages import Published, SubscribeJob, WindowResult
+from elf.job.heard import Heard
+from elf.job.messages import Published, Reply, SubscribeJob, WindowResult
 from elf.job.spec import JobSpec
 
 HOME, ME, CLIENT = "10.0.0.9:7100", "10.0.0.1:7100", "client:1"
 SPEC = JobSpec("job", "me", 1, plan(2), ())
 
 
-def result(first_us: int, last_us: int, revision: int = 0) -> WindowResult:
+def result(number: int, *, before: int | None = None, final: bool = False) -> WindowResult:
     return WindowResult(
         job=SPEC.uid,
         name="job",
         version=1,
         master=HOME,
-        first_us=first_us,
-        last_us=last_us,
-        revision=revision,
+        first_us=2 * number,
+        last_us=2 * number + 2,
+        revision=0,
+        final=final,
         status=b"",
         payload=b"",
+        number=number,
+        before=number - 1 if before is None else before,
     )
 
 
-def test_windows_that_got_lost_on_their_way_are_asked_for_when_the_next_ones_come() -> None:
-    clients = Clients(ME, SimpleNamespace(home=lambda spec: HOME))  # type: ignore[arg-type]
-    clients._readers[CLIENT, 3] = _Reader(CLIENT, 3, SPEC, None, False, 0, 0, None)
+class Reading:
+    """One client that reads. ``hear``: what it is sent, and what is asked of the job's home."""
 
-    def asked(published: WindowResult) -> list[int | None]:
-        steps = [step for step in clients.published(published, 0) if isinstance(step, Send)]
-        told = [step.message for step in steps if isinstance(step.message, Published)]
-        assert [one.result for one in told] == [published]
-        return [step.message.after_us for step in steps if isinstance(step.message, SubscribeJob)]
+    def __init__(self, heard: Heard) -> None:
+        self.clients = Clients(ME, SimpleNamespace(home=lambda spec: HOME))  # type: ignore[arg-type]
+        self.clients._readers[CLIENT, 3] = _Reader(CLIENT, 3, SPEC, None, False, 0, 0, heard)
 
-    assert asked(result(8, 10)) == []
-    assert asked(result(10, 12)) == []
-    assert asked(result(14, 16)) == [12], "those that end in (12, 14] did not come"
-    assert asked(result(12, 14)) == []
-    assert asked(result(10, 12, revision=1)) == []
-    assert asked(result(16, 18)) == []
+    def hear(self, published: WindowResult, now_ms: int = 0) -> tuple[list[int], list[int | None]]:
+        return self._said(self.clients.published(published, now_ms))
+
+    def tick(self, now_ms: int) -> list[int | None]:
+        return self._said(self.clients.tick(now_ms))[1]
+
+    def _said(self, steps: object) -> tuple[list[int], list[int | None]]:
+        messages = [step.message for step in steps if isinstance(step, Send)]  # type: ignore[attr-defined]
+        self.ended = any(isinstance(one, Reply) for one in messages)
+        told = [one.result.number for one in messages if isinstance(one, Published)]
+        return told, [one.after for one in messages if isinstance(one, SubscribeJob)]
+
+
+def test_windows_that_got_lost_on_their_way_are_asked_for_until_they_come() -> None:
+    reader = Reading(Heard(None))
+    assert reader.hear(result(5)) == ([5], [])
+    assert reader.hear(result(6)) == ([6], [])
+    assert reader.hear(result(8)) == ([8], [6]), "7 did not come"
+    assert reader.hear(result(9), RENEW_MS - 1) == ([9], []), "it has been asked for"
+    assert reader.tick(RENEW_MS) == [6], "neither question nor answer came"
+    assert reader.hear(result(8)) == ([], []), "it was there already"
+    assert reader.hear(result(7)) == ([7], [])
+    assert reader.hear(result(10), RENEW_MS) == ([10], [])
+    assert reader.hear(result(4)) == ([], []), "that was before its time"
+
+
+def test_a_reader_does_not_end_before_what_got_lost_has_come() -> None:
+    reader = Reading(Heard(0))
+    assert reader.hear(result(2, final=True)) == ([2], [0])
+    assert not reader.ended
+    assert reader.hear(result(1)) == ([1], [])
+    assert reader.ended

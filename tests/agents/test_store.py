@@ -139,9 +139,12 @@ def test_a_file_of_the_first_schema_is_upgraded(tmp_path: Path) -> None:
     path = tmp_path / "state.sqlite"
     old = Store(path)
     old.commit_panes(commit(0, 10), commit(10, 12))
+    old.commit_windows(window(10, 20), window(0, 10), replace(window(0, 10), job="k"))
     old.close()
     with sqlite3.connect(path) as con:
         for statement in (
+            "DROP INDEX window_commits_by_seq",
+            "ALTER TABLE window_commits DROP COLUMN seq",
             "DROP INDEX pane_commits_by_seq",
             "ALTER TABLE pane_commits DROP COLUMN seq",
             "ALTER TABLE pane_commits DROP COLUMN raw",
@@ -162,6 +165,8 @@ def test_a_file_of_the_first_schema_is_upgraded(tmp_path: Path) -> None:
     assert new.raw_of("f", 0, 20) == {(13, 0): b"r"}
     assert new.raw_of("f", 0, 13) == {}
     assert new.joined("s") == {}
+    assert [(row.last_end, row.seq) for row in new.windows_after("j", 0)] == [(10, 1), (20, 2)]
+    assert new.commit_windows(replace(window(10, 20), job="k")) == 2
     new.close()
 
 
@@ -188,10 +193,26 @@ def test_jobs_and_windows(store: Store) -> None:
     assert store.windows("j", 15, 16)[0].last_end == 20
     assert store.last_windows("j", 3)[0] == rows[3]
     assert {row.provisional for row in store.last_windows("j", 2)} == {True, False}
+    assert [row.seq for row in store.windows_after("j", 0)] == [1, 2, 3, 4, 5]
+    assert [row.first_start for row in store.windows_after("j", 3)] == [5, 10]
     store.prune_windows("j", 15)
     assert [row.first_start for row in store.windows("j", 0, 99)] == [10, 10]
     store.drop_job("j")
     assert (store.windows("j", 0, 99), [row.uid for row in store.load_jobs()]) == ([], ["k"])
+
+
+def test_commits_of_windows_are_numbered_by_job_without_gaps(store: Store) -> None:
+    assert store.commit_windows(window(0, 10), window(10, 20)) == 2
+    assert store.commit_windows(replace(window(0, 10), job="k")) == 1
+    assert store.commit_windows(replace(window(20, 30), seq=0)) == 0, "there is no window in it"
+    assert store.commit_windows(window(30, 40)) == 3
+    assert store.commit_windows(window(10, 20)) == 2, "it is there already"
+    assert [row.last_end for row in store.windows_after("j", 0)] == [10, 20, 40]
+    store.prune_windows("j", 99)
+    assert [row.last_end for row in store.windows("j", 0, 99)] == [40], "the next number is told by the last"
+    assert store.last_windows_seq("j") == 3
+    assert store.commit_windows(replace(window(50, 60), seq=7)) == 7, "as another member has it"
+    assert (store.commit_windows(window(60, 70)), store.last_windows_seq("x")) == (8, 0)
 
 
 def test_the_log_keeps_its_order_and_refuses_a_second_founder(store: Store) -> None:

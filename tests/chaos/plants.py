@@ -12,6 +12,7 @@ from elf.chaos.lane import SimLane
 from elf.job.commands import Command, Install, Outcome, Resume, Suspend
 from elf.job.contributions import Piece, Pile, bitmap, numbers
 from elf.job.effects import Effect, Work
+from elf.job.heard import Heard
 from elf.job.root import Root
 from elf.job.streamlog import FOREVER_US, Member, StreamLog
 from elf.job.uplink import Uplink, _Line
@@ -119,3 +120,13 @@ def has_one_quota(patch: pytest.MonkeyPatch) -> None:
         return []
 
     patch.setattr(Uplink, "_quota", quota)
+
+
+def skips_what_got_lost(patch: pytest.MonkeyPatch) -> None:
+    """A reader takes what comes, and asks only for what is after that."""
+
+    def take(heard: Heard, number: int, before: int) -> bool:
+        heard.upto = max(heard.upto or 0, number)
+        return True
+
+    patch.setattr(Heard, "take", take)

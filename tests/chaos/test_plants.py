@@ -60,6 +60,11 @@ def unheard(rng: random.Random) -> list[Fault]:
     return [Fault("unheard", 2_000 + rng.randrange(2_000), for_ms=7_000)]
 
 
+def lossy(rng: random.Random) -> list[Fault]:
+    """A few messages get lost, and half of what readers are told."""
+    return [Fault("loss", 0, for_ms=10_000, amount=1)]
+
+
 def dead_home(rng: random.Random) -> list[Fault]:
     """One job's home is away for long."""
     return [Fault("home", 1_000 + rng.randrange(500), for_ms=9_000)]
@@ -73,6 +78,7 @@ PLANTS: dict[Plant, Storm] = {
     plants.answers_with_a_chunk_queued: slow_create,
     plants.commits_before_a_majority: unheard,
     plants.has_one_quota: dead_home,
+    plants.skips_what_got_lost: lossy,
 }
 
 
@@ -85,7 +91,7 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         joiners=0,
         home_members=1 if alone else 3,
         jobs=("plain", "odd", "where"),
-        begun=3 if alone else 1,
+        begun=3 if alone or storm is lossy else 1,
         disorder_ms=300,
         faults=tuple(faults),
         rate_ms=150,

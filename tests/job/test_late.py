@@ -166,7 +166,7 @@ def test_early_results_grow_into_the_windows_and_changes_add_up() -> None:
     reader = world.agents[0]
     found: list[say.WindowResult] = []
     reader.node.clients.published = lambda result, now_ms: found.append(result) or []  # type: ignore[method-assign]
-    asked = say.SubscribeJob(id=1, origin=reader.address, uid=spec.uid, after_us=None)
+    asked = say.SubscribeJob(id=1, origin=reader.address, uid=spec.uid, after=None)
     for after in range(0, 24_000, 2_000):
         home = world.home(spec)
         world.at(world.now + after, lambda home=home: home.handle(was.Arrived(reader.address, asked)))  # type: ignore[misc]

@@ -214,7 +214,7 @@ class Stage:
             return []
 
         reader.node.clients.published = published  # type: ignore[method-assign, assignment]
-        asked = say.SubscribeJob(id=1, origin=reader.address, uid=spec.uid, after_us=None)
+        asked = say.SubscribeJob(id=1, origin=reader.address, uid=spec.uid, after=None)
 
         def ask() -> None:
             self._world.home(spec).handle(was.Arrived(reader.address, asked))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -48,6 +49,8 @@ BUSY: Final = re.compile("do(es)? not answer")
 """What a fleet says of a query whose creation was not confirmed within its deadline: a matter of clocks."""
 DRAWS: Final = 3
 """So often a query is made anew when no row is left of the log: an empty answer shows little."""
+PROGRESS_S: Final = 20.0
+"""How far it is is said on standard error at most so often."""
 SHRUNK_MAX: Final = 5
 """Failures that are made small; of the others only the query is printed."""
 
@@ -124,12 +127,16 @@ def told(figures: Figures) -> dict[str, object]:
 
 def run(options: Options, offline: Offline) -> Figures:
     """All queries of the options, a log at a time."""
-    figures = Figures()
+    figures, told_at = Figures(), time.monotonic()
     numbers = range(options.queries) if options.only is None else [options.only]
     logs = dict.fromkeys(number // QUERIES_A_LOG for number in numbers)
     for index in logs:
         log = make_log(random.Random(f"{options.seed}/{index}"))
         _Round(log, offline, figures, options).judge([n for n in numbers if n // QUERIES_A_LOG == index])
+        if time.monotonic() - told_at >= PROGRESS_S and figures.queries < len(numbers):
+            told_at = time.monotonic()
+            so_far = f"{figures.queries} of {len(numbers)} queries, {figures.different} different"
+            print(so_far, file=sys.stderr, flush=True)
     return figures
 
 

@@ -37,6 +37,10 @@ class WindowResult(Message, frozen=True, kw_only=True):
     """The job says EMIT CHANGES: readers are told what differs from what they had of a window."""
     early: int = 0
     """Above 0: not committed, and replaced by the next of the windows in it."""
+    number: int = 0
+    """Of this result among those of its job, by which readers know what they miss; 0: it has none."""
+    before: int = 0
+    """The number of the result before it, as far as the home still has that."""
 
 
 class JobFailed(Message, frozen=True, kw_only=True):
@@ -103,16 +107,17 @@ class Inspect(Request, frozen=True, kw_only=True):
 
 
 class SubscribeJob(Request, frozen=True, kw_only=True):
-    """To a job's home, renewed every two seconds (a lease): publish to ``origin``; ``after_us`` is the end of
-    the last window seen.
+    """To a job's home, renewed every two seconds (a lease): publish to ``origin``, and send again what is
+    numbered above ``after``; None: nothing.
     """
 
     uid: str
-    after_us: int | None
+    after: int | None
 
 
 class JobFacts(msgspec.Struct, frozen=True):
-    """What a job's home knows of it. ``first_us``: start of the first window that it answers for."""
+    """What a job's home knows of it. ``first_us``: start of the first window that it answers for;
+    ``keepers``: the agents that keep the job, by address."""
 
     spec: JobSpec
     state: str
@@ -122,3 +127,4 @@ class JobFacts(msgspec.Struct, frozen=True):
     windows: tuple[WindowResult, ...]
     failure: str = ""
     versions: tuple[VersionRecord, ...] = ()
+    keepers: tuple[str, ...] = ()
