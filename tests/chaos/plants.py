@@ -65,6 +65,11 @@ def sends_before_the_cut(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimLane, "_work", work)
 
 
+def forgets_open_panes(patch: pytest.MonkeyPatch) -> None:
+    """3: the cut leaves out the trees of open panes."""
+    patch.setattr("elf.cbt.BufferTree.dump", lambda tree: b"")
+
+
 def keeps_one_position(patch: pytest.MonkeyPatch) -> None:
     """3: the cut has one position for all flows, that of the reader, instead of what each has applied."""
     keep = SimLane._keep

@@ -74,6 +74,7 @@ PLANTS: dict[Plant, Storm] = {
     plants.merges_what_overlaps: doubled,
     plants.counts_by_place: leaving,
     plants.sends_before_the_cut: crashes,
+    plants.forgets_open_panes: crashes,
     plants.keeps_one_position: slow_crashes,
     plants.answers_with_a_chunk_queued: slow_create,
     plants.commits_before_a_majority: unheard,

@@ -51,11 +51,6 @@ def forget_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Uplink, "committed", committed)
 
 
-def forget_open_panes(patch: pytest.MonkeyPatch) -> None:
-    """3: the cut leaves out the trees of open panes."""
-    patch.setattr("elf.cbt.BufferTree.dump", lambda tree: b"")
-
-
 def take_what_comes(patch: pytest.MonkeyPatch) -> None:
     """1: a reader on another node does not see that commits before this one were lost. (Homes are alone: as a
     member of the flow's group the node would have them all the same.)"""
@@ -83,7 +78,6 @@ PLANTED: dict[str, tuple[Plant, list[History]]] = {
         forget_at_once,
         [histories.test_snapshots_that_were_lost_for_long_come_as_revisions],
     ),
-    "forget open panes": (forget_open_panes, chance((8, 9, 2, 0))),
     "take parts again": (
         take_parts_again,
         [
