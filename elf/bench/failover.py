@@ -2,12 +2,12 @@
 
 So many real agents on loopback; beside each a log that grows all the time, whether its agent lives or not.
 One job counts the lines of each log a window, so a window is *correct* when each agent that it covers has
-the count that was written. Each strike is at the job's master or, in turn, at another agent: SIGKILL, SIGTERM
-with a start at once (as in a rolling restart), or SIGSTOP for ten seconds. Measured is the time from it until
-the first correct window that ends after it is at a subscriber. A killed agent is started again then, and the
-next strike waits until windows name nobody as missing, and so many agents keep the log and the job that any
-one may die. At the end each window is judged by its last revision: those in which a line is missing are lost,
-those with a line too many wrong.
+the count that was written. Each strike is at the job's master or, in turn, at another agent (or at several at
+once, with or without the master): SIGKILL, SIGTERM with a start at once (as in a rolling restart), or SIGSTOP
+for ten seconds. Measured is the time from it until the first correct window that ends after it is at a
+subscriber. Killed agents are started again then, and the next strike waits until windows name nobody as
+missing, and so many agents keep the log and the job that as many may die. At the end each window is judged by
+its last revision: those in which a line is missing are lost, those with a line too many wrong.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from elf.cli.agents import Agent
 from elf.cli.printing import console
 from elf.cli.processes import ended
 from elf.client import Client, Window, connect
-from elf.errors import ElfError
+from elf.errors import ElfError, UserError
 
 JOB: Final = "alive"
 LINES_PER_S: Final = 100
@@ -116,7 +116,7 @@ def _missing(window: Window) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Options:
-    """``by``: how agents are struck, one of ``SIGNALS``; ``seed``: which ones, and when."""
+    """``by``: how agents are struck, one of ``SIGNALS``; ``at_once``: how many; ``seed``: whom, when."""
 
     agents: int = 16
     strikes: int = 6
@@ -124,14 +124,18 @@ class Options:
     window_ms: int = 1_000
     detect: str = "default"
     seed: int = 1
+    at_once: int = 1
 
 
 def bench_failover(options: Options, *, as_json: bool) -> int:
     """Measure and print; 1 when a window was wrong, lost or doubled. Raises ``ElfError`` when the fleet does
     not come back."""
+    if options.agents <= 2 * options.at_once:
+        least = 2 * options.at_once + 1
+        raise UserError(f"--at-once {options.at_once}: a majority must live: give --agents {least} or more")
     with tempfile.TemporaryDirectory(prefix="elf-bench-") as folder, ended() as processes:
         fleet = ControlFleet(processes, Path(folder), options.agents, options.detect)
-        run = _Run(fleet, Ledger(options.window_ms), options.by, random.Random(options.seed))
+        run = _Run(fleet, Ledger(options.window_ms), options)
         try:
             asyncio.run(run.run(options.strikes))
         finally:
@@ -140,14 +144,14 @@ def bench_failover(options: Options, *, as_json: bool) -> int:
 
 
 class _Run:
-    """One fleet, killed so many times. ``took``: ms of each kill, by victim."""
+    """One fleet, struck so many times. ``took``: ms of each strike, by victim."""
 
-    def __init__(self, fleet: ControlFleet, ledger: Ledger, by: str, rng: random.Random) -> None:
+    def __init__(self, fleet: ControlFleet, ledger: Ledger, options: Options) -> None:
         self.fleet = fleet
         self.ledger = ledger
-        self._by = by
+        self._by, self._at_once = options.by, options.at_once
         self.took: dict[str, list[float]] = {"master": [], "other": []}
-        self._rng = rng
+        self._rng = random.Random(options.seed)
         self.judged = range(0)
         self._reader: Agent | None = None
         self._reads = False
@@ -197,9 +201,9 @@ class _Run:
                     self._reads |= agent is self._reader
 
     async def _kept(self) -> None:
-        """Wait until any one agent may die: a killed one comes back as a member of no group for a moment."""
+        """Wait until so many may die: a killed one comes back as a member of no group for a moment."""
         deadline = time.monotonic() + WAIT_SECS
-        enough = 1 if len(self.fleet.places) < 3 else 3
+        enough = 2 * self._at_once + 1
         while not await self._keepers() >= enough:
             if time.monotonic() > deadline:
                 raise ElfError(f"the log and {JOB} are not kept by {enough} agents after {WAIT_SECS:g} s")
@@ -222,31 +226,43 @@ class _Run:
         return table.to_pylist() if table is not None else []
 
     async def _strike(self, victim: str) -> float:
-        """Strike one, wait for the next correct window, and see that it is well again: ms from the one to the
-        other."""
+        """Strike some, wait for the next correct window, and see that they are well again: ms from the one to
+        the other."""
         await self._until(self.ledger.calm, "windows that miss nobody")
         await self._kept()
-        master = self.ledger.last[self.ledger.came[-1][1]].master
-        choice = [one for one in self.fleet.running if (one.address == master) == (victim == "master")]
-        agent = self._rng.choice(choice)
-        if self._reader is agent:
+        struck_ones = self._chosen(victim)
+        spared = [one for one in self.fleet.running if one not in struck_ones]
+        if self._reader in struck_ones:
             heard = len(self.ledger.came)
-            self._read_at(self._rng.choice([one for one in self.fleet.running if one is not agent]))
+            self._read_at(self._rng.choice(spared))
             await self._until(lambda: self._reads and len(self.ledger.came) > heard, "a new reader's windows")
         await asyncio.sleep(self._rng.random())
-        struck = self.fleet.signal(agent, SIGNALS[self._by])
-        waiting = self._until(lambda: self._after(struck), f"a correct window after {agent.name} was struck")
+        at, *_ = [self.fleet.signal(agent, SIGNALS[self._by]) for agent in struck_ones]
+        names = " and ".join(agent.name for agent in struck_ones)
+        waiting = self._until(lambda: self._after(at), f"a correct window after {names} was struck")
         if self._by == "stop":
             took = await waiting
-            await asyncio.sleep(max(0.0, struck + STOPPED_SECS - time.time()))
-            self.fleet.signal(agent, signal.SIGCONT)
+            await asyncio.sleep(max(0.0, at + STOPPED_SECS - time.time()))
+            for agent in struck_ones:
+                self.fleet.signal(agent, signal.SIGCONT)
             return took
         took_by = asyncio.create_task(waiting)
-        await self.fleet.gone(agent)
+        for agent in struck_ones:
+            await self.fleet.gone(agent)
         if self._by == "kill":
             await asyncio.wait([took_by])
-        await self.fleet.restart(agent)
+        for agent in struck_ones:
+            await self.fleet.restart(agent)
         return await took_by
+
+    def _chosen(self, victim: str) -> list[Agent]:
+        """The job's master or not, and so many others that those are all who are struck at once."""
+        master = self.ledger.last[self.ledger.came[-1][1]].master
+        others = [one for one in self.fleet.running if one.address != master]
+        if victim == "other":
+            return self._rng.sample(others, self._at_once)
+        first = [one for one in self.fleet.running if one.address == master]
+        return [*first, *self._rng.sample(others, self._at_once - 1)]
 
     def _after(self, killed: float) -> float | None:
         """From then until the first correct window came that ends later, in ms; None: there is none yet."""

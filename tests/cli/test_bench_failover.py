@@ -1,4 +1,4 @@
-"""``elf bench failover`` with three real agents: killed, recovered, and nothing lost or twice."""
+"""``elf bench failover`` with a few real agents: killed, recovered, and nothing lost or twice."""
 
 from __future__ import annotations
 
@@ -10,16 +10,23 @@ import pytest
 
 from elf.bench.failover import Ledger, Options, bench_failover
 from elf.client import Window
+from elf.errors import UserError
 
 
-def test_three_agents(capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench_failover(Options(3, 2, "kill", 500, "fast"), as_json=True) == 0
+@pytest.mark.parametrize(("agents", "at_once"), [(3, 1), (5, 2)])
+def test_agents_are_killed(agents: int, at_once: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench_failover(Options(agents, 2, "kill", 500, "fast", at_once=at_once), as_json=True) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (found["agents"], found["detect"]) == (3, "fast")
+    assert (found["agents"], found["detect"], found["at_once"]) == (agents, "fast", at_once)
     assert found["windows"] > 4
     assert found["wrong"] == found["lost"] == found["doubled"] == 0
     for victim in ("master_ms", "other_ms", "recovery_ms"):
         assert 0 < found[victim]["p50"] <= found[victim]["max"]
+
+
+def test_a_majority_must_live() -> None:
+    with pytest.raises(UserError, match="--at-once 2: a majority must live: give --agents 5 or more"):
+        bench_failover(Options(4, 2, at_once=2), as_json=True)
 
 
 def window(counts: dict[str, int], missing: list[str], revision: int = 0) -> Window:
