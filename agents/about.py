@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from elf.batch import decode
 from elf.job import messages as say
 from elf.job.flowroots import event_time
 from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord
+from elf.job.stragglers import policy_of
 from elf.job.streamlog import StreamLog
 from elf.ql.plan import Fragment, Plan, Table
 from elf.ql.user_functions import functions_of
@@ -48,6 +50,7 @@ def describe(facts: say.JobFacts, log: StreamLog, named: Callable[[str], str]) -
         **({"joins": plan.join.about} if plan.join is not None else {}),
         "windows": "; ".join(kind.text for kind in plan.windows) or "none",
         "emits": _emission(plan.fragment),
+        "stragglers": policy_of(plan.fragment) + (f": {_leapt(facts)}" if plan.fragment.leap else ""),
         "answers from": moment_of(facts.first_us),
         "committed to": moment_of(facts.committed_us),
         "members": ", ".join(dict.fromkeys(members)),
@@ -86,6 +89,18 @@ def _emission(fragment: Fragment) -> str:
     if fragment.revise_us is not None:
         return f"FINAL REVISE {fragment.revise_us / 1e6:g} SECONDS"
     return "FINAL"
+
+
+def _leapt(facts: say.JobFacts) -> str:
+    """What its last windows say of rows that came to nothing, and who is missing in them."""
+    rows, count, until, missing = 0, 0, None, dict[str, None]()
+    for status in (one for window in facts.windows for one in decode(window.status).to_pylist()):
+        missing |= dict.fromkeys(status["missing"])
+        if until is None or status["window_start"] is None or status["window_start"] >= until:
+            rows, until = rows + (status.get("leapt") or 0), status["window_end"]
+        count += 1
+    names = f", and lack {', '.join(missing)}" if missing else ""
+    return f"the last {count} windows tell of {rows:,} rows that were leapt over{names}"
 
 
 def _keys(flow: Flow) -> str:

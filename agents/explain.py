@@ -19,6 +19,7 @@ from agents.asks import Ask, Procedure, ToAddress
 from agents.explained import laid_out
 from elf.job import messages as say
 from elf.job.spec import Flow, JobSpec
+from elf.job.stragglers import policy_of
 from elf.job.streamlog import FOREVER_US, StreamLog
 from elf.job.tops import strategy, three_rounds
 from elf.job.work import FlowWork, InspectWork, JobWork, WorkFacts
@@ -160,6 +161,7 @@ def _fragment(fragment: Fragment) -> Told:
         "states": [f"{state.name} {state.merge}" for state in fragment.states],
         "pane_s": fragment.pane_us / 1e6 if fragment.pane_us else None,
         "lateness_s": None if late is None else late / 1e6,
+        "stragglers": policy_of(fragment),
         "tables": [described(table) for table in fragment.tables],
         "map": fragment.map_sql,
     }

@@ -67,6 +67,7 @@ def _fragment(fragment: Mapping[str, Any]) -> list[str]:
         ("group keys", ", ".join(fragment["keys"]) or "none"),
         ("states", ", ".join(fragment["states"]) or "none"),
         ("lateness", "the stream's own" if late is None else f"{late:g} s"),
+        ("stragglers", fragment["stragglers"]),
         *(("joins", table) for table in fragment["tables"]),
         ("map (DuckDB)", ""),
     ]

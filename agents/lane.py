@@ -25,12 +25,13 @@ from agents.archive import Archive
 from agents.formats import Format
 from agents.inputs import Chunk, Position, Reject
 from agents.inputs.values import REJECT_KEPT_BYTES
+from agents.leaping import counted, forgotten
 from agents.metrics import Metrics
 from agents.rejects import RejectFile
 from agents.store import SnapshotName, SnapshotRow, Store
 from agents.streams import FunctionsAt, StreamEngine
 from elf.job import messages as say
-from elf.job.commands import Command, Feed, Install, Outcome
+from elf.job.commands import Command, Feed, Install, Leap, Outcome
 from elf.job.cut import StreamCut
 from elf.job.ports import Spill
 from elf.job.worker import StreamWorker, WorkerSettings
@@ -136,6 +137,8 @@ class Lane:
         """Perform a command, durably."""
         if isinstance(command, Install) and command.flow.fragment.function is not None:
             command = replace(command, samples=tuple(self._samples))
+        elif isinstance(command, Leap):
+            command = counted(command, self._store)
         outcome = self.worker.handle(command)
         if outcome.counts:
             self._measure(outcome.counts)
@@ -154,6 +157,7 @@ class Lane:
         self.metrics.left_out(stream, "future", counts.get("future", 0))
         self.metrics.left_out(stream, "unrostered", counts.get("unrostered", 0))
         self.metrics.left_out(stream, "shed", counts.get("shed", 0))
+        self.metrics.left_out(stream, "leapt", counts.get("leapt", 0))
         self.metrics.uncast(stream, counts.get("uncast", 0))
 
     def _keep(self, chunk: Chunk, outcome: Outcome) -> None:
@@ -182,7 +186,7 @@ class Lane:
         joined, cut = _without_tables(cut)
         stored = StoredCut(cut, self._positions, archive, rejects, self._engine.event_time)
         data, news = msgspec.msgpack.encode(stored), None if joined.keys() == self._joined else joined
-        self._store.save_cut(self.facts.stream, data, snapshots, joined=news)
+        self._store.save_cut(self.facts.stream, data, snapshots, forget=forgotten(outcome), joined=news)
         self._joined = frozenset(joined)
         self.metrics.cut(time.perf_counter() - began)
         self._durable = archive

@@ -40,7 +40,7 @@ Loss = Literal[
 ]
 """Ways in which data or words are lost, each counted where it happens."""
 
-LeftOut = Literal["late", "future", "unrostered", "shed"]
+LeftOut = Literal["late", "future", "unrostered", "shed", "leapt"]
 """Why a row that was parsed is in no result."""
 
 

@@ -259,6 +259,7 @@ class Node:
             found.extend(self.uplink.sealed(sealed, now_ms))
         for early in event.outcome.early:
             found.extend(self.uplink.early(early))
+        self.uplink.counted(event.outcome.forgotten)
         if event.command == "SealOpen":
             self._leaving.sealed(event.stream, event.outcome.until_us)
         self.uplink.worked(event.outcome.work)

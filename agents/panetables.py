@@ -15,7 +15,7 @@ from elf.errors import PanesGone
 from elf.job.approximate import CUT_STATE
 from elf.job.contributions import Piece
 from elf.job.spec import END_OF_TIME
-from elf.job.tally import TALLY_STATES, UNREDUCED
+from elf.job.tally import TALLY_STATES, UNREDUCED, completed
 from elf.ql.plan import Fragment
 
 
@@ -24,6 +24,8 @@ def opened(data: bytes, start: int, end: int) -> pa.Table | None:
     if not data:
         return None
     table = decode(data)
+    if "rows_in" in table.column_names:
+        table = completed(table)
     panes = table["_pane"].to_numpy()
     inside = (panes >= start) & (panes < end)
     return table if inside.all() else table.filter(pa.array(inside))

@@ -41,7 +41,7 @@ from overlay import Overlay, OverlayConfig, Peer
 from overlay.replica import Groups
 
 CLUSTER = "run"
-PATIENT = RootSettings(limit_ms_min=1 << 60, limit_ms_max=1 << 60, grace_ms=1 << 60)
+PATIENT = RootSettings(limit_ms_min=1 << 60, limit_ms_max=1 << 60, grace_ms=1 << 60, patient=True)
 """A finite input is waited for, however long the other agents have been done with theirs."""
 
 

@@ -40,6 +40,8 @@ SAMPLE_MEMBERS = 5
 STREAM_PREFIX = "stream:"
 """What stands before a stream's name where a job's might stand."""
 ROOTS_ASKED_MAX = 16
+LEAPT_WINDOWS = 10
+"""Of a job that leaps over stragglers: DESCRIBE JOB looks at so many."""
 """Roots of flows that are asked how far clocks are apart."""
 ANALYZED_WINDOWS = 3
 """For how many windows EXPLAIN ANALYZE runs a SELECT."""
@@ -379,7 +381,7 @@ class Statements:
                     about = described(program, known).items()
                     return table_of(asked.request, [{"fact": k, "value": v} for k, v in about], name)
         spec = self._find(name, asked.creator)
-        facts = yield from self._inspect(spec, 0)
+        facts = yield from self._inspect(spec, LEAPT_WINDOWS if spec.plan.fragment.leap else 0)
         told = describe(facts, self._log, self._named)
         return table_of(asked.request, [{"fact": k, "value": v} for k, v in told.items()], name)
 

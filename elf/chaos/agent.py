@@ -70,6 +70,8 @@ class SimAgent:
         """How far its clock is ahead."""
         self.slow_ms = 0
         """What it does, and says, takes up to so much longer."""
+        self.stuck = False
+        """Its lanes do nothing."""
         self.slow_disk_ms = 0
         """A write takes up to so much longer."""
 

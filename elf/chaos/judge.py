@@ -33,7 +33,7 @@ from elf.job.spec import JobSpec, VersionRecord
 from elf.ql.plan import Fragment
 from elf.windows import Sliding
 
-LOST_COUNTS = ("late", "rejected", "uncast", "future", "unrostered", "shed")
+LOST_COUNTS = ("late", "rejected", "uncast", "future", "unrostered", "shed", "leapt")
 """Rows of a tally that are in no result."""
 
 
@@ -95,7 +95,10 @@ class Judge:
                 return
             for agent, book in books.items():
                 name = f"a{agent}'s rows of pane {pane} of {short(uid)}"
-                if not book.covers(pane):
+                if pane in book.leapt:
+                    if word.members & bitmap([number[agent]]):
+                        self._say(DOUBLED, f"{name} are in the last commit, and counted as leapt over")
+                elif not book.covers(pane):
                     if pane >= book.live_from and self._computes(agent, uid):
                         self._say(LOST, f"{name} are not sealed")
                 elif not word.members & bitmap([number[agent]]):
@@ -221,7 +224,7 @@ class Judge:
                 missing += truth[pane].total() if not shed else 0
                 continue
             short_of = truth[pane].total() - book.rows_in[pane]
-            missing += short_of
+            missing += short_of + (book.rows_in[pane] if pane in book.leapt else 0)
             chosen = _chosen(fragment, truth[pane])
             if fragment.range[0]:  # rows are counted once for all key ranges
                 missing, short_of = 0, chosen.total() - sealed.total()

@@ -10,10 +10,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from agents.leaping import counted, forgotten
 from agents.store import SnapshotRow
 from elf.chaos.engine import Chunk, PyEngine, Source
 from elf.job import events as was
-from elf.job.commands import Command, Feed, Idle, Install, Outcome
+from elf.job.commands import Command, Feed, Idle, Install, Leap, Outcome
 from elf.job.cut import StreamCut
 from elf.job.worker import StreamWorker
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from elf.chaos.agent import SimAgent
 
 
+STUCK_MS = 100
+"""Between two looks whether a lane goes on."""
 SAMPLES = 100
 """Of its last lines, on which an agent tries a map function."""
 
@@ -54,11 +57,17 @@ class SimLane:
             self._agent.world.later(self._agent, self._work)
 
     def _work(self) -> None:
-        agent, command = self._agent, self._waiting.pop(0)
+        agent = self._agent
+        if agent.stuck:
+            agent.world.after(STUCK_MS, agent, self._work)
+            return
+        command = self._waiting.pop(0)
         if isinstance(command, Install) and command.flow.fragment.function is not None:
             command = replace(
                 command, samples=tuple(self._lines(max(0, self.position - SAMPLES), self.position))
             )
+        elif isinstance(command, Leap):
+            command = counted(command, agent.store)
         outcome = self.worker.handle(command)
         if self._keep(outcome):
             agent.after_disk(partial(self._done, command, outcome))
@@ -69,12 +78,16 @@ class SimLane:
         agent.world.crash_point(agent)
         if agent.up and outcome.cut is not None:
             rows = [SnapshotRow(s.flow, s.start, s.end, s.part, s.tally, s.payload) for s in outcome.sealed]
-            agent.store.save_cut(self._stream, msgspec.msgpack.encode(outcome.cut), rows)
+            leapt = forgotten(outcome)
+            agent.store.save_cut(self._stream, msgspec.msgpack.encode(outcome.cut), rows, forget=leapt)
             if ledger is not None:
                 for flow in outcome.cut.flows:
                     ledger.begins(agent.index, flow.flow, flow.live_from)
                 for row in rows:
                     ledger.sealed(agent.index, row)
+                for flow in outcome.cut.flows:
+                    names = [name for uid, name in outcome.forgotten if uid == flow.flow.uid]
+                    ledger.leaps(agent.index, flow, names)
         if agent.up:
             agent.world.crash_point(agent)
         return agent.up

@@ -22,13 +22,17 @@ from agents.store import PaneCommit, SnapshotRow, WindowCommit
 from elf.batch import decode
 from elf.chaos.reference import BANG, Counts, Span, Sums, is_right, reduced
 from elf.job.contributions import from_bytes, numbers
+from elf.job.cut import FlowCut
 from elf.job.effects import CommitWindows, Coverage
-from elf.job.messages import LogEntry, MemberJoined, WindowResult
+from elf.job.messages import LogEntry, MemberJoined, MemberLeft, WindowResult
 from elf.job.parts import from_bytes as parts_of
+from elf.job.snapshots import Name
 from elf.job.spec import Flow, JobSpec
 from elf.job.tally import UNREDUCED
 
 PaneCounts = dict[int, Counter[str]]
+CLOCKS_US = 3_500_000
+"""So early a pane may seem to be over, to an agent with a fast clock."""
 WindowsName = tuple[str, int, int, int, int]
 """Job, first start, last end, revision and version."""
 WRONG, LOST, DOUBLED, BROKEN = "wrong", "lost", "doubled", "broken"
@@ -57,6 +61,10 @@ class Book:
     ranges: list[tuple[int, int, bytes]] = field(default_factory=list)
     parts: dict[tuple[int, int], Counter[str]] = field(default_factory=dict)
     """(Pane, part) of late rows."""
+    tallies: dict[int, Counter[str]] = field(default_factory=dict)
+    """By pane, of what is no part."""
+    leapt: set[int] = field(default_factory=set)
+    """Panes that it has leapt over durably: its rows of these are in no commit, and counted."""
 
     def covers(self, pane: int) -> bool:
         return any(start <= pane < end for start, end, _ in self.ranges)
@@ -89,11 +97,16 @@ class Ledger:
         self.shed: set[tuple[str, int]] = set()
         """Flows that agents ever suspended, as they retained too much of them."""
         self.now_ms = 0
+        self.first_us = 0
+        """When time begins."""
         self._banged: set[str] = set()
         """Flows with a row on which the reduce function fails."""
         self._meant: dict[tuple[str, int, bytes], CommitWindows] = {}
         self._agents: dict[tuple[str, int], int] = {}
         self._numbers: dict[str, int] = {}
+        self._since: dict[tuple[str, int], int] = {}
+        """The entry of the log with which an agent joined a stream."""
+        self._left: set[tuple[str, int]] = set()
 
     def found(self, kind: str, text: str) -> None:
         self.findings.append(Finding(kind, text, self.now_ms))
@@ -107,6 +120,9 @@ class Ledger:
         """A new entry of the stream log: who has which member number."""
         if isinstance(entry, MemberJoined):
             self._agents[entry.stream, entry.number] = self._numbers[entry.agent_id]
+            self._since.setdefault((entry.stream, entry.number), entry.seq)
+        elif isinstance(entry, MemberLeft):
+            self._left.add((entry.stream, entry.number))
 
     def who(self, flow: str, members: int) -> list[int]:
         """The agents of a contribution set."""
@@ -155,8 +171,35 @@ class Ledger:
             for pane, counts in rows.items():
                 book.rows.setdefault(pane, Counter()).update(counts)
         for counted in decode(row.tally).to_pylist() if row.tally else ():
-            book.rows_in[counted.pop("_pane")] += counted["rows_in"]
+            pane = counted.pop("_pane")
+            book.rows_in[pane] += counted["rows_in"]
             book.counted.update(counted)
+            if not row.part:
+                book.tallies[pane] = Counter(counted)
+
+    def leaps(self, agent: int, cut: FlowCut, names: Iterable[Name]) -> None:
+        """An agent has durably leapt over panes of a flow: those of these snapshots that are in no commit,
+        and the open ones that its cut names."""
+        flow, book = cut.flow.uid, self.books[cut.flow.uid, agent]
+        (number,) = (n for n, who in self.numbers(cut.flow.fragment.stream).items() if who == agent)
+        first = min((start for start, _, _ in self.panes[flow]), default=0)
+        for start, end in [name[:2] for name in names]:
+            for pane in self._panes_of(flow, max(start, first), end):
+                word = self.latest(flow, pane)
+                if word is None:
+                    self.found(LOST, f"a{agent} leaps over pane {pane} of {short(flow)}, not committed yet")
+                elif not word.members >> number & 1:
+                    book.leapt.add(pane)
+                    book.counted.subtract(book.tallies.get(pane, Counter()))
+        for pane in self._panes_of(flow, *cut.leapt):
+            if book.covers(pane) or (pane >= first and self.latest(flow, pane) is None):
+                what = "it has sealed" if book.covers(pane) else "nobody has committed"
+                self.found(LOST, f"a{agent} leaps over pane {pane} of {short(flow)}, which {what}")
+            book.leapt.add(pane)
+
+    def _panes_of(self, flow: str, start: int, end: int) -> range:
+        """Those of which there can be rows."""
+        return range(max(start, self.first_us // self.flows[flow].fragment.pane_us), end)
 
     # -- pane commits ----------------------------------------------------------------------------------------
 
@@ -182,6 +225,23 @@ class Ledger:
         word = PaneWord(row.start, row.end, row.revision, from_bytes(row.members), parts, rows, row)
         words[key] = word
         self._check_panes(name, word)
+        self._check_policy(name, word)
+
+    def _check_policy(self, name: str, word: PaneWord) -> None:
+        """Whether it came when its jobs' STRAGGLERS allow that."""
+        flow, fragment = word.row.flow, self.flows[word.row.flow].fragment
+        if fragment.leap and word.revision:
+            self.found(WRONG, f"{name}: a job that leaps is never revised")
+        if fragment.wait_us is None or word.revision:
+            return
+        waited_us = self.now_ms * 1_000 - word.end * fragment.pane_us
+        for number, agent in self.numbers(fragment.stream).items():
+            who, book = (fragment.stream, number), self.books.get((flow, agent))
+            known = self._since[who] <= word.row.roster_version and who not in self._left
+            begun = book is not None and book.live_from <= word.start and (flow, agent) not in self.shed
+            missing = not word.members >> number & 1
+            if known and begun and missing and waited_us < fragment.wait_us - CLOCKS_US:
+                self.found(WRONG, f"{name}: it has waited {waited_us / 1e6:g} s only for a{agent}")
 
     def _check_panes(self, name: str, word: PaneWord) -> None:
         """Against the snapshots that it claims."""

@@ -49,6 +49,7 @@ SAID = {
     "partition": "{who} hear only one another",
     "mute": "nobody hears {who}",
     "slow": "{who} is up to {amount} ms slow",
+    "stuck": "{who} neither reads nor computes",
     "slow disk": "writes of {who} take up to {amount} ms",
     "full disk": "the disk of {who} is full",
     "clock": "{who} is killed, and comes back with a clock that is {amount} ms off,",
@@ -104,6 +105,8 @@ JOBS = {
     "over": 1,
     "joined": 1,
     "final": 2,
+    "wait": 2,
+    "leap": 3,
 }
 """Kinds of jobs, and how often they are."""
 READERS = ("over", "joined")
@@ -189,7 +192,7 @@ class _Draw:
                 return Fault(kind, at, for_ms=down)
             case "partition":
                 return Fault(kind, at, self._some(self._first // 2), rng.randrange(500, 9_000))
-            case "mute" | "full disk":
+            case "mute" | "full disk" | "stuck":
                 return Fault(kind, at, who, rng.randrange(500, 7_000))
             case "slow" | "slow disk":
                 return Fault(kind, at, who, rng.randrange(1_000, 12_000), rng.choice([50, 300, 1_500]))
@@ -233,6 +236,7 @@ _KINDS = {
     "mute": 1,
     "slow": 2,
     "slow disk": 2,
+    "stuck": 2,
     "full disk": 1,
     "clock": 1,
 }

@@ -27,6 +27,8 @@ CHECK_EVERY = 20
 QUIET_MS = 60_000
 """So long after the storm all must be well again, at most."""
 LOOK_MS = 2_000
+WAIT_US = 6 * SECOND
+"""How long a job waits for stragglers."""
 PEOPLE = "client:people"
 
 
@@ -75,6 +77,10 @@ def query_of(kind: str) -> Plan:
             return replace(plan(4, 2), beside=(plan(4, 2, where="abc"),))
         case "final":
             return replace(plan(2), final=DROPPING)
+        case "wait":
+            return behind(plan(2), wait_us=WAIT_US)
+        case "leap":
+            return behind(plan(2, 1), leap=True)
         case _:
             return plan(2)
 
@@ -82,6 +88,11 @@ def query_of(kind: str) -> Plan:
 def revising(query: Plan) -> Plan:
     """The same, with revisions for late rows."""
     return replace(query, fragment=replace(query.fragment, revise_us=8 * SECOND))
+
+
+def behind(query: Plan, *, wait_us: int | None = None, leap: bool = False) -> Plan:
+    """The same, with another policy for stragglers."""
+    return replace(query, fragment=replace(query.fragment, wait_us=wait_us, leap=leap))
 
 
 class Story:
@@ -208,6 +219,8 @@ class Story:
                 over = world.network.mute.clear
             case "slow":
                 agents[0].slow_ms, over = fault.amount, lambda: setattr(agents[0], "slow_ms", 0)
+            case "stuck":
+                agents[0].stuck, over = True, lambda: setattr(agents[0], "stuck", False)
             case "slow disk":
                 agents[0].slow_disk_ms = fault.amount
                 over = lambda: setattr(agents[0], "slow_disk_ms", 0)  # noqa: E731

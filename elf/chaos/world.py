@@ -81,6 +81,8 @@ class World:
     ) -> None:
         self.rng = random.Random(seed)
         self.ledger = ledger
+        if ledger is not None:
+            ledger.first_us = BEGIN_MS * 1_000
         self.now = BEGIN_MS
         self.disorder_ms = 300
         self.supervised = False
@@ -261,6 +263,7 @@ class World:
         self.armed.clear()
         for agent in self.agents:
             agent.slow_ms = agent.slow_disk_ms = 0
+            agent.stuck = False
             agent.store.fill(False)
 
     def create(self, through: int, query: Plan, name: str = "job", roots: tuple[str, ...] = ()) -> JobSpec:

@@ -103,7 +103,7 @@ class Waiting:
             self._rows = now
         elif window.end is not None and not window.early and now - self._rows >= WITHOUT_ROWS_SECS:
             counts = ", ".join(
-                f"{name} {window.status.get(name, 0)}" for name in ("rows_in", "late", "future")
+                f"{name} {window.status.get(name, 0)}" for name in ("rows_in", "late", "future", "leapt")
             )
             missing = window.status.get("missing")
             more = f"; missing: {', '.join(missing)}" if isinstance(missing, list) and missing else ""

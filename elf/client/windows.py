@@ -29,7 +29,8 @@ class Window:
 
     ``start`` and ``end`` are aware datetimes in UTC, or None when the job has no windows; ``table`` then has
     no ``window_start`` and ``window_end`` either. ``status`` has the counts ``expected``, ``reported``,
-    ``rows_in``, ``late``, ``rejected``, ``uncast``, ``future``, ``unrostered`` and the names ``missing``;
+    ``rows_in``, ``late``, ``rejected``, ``uncast``, ``future``, ``unrostered``, ``shed``, ``leapt`` and the
+    names ``missing``;
     ``function_failed``: whether the rows, or some of their panes, are those from before the job's final or
     reduce function, which failed.
     """

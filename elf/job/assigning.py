@@ -35,6 +35,8 @@ class Stand(NamedTuple):
     live_from: int
     sealed: int
     suspended: bool
+    leapt: tuple[int, int] = (0, 0)
+    """Panes below ``sealed`` that were leapt over while they were open: first, end."""
 
 
 @dataclass
@@ -62,7 +64,8 @@ class Share:
 
     ``groups``: the partial aggregates of its rows on time, or ``few``: these rows, which are not worth a
     statement of their own; ``panes`` and ``rows``: how many each pane got. ``late``: which rows are in no
-    result. ``after``: groups, panes and rows of those that revise panes.
+    result. ``leapt``: how many others are in none, since the flow leapt over their panes. ``after``: groups,
+    panes and rows of those that revise panes.
     """
 
     fresh: int
@@ -73,6 +76,7 @@ class Share:
     few: pa.Table | None = None
     after: tuple[pa.Table | None, Int64s, Int64s] | None = None
     failed: MapFailed | None = None
+    leapt: int = 0
     map_us: int = 0
     parts: dict[int, tuple[pa.Table, ...]] = field(default_factory=dict)
     """The groups split in so many key ranges."""
@@ -151,7 +155,9 @@ class Assigner:
         panes = windows.panes_of(view.ts, fragment.pane_us)
         fresh &= panes >= at.live_from
         late = fresh & self._is_late(panes, view.before, at.sealed, fragment.revise_us or 0)
-        on_time = fresh & ~late
+        leapt = self._leapt(late, panes, view.before, at)
+        late &= ~leapt
+        on_time = fresh & ~late & ~leapt
         after = None
         if fragment.revise_us is not None:
             sealed = on_time & (panes < at.sealed)
@@ -161,7 +167,7 @@ class Assigner:
             except MapFailed as failed:
                 return Share(int(fresh.sum()), late, panes[:0], panes[:0], failed=failed)
         numbers, counted = np.unique(panes[on_time], return_counts=True)
-        share = Share(int(fresh.sum()), late, numbers, counted, after=after)
+        share = Share(int(fresh.sum()), late, numbers, counted, after=after, leapt=int(leapt.sum()))
         rows = None if at.suspended else self._chosen(view, panes, on_time)
         if rows is None:
             return share
@@ -171,7 +177,8 @@ class Assigner:
         try:
             return replace(share, groups=self._mapper.run(rows), map_us=self._cpu_us() - began)
         except MapFailed as failed:
-            return Share(share.fresh, share.late, numbers[:0], counted[:0], failed=failed)
+            nothing = (numbers[:0], counted[:0])
+            return Share(share.fresh, share.late, *nothing, failed=failed, leapt=share.leapt)
 
     def _is_late(self, panes: Int64s, before: Int64s, sealed: int, more_us: int) -> Mask:
         """By the seal, or by what its own source had before it; ``more_us``: so much more is allowed."""
@@ -180,6 +187,11 @@ class Assigner:
         if self._lateness_us is not None and pane_us:
             late |= (panes + 1) * pane_us + (self._lateness_us + more_us) <= before
         return np.asarray(late, dtype=np.bool_)
+
+    def _leapt(self, late: Mask, panes: Int64s, before: Int64s, at: Stand) -> Mask:
+        """Which of these rows would be in time, had their panes not been leapt over."""
+        chosen = late & (panes >= at.leapt[0]) & (panes < at.leapt[1])
+        return chosen & ~self._is_late(panes, before, at.leapt[0], 0) if chosen.any() else chosen
 
     def _mapped(
         self, view: View, panes: Int64s, chosen: Mask, at: Stand

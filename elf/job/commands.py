@@ -11,7 +11,7 @@ from elf.job.cut import StreamCut
 from elf.job.messages import FlowProgress
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, Wanted
 from elf.job.program import Tap
-from elf.job.snapshots import Early, Sealed
+from elf.job.snapshots import Early, Name, Sealed, Span
 from elf.job.spec import Flow
 from elf.job.taps import Tapped
 
@@ -74,6 +74,19 @@ class Resume:
 
 
 @dataclass(frozen=True)
+class Leap:
+    """Panes of a flow were committed without us, for good: all open ones below ``below``, and of these
+    snapshots those in the spans; each of their other panes is in a commit. ``counted``: what becomes of their
+    tallies, as the lane finds them in the store (``elf.job.stragglers``).
+    """
+
+    uid: str
+    below: int
+    names: tuple[tuple[Name, tuple[Span, ...]], ...] = ()
+    counted: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class TakeCut:
     """Write down where we are."""
 
@@ -86,7 +99,7 @@ class SetTaps:
     taps: tuple[Tap, ...]
 
 
-Command = Feed | Idle | Finish | SealOpen | Install | Uninstall | Suspend | Resume | TakeCut | SetTaps
+Command = Feed | Idle | Finish | SealOpen | Install | Uninstall | Suspend | Resume | Leap | TakeCut | SetTaps
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,5 +122,7 @@ class Outcome:
     early: tuple[Early, ...] = ()
     work: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """What was done for each flow (its uid) so far, see ``elf.job.work``."""
+    forgotten: tuple[tuple[str, Name], ...] = ()
+    """Snapshots (flow, name) that are deleted together with the cut, since that has counted their rows."""
     failed: tuple[tuple[str, str], ...] = ()
     """Flows whose function has failed, and how."""

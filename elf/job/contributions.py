@@ -100,15 +100,18 @@ class Pile:
         """``[start, end)`` cut into (start, end, members covered) at every change, gaps included as members
         0.
         """
-        edges = sorted(
-            {start, end, *(edge for p in self._pieces for edge in (p.start, p.end) if start < edge < end)}
-        )
+        turns = {
+            start: 0,
+            end: 0,
+        }  # whose contribution begins or ends there: only one piece a member and pane
+        for piece in self._pieces:
+            if piece.start < end and start < piece.end:
+                for edge in (max(start, piece.start), min(end, piece.end)):
+                    turns[edge] = turns.get(edge, 0) ^ piece.members
         spans: list[tuple[int, int, int]] = []
-        for left, right in pairwise(edges):
-            members = 0
-            for piece in self._pieces:
-                if piece.start <= left and right <= piece.end:
-                    members |= piece.members
+        members = 0
+        for left, right in pairwise(sorted(turns)):
+            members ^= turns[left]
             if spans and spans[-1][2] == members:
                 spans[-1] = (spans[-1][0], right, members)
             else:

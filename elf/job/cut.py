@@ -38,6 +38,8 @@ class FlowCut:
     late_tally: bytes = b""
     """Late rows that are in no part yet (``elf.job.parts``); ``part``: number of the last one."""
     part: int = 0
+    leapt: tuple[int, int] = (0, 0)
+    """The last panes that were open when they were leapt over (``elf.job.stragglers``): first, end."""
     counted: bytes = b""
     """Windows of rows that are not full (``elf.job.counted``)."""
 

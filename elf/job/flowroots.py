@@ -220,9 +220,10 @@ class FlowRoots:
             return []
         found: list[Effect] = []
         for start, end in offer.panes:
-            verdict = rooted.root.verdict(offer.member, start, end, now_ms)
-            if verdict != "wait":
-                found.append(Send(sender, Verdict(flow=offer.flow, start=start, end=end, verdict=verdict)))
+            for first, last, verdict in rooted.root.verdicts(offer.member, start, end, now_ms):
+                if verdict != "wait":
+                    word = Verdict(flow=offer.flow, start=first, end=last, verdict=verdict)
+                    found.append(Send(sender, word))
         for start, end, part in offer.parts:
             verdict = rooted.root.verdict_of_part((offer.member, part), start)
             if verdict != "wait":

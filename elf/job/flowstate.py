@@ -7,7 +7,7 @@ Owned by the ``StreamWorker`` of its stream. Which rows are its own says ``assig
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -25,6 +25,7 @@ from elf.job.parts import LateRows
 from elf.job.ports import ChunkLike, ExtractedLike, MapFailed, MapperPort, Spill
 from elf.job.snapshots import Early, Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
+from elf.job.stragglers import left_over
 from elf.job.tally import Tallies
 from elf.job.work import Clock, no_clock
 
@@ -69,6 +70,7 @@ class FlowState:
         self._rows = self._late = self._future = 0
         self.suspended = cut.suspended
         self.shed = cut.shed
+        self.leapt = cut.leapt
         self._early_ms = 0
         self._changed = False
         self.dirty = True
@@ -95,9 +97,26 @@ class FlowState:
         if self.suspended:
             self.suspended = False
             self.live_from = self.sealed = max(live_from, self.sealed)
-            self.tallies = Tallies()
-            self.tallies.add(np.array([self.live_from], dtype=np.int64), shed=self.shed)
-            self.shed = 0
+            counts = Counter(self.tallies.totals()) + Counter(shed=self.shed)
+            self.tallies, self.shed = Tallies(), 0
+            self.tallies.add(np.array([self.live_from], dtype=np.int64), **counts)
+
+    def leap(self, below: int, counted: Mapping[str, int]) -> int:
+        """Leave out the open panes below, and go on with what was ``counted`` of snapshots that are left out
+        (``elf.job.stragglers``); how many rows all of them had.
+        """
+        counts = Counter(counted)
+        if below > self.sealed and not self.suspended:
+            counts += left_over(self.tallies.take_below(below), [(START_OF_TIME, below)])
+            self.panes.drop_below(below)
+            first = self.leapt[0] if self.leapt[1] == self.sealed else self.sealed
+            self.leapt, self.sealed = (first, below), below
+            self.dirty = self._changed = True
+        rows = counts.pop("rows_in", 0)
+        counts["leapt"] += rows
+        if any(counts.values()):
+            self.tallies.add(np.array([max(self.sealed, self.live_from)], dtype=np.int64), **counts)
+        return rows
 
     def feed(self, source: str, chunk: ChunkLike, view: View, late_of: Mask | None = None) -> dict[str, int]:
         """Map the rows of a chunk that are this flow's into its tree; returns the counts of the chunk.
@@ -106,7 +125,7 @@ class FlowState:
         applied = self.applied.get(source, 0)
         self.applied[source] = max(applied, chunk.end)
         done = applied if applied > chunk.start else 0
-        at = Stand(self.live_from, self.sealed, self.suspended)
+        at = Stand(self.live_from, self.sealed, self.suspended, self.leapt)
         if self.flow.fragment.late_of:
             share = self._assigner.late(view, done, late_of, at)
         elif self._counted is not None:
@@ -116,7 +135,8 @@ class FlowState:
             share = self._assigner.share(view, done, at)
         self.late_rows = share.late
         late = int(share.late.sum())
-        self._rows += share.fresh - late
+        in_time = share.fresh - late - share.leapt
+        self._rows += in_time
         self._late += late
         self._future += int(view.future.sum())
         if self.suspended:
@@ -125,7 +145,7 @@ class FlowState:
         groups = share.of(self.flow.fragment)
         place, count = self.flow.fragment.range
         self.work["map_us"] += share.map_us // count
-        self.work["rows"] += 0 if place else share.fresh - late
+        self.work["rows"] += 0 if place else in_time
         self.work["late"] += 0 if place else late
         if groups is not None:
             self._insert(groups)
@@ -149,6 +169,7 @@ class FlowState:
             "uncast": view.uncast,
             "future": int(view.future.sum()),
             "unrostered": view.unrostered,
+            "leapt": share.leapt,
         }
         if not place:  # rows are counted once for all key ranges
             self._count(share, counts)
@@ -286,6 +307,7 @@ class FlowState:
             tally=encode(counted) if counted is not None else b"",
             suspended=self.suspended,
             shed=self.shed,
+            leapt=self.leapt,
             rows=rows,
             late_tree=late_tree,
             late_tally=late_tally,

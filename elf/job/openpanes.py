@@ -142,6 +142,14 @@ class OpenPanes:
         self._waiting = [whole.filter(pa.array(~chosen))]
         return whole.filter(pa.array(chosen))
 
+    def drop_below(self, below: int) -> None:
+        """Forget the panes below."""
+        if self._few:
+            rows = pa.concat_tables(self._few)
+            rest = rows.filter(pa.array(rows["_pane"].to_numpy() >= below))
+            self._few = [rest] if rest.num_rows else []
+        self.take_below(below)
+
     def images(self) -> tuple[bytes, bytes]:
         """(tree, rows that wait for the map), for the cut."""
         self.settle()

@@ -14,7 +14,7 @@ refused, and only such a piece.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from elf.errors import ElfBug
@@ -25,7 +25,7 @@ from elf.job.messages import FlowProgress
 from elf.job.panes import Panes
 from elf.job.parts import HeldParts
 from elf.job.spec import START_OF_TIME, Flow
-from elf.job.streamlog import FOREVER_US
+from elf.job.streamlog import FOREVER_US, Member
 from elf.job.waiting import Told, why
 
 
@@ -36,7 +36,8 @@ class RootSettings:
     ``revise_ms``: how long corrections are taken. ``prepare_ms``: how long a new flow waits for members that
     have not said from which pane on they have it, and ``try_ms`` one with a user's function, which they try
     first. ``reader_ms``: how long panes are kept for a reader on
-    another node that says nothing.
+    another node that says nothing. ``patient``: everybody is waited for, whatever a job says (a finite
+    input).
     """
 
     limit_ms_min: int = 3_000
@@ -48,6 +49,7 @@ class RootSettings:
     prepare_ms: int = 3_000
     try_ms: int = 5_000
     reader_ms: int = 900_000
+    patient: bool = False
 
 
 class Root(Panes):
@@ -95,26 +97,38 @@ class Root(Panes):
         """A member's watermark."""
         self._down.discard(member)
         self._heard.setdefault(member, Told(progress, now_ms)).hear(progress, now_ms)
-        half = self._half_passed()
+        half = self._half_passed(now_ms)
         if half is not None and (not self._passed or half > self._passed[-1][1]):
             self._passed.append((now_ms, half))
 
-    def _half_passed(self) -> int | None:
-        """Half of the roster's watermarks have passed every pane below this one."""
+    def _half_passed(self, now_ms: int) -> int | None:
+        """Half of the roster's watermarks have passed every pane below this one; where the dead are waited
+        for, half of those of others."""
+        there = [m for m in self._roster if self._wait_ms is None or self._is_there(m, now_ms)]
         sealed = sorted(
-            (self._heard[m.number].progress.sealed for m in self._roster if m.number in self._heard),
+            (self._heard[m.number].progress.sealed for m in there if m.number in self._heard),
             reverse=True,
         )
-        need = (len(self._roster) + 1) // 2
+        need = (len(there) + 1) // 2
         return sealed[need - 1] if 0 < need <= len(sealed) else None
+
+    def _is_there(self, member: Member, now_ms: int) -> bool:
+        """Whether something is (or, soon after a beginning, may yet be) heard of it."""
+        heard, began = self._heard.get(member.number), self._began_ms
+        if member.number in self._down:
+            return False
+        if heard is None:
+            return began is None or now_ms - began <= self.limit_ms()
+        return now_ms - heard.at_ms <= self._settings.grace_ms
 
     def take(self, piece: Piece) -> None:
         """A partial result, from the tree or straight from a member. Parts that overlap what is covered are
         refused.
         """
         head = self.committed_to()
-        if self._first is not None and piece.start < self._first:
-            piece = piece.clip(self._first, piece.end)
+        if self._first is not None:
+            floor = head if self.flow.fragment.leap else self._first
+            piece = piece.clip(floor, piece.end)
         if piece.start >= piece.end or not piece.members:
             return
         if piece.start < head:
@@ -184,9 +198,10 @@ class Root(Panes):
         top = max((piece.end for piece in self._held), default=head)
         for start, end, covered in self._spans(head, top):
             awaited = bitmap(self.awaited(start, now_ms))
+            wanted = awaited if self._wait_ms is None else awaited | self._begun(start)
             due = self._due_ms(start)
             expired = due is not None and now_ms - due >= self.limit_ms()
-            if not expired and (not covered or awaited & ~covered or self._unheard(start, now_ms)):
+            if not expired and (not covered or wanted & ~covered or self._unheard(start, now_ms)):
                 break
             if covered:
                 found.extend(self._commit(self._held, start, end, 0))
@@ -204,21 +219,19 @@ class Root(Panes):
         heard = self._heard.keys() | self._down
         return any(m.number not in heard and self._is_expected(m, pane) for m in self._roster)
 
-    def _spans(self, start: int, end: int) -> list[tuple[int, int, int]]:
+    def _spans(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         """Like ``Pile.spans``, cut also where the set of awaited members changes and where the limit runs
-        out.
+        out; one after the other, since the first may have to wait.
         """
         if start >= end:
-            return []
+            return
         edges = {heard.progress.live_from for heard in self._heard.values()}
         edges |= {half for _, half in self._passed}
         for member in self._roster:
             edges |= {self._pane_of(member.since_us), self._pane_of(member.until_us)}
         inner = sorted(edge for edge in edges if start < edge < end)
-        found = []
         for left, right in zip([start, *inner], [*inner, end], strict=True):
-            found.extend(self._held.spans(left, right))
-        return found
+            yield from self._held.spans(left, right)
 
     def _commit(self, pile: Pile, start: int, end: int, revision: int) -> list[CommitPanes]:
         base, parts = 0, frozenset[PartName]()
@@ -289,8 +302,25 @@ class Root(Panes):
             and member.number not in self._down
         ]
 
+    def _begun(self, pane: int) -> int:
+        """All that are expected in a pane, but those that say that they began later."""
+        return bitmap(
+            member.number
+            for member in self._roster
+            if self._is_expected(member, pane)
+            and ((heard := self._heard.get(member.number)) is None or heard.progress.live_from <= pane)
+        )
+
+    @property
+    def _wait_ms(self) -> int | None:
+        """How long the job waits for everybody (``STRAGGLERS WAIT``)."""
+        wait_us = None if self._settings.patient else self.flow.fragment.wait_us
+        return None if wait_us is None else wait_us // 1000
+
     def limit_ms(self) -> int:
-        """The straggler limit: two panes long, clamped."""
+        """The straggler limit: two panes long, clamped, or what the job says."""
+        if self._wait_ms is not None:
+            return self._wait_ms
         panes_ms = 2 * self.flow.fragment.pane_us // 1000
         return max(self._settings.limit_ms_min, min(panes_ms, self._settings.limit_ms_max))
 
@@ -304,22 +334,41 @@ class Root(Panes):
             return []
         wanted = []
         head = self.committed_to()
-        for member, heard in self._heard.items():
-            start = max(head, heard.progress.live_from)
-            if (
-                heard.progress.sealed <= start
-                or member in self._down
-                or now_ms - self._asked_ms.get(member, now_ms - 10**9) < self._settings.ask_every_ms
-            ):
-                continue
-            for left, right, covered in self._held.spans(start, heard.progress.sealed):
-                due = self._due_ms(left)
-                if covered >> member & 1 or due is None or now_ms - due < self._settings.quiet_ms:
+        told = {
+            member: (start, heard.progress.sealed)
+            for member, heard in self._heard.items()
+            if (start := max(head, heard.progress.live_from)) < heard.progress.sealed
+            and member not in self._down
+            and now_ms - self._asked_ms.get(member, now_ms - 10**9) >= self._settings.ask_every_ms
+        }
+        spans = self._held.spans(head, max(end for _, end in told.values())) if told else []
+        for member, (start, sealed) in told.items():
+            for begin, end, covered in spans:
+                left, right = max(begin, start), min(end, sealed)
+                if left >= right or covered >> member & 1:
                     continue
-                self._asked_ms[member] = now_ms
-                wanted.append((member, left, right))
-                break
+                due = self._due_ms(left)
+                if due is not None and now_ms - due >= self._settings.quiet_ms:
+                    self._asked_ms[member] = now_ms
+                    wanted.append((member, left, right))
+                    break
         return wanted
+
+    def verdicts(self, member: int, start: int, end: int, now_ms: int) -> list[tuple[int, int, str]]:
+        """Of a retained snapshot: (first pane, end, verdict). Where agents are leapt over each committed pane
+        has its own, ``included`` or ``leapt``; elsewhere all of them have one."""
+        if not self.flow.fragment.leap or self._first is None:
+            return [(start, end, self.verdict(member, start, end, now_ms))]
+        begin = max(start, self._first)
+        known = self._history.within(begin, end)
+        found = [(start, min(end, self._first), "final")]
+        found += [(begin, min(end, self._history.start), "leapt")] if self._history else []
+        for one in known:
+            word = "included" if one.members >> member & 1 else "leapt"
+            found.append((max(begin, one.start), min(end, one.end), word))
+        rest = max(begin, self.durable_to())
+        found += [(rest, end, self.verdict(member, rest, end, now_ms))] if rest < end else []
+        return [(a, b, word) for a, b, word in found if a < b]
 
     def verdict(self, member: int, start: int, end: int, now_ms: int) -> str:
         """Of a retained snapshot: ``included``, ``final`` (too late), ``send``, or ``wait`` (it is held or
@@ -365,7 +414,11 @@ class Root(Panes):
         awaited = set(self.awaited(pane, now_ms))
         told = {m.name: self._heard[m.number] for m in there if m.number in awaited}
         late = [m.name for m in there if m.number not in awaited and self._is_expected(m, pane)]
-        return why(told, late, pane, time_of, now_ms)
+        found = why(told, late, pane, time_of, now_ms)
+        more = (
+            f"; the job waits up to {self.limit_ms() / 1000:g} s for them" if late and self._wait_ms else ""
+        )
+        return found + more
 
     def reached(self) -> tuple[str, ...]:
         """Ids of the agents that run the flow and have not left."""

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+Span = tuple[int, int]
+Name = tuple[int, int, int]
+"""Of a snapshot: first pane, end, part."""
+
 
 @dataclass(frozen=True)
 class Sealed:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from elf.aggregates import State
 
-TALLY_COLUMNS: Final = ("rows_in", "late", "rejected", "uncast", "future", "unrostered", "shed")
+TALLY_COLUMNS: Final = ("rows_in", "late", "rejected", "uncast", "future", "unrostered", "shed", "leapt")
 TALLY_STATES: Final = tuple(State(name, "sum", True) for name in TALLY_COLUMNS)
 UNREDUCED: Final = State("unreduced", "sum", True)
 """One more of committed panes: whether the flow's reduce function has failed on this one."""
@@ -31,6 +31,14 @@ def tally(panes: Int64s, **counts: int | Int64s) -> pa.Table:
     return _table(panes, _matrix(panes, counts))
 
 
+def completed(table: pa.Table) -> pa.Table:
+    """A tally of an older agent, or of an older life, with 0 for what was not counted then."""
+    for name in TALLY_COLUMNS:
+        if name not in table.column_names:
+            table = table.append_column(name, pa.array(np.zeros(table.num_rows, dtype=np.int64)))
+    return table
+
+
 class Tallies:
     """What one worker has counted and not yet told, by pane. Counts that a peer invents could overflow: these
     are our own."""
@@ -38,8 +46,9 @@ class Tallies:
     def __init__(self, table: pa.Table | None = None) -> None:
         self._parts: list[tuple[Int64s, Int64s]] = []
         if table is not None and table.num_rows:
-            counts = np.stack([table[name].to_numpy() for name in TALLY_COLUMNS], axis=1)
-            self._parts.append((table["_pane"].to_numpy(), counts))
+            whole = completed(table)
+            counts = np.stack([whole[name].to_numpy() for name in TALLY_COLUMNS], axis=1)
+            self._parts.append((whole["_pane"].to_numpy(), counts))
 
     def __bool__(self) -> bool:
         return bool(self._parts)
@@ -55,6 +64,10 @@ class Tallies:
         """One count, over all panes."""
         place = TALLY_COLUMNS.index(name)
         return sum(int(counts[:, place].sum()) for _, counts in self._parts)
+
+    def totals(self) -> dict[str, int]:
+        """All counts, over all panes."""
+        return {name: self.total(name) for name in TALLY_COLUMNS}
 
     def take_below(self, pane: int) -> pa.Table | None:
         """Remove and return what belongs to panes below this one, by pane; None if there is nothing."""

@@ -3,8 +3,8 @@
 
 One ``Uplink`` a node, with a line for each flow: the relay through which our own slices and our children's go
 up, and the names of the snapshots that we still owe. A snapshot is forgotten when the root says that a commit
-includes it, or that it is too late for it (then it is counted as left out). What nobody has confirmed for a
-while is offered to the root again.
+includes it, or that it is too late for it (then it is counted as left out); what it was leapt over with the
+lane counts (``elf.job.stragglers``). What nobody has confirmed for a while is offered to the root again.
 """
 
 from __future__ import annotations
@@ -15,18 +15,15 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from elf.job.commands import Resume, Suspend
+from elf.job.commands import Leap, Resume, Suspend
 from elf.job.contributions import Batch, Piece, from_bytes, to_bytes
 from elf.job.effects import Combine, Effect, Fetch, Forget, Send, Work
 from elf.job.events import Combined
 from elf.job.messages import Committed, EarlyState, FlowProgress, Offer, Progress, SendAgain, Slice, Verdict
 from elf.job.relay import SELF, Relay
-from elf.job.snapshots import Early, Sealed
-from elf.job.spec import Flow
-
-Span = tuple[int, int]
-Name = tuple[int, int, int]
-"""Of a snapshot: first pane, end, part."""
+from elf.job.snapshots import Early, Name, Sealed, Span
+from elf.job.spec import START_OF_TIME, Flow
+from elf.job.stragglers import Leaps, outside
 
 SNAPSHOT_OVERHEAD = 256
 """Bytes that a snapshot takes besides its contents."""
@@ -49,6 +46,7 @@ class _Line:
     counts: Counter[str] = field(default_factory=Counter)
     lane: Mapping[str, int] = field(default_factory=dict)
     suspended: bool = False
+    leaps: Leaps = field(default_factory=Leaps)
 
 
 class Uplink:
@@ -108,7 +106,8 @@ class Uplink:
         return sum(len(line.owed) for line in self._lines.values())
 
     def owes(self, uid: str) -> bool:
-        return bool(self._lines[uid].owed) if uid in self._lines else False
+        line = self._lines.get(uid)
+        return line is not None and bool(line.owed or line.leaps.counting)
 
     # -- up --------------------------------------------------------------------------------------------------
 
@@ -217,6 +216,11 @@ class Uplink:
         ]
         if from_bytes(word.members) >> number & 1:
             found.extend(self._settle(line, word.start, word.end))
+        elif line.flow.fragment.leap:
+            at = line.progress
+            behind = at is not None and at.sealed < word.end and not line.suspended
+            below = word.end if behind else START_OF_TIME
+            found.extend(self._settle(line, word.start, word.end, leap_to=below))
         return found
 
     def unheard(self, topic: bytes, now_ms: int) -> list[Effect]:
@@ -235,20 +239,39 @@ class Uplink:
             self.left_out += sum(
                 word.start <= a and b <= word.end and part == word.part for a, b, part in line.owed
             )
-        return self._settle(line, word.start, word.end, word.part)
+        leap_to = START_OF_TIME if word.verdict == "leapt" else None
+        return self._settle(line, word.start, word.end, word.part, leap_to)
 
-    def _settle(self, line: _Line, start: int, end: int, part: int = 0) -> list[Effect]:
+    def _settle(
+        self, line: _Line, start: int, end: int, part: int = 0, leap_to: int | None = None
+    ) -> list[Effect]:
+        """Panes ``[start, end)`` have their answer. Unless ``leap_to`` is None they are leapt over, and open
+        ones below it."""
         done: list[Name] = []
         for name, spans in line.owed.items():
             if name[2] != part:
                 continue
-            rest = [left for span in spans for left in _outside(span, start, end)]
+            rest = [left for span in spans for left in outside(span, start, end)]
+            for span in spans if leap_to is not None else ():
+                line.leaps.over(name, span, start, end)
             line.owed[name] = rest
             if not rest:
                 done.append(name)
         for name in done:
             del line.owed[name], line.since[name], line.sizes[name]
-        return [Forget(line.flow.uid, tuple(done)), *self._quota(line)] if done else []
+        uid, stream = line.flow.uid, line.flow.fragment.stream
+        below = START_OF_TIME if leap_to is None else leap_to
+        leapt = line.leaps.take(done)
+        leaps = [Work(stream, Leap(uid, below, leapt))] if leapt or below > START_OF_TIME else []
+        gone = tuple(name for name in done if name not in line.leaps.counting)
+        forgets = [Forget(uid, gone)] if gone else []
+        return [*leaps, *forgets, *(self._quota(line) if done else ())]
+
+    def counted(self, forgotten: Iterable[tuple[str, Name]]) -> None:
+        """The lane has counted the rows of these snapshots, and deleted them."""
+        for uid, name in forgotten:
+            if uid in self._lines:
+                self._lines[uid].leaps.counting.discard(name)
 
     def send_again(self, word: SendAgain) -> list[Effect]:
         line = self._lines.get(word.flow)
@@ -346,8 +369,3 @@ def slice_of(flow: Flow, piece: Piece, *, direct: bool = False) -> Slice:
 
 def piece_of(message: Slice) -> Piece:
     return Piece(message.start, message.end, from_bytes(message.members), message.tally, message.payload)
-
-
-def _outside(span: Span, start: int, end: int) -> list[Span]:
-    parts = ((span[0], min(span[1], start)), (max(span[0], end), span[1]))
-    return [part for part in parts if part[0] < part[1]]

@@ -31,6 +31,7 @@ from elf.job.commands import (
     Finish,
     Idle,
     Install,
+    Leap,
     Outcome,
     Resume,
     SealOpen,
@@ -164,6 +165,8 @@ class StreamWorker:
                 return self._suspend(command.uid)
             case Resume():
                 return self._resume(command.uid)
+            case Leap():
+                return self._leap(command)
             case TakeCut():
                 return self._outcome((), must_cut=True)
             case SetTaps():
@@ -329,6 +332,15 @@ class StreamWorker:
         if uid in self._flows:
             self._flows[uid].resume(self._next_pane(self._flows[uid].flow))
         return self._outcome((), must_cut=True)
+
+    def _leap(self, command: Leap) -> Outcome:
+        state = self._flows.get(command.uid)
+        if state is None or (command.below <= state.sealed and not command.names):
+            return self._outcome((), must_cut=False)
+        rows = state.leap(command.below, command.counted)
+        forgotten = tuple((command.uid, name) for name, _ in command.names)
+        outcome = self._outcome((), must_cut=bool(forgotten), counts={"leapt": rows})
+        return replace(outcome, forgotten=forgotten)
 
     def _next_pane(self, flow: Flow) -> int:
         """The first pane after everything that was read, all of which is parsed."""

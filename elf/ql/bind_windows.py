@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final
 
-from elf.ql.dialect import UNITS_US, Duration, Emit, Windowing, Windowings
+from elf.ql.dialect import UNITS_US, Duration, Emit, Stragglers, Windowing, Windowings
 from elf.ql.source import Source
 from elf.windows import Counted, Cumulative, Kind, Landmark, Session, Sliding, counted
 
@@ -14,6 +14,8 @@ REVISE_US: Final = 10 * UNITS_US["MINUTE"]
 CHANGES_US: Final = UNITS_US["SECOND"]
 CHANGES_US_MIN: Final = 100_000
 """Defaults of ``EMIT FINAL REVISE`` and ``EMIT CHANGES``, and the shortest period of the latter."""
+WAIT_US_MAX: Final = 10 * UNITS_US["MINUTE"]
+"""The longest ``STRAGGLERS WAIT``: roots keep in memory all panes that wait."""
 DURATION_US_MAX: Final = 1_000_000 * DAY_US
 """The longest duration that is understood."""
 ROWS_MAX: Final = 1_000_000
@@ -82,6 +84,21 @@ def emission_of(source: Source, clause: Emit, windows: tuple[Kind, ...]) -> tupl
     if any(isinstance(kind, Session) for kind in windows):
         raise source.at(clause, "EMIT CHANGES of sessions is not supported: their ends are not known early")
     return None, every
+
+
+def stragglers_of(source: Source, clause: Stragglers, windows: tuple[Kind, ...]) -> tuple[int | None, bool]:
+    """How long windows wait for agents that are behind (µs; None: as the settings say), and whether these are
+    leapt over then. Raises ``QueryError``.
+    """
+    given, kind = clause.args.get("this"), clause.args["kind"]
+    if kind == "leap" and any(isinstance(window, Counted) for window in windows):
+        raise source.at(clause, "a window of rows is of one source, which no other agent has: leave LEAP out")
+    if given is None:
+        return None, kind == "leap"
+    wait_us = _positive_us(source, given, "the bound of WAIT")
+    if wait_us > WAIT_US_MAX:
+        raise source.at(given, "STRAGGLERS WAIT takes 10 MINUTES at most: all that waits is kept in memory")
+    return wait_us, False
 
 
 def _positive_us(source: Source, node: Duration, what: str = "a window's size and slide") -> int:

@@ -109,6 +109,14 @@ CLAUSES: Final[tuple[Clause, ...]] = (
            "When a window is said: once; again for rows that come up to so much later than LATENESS; or "
            "early and often, as the rows that differ.",
            "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS EMIT FINAL REVISE 10 MINUTES"),
+    Clause("STRAGGLERS", "STRAGGLERS WAIT duration | REVISE | LEAP",
+           "What becomes of a window when agents are behind. REVISE (without the clause too): it waits two "
+           "panes, 3 to 30 seconds (protocol.straggler_*_secs), and not for agents that are taken for dead; "
+           "it comes without them, names them as missing, and is revised when they are back. WAIT: it waits "
+           "so long for all, for dead agents too, 10 MINUTES at most; then as REVISE. LEAP: as REVISE, but "
+           "said once: rows of an agent that a window came without are left out for good, and counted as "
+           "leapt by a later window of that agent's.",
+           "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS STRAGGLERS WAIT 60 SECONDS"),
     Clause("TREES", "TREES n", "The groups are spread over n trees of agents; the answer is the same.",
            "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip WINDOWING 30 SECONDS TREES 4"),
     Clause("APPROXIMATE", "LIMIT n APPROXIMATE",

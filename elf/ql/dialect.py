@@ -1,10 +1,10 @@
 """ELF-QL as a sqlglot dialect: tokens and grammar, nothing about meaning.
 
 What it adds to sqlglot's own SQL: ``FROM *``, ``==``, back-quoted names beside double-quoted ones, ``SORT
-BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …``, ``EMIT …``, ``FROM LATE job``, ``FROM JOB
-name``, ``TREES …``, ``APPROXIMATE`` and ksqlDB's ``WINDOW TUMBLING | HOPPING | SESSION (…)``. Every function
-call but the few with a grammar of their own (CAST, EXTRACT, …) parses as ``exp.Anonymous``: which functions
-exist is the business of ``elf.ql.functions``, not of the grammar.
+BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …``, ``EMIT …``, ``STRAGGLERS …``, ``FROM LATE
+job``, ``FROM JOB name``, ``TREES …``, ``APPROXIMATE`` and ksqlDB's ``WINDOW TUMBLING | HOPPING | SESSION
+(…)``. Every function call but the few with a grammar of their own (CAST, EXTRACT, …) parses as
+``exp.Anonymous``: which functions exist is the business of ``elf.ql.functions``, not of the grammar.
 
 It never resolves a name or checks a type. A syntax error is a ``ParseError`` that carries the offset of its
 token.
@@ -35,7 +35,7 @@ UNITS_US: dict[str, int] = {
 """Units of a duration, singular (a plural S is accepted), in microseconds."""
 
 _ROWS = ("ROW", "ROWS")
-_CLAUSE_WORDS = frozenset({"WINDOWING", "LATENESS", "EMIT", "TREES", "APPROXIMATE"})
+_CLAUSE_WORDS = frozenset({"WINDOWING", "LATENESS", "EMIT", "STRAGGLERS", "TREES", "APPROXIMATE"})
 
 
 class Duration(exp.Expression):
@@ -67,6 +67,14 @@ class Lateness(exp.Expression):
 class Emit(exp.Expression):
     """``EMIT FINAL | FINAL REVISE [bound] | CHANGES [EVERY period]``: ``kind`` is final, revise or changes;
     ``this`` is the duration, if there is one.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False}
+
+
+class Stragglers(exp.Expression):
+    """``STRAGGLERS WAIT bound | REVISE | LEAP``: ``kind`` is wait, revise or leap; ``this`` is the
+    duration of WAIT.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False}
@@ -176,6 +184,8 @@ class ElfParser(Parser):
                 this.set("windowing", self._parse_windowing(start))
             elif word == "EMIT":
                 this.set("emit", self._parse_emit(start))
+            elif word == "STRAGGLERS":
+                this.set("stragglers", self._parse_stragglers(start))
             elif word == "APPROXIMATE":
                 this.set("approximate", self.expression(Approximate(), start))
             elif word == "TREES":
@@ -203,6 +213,13 @@ class ElfParser(Parser):
             numbered = self._curr and self._curr.token_type == TokenType.NUMBER
             bound = self._parse_duration() if numbered else None
         return self.expression(Emit(kind=kind, this=bound), start)
+
+    def _parse_stragglers(self, start: Token) -> exp.Expression:
+        kind = next((word for word in ("WAIT", "REVISE", "LEAP") if self._match_text_seq(word)), None)
+        if kind is None:
+            self.raise_error("expected WAIT (with a duration), REVISE or LEAP after STRAGGLERS")
+        bound = self._parse_duration() if kind == "WAIT" else None
+        return self.expression(Stragglers(kind=str(kind).lower(), this=bound), start)
 
     def _parse_window_kind(self) -> exp.Expression:
         start = self._curr

@@ -67,6 +67,8 @@ class Draft:
     lateness_us: int | None = None
     revise_us: int | None = None
     changes_us: int | None = None
+    wait_us: int | None = None
+    leap: bool = False
     trees: int = 1
     approximate: bool = False
     where: tuple[Expr, ...] = ()

@@ -50,6 +50,8 @@ def of_job(draft: Draft, inner: exp.Select) -> Draft:
         lateness_us=None,
         revise_us=None,
         changes_us=None,
+        wait_us=None,
+        leap=False,
     )
 
 
@@ -67,11 +69,16 @@ def _typed(now: Schema, columns: tuple[Column, ...], inner: exp.Select) -> Schem
 
 def with_windows_of(draft: Draft, below: Draft, table: exp.Expr, inner: exp.Select) -> Draft:
     """A query over a job's rows: in its windows, or in larger ones, each a number of whole windows of it.
-    When a row may be late, and when a window is said, is the job's business. Raises ``QueryError``.
+    When a row may be late, when a window is said, and for whom it waits is the job's business. Raises
+    ``QueryError``.
     """
     job: JobQuery = inner.meta[JOB]
     lateness_us = None if draft.counts else draft.lateness_us  # windows of rows have none of their own
-    given = {"lateness": lateness_us, "emit": draft.revise_us or draft.changes_us}
+    given = {
+        "lateness": lateness_us,
+        "emit": draft.revise_us or draft.changes_us,
+        "stragglers": draft.wait_us or draft.leap or None,
+    }
     for word, value in given.items():
         at = draft.tree.args.get(word)
         if at is not None or value is not None:
@@ -88,6 +95,8 @@ def with_windows_of(draft: Draft, below: Draft, table: exp.Expr, inner: exp.Sele
         lateness_us=below.lateness_us,
         revise_us=below.revise_us,
         changes_us=below.changes_us,
+        wait_us=below.wait_us,
+        leap=below.leap,
     )
 
 

@@ -126,6 +126,11 @@ class Fragment:
     is."""
     changes_us: int | None = None
     """How often the state of open panes goes up. None: never."""
+    wait_us: int | None = None
+    """STRAGGLERS WAIT: a pane waits so long for agents that are behind, dead ones too
+    (``elf.job.stragglers``). None: as long as the settings of its root say, and not for the dead."""
+    leap: bool = False
+    """STRAGGLERS LEAP: what an agent has of panes that were committed without it is left out for good."""
     late_of: str = ""
     """Uid of a flow of the same stream: the rows are those that it counts as late."""
     range: tuple[int, int] = (0, 1)

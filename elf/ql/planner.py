@@ -17,7 +17,7 @@ from elf.aggregates import State
 from elf.errors import QueryError
 from elf.ql import render_map
 from elf.ql.approximate import BOUND
-from elf.ql.dialect import Approximate, Trees
+from elf.ql.dialect import Approximate, Stragglers, Trees
 from elf.ql.draft import Draft, Order, Output
 from elf.ql.expressions import Aggregate, Constant, Expr, Over, Ref, Slot, rewrite, walk
 from elf.ql.files import check_size
@@ -86,6 +86,7 @@ def over_late(query: Query, plan: Plan, flows: Mapping[str, str]) -> Plan:
     for word, kind, there in (
         ("TREES", Trees, plan.trees > 1),
         ("APPROXIMATE", Approximate, plan.fragment.keep is not None),
+        ("STRAGGLERS LEAP", Stragglers, plan.fragment.leap),
     ):
         clause = query.tree.find(kind)
         if there and clause is not None:
@@ -231,6 +232,12 @@ def _trees(drafts: Sequence[Draft]) -> int:
             raise draft.source.at(
                 draft.tree.args["trees"], "TREES does not go with EMIT FINAL REVISE or EMIT CHANGES yet"
             )
+        if draft.trees > 1 and drafts[0].leap:
+            raise draft.source.at(
+                draft.tree.args["trees"],
+                "TREES does not go with STRAGGLERS LEAP: an agent could be leapt over in one tree and not in "
+                "another",
+            )
     return max(draft.trees for draft in drafts)
 
 
@@ -251,6 +258,8 @@ def _fragment(stream: str, schema: Schema, draft: Draft, states: States) -> Frag
         lateness_us=draft.lateness_us,
         revise_us=draft.revise_us,
         changes_us=draft.changes_us,
+        wait_us=draft.wait_us,
+        leap=draft.leap,
         where_sql="" if draft.branches else render_map.render_where(_of_stream_alone(draft.where), "duckdb"),
         cells=tuple(states.cells),
         keep=_keep(draft, states) if draft.approximate else None,

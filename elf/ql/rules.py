@@ -13,7 +13,7 @@ from typing import Final
 from sqlglot import exp
 
 from elf.ql.approximate import read_approximate
-from elf.ql.bind_windows import duration_us, emission_of, windows_of
+from elf.ql.bind_windows import duration_us, emission_of, stragglers_of, windows_of
 from elf.ql.draft import Draft, has_aggregates, ordinal
 from elf.ql.expressions import Expr, Ref, conjuncts, is_constant, walk
 from elf.ql.grouping import SETS_MAX, SetsNode, sets_of
@@ -34,7 +34,7 @@ Rule = Callable[[Draft], Draft]
 
 _KNOWN_CLAUSES: Final = frozenset(
     {"expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit", "with_"}
-    | {"offset", "distinct", "windowing", "lateness", "emit", "trees", "approximate"}
+    | {"offset", "distinct", "windowing", "lateness", "emit", "stragglers", "trees", "approximate"}
 )
 _LATER: Final = ("having", "qualify", "order", "limit", "offset")
 """Clauses about groups."""
@@ -198,8 +198,8 @@ def _raw(draft: Draft) -> tuple[dict[str, Expr], Draft]:
 
 
 def _timed(draft: Draft, other: Draft) -> Draft:
-    """With the windows, the lateness and the emission of another one: a query has them once, on any level."""
-    names = ("windows", "lateness_us", "revise_us", "changes_us")
+    """With the windows, and what stands with them, of another one: a query has them once, on any level."""
+    names = ("windows", "lateness_us", "revise_us", "changes_us", "wait_us", "leap")
     return replace(draft, **{name: getattr(other, name) for name in names})
 
 
@@ -232,13 +232,15 @@ def _columns(draft: Draft) -> dict[str, Expr]:
 
 
 def read_window(draft: Draft) -> Draft:
-    """WINDOWING, LATENESS and EMIT."""
+    """WINDOWING, LATENESS, EMIT and STRAGGLERS."""
     clause, lateness = draft.tree.args.get("windowing"), draft.tree.args.get("lateness")
-    emit = draft.tree.args.get("emit")
+    emit, stragglers = draft.tree.args.get("emit"), draft.tree.args.get("stragglers")
     if clause is None:
-        for word, given in (("LATENESS", lateness), ("EMIT", emit)):
+        for word, given in (("LATENESS", lateness), ("EMIT", emit), ("STRAGGLERS", stragglers)):
             if given is not None and not draft.windows:
                 raise draft.source.at(given, f"{word} needs a window: add WINDOWING …")
+        if stragglers is not None:
+            raise draft.source.at(stragglers, "STRAGGLERS goes with the window: say it beside WINDOWING")
         return draft
     if draft.schema.event_time is None:
         names = ", ".join(EVENT_TIME_NAMES)
@@ -257,12 +259,23 @@ def read_window(draft: Draft) -> Draft:
     revise_us, changes_us = draft.revise_us, draft.changes_us
     if emit is not None:
         revise_us, changes_us = emission_of(draft.source, emit, windows)
+    wait_us, leap = draft.wait_us, draft.leap
+    if stragglers is not None:
+        wait_us, leap = stragglers_of(draft.source, stragglers, windows)
+    if leap and revise_us is not None:
+        raise draft.source.at(
+            clause if stragglers is None else stragglers,
+            "LEAP and EMIT FINAL REVISE contradict one another: what was leapt over is never revised; "
+            "choose one",
+        )
     return replace(
         draft,
         windows=windows,
         lateness_us=_lateness(draft, lateness, counts),
         revise_us=revise_us,
         changes_us=changes_us,
+        wait_us=wait_us,
+        leap=leap,
     )
 
 

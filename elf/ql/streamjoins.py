@@ -177,6 +177,8 @@ def _fragment(
         pane_us=pane_us(draft, said.between),
         lateness_us=draft.lateness_us,
         revise_us=draft.revise_us,
+        wait_us=draft.wait_us,
+        leap=draft.leap,
         where_sql=render_where((_any(branches),), "duckdb"),
         cells=names[len(said.keys) :],
     )

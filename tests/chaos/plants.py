@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -12,8 +13,10 @@ from elf.chaos.lane import SimLane
 from elf.job.commands import Command, Install, Outcome, Resume, Suspend
 from elf.job.contributions import Piece, Pile, bitmap, numbers
 from elf.job.effects import Effect, Work
+from elf.job.flowstate import FlowState
 from elf.job.heard import Heard
 from elf.job.root import Root
+from elf.job.stragglers import Leaps
 from elf.job.streamlog import FOREVER_US, Member, StreamLog
 from elf.job.uplink import Uplink, _Line
 from overlay.replica.leading import Leadership, Progress
@@ -125,6 +128,55 @@ def has_one_quota(patch: pytest.MonkeyPatch) -> None:
         return []
 
     patch.setattr(Uplink, "_quota", quota)
+
+
+def revises_what_was_leapt_over(patch: pytest.MonkeyPatch) -> None:
+    """Stragglers: a root takes what comes after the last word."""
+    patch.setattr("elf.job.root.Root.take", without_leaping(Root.take))
+    patch.setattr("elf.job.root.Root.verdicts", without_leaping(Root.verdicts))
+
+
+def without_leaping(method: Callable[..., object]) -> Callable[..., object]:
+    """The same at a root that knows nothing of leaping."""
+
+    def call(root: Root, *given: object) -> object:
+        flow = root.flow
+        root.flow = replace(flow, fragment=replace(flow.fragment, leap=False))
+        try:
+            return method(root, *given)
+        finally:
+            root.flow = flow
+
+    return call
+
+
+def forgets_what_was_leapt_over(patch: pytest.MonkeyPatch) -> None:
+    """Stragglers: a snapshot is deleted as if it were in a commit, and its rows are counted nowhere."""
+
+    def take(leaps: Leaps, names: object) -> tuple[()]:
+        return ()
+
+    patch.setattr(Leaps, "take", take)
+
+
+def drops_open_panes_unseen(patch: pytest.MonkeyPatch) -> None:
+    """Stragglers: an open pane is dropped, and so are the counts of its rows."""
+    patch.setattr("elf.job.flowstate.left_over", lambda tally, spans: Counter())
+
+
+def leaps_too_far(patch: pytest.MonkeyPatch) -> None:
+    """Stragglers: a lane leaves out more panes than were committed without it."""
+    leap = FlowState.leap
+
+    def far(state: FlowState, below: int, counted: Mapping[str, int]) -> int:
+        return leap(state, below + 4 * (below > state.sealed), counted)
+
+    patch.setattr(FlowState, "leap", far)
+
+
+def does_not_wait_for_the_dead(patch: pytest.MonkeyPatch) -> None:
+    """Stragglers: WAIT is for those only that are taken to be alive."""
+    patch.setattr(Root, "_begun", lambda root, pane: 0)
 
 
 def skips_what_got_lost(patch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def test_a_late_row_that_waits_for_others_is_not_lost_yet() -> None:
     assert [counts.total() for counts in ledger.books[uid, 1].parts.values()] == [1]
 
 
-def refuses(*_: object) -> None:
+def refuses(*_: object, **__: object) -> None:
     raise StoreError("database or disk is full")
 
 

@@ -45,6 +45,7 @@ def test_what_is_explained_and_what_is_counted_at_each_level() -> None:
         "windows of 2 s → final fragment at the master"
     ]
     assert told["graph"][0] in text
+    assert told["fragments"][0]["stragglers"] == "REVISE"
     for part in (
         "count by key",
         "TPUT",

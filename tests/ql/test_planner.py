@@ -11,6 +11,7 @@ import pytest
 
 from elf.aggregates import State, merge_tables
 from elf.errors import QueryError
+from elf.job.spec import flow_uid
 from elf.ql.planner import late_of, over_late, plan_streams, plan_text
 from elf.ql.statements import Select, parse
 from elf.schema import Column, Schema
@@ -203,6 +204,29 @@ def test_streams_whose_columns_disagree() -> None:
 
 
 @pytest.mark.parametrize(
+    ("clause", "expected"),
+    [
+        ("", (None, False)),
+        ("STRAGGLERS REVISE", (None, False)),
+        ("STRAGGLERS WAIT 90 SECONDS", (90_000_000, False)),
+        ("STRAGGLERS LEAP", (None, True)),
+    ],
+)
+def test_stragglers_decide_the_fragment(clause: str, expected: tuple[int | None, bool]) -> None:
+    """Jobs share a flow with the same policy only; REVISE is what a query without the clause says."""
+    rows = "SELECT store, COUNT(*) AS n FROM x GROUP BY store"
+    inner = f"SELECT MAX(n) FROM ({rows}) AS t WINDOWING 5 SECONDS {clause}"
+    plain, uids = plan_text(f"{rows} WINDOWING 5 SECONDS", SCHEMA).fragment, set()
+    for text in (f"{rows} WINDOWING 5 SECONDS {clause}", f"{rows} {clause} WINDOWING 5 SECONDS", inner):
+        fragment = plan_text(text, SCHEMA).fragment
+        assert (fragment.wait_us, fragment.leap) == expected
+        assert (fragment == plain) == (expected == (None, False))
+        uids.add(flow_uid(fragment, "1"))
+    assert len(uids) == 1
+    assert (flow_uid(plain, "1") in uids) == (expected == (None, False))
+
+
+@pytest.mark.parametrize(
     ("emit", "expected"),
     [
         ("", (None, None)),
@@ -240,6 +264,7 @@ def test_late_rows_of_a_job_are_a_stream() -> None:
             "WINDOWING 5 SECONDS",
             "APPROXIMATE",
         ),
+        ("SELECT COUNT(*) FROM LATE busy WINDOWING 5 SECONDS STRAGGLERS LEAP", "STRAGGLERS LEAP"),
     ):
         (asked,) = parse(wrong)
         assert isinstance(asked, Select)

@@ -86,7 +86,7 @@ class Offer(Message, frozen=True, kw_only=True):
 
 class Verdict(Message, frozen=True, kw_only=True):
     """Root's answer to an offer: ``included`` (delete it), ``final`` (too late, count it as left out),
-    ``send``.
+    ``leapt`` (count its rows, see ``elf.job.stragglers``), ``send``.
     """
 
     flow: str

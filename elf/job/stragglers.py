@@ -1,0 +1,109 @@
+"""Agents that are behind: what a job says about them, and how that is kept to (PROTOCOL 4.4 and 5).
+
+A straggler is an agent of a pane's roster whose snapshot is not at the root when the limit is up, which runs
+from when half of the watermarks have passed the pane. ``STRAGGLERS`` is part of the fragment, so that a flow
+has one policy, and jobs share it with that policy only:
+
+    REVISE   the settings' limit (two panes, clamped); who is taken for dead is not waited for. What comes
+             later is a revision, for as long as ``revise_ms``.
+    WAIT n   the limit is n, and everybody who is expected is waited for, dead or never heard of. It runs from
+             when half of those that are there have passed: more than half may be away. Then as REVISE.
+    LEAP     the limit of REVISE; but the commit is the last word on its panes. What comes later is refused.
+
+What becomes of a pane on one agent under LEAP, and what it hears:
+
+    open ──seal──▶ sealed, sent ──── Committed with us ───────────────────────▶ forgotten
+      │                └──────────── Committed without us, Verdict "leapt" ──▶ leaping ──cut──▶ counted
+      └───────────────────────────── Committed without us ───────────────────▶ leaping ──cut──▶ counted
+
+- The root says so only of a commit that is durable (a majority of its home has it), so that no later root
+  takes it back; it has no revision. ``Committed`` goes down the whole tree; who has missed it offers what it
+  retains, and hears the verdict.
+- A pane that is still open when the word comes is in no commit, since nothing about it has left the agent.
+  The lane (command ``Leap``) drops its groups and is behind it at once: it catches up without mapping what
+  nobody will use. That need not be durable before the next cut, since a pane that is read, and sealed, again
+  is leapt over again. Rows of it that are read later are *leapt* too, not late, unless their own source makes
+  them late.
+- The rows of a sealed pane are counted, and its snapshot is deleted, by one transaction: the lane's cut. A
+  crash before leaves the snapshot, which is offered again; one after it leaves the count. A snapshot of many
+  panes may be leapt over in some: it stays until each of them has its answer.
+- Counts are *leapt* in the tally of the pane that is open on that agent, and reach people with the windows of
+  that pane. What a dropped tally had counted itself (late, rejected, leapt …) goes on there. So each row is
+  in one commit, or in one count, and each count in one commit, but for those of an agent that leaves.
+- Panes that the root has let go (after ``revise_ms``) it can tell nothing about: they count as leapt.
+
+Not there: an agent that answers for another (the paper's speculative copy).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from elf.batch import decode
+from elf.job.snapshots import Name, Span
+from elf.job.tally import TALLY_COLUMNS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from elf.ql.plan import Fragment
+
+
+def policy_of(fragment: Fragment) -> str:
+    """What a job says about stragglers, in the words of the query."""
+    if fragment.leap:
+        return "LEAP"
+    return "REVISE" if fragment.wait_us is None else f"WAIT {fragment.wait_us / 1e6:g} SECONDS"
+
+
+def outside(span: Span, start: int, end: int) -> list[Span]:
+    """What of a span is not in ``[start, end)``."""
+    parts = ((span[0], min(span[1], start)), (max(span[0], end), span[1]))
+    return [part for part in parts if part[0] < part[1]]
+
+
+def left_over(tally: pa.Table | None, spans: Sequence[Span]) -> Counter[str]:
+    """The counts of a tally's panes in these spans."""
+    found: Counter[str] = Counter()
+    if tally is None:
+        return found
+    panes = tally["_pane"].to_numpy()
+    inside = np.zeros(len(panes), dtype=np.bool_)
+    for start, end in spans:
+        inside |= (panes >= start) & (panes < end)
+    for name in TALLY_COLUMNS:
+        if name in tally.column_names:
+            found[name] += int(tally[name].to_numpy()[inside].sum())
+    return found
+
+
+def left_over_of(tally: bytes, spans: Sequence[Span]) -> Counter[str]:
+    """The same of an encoded tally."""
+    return left_over(decode(tally) if tally else None, spans)
+
+
+@dataclass
+class Leaps:
+    """The snapshots of one flow on one agent that are leapt over, in part (``spans``) or wholly: then they
+    are ``counting`` until the lane has counted them.
+    """
+
+    spans: dict[Name, list[Span]] = field(default_factory=dict)
+    counting: set[Name] = field(default_factory=set)
+
+    def over(self, name: Name, span: Span, start: int, end: int) -> None:
+        """The panes of a span of a snapshot that are in ``[start, end)`` are leapt over."""
+        inside = (max(span[0], start), min(span[1], end))
+        if inside[0] < inside[1]:
+            self.spans.setdefault(name, []).append(inside)
+
+    def take(self, names: Iterable[Name]) -> tuple[tuple[Name, tuple[Span, ...]], ...]:
+        """Of snapshots each pane of which has its answer: those with leapt ones, which are to be counted."""
+        found = tuple((name, tuple(self.spans.pop(name))) for name in names if name in self.spans)
+        self.counting.update(name for name, _ in found)
+        return found

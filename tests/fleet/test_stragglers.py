@@ -1,0 +1,95 @@
+"""STRAGGLERS with real processes: one agent stands still (SIGSTOP) while two jobs with two policies go on."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from elf.errors import ElfError
+from tests.fleet.fleet import STREAM, Agent, Fleet
+from tests.fleet.test_fleet import SECOND_US, Windows, check, clicks, connected, create, until, watched
+
+QUERY = f"SELECT product, SUM(clicks_count) AS clicks FROM {STREAM} GROUP BY product WINDOWING 2 SECONDS"
+STANDS_S = 9.0
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Fleet]:
+    fleet = Fleet(tmp_path, 3)
+    fleet.start()
+    yield fleet
+    fleet.stop()
+
+
+async def test_a_job_that_leaps_says_each_window_once_and_one_that_waits_says_it_whole(three: Fleet) -> None:
+    client, other, statements = [await connected(three, index) for index in (0, 1, 1)]
+    three.begin_writing()
+    await create(client)
+    await statements.sql(f"CREATE JOB leaping AS {QUERY} STRAGGLERS LEAP")
+    await statements.sql(f"CREATE JOB waiting AS {QUERY} STRAGGLERS WAIT 60 SECONDS")
+    with pytest.raises(ElfError, match="contradict one another"):
+        await statements.sql(f"CREATE JOB no AS {QUERY} EMIT FINAL REVISE STRAGGLERS LEAP")
+    jobs = (await statements.sql("SHOW JOBS")).table
+    assert jobs is not None
+    assert len({row["flow"] for row in jobs.to_pylist()}) == 3, "a flow has one policy"
+    async with watched(client, "leaping") as leapt, watched(other, "waiting") as waited:
+        await until(lambda: len(leapt) >= 3 and len(waited) >= 3, "windows")
+        homes = [str((await statements.tree(job))["master"]) for job in ("leaping", "waiting")]
+        homes.append(str((await statements.status()).get("leader", "")))
+        victim = next((a for a in three.agents[2:] if a.address not in homes), None)
+        if victim is None:
+            pytest.skip("the agent that is to stand still is the home of a job")
+        stop(victim, signal.SIGSTOP)
+        stopped_us = time.time_ns() // 1_000
+        await asyncio.sleep(STANDS_S)
+        before = max(waited)
+        stop(victim, signal.SIGCONT)
+        assert before <= stopped_us, "it waits"
+        lacking = lambda: [w for w in leapt.values() if w.status["missing"] == [victim.name]]  # noqa: E731
+        assert len(lacking()) >= 2, "it goes on without"
+        await asyncio.sleep(8)
+        end_us = three.end_writing() - SECOND_US
+        both = (leapt, waited)
+        await until(lambda: all(max(w) + 4 * SECOND_US >= end_us for w in both), "all windows", 60)
+        check(three, waited, end_us - 2 * SECOND_US, least=6)
+        assert {window.revision for window in waited.values()} == {0}
+        assert {window.revision for window in leapt.values()} == {0}
+        left_out = sum(leaves_out(three, window, victim) for window in lacking())
+        assert left_out > 0
+        assert sum(int(str(w.status["leapt"])) for w in leapt.values()) == left_out
+    told = (await statements.sql("DESCRIBE leaping")).table
+    assert told is not None
+    facts = {row["fact"]: row["value"] for row in told.to_pylist()}
+    assert facts["stragglers"].startswith("LEAP: the last 10 windows tell of ")
+    assert metric(victim) == left_out
+    assert "left out for good (STRAGGLERS LEAP)" in victim.said()
+    await statements.close()
+
+
+def stop(agent: Agent, number: signal.Signals) -> None:
+    assert agent.process is not None
+    agent.process.send_signal(number)
+
+
+def leaves_out(fleet: Fleet, window: Windows | object, victim: Agent) -> int:
+    """How many rows of the agent are not in a window, which has all rows of all others."""
+    start = int(window.start.timestamp() * 1e6)  # type: ignore[union-attr]
+    span = (start, start + 2 * SECOND_US)
+    assert clicks(window) == fleet.truth(*span, without=[victim.name])  # type: ignore[arg-type]
+    return sum(span[0] <= ts < span[1] for ts, _, _ in victim.written)
+
+
+def metric(agent: Agent) -> int:
+    """Rows that it says it has leapt over."""
+    connection = http.client.HTTPConnection("127.0.0.1", agent.http_port, timeout=10)
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    found = re.search(r'elf_rows_left_out_total\{kind="leapt",stream="clicks"\} ([0-9.e+]+)', text)
+    return int(float(found[1])) if found else 0

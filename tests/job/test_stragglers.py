@@ -1,0 +1,311 @@
+"""STRAGGLERS: what a window waits for, what becomes of an agent that is behind, and that each row of it is in
+one commit or in one count (``elf.job.stragglers``). The ledger and the judge of chaos look on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import pytest
+
+from agents.about import describe
+from agents.store import SnapshotName
+from agents.windowcommits import window_result
+from elf.batch import decode, encode
+from elf.chaos.engine import SECOND, plan
+from elf.chaos.judge import Judge
+from elf.chaos.lane import SimLane
+from elf.chaos.ledger import Ledger, windows_of
+from elf.chaos.story import behind
+from elf.chaos.world import SimAgent, World
+from elf.job import messages as say
+from elf.job.commands import Leap, Outcome
+from elf.job.contributions import Piece, Pile, bitmap
+from elf.job.messages import FlowProgress
+from elf.job.root import Root, RootSettings
+from elf.job.spec import Flow
+from elf.job.streamlog import Member
+from elf.job.tally import Tallies, tally
+from elf.ql.plan import Plan
+from tests.job.test_explain import asked
+
+WRITES_MS = 20_000
+LEAP, WAIT = behind(plan(2, 1), leap=True), behind(plan(2, 1), wait_us=8 * SECOND)
+
+
+class Fleet:
+    """Five agents with one job; ``away`` is one that is not its home."""
+
+    def __init__(self, query: Plan, seed: int = 1) -> None:
+        self.ledger = Ledger()
+        self.world = World(seed, 5, ledger=self.ledger)
+        self.world.start_all()
+        self.until = self.world.now + WRITES_MS
+        for agent in self.world.agents:
+            self.world.write(agent, self.until, rate_ms=150)
+        self.world.run(2_000)
+        self.spec = self.world.create(0, query)
+        self.world.run(3_000)
+        homes = {flow.home for flow in self.spec.flows} | {self.spec.home}
+        self.away = next(agent for agent in self.world.agents[1:] if agent.address not in homes)
+
+    @property
+    def uid(self) -> str:
+        return self.spec.flows[0].uid
+
+    def committed_to(self) -> int:
+        """Panes below it are committed."""
+        return max(end for _, end, _ in self.ledger.panes[self.uid])
+
+    def end(self) -> dict[tuple[int, int], list[dict[str, object]]]:
+        """All is well again: what each window said of itself, by revision."""
+        world, judge = self.world, Judge(self.world, self.ledger, self.until)
+        world.run(max(0, self.until + 3_000 - world.now))
+        world.run_until(lambda: not judge.open() or bool(self.ledger.findings))
+        judge.close()
+        assert self.ledger.findings == []
+        found: dict[tuple[int, int], list[dict[str, object]]] = {}
+        for row in world.home(self.spec).store.windows(self.spec.uid, -(1 << 62), 1 << 62):
+            for span, status, _ in windows_of(row):
+                found.setdefault(span, []).append(dict(status))
+        return found
+
+    def leapt(self) -> int:
+        """Rows of the panes that the agent has leapt over, by its log."""
+        book, pane_us = self.ledger.books[self.uid, self.away.index], self.spec.plan.fragment.pane_us
+        return sum(ts // pane_us in book.leapt for ts, _ in self.away.log.rows)
+
+
+def told(windows: dict[tuple[int, int], list[dict[str, object]]], what: str) -> int:
+    """A count over windows that are one second long: of tumbling panes."""
+    return sum(int(str(one[-1][what])) for one in windows.values())
+
+
+def cut_off(fleet: Fleet) -> Callable[[], None]:
+    """It hears everybody, and nobody it: what it seals is leapt over."""
+    fleet.world.network.mute.add(fleet.away.address)
+    return fleet.world.network.mute.clear
+
+
+def stopped(fleet: Fleet) -> Callable[[], None]:
+    """Its lane stands still: its panes stay open."""
+    fleet.away.stuck = True
+    return lambda: setattr(fleet.away, "stuck", False)
+
+
+@pytest.mark.parametrize("trouble", [cut_off, stopped], ids=lambda one: one.__name__)
+def test_rows_that_are_leapt_over_are_counted_once_and_no_window_is_revised(
+    trouble: Callable[[Fleet], Callable[[], None]],
+) -> None:
+    fleet = Fleet(behind(plan(1), leap=True))
+    over = trouble(fleet)
+    before = fleet.committed_to()
+    fleet.world.run(7_000)
+    assert fleet.committed_to() >= before + 2, "the others go on"
+    over()
+    windows = fleet.end()
+    lost = fleet.leapt()
+    assert lost > 0
+    assert told(windows, "leapt") == lost
+    assert all(len(said) == 1 for said in windows.values())
+    assert all(set(said[-1]["missing"]) <= {f"a{fleet.away.index}"} for said in windows.values())  # type: ignore[call-overload]
+    rows = sum(len(agent.log.rows) for agent in fleet.world.agents)
+    assert told(windows, "rows_in") <= rows - lost
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["before the cut", "after the cut"])
+def test_a_crash_while_it_leaps_counts_each_row_once(kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the cut that counts a snapshot it is all there; after it, gone, and counted."""
+    fleet = Fleet(behind(plan(1), leap=True), seed=2)
+    over, away, world = cut_off(fleet), fleet.away, fleet.world
+    keep, died = SimLane._keep, list[int]()
+
+    def dies(lane: SimLane, outcome: Outcome) -> bool:
+        if not outcome.forgotten or died or lane._agent is not away:
+            return keep(lane, outcome)
+        died.append(world.now)
+        if kept:
+            keep(lane, outcome)
+        away.crash()
+        world.at(world.now + 500, lambda: world.restart(away))
+        return False
+
+    monkeypatch.setattr(SimLane, "_keep", dies)
+    world.run(7_000)
+    over()
+    windows = fleet.end()
+    assert died
+    assert told(windows, "leapt") == fleet.leapt() > 0
+
+
+def test_wait_waits_for_the_dead_and_then_no_longer() -> None:
+    fleet = Fleet(behind(plan(1), wait_us=8 * SECOND))
+    fleet.away.crash()
+    world, before = fleet.world, fleet.committed_to()
+    world.run(6_000)
+    assert fleet.committed_to() <= before + 1, "a job that says nothing would have gone on after 4 s"
+    world.restart(fleet.away)
+    windows = fleet.end()
+    assert all(len(said) == 1 and said[0]["missing"] == [] for said in windows.values()), "as if nothing was"
+
+
+def test_wait_comes_to_an_end_and_what_is_back_later_revises() -> None:
+    fleet = Fleet(behind(plan(1), wait_us=4 * SECOND))
+    fleet.away.crash()
+    world, before = fleet.world, fleet.committed_to()
+    world.run(9_500)
+    assert before + 2 <= fleet.committed_to() <= before + 7
+    world.restart(fleet.away)
+    windows = fleet.end()
+    assert any(len(said) == 2 for said in windows.values())
+    assert all(said[-1]["missing"] == [] and said[-1]["leapt"] == 0 for said in windows.values())
+
+
+def test_wait_goes_on_without_most_of_the_fleet() -> None:
+    """Three of five are away for good: half of the roster never passes a pane again."""
+    root, now = rooted(behind(plan(1), wait_us=3 * SECOND), members=5), 100_000
+    for member in range(5):
+        root.hear(member, progress(10), now)
+    root.begin(10, now)
+    for address in ("a2", "a3", "a4"):
+        root.down(address)
+    now += 10_000
+    for member in (0, 1):
+        root.hear(member, progress(11), now)
+        root.take(Piece(10, 11, 1 << member))
+    assert root.propose(now + 2_900) == []
+    (commit,) = root.propose(now + 3_100)
+    assert (commit.batch.start, commit.batch.end, commit.members) == (10, 11, 0b11)
+
+
+def test_a_finite_input_is_waited_for_whatever_a_job_says() -> None:
+    settings = RootSettings(limit_ms_min=1 << 60, limit_ms_max=1 << 60, grace_ms=1 << 60, patient=True)
+    root = rooted(behind(plan(1), wait_us=3 * SECOND), members=2, settings=settings)
+    for member in (0, 1):
+        root.hear(member, progress(10), 0)
+    root.begin(10, 0)
+    root.hear(0, progress(11), 0)
+    root.take(Piece(10, 11, 1))
+    assert root.propose(1 << 40) == []
+
+
+def test_each_pane_of_a_snapshot_has_its_own_verdict_where_agents_are_leapt_over() -> None:
+    root = rooted(LEAP, members=2)
+    for member in (0, 1):
+        root.hear(member, progress(10), 0)
+    root.begin(10, 0)
+    for pane, members in ((10, 0b11), (11, 0b01), (12, 0b11)):
+        root.hear(0, progress(pane + 1), 1_000 * pane)
+        root.hear(1, progress(pane + (members == 0b11)), 1_000 * pane)
+        root.take(Piece(pane, pane + 1, members))
+        (commit,) = root.propose(1_000 * pane + 3_100)
+        root.committed(commit, 1_000 * pane + 3_100)
+    root.take(Piece(11, 12, 0b10))
+    assert root.propose(1 << 40) == [], "its last word"
+    assert root.verdicts(1, 8, 14, 50_000) == [
+        (8, 10, "final"),
+        (10, 11, "included"),
+        (11, 12, "leapt"),
+        (12, 13, "included"),
+        (13, 14, "send"),
+    ]
+    root.forget(12)
+    assert root.verdicts(1, 11, 13, 50_000) == [(11, 12, "leapt"), (12, 13, "included")]
+
+
+def test_a_flow_over_its_quota_leaps_too() -> None:
+    """What is counted while it is suspended is told when it goes on."""
+    fleet = Fleet(behind(plan(1), leap=True))
+    (state,) = fleet.away.worker._flows.values()
+    state.suspend()
+    shed = state.shed
+    assert state.leap(state.sealed + 1, {"rows_in": 5, "late": 2, "leapt": 1}) == 5
+    state.resume(state.sealed + 3)
+    counts = state.tallies.totals()
+    assert {name: n for name, n in counts.items() if n} == {"late": 2, "leapt": 6} | (
+        {"shed": shed} if shed else {}
+    )
+    assert state.tallies.take_below(state.live_from) is None
+
+
+def test_what_an_older_agent_has_counted_is_read() -> None:
+    older = tally(np.array([3]), rows_in=np.array([4]), late=2).drop_columns(["leapt"])
+    kept = Tallies(decode(encode(older)))
+    assert kept.totals() | {"leapt": 0} == kept.totals()
+    assert (kept.total("rows_in"), kept.total("late")) == (4, 2)
+
+
+def test_spans_say_who_covers_each_pane() -> None:
+    """Against the obvious way, on piles of random pieces."""
+    rng = np.random.default_rng(7)
+    for _ in range(200):
+        pile = Pile()
+        for _ in range(8):
+            start, size = int(rng.integers(0, 12)), int(rng.integers(1, 6))
+            pile.add(Piece(start, start + size, bitmap(rng.choice(5, int(rng.integers(1, 4))).tolist())))
+        found = pile.spans(2, 15)
+        assert (found[0][0], found[-1][1]) == (2, 15)
+        for left, right, members in found:
+            for pane in range(left, right):
+                covering = [piece.members for piece in pile if piece.start <= pane < piece.end]
+                assert sum(covering) == members
+        assert all(a[1] == b[0] and a[2] != b[2] for a, b in pairwise(found))
+
+
+def test_a_snapshot_that_is_gone_is_not_counted_again() -> None:
+    """Its name may come twice: once a restart has offered it, and once more."""
+    fleet = Fleet(behind(plan(1), leap=True))
+    away: SimAgent = fleet.away
+    over = cut_off(fleet)
+    fleet.world.run_until(lambda: bool(away.store.snapshots(fleet.uid)))
+    row = away.store.snapshots(fleet.uid)[0]
+    away.store.delete_snapshots([SnapshotName(fleet.uid, row.start, row.end, row.part)])
+    lane = away.lanes["clicks"]
+    again = Leap(fleet.uid, -(1 << 62), (((row.start, row.end, row.part), ((row.start, row.end),)),))
+    before = lane.worker._flows[fleet.uid].tallies.total("leapt")
+    lane._waiting.append(again)
+    lane._work()
+    assert lane.worker._flows[fleet.uid].tallies.total("leapt") == before
+    over()
+
+
+def test_describe_says_the_policy_and_what_was_lost() -> None:
+    fleet = Fleet(behind(plan(1), leap=True))
+    over = cut_off(fleet)
+    fleet.world.run(6_000)
+    over()
+    windows = fleet.end()
+    home = fleet.world.home(fleet.spec)
+    rows = home.store.windows(fleet.spec.uid, -(1 << 62), 1 << 62)
+    found = tuple(window_result(fleet.spec.name, row, "") for row in rows)
+    facts = say.JobFacts(fleet.spec, "active", home.address, None, None, found)
+    text = describe(facts, home.node.log, str)["stragglers"]
+    lost = told(windows, "leapt")
+    assert text == (
+        f"LEAP: the last {len(windows)} windows tell of {lost} rows that were leapt over, "
+        f"and lack a{fleet.away.index}"
+    )
+    plain = msgspec.structs.replace(facts, spec=replace(fleet.spec, plan=WAIT))
+    assert describe(plain, home.node.log, str)["stragglers"] == "WAIT 8 SECONDS"
+
+
+def rooted(query: Plan, members: int, settings: RootSettings | None = None) -> Root:
+    """The root of a query's flow, before anything is heard."""
+    root = Root(Flow("uid", query.fragment, b"0" * 16, "home"), settings or RootSettings())
+    roster = (Member(n, f"id{n}", f"a{n}", 1, f"a{n}", -(1 << 62), 1 << 62) for n in range(members))
+    root.set_roster(tuple(roster), 1)
+    return root
+
+
+def progress(sealed: int) -> FlowProgress:
+    return FlowProgress("uid", 10, sealed)
+
+
+def test_explain_says_the_policy() -> None:
+    fleet = Fleet(WAIT)
+    text, said = asked(fleet.world, 0, "EXPLAIN job")
+    assert said["fragments"][0]["stragglers"] == "WAIT 8 SECONDS"
+    assert "stragglers    WAIT 8 SECONDS" in text
