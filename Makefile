@@ -8,16 +8,9 @@ INSTALLED := .venv/.installed
 demo: install java
 	$(BIN)/elf demo
 
-# Three parts at once, on two cores: the first waits a lot, for processes and for timers.
-PROCESSES := tests/agents tests/cli tests/fleet tests/run tests/spark
-SIMULATED := tests/chaos tests/job
-REST := tests $(PROCESSES:%=--ignore=%) $(SIMULATED:%=--ignore=%)
-
+# Three files at once, on two cores: some tests wait, for processes and for timers.
 test: check java
-	@$(BIN)/python -m pytest -q $(PROCESSES) & first=$$!; \
-	$(BIN)/python -m pytest -q $(SIMULATED) -p no:cacheprovider & second=$$!; \
-	$(BIN)/python -m pytest -q $(REST) -p no:cacheprovider; failed=$$?; \
-	wait $$first || failed=1; wait $$second || failed=1; exit $$failed
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile
 
 check: install
 	$(BIN)/ruff check .

@@ -28,10 +28,10 @@ ROOT = Path(__file__).parents[2]
 FIXED = range(1, 1 + int(os.environ.get("ELF_CHAOS_SEEDS", "1")))
 """Seeds that are always run; ``ELF_CHAOS_SEEDS=50`` runs more."""
 FRESH = range(first := int(time.time()), first + -(-len(FIXED) // 5))
-"""Seeds that nobody has run before: a fifth as many."""
+"""Seeds that nobody has run before: a fifth as many. The processes of ``pytest -n`` agree on the names."""
 
 
-@pytest.mark.parametrize("seed", [*FIXED, *FRESH])
+@pytest.mark.parametrize("seed", [*FIXED, *(pytest.param(s, id=f"fresh {s - first}") for s in FRESH)])
 def test_nothing_is_wrong_lost_or_twice(seed: int) -> None:
     verdict = play(drawn(seed, NODES))
     assert verdict.findings == (), f"elf sim chaos --seeds 1 --first-seed {seed} --nodes {NODES}"
