@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Spark's queries in tests are small: compiling its bytecode thoroughly would take longer than running it.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -12,3 +19,43 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 # Examples are bounded in number, not in time: a busy machine must not fail a property.
 settings.register_profile("elf", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("elf")
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests stay to the end: looking through them for garbage, again and again, takes
+    a seventh of the time of simulated fleets.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def pytest_unconfigure() -> None:
+    """Extension modules say at exit what was never freed."""
+    gc.unfreeze()
+
+
+@pytest.fixture(scope="session")
+def local_spark() -> Iterator[SparkSession]:
+    """The one Spark of a process: starting one, and warming it up, takes many seconds."""
+    from spark_backend import session
+
+    with session.opened("local[1]", progress=False, brief=True) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def spark(local_spark: SparkSession) -> SparkSession:
+    """A session with settings and views of its own."""
+    own = local_spark.newSession()
+    own.conf.set("spark.sql.shuffle.partitions", "1")
+    return own
+
+
+@pytest.fixture(scope="module")
+def quick_spark(spark: SparkSession) -> SparkSession:
+    """For small queries with much in them: compiling them would take longer than running them."""
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    return spark

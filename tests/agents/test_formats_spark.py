@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -15,7 +14,6 @@ from agents.formats import Format, get_format
 from agents.formats.dialect import SPARK
 from elf.job.ports import Wanted
 from elf.schema import Column
-from spark_backend import session
 
 TIMES = [
     "0",
@@ -153,12 +151,6 @@ OTHERS = [
     '{"x" : {"y": [1]}, "z": "\\/"}',
     "[[ ]]",
 ]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with session.opened("local[1]", progress=False) as opened:
-        yield opened
 
 
 def micros(column: pa.ChunkedArray) -> pa.ChunkedArray:

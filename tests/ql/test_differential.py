@@ -33,30 +33,6 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
     connection.close()
 
 
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    folder = tmp_path_factory.mktemp("spark")
-    session = (
-        SparkSession.builder.master("local[1]")
-        .appName("tests.ql")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "1")
-        # Many small queries: compiling each would take longer than running it.
-        .config("spark.sql.codegen.wholeStage", "false")
-        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-        .config("spark.sql.adaptive.enabled", "false")
-        .config("spark.sql.variant.allowDuplicateKeys", "true")
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
-
-
 def _register(session: SparkSession, table: pa.Table, path: Path) -> None:
     zoned = pa.table(
         {
@@ -79,11 +55,14 @@ def test_live_answer_is_that_of_duckdb(con: duckdb.DuckDBPyConnection, case: Cas
         assert difference(run_live(con, plan, TABLE, parts=parts, seed=seed), wanted) is None
 
 
-def test_spark_answers_alike(con: duckdb.DuckDBPyConnection, spark: SparkSession, tmp_path: Path) -> None:
-    _register(spark, TABLE.append_column("_ts", TABLE["ts"].cast(pa.int64())), tmp_path / "rows.parquet")
+def test_spark_answers_alike(
+    con: duckdb.DuckDBPyConnection, quick_spark: SparkSession, tmp_path: Path
+) -> None:
+    timed = TABLE.append_column("_ts", TABLE["ts"].cast(pa.int64()))
+    _register(quick_spark, timed, tmp_path / "rows.parquet")
     wrong = []
     for case in CASES:
-        frame = spark.sql(plan_text(case.elf, SCHEMA).spark_sql)
+        frame = quick_spark.sql(plan_text(case.elf, SCHEMA).spark_sql)
         result: Result = (frame.columns, plain([tuple(row) for row in frame.collect()]))
         found = difference(result, run_by_hand(con, case.by_hand))
         if found is not None:
@@ -92,15 +71,15 @@ def test_spark_answers_alike(con: duckdb.DuckDBPyConnection, spark: SparkSession
 
 
 def test_spark_computes_every_function_alike(
-    con: duckdb.DuckDBPyConnection, spark: SparkSession, tmp_path: Path, pytestconfig: pytest.Config
+    con: duckdb.DuckDBPyConnection, quick_spark: SparkSession, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     """All functions on generated values; ``--ql-rows`` and ``--ql-seed`` for more."""
     count, seed = (int(pytestconfig.getoption(name, default=given)) for name, given in _GENERATED.items())
     table = functions.rows(count, seed)
-    _register(spark, table, tmp_path / "functions.parquet")
+    _register(quick_spark, table, tmp_path / "functions.parquet")
     con.register("rows", table)
     live = plain(con.sql(functions.values("duckdb")).fetchall())
-    got = plain([tuple(row) for row in spark.sql(functions.values("spark")).collect()])
+    got = plain([tuple(row) for row in quick_spark.sql(functions.values("spark")).collect()])
     wrong: dict[str, str] = {}
     for mine, other in zip(live, got, strict=True):
         for trial, a, b in zip(("id", *functions.TRIALS), mine, other, strict=True):

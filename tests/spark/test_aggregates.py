@@ -69,7 +69,7 @@ def live(plan: Plan, parts: list[list[Click]], first_us: int, last_us: int) -> l
 @pytest.mark.parametrize(
     ("by", "shape"), [("", "20 SECONDS SLIDE 5 SECONDS"), (" GROUP BY user.location", "10 SECONDS")]
 )
-def test_live_is_offline(spark: SparkSession, tmp_path: Path, by: str, shape: str) -> None:
+def test_live_is_offline(quick_spark: SparkSession, tmp_path: Path, by: str, shape: str) -> None:
     rows = clicks(400, 7)
     rows += [Click(row.ts_us, "tie", row.location, row.clicks + 1, row.price) for row in rows[:50]]
     parts = [rows[n::3] for n in range(3)]
@@ -81,5 +81,5 @@ def test_live_is_offline(spark: SparkSession, tmp_path: Path, by: str, shape: st
     size, slide = (us // SECOND for us in (window.size_us, window.slide_us))
     asked = windows(size, slide, (60 - size) // slide + 1)
     mine = live(plan, parts, BASE_US + (size - 1) * SECOND, BASE_US + 60 * SECOND)
-    comparison = compare(mine, offline.run(spark, plan, [archived(tmp_path / "t")], asked))
+    comparison = compare(mine, offline.run(quick_spark, plan, [archived(tmp_path / "t")], asked))
     assert comparison.equal_windows == len(asked) == len(comparison.windows), comparison.windows

@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from pyspark.sql import SparkSession
 
 from elf.ql.jobs import Read, expand
@@ -56,7 +54,7 @@ TWO = Case(
 )
 
 
-def test_jobs_of_other_streams(spark: SparkSession, tmp_path: Path) -> None:
+def test_jobs_of_other_streams(quick_spark: SparkSession, tmp_path: Path) -> None:
     rows = clicks(80, 11)
     store_clicks(tmp_path / "t", rows)
     at = [BASE_US + n * SECOND for n in range(30)]
@@ -67,7 +65,7 @@ def test_jobs_of_other_streams(spark: SparkSession, tmp_path: Path) -> None:
     plan = planned(TWO, {"clicks": CLICKS, "views": text, "others": text})
     assert plan.streams == ("clicks", "views", "others")
     sources = [archived(tmp_path / "t", stream) for stream in plan.streams]
-    found = by_window(offline.run(spark, plan, sources, windows(20, 20, 2)))
+    found = by_window(offline.run(quick_spark, plan, sources, windows(20, 20, 2)))
     for window in range(2):
         seen = Counter(
             ["doom", "x", "zelda"][(n + place) % 3]
@@ -82,23 +80,11 @@ def test_jobs_of_other_streams(spark: SparkSession, tmp_path: Path) -> None:
         assert len(wanted) > 1
     larger = replace(TWO, asked="SELECT SUM(n) AS n, COUNT(*) AS rows FROM JOB bought WINDOWING 40 SECONDS")
     plan = planned(larger, {"clicks": CLICKS, "views": text, "others": text})
-    found = by_window(spark.sql(plan.spark_sql).toArrow())
+    found = by_window(quick_spark.sql(plan.spark_sql).toArrow())
     parts = [counted(rows, start, start + 20 * SECOND) for start in (BASE_US, BASE_US + 20 * SECOND)]
     total = sum(n for part in parts for _, n in part.values())
     ((n, count),) = found[BASE_US]
     assert (int(str(n)), count) == (total, sum(map(len, parts)))
-
-
-@pytest.fixture(autouse=True)
-def quick(spark: SparkSession) -> Iterator[None]:
-    """Compiling so small a query takes longer than running it."""
-    changed = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    before = {key: spark.conf.get(key) for key in changed}
-    for key, value in changed.items():
-        spark.conf.set(key, value)
-    yield
-    for key, kept in before.items():
-        spark.conf.set(key, str(kept))
 
 
 def planned(case: Case, schemas: dict[str, Schema]) -> Plan:
@@ -121,7 +107,7 @@ def planned(case: Case, schemas: dict[str, Schema]) -> Plan:
 ASKED = tuple(CASES) if "ELF_SPARK_ALL" in os.environ else ("larger windows", "jobs joined")
 
 
-def test_as_duckdb(spark: SparkSession, tmp_path: Path) -> None:
+def test_as_duckdb(quick_spark: SparkSession, tmp_path: Path) -> None:
     table = pa.Table.from_pylist(rows())
     columns = tuple(Column(field.name, _TYPES.get(field.type, "text")) for field in table.schema)
     table = table.append_column("_ts", table["ts"].cast(pa.int64()))
@@ -129,11 +115,11 @@ def test_as_duckdb(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(zoned, tmp_path / "rows.parquet")
     for number in range(3):
         view = side_view(number, "rows")
-        spark.read.parquet(str(tmp_path / "rows.parquet")).createOrReplaceTempView(view)
+        quick_spark.read.parquet(str(tmp_path / "rows.parquet")).createOrReplaceTempView(view)
     log = connect()
     for name in ASKED:
         case = CASES[name]
-        frame = spark.sql(planned(case, {"log": Schema(columns, "ts")}).spark_sql)
+        frame = quick_spark.sql(planned(case, {"log": Schema(columns, "ts")}).spark_sql)
         got = (frame.columns, plain([tuple(row) for row in frame.collect()]))
         assert difference(got, run_by_hand(log, by_hand(case.by_hand))) is None, name
     log.close()

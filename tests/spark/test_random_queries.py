@@ -24,6 +24,7 @@ from elf.ql.functions import FUNCTIONS
 from spark_backend.batch import Batch
 
 
+@pytest.mark.timeout(600)
 def test_a_hundred_random_queries(spark: SparkSession, tmp_path: Path) -> None:
     figures = run(Options(queries=100, seed=1), Offline(Batch(spark, tmp_path)))
     assert figures == Figures(queries=100, equal=100, empty=figures.empty, asked_again=figures.asked_again)
