@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
 
 # Spark's queries in tests are small: compiling its bytecode thoroughly would take longer than running it.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -19,6 +21,13 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 # Examples are bounded in number, not in time: a busy machine must not fail a property.
 settings.register_profile("elf", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("elf")
+
+
+TOGETHER = {
+    "fleets": ("tests/fleet/",),
+    "spark": ("tests/spark/", "tests/ql/test_differential.py", "tests/agents/test_formats_spark.py"),
+}
+"""Files that are run in one process, by what their paths begin with."""
 
 
 def pytest_collection_finish() -> None:
@@ -33,6 +42,23 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Extension modules say at exit what was never freed."""
     gc.unfreeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    """With ``-n``: the tests of a file are run in one process, one after the other; so are all that need
+    Spark, and all real fleets."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Together(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((group for group in TOGETHER if nodeid.startswith(TOGETHER[group])), _file_of(nodeid))
+
+    return Together(config, log)
+
+
+def _file_of(nodeid: str) -> str:
+    return nodeid.split("::", 1)[0]
 
 
 @pytest.fixture(scope="session")
