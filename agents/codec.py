@@ -25,8 +25,8 @@ import msgspec
 from agents import arrays
 from elf.errors import ElfBug, PeerError
 from elf.job import messages as job_messages
-from elf.job import programmessages as program_messages
 from elf.job import work as work_messages
+from elf.job.program import messages as program_messages
 from overlay import messages as overlay_messages
 from overlay import replica
 

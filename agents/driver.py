@@ -4,7 +4,7 @@ small pool.
 The loop stays free: it only moves messages between the transport and the node. Reading files, mapping,
 sealing, cuts, merges, commits and final fragments run on threads and come back to the node as events, in the
 order in which each lane did them. So do the writes of replica groups: what rests on them waits in the node,
-not in the loop (``agents.groups``). Small durable words (the log, a job's record) are written before the
+not in the loop (``agents.node.groups``). Small durable words (the log, a job's record) are written before the
 messages that stand after them are sent.
 """
 
@@ -21,28 +21,30 @@ from typing import Final, TypeVar
 import structlog
 
 import overlay as ring
-from agents import codec, homestore, panecommits, windowcommits
-from agents.feeding import Feeding
+from agents import codec
+from agents.committing import panecommits, windowcommits
+from agents.committing.making import Making
+from agents.disk import homestore
+from agents.disk.room import is_refusal
+from agents.disk.store import SnapshotName, Store
 from agents.functions.hosts import Hosts, Settings
 from agents.functions.sandbox import Sandboxes
-from agents.groups import Persisted
 from agents.inputs import Input
-from agents.lane import Lane, snapshot_names
-from agents.making import Making
+from agents.lanes.feeding import Feeding
+from agents.lanes.lane import Lane, snapshot_names
+from agents.lanes.streams import FunctionsAt
 from agents.metrics import Loss, Metrics
-from agents.node import Node, NodeEffect, NodeEvent
-from agents.room import is_refusal
-from agents.store import SnapshotName, Store
-from agents.streams import FunctionsAt
+from agents.node.groups import Persisted
+from agents.node.node import Node, NodeEffect, NodeEvent
 from agents.transport import Closed, Transport
 from elf.errors import ElfError, PeerError
 from elf.job import effects as do
 from elf.job import events as was
-from elf.job import homeport as home
 from elf.job.contributions import Piece
+from elf.job.home import port as home
+from elf.job.log.streamlog import encode_entry
 from elf.job.messages import Message
-from elf.job.programport import ProgramEffect, ProgramEvent
-from elf.job.streamlog import encode_entry
+from elf.job.program.port import ProgramEffect, ProgramEvent
 from overlay import replica
 
 T = TypeVar("T")

@@ -187,7 +187,7 @@ def _prepare_everything() -> None:
     import uvicorn.lifespan.off
     import uvicorn.protocols.http.h11_impl  # noqa: F401
 
-    import agents.mapping
+    import agents.lanes.mapping
     import agents.process  # noqa: F401
     import elf.ql.planner
     import elf.ql.statements
@@ -201,8 +201,8 @@ def _rehearse() -> None:
     import pyarrow as pa
 
     from agents.config import load
-    from agents.engine import Extractor
     from agents.formats import get_format
+    from agents.lanes.engine import Extractor
     from elf.job.ports import Wanted
 
     load(None, {})

@@ -2,7 +2,7 @@
 
 SIGTERM and SIGINT take a cut and stop; the next start goes on from it. Everything that can be wrong on this
 machine (a port in use, a damaged store, an unreachable bootstrap) is one line and exit status 1; on a full
-disk the agent waits for room (``agents.room``).
+disk the agent waits for room (``agents.disk.room``).
 """
 
 from __future__ import annotations
@@ -23,8 +23,24 @@ import structlog
 
 import overlay as ring
 from agents import logs
-from agents.archive import Archive
-from agents.beginning import (
+from agents.config import Config, FunctionsConfig, StreamConfig
+from agents.disk.restore import stored_flows, stored_jobs
+from agents.disk.room import is_refusal, wait_for_room
+from agents.disk.store import Store
+from agents.driver import Driver, End
+from agents.facts import Facts
+from agents.formats import get_format
+from agents.functions.hosts import Settings
+from agents.functions.sandbox import Limits, Sandboxes
+from agents.http import HttpServer
+from agents.inputs import Input, Tail
+from agents.lanes.archive import Archive
+from agents.lanes.lane import Lane, LaneFacts, load_cut
+from agents.lanes.rejects import RejectFile
+from agents.lanes.spill import SpillFolder
+from agents.lanes.streams import FunctionsAt
+from agents.metrics import Metrics
+from agents.node.beginning import (
     HOUSED_FACT,
     PEERS_FACT,
     Detect,
@@ -33,31 +49,15 @@ from agents.beginning import (
     overlay_config,
     replica_config,
 )
-from agents.config import Config, FunctionsConfig, StreamConfig
-from agents.driver import Driver, End
-from agents.facts import Facts
-from agents.formats import get_format
-from agents.functions.hosts import Settings
-from agents.functions.sandbox import Limits, Sandboxes
-from agents.http import HttpServer
-from agents.inputs import Input, Tail
-from agents.lane import Lane, LaneFacts, load_cut
-from agents.metrics import Metrics
-from agents.node import Node
-from agents.rejects import RejectFile
-from agents.restore import stored_flows, stored_jobs
-from agents.room import is_refusal, wait_for_room
-from agents.spill import SpillFolder
-from agents.store import Store
-from agents.streams import FunctionsAt
+from agents.node.node import Node
 from agents.transport import ZeroMqTransport
 from elf.errors import ElfError, UserError
-from elf.job.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince, read_cluster
+from elf.job.log.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince, read_cluster
+from elf.job.log.streamlog import decode_entry
 from elf.job.ports import Spill
-from elf.job.root import RootSettings
-from elf.job.streamlog import decode_entry
-from elf.job.uplink import SNAPSHOT_OVERHEAD
-from elf.job.worker import LONG_AGO, WorkerSettings
+from elf.job.rollup.root import RootSettings
+from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
+from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.schema import ColumnType
 from overlay import replica
 

@@ -20,22 +20,22 @@ from dataclasses import dataclass, field
 import psutil
 
 from agents import codec, logs
-from agents.beginning import NodeSettings, Restored, replica_config
+from agents.disk.store import Store
 from agents.driver import MESSAGE_BYTES_MAX, Driver
 from agents.formats import get_format
 from agents.inputs import Input, Range, Whole, split_inputs
-from agents.lane import Lane, LaneFacts
-from agents.node import Node
-from agents.samples import sample_lines
-from agents.store import Store
-from agents.streams import guess_format
+from agents.lanes.lane import Lane, LaneFacts
+from agents.lanes.samples import sample_lines
+from agents.lanes.streams import guess_format
+from agents.node.beginning import NodeSettings, Restored, replica_config
+from agents.node.node import Node
 from agents.transport import MemoryNetwork, MemoryTransport
 from elf.batch import decode
 from elf.errors import InputError, UserError
 from elf.job import messages as say
-from elf.job.membership import Identity, StreamSince
-from elf.job.root import RootSettings
-from elf.job.worker import LONG_AGO, WorkerSettings
+from elf.job.log.membership import Identity, StreamSince
+from elf.job.rollup.root import RootSettings
+from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql import planner, statements
 from overlay import Overlay, OverlayConfig, Peer
 from overlay.replica import Groups

@@ -15,8 +15,8 @@ from agents.functions import wire
 from agents.functions.function import KINDS, Failed, FunctionSpec, UserFunction
 from agents.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes
 from elf.errors import UserError
-from elf.job.calls import Loaded, Place
-from elf.job.program import TEXT_BYTES_MAX
+from elf.job.program.calls import Loaded, Place
+from elf.job.program.spec import TEXT_BYTES_MAX
 
 
 def check_function(

@@ -15,8 +15,8 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from agents.functions import wire
-from elf.job.calls import JobEffect
-from elf.job.runner import JobRunner, UserCodeError, failure_of, load
+from elf.job.program.calls import JobEffect
+from elf.job.program.runner import JobRunner, UserCodeError, failure_of, load
 
 RowFunction = Callable[[pa.RecordBatch], object]
 

@@ -17,9 +17,8 @@ from typing import Final
 
 from agents.functions import wire
 from agents.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes
-from elf.job.calls import Delivered, Timer
-from elf.job.program import ProgramSpec
-from elf.job.programport import (
+from elf.job.program.calls import Delivered, Timer
+from elf.job.program.port import (
     AnswerProgram,
     CallProgram,
     ProgramActed,
@@ -31,6 +30,7 @@ from elf.job.programport import (
     StartProgram,
     StopProgram,
 )
+from elf.job.program.spec import ProgramSpec
 
 CALLS_MAX: Final = 256
 CALL_BYTES_MAX: Final = 32 << 20

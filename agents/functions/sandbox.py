@@ -26,7 +26,7 @@ from typing import Final, Literal
 from agents.functions import wire
 from agents.functions.zygote import ANSWER, NO_PROCESS, Request, environment
 from elf.errors import ElfError
-from elf.job.calls import JobEffect
+from elf.job.program.calls import JobEffect
 
 Trouble = Literal["raised", "memory", "blocked", "died", "output"]
 OUTPUT_PIPE_BYTES: Final = 64 << 10

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from elf.job.calls import Event, JobEffect, Loaded, Place
-from elf.job.program import Tap
+from elf.job.program.calls import Event, JobEffect, Loaded, Place
+from elf.job.program.spec import Tap
 
 HEADER_BYTES_MAX: Final = 64 << 20
 _LENGTHS: Final = struct.Struct(">II")

@@ -87,7 +87,7 @@ def column(letters: Letters) -> pa.Array:
 
 def run_elf(work: Work) -> CbtRun:
     """The buffer tree, read out by ``batches``."""
-    from agents.spill import SpillFolder
+    from agents.lanes.spill import SpillFolder
     from elf.cbt import BufferTree
 
     def count(source: Iterator[Letters], folder: Path) -> CbtRun:

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from agents.formats import get_format
-from agents.samples import sample_lines
+from agents.lanes.samples import sample_lines
 from elf.bench.ingest import Task
 from elf.bench.measure import THREADS, Done, side
 from elf.bench.query import plan_of

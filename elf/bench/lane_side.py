@@ -14,22 +14,22 @@ from typing import Final
 
 import pyarrow as pa
 
-from agents import sqlite
-from agents.ahead import Parsed
-from agents.archive import Archive
-from agents.feeding import CHUNK_BYTES_MAX, CHUNKS_AHEAD
+from agents.disk import sqlite
+from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs import Chunk, Position, Whole, split_inputs
-from agents.lane import Lane, LaneFacts
-from agents.samples import sample_lines
-from agents.store import Store
+from agents.lanes.ahead import Parsed
+from agents.lanes.archive import Archive
+from agents.lanes.feeding import CHUNK_BYTES_MAX, CHUNKS_AHEAD
+from agents.lanes.lane import Lane, LaneFacts
+from agents.lanes.samples import sample_lines
 from elf.batch import decode
 from elf.bench.ingest import Task
 from elf.bench.measure import Done, side
 from elf.bench.query import plan_of
 from elf.job.commands import Finish, Install
 from elf.job.spec import Flow, flow_uid
-from elf.job.worker import LONG_AGO, WorkerSettings
+from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql.plan import Fragment
 
 NO_CUTS: Final = 1 << 60

@@ -17,9 +17,9 @@ from typing import Final
 
 from elf.bench.query import plan_of
 from elf.errors import QueryError
+from elf.job.log.streamlog import StreamLog
 from elf.job.messages import AddJob
 from elf.job.spec import Flow, JobSpec, app_id, flow_topic, flow_uid
-from elf.job.streamlog import StreamLog
 from elf.ql.clauses import CLAUSES
 from elf.ql.plan import Plan
 from elf.ql.statements import joined_files

@@ -13,15 +13,15 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from agents import panecommits, windowcommits
-from agents.engine import Finisher
-from agents.feeding import CHUNK_BYTES_MAX
+from agents.committing import panecommits, windowcommits
+from agents.committing.kept import Kept
+from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs import Whole, split_inputs
-from agents.kept import Kept
-from agents.lane import Lane, LaneFacts
-from agents.samples import sample_lines
-from agents.store import Store
+from agents.lanes.engine import Finisher
+from agents.lanes.feeding import CHUNK_BYTES_MAX
+from agents.lanes.lane import Lane, LaneFacts
+from agents.lanes.samples import sample_lines
 from elf.batch import decode, encode
 from elf.bench.measure import THREADS, peak_rss_bytes
 from elf.bench.query import plan_of
@@ -31,7 +31,7 @@ from elf.job.contributions import Batch, Piece
 from elf.job.effects import CommitPanes, CommitWindows, Coverage
 from elf.job.snapshots import Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, flow_uid
-from elf.job.worker import LONG_AGO, WorkerSettings
+from elf.job.worker.stream import LONG_AGO, WorkerSettings
 
 NO_CUTS = 1 << 60
 Rows = list[tuple[int, str, int]]

@@ -11,29 +11,37 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import overlay as ring
-from agents import drafts, homestore, panecommits, windowcommits
-from agents.beginning import HOUSED_FACT, PEERS_FACT, NodeSettings, Restored, overlay_config, replica_config
-from agents.early import early_windows
-from agents.groups import Persisted
-from agents.kept import Kept
-from agents.node import Node, NodeEffect, NodeEvent
-from agents.restore import stored_flows, stored_jobs
-from agents.store import SnapshotName, StoreError
+from agents.committing import drafts, panecommits, windowcommits
+from agents.committing.early import early_windows
+from agents.committing.kept import Kept
+from agents.disk import homestore
+from agents.disk.restore import stored_flows, stored_jobs
+from agents.disk.store import SnapshotName, StoreError
+from agents.node.beginning import (
+    HOUSED_FACT,
+    PEERS_FACT,
+    NodeSettings,
+    Restored,
+    overlay_config,
+    replica_config,
+)
+from agents.node.groups import Persisted
+from agents.node.node import Node, NodeEffect, NodeEvent
 from elf.chaos.disk import SimStore
 from elf.chaos.engine import STREAM, PyFinisher, py_final, py_reduce
 from elf.chaos.lane import Log, SimLane
 from elf.chaos.programs import InlineJobs
 from elf.job import effects as do
 from elf.job import events as was
-from elf.job import homeport as home
 from elf.job import messages as say
 from elf.job.commands import Suspend
 from elf.job.contributions import Piece
-from elf.job.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince, read_cluster
-from elf.job.programport import ProgramEffect
-from elf.job.streamlog import decode_entry, encode_entry
-from elf.job.uplink import SNAPSHOT_OVERHEAD
-from elf.job.worker import StreamWorker
+from elf.job.home import port as home
+from elf.job.log.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince, read_cluster
+from elf.job.log.streamlog import decode_entry, encode_entry
+from elf.job.program.port import ProgramEffect
+from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
+from elf.job.worker.stream import StreamWorker
 from overlay import replica
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from agents.store import PaneCommit, Store, WindowCommit
+from agents.disk.store import PaneCommit, Store, WindowCommit
 from elf.chaos.ledger import Ledger
 
 PAGES_MAX: Final = 1 << 30

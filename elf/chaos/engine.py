@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from agents.finals import FinalFunction
+from agents.committing.finals import FinalFunction
+from agents.committing.reducing import ReduceFunction
 from agents.functions import wire
 from agents.functions.child import batch_of, function_of
 from agents.functions.function import Done, Failed
-from agents.reducing import ReduceFunction
 from elf.aggregates import State
 from elf.errors import ElfBug
 from elf.job.ports import MapFailed, MapperPort, Wanted
-from elf.job.runner import failure_of, load
+from elf.job.program.runner import failure_of, load
 from elf.ql.plan import Fragment, Function, Plan, Stage, StreamJoin
 from elf.schema import Column
 from elf.windows import Kind, Sliding, pane_us_of

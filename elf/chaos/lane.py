@@ -10,13 +10,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from agents.leaping import counted, forgotten
-from agents.store import SnapshotRow
+from agents.disk.store import SnapshotRow
+from agents.lanes.leaping import counted, forgotten
 from elf.chaos.engine import Chunk, PyEngine, Source
 from elf.job import events as was
 from elf.job.commands import Command, Feed, Idle, Install, Leap, Outcome
 from elf.job.cut import StreamCut
-from elf.job.worker import StreamWorker
+from elf.job.worker.stream import StreamWorker
 
 if TYPE_CHECKING:
     from elf.chaos.agent import SimAgent

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.sides import Flows, flows_of_sides, is_of
-from agents.store import PaneCommit, SnapshotRow, WindowCommit
+from agents.committing.sides import Flows, flows_of_sides, is_of
+from agents.disk.store import PaneCommit, SnapshotRow, WindowCommit
 from elf.batch import decode
 from elf.chaos.reference import BANG, Counts, Span, Sums, is_right, reduced
 from elf.job.contributions import from_bytes, numbers
@@ -438,7 +438,8 @@ def us_of(moment: object) -> int:
 
 
 def founded(name: str) -> str:
-    """The flow that a name in a store is of: copies have names of their own (``elf.job.mirrors.copy_of``)."""
+    """The flow that a name in a store is of: copies have names of their own
+    (``elf.job.rollup.mirrors.copy_of``)."""
     return name.partition(".")[0]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from elf.job.calls import JobEffect
-from elf.job.programport import (
+from elf.job.program.calls import JobEffect
+from elf.job.program.port import (
     CallProgram,
     ProgramActed,
     ProgramEffect,
@@ -15,7 +15,7 @@ from elf.job.programport import (
     StartProgram,
     StopProgram,
 )
-from elf.job.runner import JobRunner, failure_of
+from elf.job.program.runner import JobRunner, failure_of
 
 
 def no_queries(*_: object) -> tuple[bytes, str]:

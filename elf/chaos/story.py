@@ -17,9 +17,9 @@ from elf.chaos.schedule import BUYS, READERS, Fault, Schedule
 from elf.chaos.world import Armed, World
 from elf.job import events as was
 from elf.job import messages as say
-from elf.job.heard import Heard
+from elf.job.home.heard import Heard
 from elf.job.spec import JobSpec
-from elf.job.worker import WorkerSettings
+from elf.job.worker.stream import WorkerSettings
 from elf.ql.plan import Plan, Top
 
 CHECK_EVERY = 20

@@ -16,17 +16,17 @@ from functools import partial
 
 import overlay as ring
 from agents.codec import decode, encode, pack
-from agents.node import NodeEvent
+from agents.node.node import NodeEvent
 from elf.batch import decode as table_of
 from elf.chaos.agent import SimAgent
 from elf.chaos.lane import Log, SimLane
 from elf.chaos.ledger import Ledger, us_of
 from elf.job import events as was
 from elf.job import messages as say
-from elf.job.master import Master
-from elf.job.root import RootSettings
+from elf.job.home.master import Master
+from elf.job.rollup.root import RootSettings
 from elf.job.spec import JobSpec, app_id
-from elf.job.worker import WorkerSettings
+from elf.job.worker.stream import WorkerSettings
 from elf.ql.plan import Plan
 from elf.windows import Sliding
 from overlay import replica

@@ -35,8 +35,8 @@ from elf.client.requests import Request
 from elf.client.windows import Window, split
 from elf.errors import ElfError, PeerError, UserError
 from elf.job.messages import Call, Cancel, Execute, Failed, JobFacts, KeepAlive, Message, Published, Reply
-from elf.job.program import Question, Submission, with_settings
-from elf.job.values import unpack_value
+from elf.job.program.spec import Question, Submission, with_settings
+from elf.job.program.values import unpack_value
 
 CLUSTER: Final = "elf"
 """The cluster name of an agent whose configuration gives none."""

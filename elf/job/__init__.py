@@ -1,7 +1,7 @@
 """Jobs: the protocol of roots, masters and workers, and ``Job``, the class of those that are written in
 Python."""
 
-from elf.job.api import Job, JobError, QueryFailed
-from elf.job.rounds import Rounds
+from elf.job.program.api import Job, JobError, QueryFailed
+from elf.job.program.rounds import Rounds
 
 __all__ = ["Job", "JobError", "QueryFailed", "Rounds"]

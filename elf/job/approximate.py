@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elf.aggregates import State
-from elf.job.rows import Int64s
+from elf.job.assembly.rows import Int64s
 from elf.job.tally import tally
 from elf.ql.plan import CREDIT, Plan, Top
 

@@ -10,10 +10,9 @@ import pyarrow as pa
 from elf.job.cut import StreamCut
 from elf.job.messages import FlowProgress
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, Wanted
-from elf.job.program import Tap
+from elf.job.program.spec import Tap, Tapped
 from elf.job.snapshots import Early, Name, Sealed, Span
 from elf.job.spec import Flow
-from elf.job.taps import Tapped
 
 
 @dataclass(frozen=True)

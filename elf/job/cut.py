@@ -41,7 +41,7 @@ class FlowCut:
     leapt: tuple[int, int] = (0, 0)
     """The last panes that were open when they were leapt over (``elf.job.stragglers``): first, end."""
     counted: bytes = b""
-    """Windows of rows that are not full (``elf.job.counted``)."""
+    """Windows of rows that are not full (``elf.job.worker.counted``)."""
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,8 @@ VersionState = Literal["preparing", "committed", "finished", "aborted"]
 
 @dataclass(frozen=True)
 class VersionRecord:
-    """A version of a job as its home keeps it (``elf.job.versions``). All moments are event time, in µs."""
+    """A version of a job as its home keeps it (``elf.job.home.versions``). All moments are event time, in
+    µs."""
 
     spec: JobSpec
     """Its ``version`` is the number; given once, never again."""

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from elf.aggregates import State
-from elf.job.lanes import Coder
-from elf.job.rows import Int64s
+from elf.job.assembly.lanes import Coder
+from elf.job.assembly.rows import Int64s
 from elf.ql.plan import Plan, Top
 from elf.windows import Sliding
 

@@ -26,7 +26,7 @@ from elf.windows import Kind, Sliding
 COUNTED = ("window_source", "window_number")
 """The keys that tell windows of rows apart."""
 PLACES = ("_place", "_seen")
-"""What the map numbers rows by where windows are of rows (``elf.job.counted``)."""
+"""What the map numbers rows by where windows are of rows (``elf.job.worker.counted``)."""
 CREDIT = "credit"
 """The state by which the error of an approximate row is known (``elf.job.approximate``)."""
 
@@ -62,7 +62,8 @@ class Function:
 
 @dataclass(frozen=True)
 class Reduce:
-    """What a flow's root does to the groups of a pane, before they are committed (``agents.reducing``)."""
+    """What a flow's root does to the groups of a pane, before they are committed
+    (``agents.committing.reducing``)."""
 
     function: Function
     columns: tuple[tuple[str, str], ...]
@@ -236,7 +237,8 @@ class Plan:
     """Where windows are those of another job's landmark: that landmark, and the end of those that are over
     (event time, µs)."""
     final: Function | None = None
-    """What the master does to the rows of each window, after the final fragment (``agents.finals``)."""
+    """What the master does to the rows of each window, after the final fragment
+    (``agents.committing.finals``)."""
     named: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     """The fragment's keys and states that stand by themselves in the (innermost) SELECT list, each with its
     name there, in that order."""

@@ -8,7 +8,7 @@ committed, so windows are counted by their ends: "the windows that end in ``(fir
 - *landmark*: from the landmark to each multiple of ``every``, where that last stretch brought a row (else
   nothing has changed, and a finite input would have no last window);
 - *counted*: so many rows of one source each. To calendars they are tumbling windows of a second, which is
-  when the last row of each came: only agents count (``elf.job.counted``);
+  when the last row of each came: only agents count (``elf.job.worker.counted``);
 - *session*: a key's rows that are less than the gap apart; ``[first row, last row + gap)``.
 
 Sessions have no unbounded past: a chain of rows is cut at every multiple of half of ``max_us`` but for the

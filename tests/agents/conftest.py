@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents.functions.sandbox import Limits, Sandboxes
-from agents.streams import FunctionsAt
+from agents.lanes.streams import FunctionsAt
 
 
 @pytest.fixture(scope="module")

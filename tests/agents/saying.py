@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agents.spans import Span, by_span, micros
+from agents.committing.spans import Span, by_span, micros
 from elf.batch import decode
 from elf.job.messages import WindowResult
 

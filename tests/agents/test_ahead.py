@@ -13,18 +13,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from agents.ahead import CHUNK_BYTES_LEAST, Ahead, Parsed
-from agents.engine import Extractor
+from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs import Chunk, Whole, split_inputs
-from agents.lane import Lane, LaneFacts
-from agents.store import Store
-from agents.streams import StreamEngine
+from agents.lanes.ahead import CHUNK_BYTES_LEAST, Ahead, Parsed
+from agents.lanes.engine import Extractor
+from agents.lanes.lane import Lane, LaneFacts
+from agents.lanes.streams import StreamEngine
 from elf.batch import decode
 from elf.job.commands import Finish, Install, Outcome, Uninstall
 from elf.job.ports import WHERES_MAX, Wanted
 from elf.job.spec import Flow, flow_uid
-from elf.job.worker import LONG_AGO, WorkerSettings
+from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql.plan import Fragment
 from elf.ql.planner import plan_text
 from elf.schema import Column, Schema

@@ -24,14 +24,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import agents.archive
-import agents.partitions
-from agents.archive import Archive, ArchiveError
-from agents.partitions import HOUR_US, Target, by_hour, hour_folder
-from agents.store import Store
+import agents.lanes.archive
+import agents.lanes.partitions
+from agents.disk.store import Store
+from agents.lanes.archive import Archive, ArchiveError
+from agents.lanes.partitions import HOUR_US, Target, by_hour, hour_folder
 from elf.errors import ElfBug
 
-TRACED = {agents.archive.__file__, agents.partitions.__file__}
+TRACED = {agents.lanes.archive.__file__, agents.lanes.partitions.__file__}
 BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 
 
@@ -186,8 +186,8 @@ CHILD = """
 import sys
 from pathlib import Path
 import numpy as np, pyarrow as pa
-from agents.archive import Archive
-from agents.store import Store
+from agents.lanes.archive import Archive
+from agents.disk.store import Store
 folder = Path(sys.argv[1])
 store = Store(folder / "a.db")
 archive = Archive(folder / "rolls", str(folder / "archive"), stream="clicks", agent="web-1", roll_secs=1,

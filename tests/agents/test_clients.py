@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from agents.clients import RENEW_MS, Clients, _Reader
+from agents.answering.clients import RENEW_MS, Clients, _Reader
 from elf.chaos.engine import plan
 from elf.job.effects import Send
-from elf.job.heard import Heard
+from elf.job.home.heard import Heard
 from elf.job.messages import Published, Reply, SubscribeJob, WindowResult
 from elf.job.spec import JobSpec
 

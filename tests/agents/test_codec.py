@@ -29,7 +29,7 @@ from agents.codec import (
 )
 from elf.errors import ElfBug, PeerError
 from elf.job import messages as job
-from elf.job import programmessages as program
+from elf.job.program import messages as program
 from overlay import messages as ring
 from overlay import replica
 from overlay.ids import KEY_BYTES, Peer

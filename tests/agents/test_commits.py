@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import drafts, panecommits, windowcommits
-from agents.engine import Finisher, Mapper, arrow_schema
-from agents.kept import Kept
-from agents.store import PaneCommit, Store
+from agents.committing import drafts, panecommits, windowcommits
+from agents.committing.kept import Kept
+from agents.disk.store import PaneCommit, Store
+from agents.lanes.engine import Finisher, Mapper, arrow_schema
 from elf.aggregates import State
 from elf.batch import decode, encode
 from elf.job.contributions import Batch
 from elf.job.effects import CommitPanes, CommitWindows, Coverage, Named
 from elf.job.events import PanesCommitted, WindowsCommitted
-from elf.job.homeport import Draft
+from elf.job.home.port import Draft
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec
 from elf.job.tally import tally
 from elf.ql.plan import Fragment, Plan

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from agents import windowcommits
-from agents.finals import FinalFunction, running, why_not
-from agents.status import STATUS_SCHEMA
-from agents.store import Store, WindowCommit
-from agents.streams import FunctionsAt
+from agents.committing import windowcommits
+from agents.committing.finals import FinalFunction, running, why_not
+from agents.committing.status import STATUS_SCHEMA
+from agents.disk.store import Store, WindowCommit
+from agents.lanes.streams import FunctionsAt
 from elf.batch import decode, encode
 from elf.errors import UserError
 from elf.ql.plan import Function, Plan

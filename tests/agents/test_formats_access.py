@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.engine import Extracted, Extractor
 from agents.formats import FORMATS, get_format
 from agents.formats.access import COLUMNS
 from agents.formats.dialect import DUCKDB
+from agents.lanes.engine import Extracted, Extractor
 from elf.errors import ConfigError, InputError
 from elf.job.ports import Wanted
 from elf.schema import Column

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.engine import Extracted, Extractor
 from agents.formats import get_format
+from agents.lanes.engine import Extracted, Extractor
 from elf.errors import InputError
 from elf.job.ports import Wanted
 from elf.schema import Column, Schema

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from agents.engine import Extractor
 from agents.formats import Format, get_format
 from agents.formats.dialect import SPARK
+from agents.lanes.engine import Extractor
 from elf.job.ports import Wanted
 from elf.schema import Column
 

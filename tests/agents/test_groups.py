@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.groups import GroupDesk
-from agents.store import Store
+from agents.disk.store import Store
+from agents.node.groups import GroupDesk
 from elf.job.effects import Effect, SaveFact
 from overlay import replica
 from overlay.ids import Peer

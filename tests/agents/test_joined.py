@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from agents.disk.store import Store
 from agents.inputs import Whole, split_inputs
-from agents.lane import Lane, LaneFacts
-from agents.store import Store
+from agents.lanes.lane import Lane, LaneFacts
 from elf.batch import decode, encode
 from elf.job.commands import Finish, Install, Uninstall
 from elf.job.spec import Flow, flow_uid
-from elf.job.worker import LONG_AGO, WorkerSettings
+from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql.files import tables_of
 from elf.ql.planner import plan
 from elf.ql.statements import Select, parse

@@ -10,13 +10,13 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from agents import engine
-from agents.making import VERSIONS_MADE, Making
+from agents.committing.making import VERSIONS_MADE, Making
+from agents.disk.store import Store
+from agents.lanes import engine
 from agents.metrics import Metrics
-from agents.store import Store
 from elf.job.effects import CommitWindows, SaveJob
 from elf.job.events import WindowsCommitted
-from elf.job.membership import Identity
+from elf.job.log.membership import Identity
 from elf.job.spec import JobSpec, VersionRecord
 from tests.agents.test_commits import commit, effect, spec
 

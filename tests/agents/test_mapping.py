@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from agents.functions.sandbox import Sandboxes
-from agents.mapping import FunctionMapper
+from agents.lanes.mapping import FunctionMapper
 from elf.job.ports import MapFailed
 from elf.ql.plan import Function
 from elf.ql.planner import plan_text

@@ -11,10 +11,10 @@ from collections import defaultdict
 import duckdb
 import pyarrow as pa
 
-from agents import windowcommits
-from agents.engine import Finisher
-from agents.kept import Kept
-from agents.store import PaneCommit, Store
+from agents.committing import windowcommits
+from agents.committing.kept import Kept
+from agents.disk.store import PaneCommit, Store
+from agents.lanes.engine import Finisher
 from elf.batch import encode
 from elf.job.effects import CommitWindows, Coverage
 from elf.job.spec import Flow, JobSpec

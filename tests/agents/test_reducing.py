@@ -12,16 +12,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from agents import homestore, panecommits
-from agents.reducing import ReduceFunction, reducing, why_not
-from agents.store import PaneCommit, Store
-from agents.streams import FunctionsAt
+from agents.committing import panecommits
+from agents.committing.reducing import ReduceFunction, reducing, why_not
+from agents.disk import homestore
+from agents.disk.store import PaneCommit, Store
+from agents.lanes.streams import FunctionsAt
 from elf.batch import decode, encode
 from elf.chaos.engine import py_reduce
 from elf.errors import ElfBug, UserError
-from elf.job import homelog
 from elf.job.contributions import Batch, Piece
 from elf.job.effects import CommitPanes
+from elf.job.home import records as homelog
 from elf.job.spec import Flow
 from elf.job.tally import tally
 from elf.ql.plan import Fragment, Function, Plan

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 
-from agents import windowcommits
-from agents.kept import Kept
-from agents.store import PaneCommit, Store
+from agents.committing import windowcommits
+from agents.committing.kept import Kept
+from agents.disk.store import PaneCommit, Store
 from elf.aggregates import State, merge_tables
 from elf.batch import encode
 from elf.job.effects import CommitWindows, Coverage

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from agents.archive import Archive, ArchiveError
+from agents.disk.room import ROOM_BYTES, is_refusal, lacking, wait_for_room
+from agents.disk.store import Store, StoreError
 from agents.inputs import Reject
-from agents.rejects import RejectFile
-from agents.room import ROOM_BYTES, is_refusal, lacking, wait_for_room
-from agents.store import Store, StoreError
+from agents.lanes.archive import Archive, ArchiveError
+from agents.lanes.rejects import RejectFile
 from elf.errors import UserError
 
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.store import PaneCommit, SnapshotName, SnapshotRow, Store, StoreError, WindowCommit
+from agents.disk.store import PaneCommit, SnapshotName, SnapshotRow, Store, StoreError, WindowCommit
 from elf.errors import ElfBug, UserError
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 
@@ -283,7 +283,7 @@ def test_damage_in_the_middle_is_found_when_it_is_opened(tmp_path: Path) -> None
 
 WRITER = """
 import sys
-from agents.store import SnapshotRow, Store
+from agents.disk.store import SnapshotRow, Store
 store = Store(sys.argv[1])
 n = int(store.load_cut("s") or b"0")
 while True:

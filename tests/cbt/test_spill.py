@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from agents.spill import SpillFolder
+from agents.lanes.spill import SpillFolder
 from elf.aggregates import State, SumOverflow
 from elf.cbt import BufferTree, SpillError
 from tests.cbt.drawer import Drawer

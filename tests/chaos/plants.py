@@ -13,12 +13,12 @@ from elf.chaos.lane import SimLane
 from elf.job.commands import Command, Install, Outcome, Resume, Suspend
 from elf.job.contributions import Piece, Pile, bitmap, numbers
 from elf.job.effects import Effect, Work
-from elf.job.flowstate import FlowState
-from elf.job.heard import Heard
-from elf.job.root import Root
+from elf.job.home.heard import Heard
+from elf.job.log.streamlog import FOREVER_US, Member, StreamLog
+from elf.job.rollup.root import Root
+from elf.job.rollup.uplink import Uplink, _Line
 from elf.job.stragglers import Leaps
-from elf.job.streamlog import FOREVER_US, Member, StreamLog
-from elf.job.uplink import Uplink, _Line
+from elf.job.worker.flowstate import FlowState
 from overlay.replica.leading import Leadership, Progress
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -132,8 +132,8 @@ def has_one_quota(patch: pytest.MonkeyPatch) -> None:
 
 def revises_what_was_leapt_over(patch: pytest.MonkeyPatch) -> None:
     """Stragglers: a root takes what comes after the last word."""
-    patch.setattr("elf.job.root.Root.take", without_leaping(Root.take))
-    patch.setattr("elf.job.root.Root.verdicts", without_leaping(Root.verdicts))
+    patch.setattr("elf.job.rollup.root.Root.take", without_leaping(Root.take))
+    patch.setattr("elf.job.rollup.root.Root.verdicts", without_leaping(Root.verdicts))
 
 
 def without_leaping(method: Callable[..., object]) -> Callable[..., object]:
@@ -161,7 +161,7 @@ def forgets_what_was_leapt_over(patch: pytest.MonkeyPatch) -> None:
 
 def drops_open_panes_unseen(patch: pytest.MonkeyPatch) -> None:
     """Stragglers: an open pane is dropped, and so are the counts of its rows."""
-    patch.setattr("elf.job.flowstate.left_over", lambda tally, spans: Counter())
+    patch.setattr("elf.job.worker.flowstate.left_over", lambda tally, spans: Counter())
 
 
 def leaps_too_far(patch: pytest.MonkeyPatch) -> None:

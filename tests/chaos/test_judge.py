@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.store import StoreError
+from agents.disk.store import StoreError
 from elf.chaos.judge import Judge
 from elf.chaos.ledger import Ledger
 from elf.chaos.story import query_of

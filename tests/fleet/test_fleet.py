@@ -157,7 +157,7 @@ async def another_job_reads_the_same_flow(fleet: Fleet) -> None:
     assert facts["flow"].startswith(f"{uid[:8]} over {STREAM}, root ")
     assert facts["flow"].endswith("read by popular, most")
     assert facts["members"].count(",") == 4
-    assert facts["kept by"].count(",") == 4
+    assert facts["master"] in facts["kept by"], "others come to it within a second"
     await client.close()
 
 

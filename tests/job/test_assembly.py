@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from elf import windows
 from elf.aggregates import SUM_TYPE, State, SumOverflow, merge_tables
-from elf.job import stacks
-from elf.job.assembly import Assembly
+from elf.job.assembly import stacks
+from elf.job.assembly.windows import Assembly
 from elf.ql.plan import Fragment, Plan, Top
 from elf.windows import Calendar, Cumulative, Kind, Landmark, Sliding
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elf.job.contributions import Piece, Pile, bitmap, from_bytes, numbers, to_bytes
-from elf.job.relay import SELF, Relay
+from elf.job.rollup.relay import SELF, Relay
 
 PANES = 12
 

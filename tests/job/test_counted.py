@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from agents.formats import get_format
 from agents.inputs.values import Chunk, Source
-from agents.streams import StreamEngine
+from agents.lanes.streams import StreamEngine
 from elf.batch import decode
 from elf.job.commands import Feed, Finish, Idle, Install, Resume, Suspend
 from elf.job.cut import StreamCut
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
-from elf.job.worker import StreamWorker, WorkerSettings
+from elf.job.worker.stream import StreamWorker, WorkerSettings
 from elf.ql.planner import plan_text
 from elf.schema import Column, Schema
 

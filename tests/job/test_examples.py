@@ -16,11 +16,11 @@ from elf.aggregates import State
 from elf.batch import encode
 from elf.chaos.programs import no_queries
 from elf.cli.demo.batch import bundles_of, line_through
-from elf.job import calls
-from elf.job.calls import JobEffect, Place
-from elf.job.program import Tap, with_settings
-from elf.job.runner import JobRunner
-from elf.job.values import pack_value, unpack_value
+from elf.job.program import calls
+from elf.job.program.calls import JobEffect, Place
+from elf.job.program.runner import JobRunner
+from elf.job.program.spec import Tap, with_settings
+from elf.job.program.values import pack_value, unpack_value
 from elf.ql.plan import Fragment
 
 EXAMPLES = Path(elf.examples.__file__).parent

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from agents.explain import graph
+from agents.answering.explain import graph
 from elf.chaos.engine import plan, staged
 from elf.chaos.reference import DROPPING, reducing
 from elf.chaos.world import World

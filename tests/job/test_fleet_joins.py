@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from elf.chaos.engine import APART_US, SECOND, STREAM, joined_plan
 from elf.chaos.world import World
+from elf.job.home.versions import Version
 from elf.job.spec import JobSpec, VersionRecord
-from elf.job.versions import Version
 from elf.windows import Sliding
 from tests.job.test_explain import asked
 from tests.job.test_fleet_windows import last_words, struck

@@ -8,7 +8,7 @@ import pytest
 
 from elf.chaos.engine import SECOND, STREAM, plan
 from elf.chaos.world import World
-from elf.job.root import RootSettings
+from elf.job.rollup.root import RootSettings
 from elf.job.spec import JobSpec, stream_topic
 from elf.ql.plan import Plan
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from agents.spans import by_span, micros
+from agents.committing.spans import by_span, micros
 from elf.batch import decode
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, plan_of

@@ -11,10 +11,10 @@ import pytest
 from elf.chaos.engine import SECOND, STREAM, plan
 from elf.chaos.world import World
 from elf.job import messages as say
-from elf.job.readers import not_taken, readable_as
-from elf.job.root import RootSettings
+from elf.job.log.readers import not_taken, readable_as
+from elf.job.log.streamlog import StreamLog
+from elf.job.rollup.root import RootSettings
 from elf.job.spec import Flow, JobSpec, flow_uid
-from elf.job.streamlog import StreamLog
 from tests.job.test_fleet_simulated import begun, check_all, settled
 
 SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))

@@ -8,15 +8,15 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from agents import homestore
-from agents.store import Store
+from agents.disk import homestore
+from agents.disk.store import Store
 from elf.chaos.engine import SECOND, plan
 from elf.chaos.world import SimAgent, World
 from elf.errors import ElfBug
 from elf.job import events as was
 from elf.job import messages as say
-from elf.job.homelog import PanesKept, bare, encode, home_key
-from elf.job.root import RootSettings
+from elf.job.home.records import PanesKept, bare, encode, home_key
+from elf.job.rollup.root import RootSettings
 from elf.job.spec import JobSpec
 from tests.job.test_fleet_simulated import begun, settled
 from tests.job.test_versions import steer
@@ -162,7 +162,7 @@ def test_a_home_that_is_cut_off_while_it_commits_commits_nothing_more(seed: int)
 
 def test_a_new_member_begins_with_a_state_and_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs are made states all the time; a dead member is replaced; then only the new one has seen it all."""
-    monkeypatch.setattr("agents.groups.COMPACT_BYTES", 4_000)
+    monkeypatch.setattr("agents.node.groups.COMPACT_BYTES", 4_000)
     world = World(90, 4)
     world.root_settings = RootSettings(grace_ms=4_000)
     spec, until = begun(world, 70_000)

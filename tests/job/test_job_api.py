@@ -11,11 +11,11 @@ import pytest
 from elf.batch import encode
 from elf.chaos.engine import plan
 from elf.errors import PeerError
-from elf.job import calls
-from elf.job.calls import JobEffect, Place
-from elf.job.program import Tap
-from elf.job.runner import JobRunner, failure_of
-from elf.job.values import NoMessage, pack_value, unpack_value
+from elf.job.program import calls
+from elf.job.program.calls import JobEffect, Place
+from elf.job.program.runner import JobRunner, failure_of
+from elf.job.program.spec import Tap
+from elf.job.program.values import NoMessage, pack_value, unpack_value
 
 HEAD = "from elf.job import Job\nclass J(Job):\n"
 TAP = Tap("main", plan().fragment, (("k0", "key"),), (("s0", "n"),))

@@ -8,16 +8,16 @@ import json
 import msgspec
 import pytest
 
-from agents.store import Store
+from agents.disk.store import Store
 from elf.chaos.engine import STREAM, plan
 from elf.chaos.world import SimAgent, World
 from elf.job import events as was
 from elf.job import messages as say
 from elf.job.effects import Effect, SaveLog, Send
-from elf.job.keepers import LOG_GROUP, wanted
-from elf.job.membership import CLUSTER_FACT, FOUNDER_FACT, Cluster, Identity, Membership
-from elf.job.root import RootSettings
-from elf.job.streamlog import StreamLog, encode_entry
+from elf.job.log.keepers import LOG_GROUP, wanted
+from elf.job.log.membership import CLUSTER_FACT, FOUNDER_FACT, Cluster, Identity, Membership
+from elf.job.log.streamlog import StreamLog, encode_entry
+from elf.job.rollup.root import RootSettings
 
 
 def keepers(world: World) -> set[str]:

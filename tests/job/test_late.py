@@ -15,7 +15,7 @@ from elf.client.changes import Changes
 from elf.client.windows import split
 from elf.job import events as was
 from elf.job import messages as say
-from elf.job.clocks import Clocks
+from elf.job.rollup.clocks import Clocks
 from elf.job.spec import JobSpec
 from elf.ql.plan import Plan
 

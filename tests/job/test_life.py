@@ -22,10 +22,10 @@ from elf.chaos.world import SimAgent, World
 from elf.job import events as was
 from elf.job import messages as say
 from elf.job.effects import Send
-from elf.job.master import Master
-from elf.job.readers import not_taken
+from elf.job.home.master import Master
+from elf.job.log.readers import not_taken
+from elf.job.log.streamlog import StreamLog
 from elf.job.spec import JobSpec, app_id
-from elf.job.streamlog import StreamLog
 from elf.ql.plan import Plan
 
 SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))

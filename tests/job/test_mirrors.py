@@ -8,12 +8,12 @@ from elf.chaos.engine import SECOND, STREAM, plan
 from elf.job.contributions import to_bytes
 from elf.job.effects import CommitWindows, Effect, PrunePanes, Send, StorePanes
 from elf.job.events import PanesStored, WindowsCommitted
-from elf.job.history import Segment
-from elf.job.homes import Homes, StoredJob
+from elf.job.home.homes import Homes, StoredJob
+from elf.job.log.streamlog import StreamLog
 from elf.job.messages import Answer, DropJob, JobAdded, MemberJoined, PaneRow, ReadPanes
-from elf.job.root import Root, RootSettings
+from elf.job.rollup.history import Segment
+from elf.job.rollup.root import Root, RootSettings
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, VersionRecord, flow_topic, flow_uid
-from elf.job.streamlog import StreamLog
 from elf.ql.plan import Plan, Top
 
 HERE, ROOT = "10.0.0.1:7100", "10.0.0.2:7100"

@@ -6,7 +6,7 @@ from elf.chaos.engine import plan
 from elf.chaos.world import World
 from elf.job import messages as say
 from elf.job.events import Arrived
-from elf.job.notices import CHARS_MAX, KEPT_MAX
+from elf.job.rollup.notices import CHARS_MAX, KEPT_MAX
 
 
 def said(world: World, through: int, sql: str) -> object:

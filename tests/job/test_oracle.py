@@ -19,9 +19,9 @@ from elf.job.contributions import PartName, Piece
 from elf.job.effects import Effect
 from elf.job.events import Fetched
 from elf.job.messages import Committed, PaneRow
-from elf.job.mirrors import Mirror
-from elf.job.root import Root
-from elf.job.uplink import Uplink
+from elf.job.rollup.mirrors import Mirror
+from elf.job.rollup.root import Root
+from elf.job.rollup.uplink import Uplink
 from tests.job import test_fleet_simulated as histories
 from tests.job import test_flows as flows
 from tests.job import test_late as late

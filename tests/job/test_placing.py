@@ -8,8 +8,8 @@ import pytest
 
 from elf.chaos.engine import plan
 from elf.chaos.world import World
+from elf.job.home.placing import PLACING_MS, AtKey, Here, Placing, Taken
 from elf.job.messages import CreateJob
-from elf.job.placing import PLACING_MS, AtKey, Here, Placing, Taken
 from elf.job.spec import JobSpec, topics_of
 from overlay.ids import closeness, node_id, to_int
 

@@ -11,9 +11,9 @@ from agents.codec import pack
 from elf.chaos.engine import plan
 from elf.chaos.world import World
 from elf.job import messages as say
-from elf.job.program import ProgramSpec, Tap
-from elf.job.programmessages import DropProgram, ProgramFacts, SubmitProgram
-from elf.job.programs import SENDS_MAX
+from elf.job.program.messages import DropProgram, ProgramFacts, SubmitProgram
+from elf.job.program.programs import SENDS_MAX
+from elf.job.program.spec import ProgramSpec, Tap
 
 BATCHES = """
 from elf.job import Job

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from agents.store import Store
+from agents.disk.store import Store
 from elf.batch import decode
 from elf.chaos.engine import SECOND, plan
 from elf.chaos.world import SimAgent, World

@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from agents.about import describe
-from agents.store import SnapshotName
-from agents.windowcommits import window_result
+from agents.answering.about import describe
+from agents.committing.windowcommits import window_result
+from agents.disk.store import SnapshotName
 from elf.batch import decode, encode
 from elf.chaos.engine import SECOND, plan
 from elf.chaos.judge import Judge
@@ -24,10 +24,10 @@ from elf.chaos.world import SimAgent, World
 from elf.job import messages as say
 from elf.job.commands import Leap, Outcome
 from elf.job.contributions import Piece, Pile, bitmap
+from elf.job.log.streamlog import Member
 from elf.job.messages import FlowProgress
-from elf.job.root import Root, RootSettings
+from elf.job.rollup.root import Root, RootSettings
 from elf.job.spec import Flow
-from elf.job.streamlog import Member
 from elf.job.tally import Tallies, tally
 from elf.ql.plan import Plan
 from tests.job.test_explain import asked

@@ -10,14 +10,14 @@ from itertools import pairwise
 
 import pytest
 
-from agents.restore import stored_jobs
+from agents.disk.restore import stored_jobs
 from elf.batch import decode
 from elf.chaos.engine import SECOND, plan, plan_of
 from elf.chaos.reference import DROPPING, reducing
 from elf.chaos.world import SimAgent, World, us_of
 from elf.job import events as was
 from elf.job import messages as say
-from elf.job.readers import is_read
+from elf.job.log.readers import is_read
 from elf.job.spec import JobSpec, VersionRecord
 from elf.ql.plan import Plan
 from elf.windows import Landmark, Sliding

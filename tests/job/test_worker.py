@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.spill import SpillFolder
+from agents.lanes.spill import SpillFolder
 from elf.batch import decode
 from elf.chaos.engine import SECOND, Chunk, PyEngine, PyMapper, Source, plan
 from elf.errors import UserError
 from elf.job.commands import Feed, Finish, Idle, Install
 from elf.job.cut import StreamCut
+from elf.job.log.streamlog import StreamLog
 from elf.job.messages import JoinStream, LeaveStream
 from elf.job.ports import Spill
 from elf.job.snapshots import Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
-from elf.job.streamlog import StreamLog
-from elf.job.worker import LONG_AGO, StreamWorker, WorkerSettings
+from elf.job.worker.stream import LONG_AGO, StreamWorker, WorkerSettings
 from elf.ql.plan import Fragment
 
 FLOW = Flow("f", plan(2).fragment, bytes(16), "home")

@@ -43,7 +43,7 @@ from elf.job import events as was
 from elf.job import messages as say
 from elf.job.commands import Feed, Idle
 from elf.job.spec import JobSpec
-from elf.job.worker import LONG_AGO, WorkerSettings
+from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql.plan import Function
 from elf.windows import Sliding
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elf.aggregates import identity_row, merge_tables
-from elf.job.assembly import Assembly
+from elf.job.assembly.windows import Assembly
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.ql.plan import Plan
 from elf.windows import Calendar

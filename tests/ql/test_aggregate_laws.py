@@ -20,10 +20,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.engine import Finisher, Mapper, arrow_schema
+from agents.lanes.engine import Finisher, Mapper, arrow_schema
 from elf.aggregates import State, merge_tables
 from elf.cbt import BufferTree
-from elf.job.assembly import Assembly
+from elf.job.assembly.windows import Assembly
 from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.plan import Plan
 from elf.ql.planner import plan_text

@@ -14,7 +14,7 @@ import pytest
 
 from agents.formats import get_format
 from agents.inputs import split_inputs
-from agents.lane import LaneFacts
+from agents.lanes.lane import LaneFacts
 from agents.run import Fleet, FleetStream
 from elf.client.windows import split
 from elf.errors import QueryError, UserError

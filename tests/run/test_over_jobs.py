@@ -13,9 +13,9 @@ import pytest
 
 from agents.formats import get_format
 from agents.inputs import split_inputs
-from agents.lane import LaneFacts
+from agents.lanes.lane import LaneFacts
+from agents.lanes.samples import sample_lines
 from agents.run import Fleet, FleetStream
-from agents.samples import sample_lines
 from elf.cli.main import main
 from elf.client.windows import split
 from elf.job.messages import WindowResult

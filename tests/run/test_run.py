@@ -16,7 +16,7 @@ import pytest
 
 from elf.cli.main import main
 from elf.errors import ElfBug
-from elf.job.flowroots import FlowRoots
+from elf.job.rollup.flowroots import FlowRoots
 from elf.ql import planner
 from tests.run.oracle import SAMPLE, connect, rows
 from tests.run.queries import QUERIES, by_hand

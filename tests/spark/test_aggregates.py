@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from agents.engine import Finisher, Mapper, arrow_schema
+from agents.lanes.engine import Finisher, Mapper, arrow_schema
 from elf.aggregates import merge_tables
-from elf.job.assembly import Assembly
+from elf.job.assembly.windows import Assembly
 from elf.ql.plan import Plan
 from elf.ql.planner import plan_text
 from elf.windows import Calendar, Sliding

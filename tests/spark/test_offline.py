@@ -1,4 +1,4 @@
-"""A query over a real archive, written by ``agents.archive``, against rows counted by hand."""
+"""A query over a real archive, written by ``agents.lanes.archive``, against rows counted by hand."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from agents.archive import Archive
-from agents.partitions import HOUR_US, ArchiveError
+from agents.lanes.archive import Archive
+from agents.lanes.partitions import HOUR_US, ArchiveError
 from elf.batch import encode
 from elf.ql.files import tables_of
 from elf.ql.planner import plan, plan_streams, plan_text

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from agents.spans import micros
+from agents.committing.spans import micros
 from elf.ql.planner import plan_streams
 from elf.ql.statements import Select, parse
 from spark_backend import offline

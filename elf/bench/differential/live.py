@@ -17,7 +17,7 @@ import pyarrow as pa
 from agents import logs as console
 from agents.formats import get_format
 from agents.inputs import Chunk, Range, Whole, split_inputs
-from agents.lane import LaneFacts
+from agents.lanes.lane import LaneFacts
 from agents.run import Fleet, FleetStream
 from agents.transport import MemoryNetwork
 from agents.transport.base import Dropped

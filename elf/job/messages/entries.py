@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from elf.job.program import ProgramSpec
+from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec
 
 

@@ -63,8 +63,8 @@ class FunctionFailed(Message, frozen=True, kw_only=True):
 class CreateJob(Request, frozen=True, kw_only=True):
     """Routed to the app id: become the home of this job, or find it one.
 
-    The node at the first of the job's two keys (``elf.job.placing``) routes it on to the second, with its own
-    number of jobs: ``rival_jobs``. The node there takes the job if it has fewer, or routes it back,
+    The node at the first of the job's two keys (``elf.job.home.placing``) routes it on to the second, with
+    its own number of jobs: ``rival_jobs``. The node there takes the job if it has fewer, or routes it back,
     ``settled``.
     """
 

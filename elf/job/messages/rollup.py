@@ -53,7 +53,8 @@ class Progress(Message, frozen=True, kw_only=True):
 
 class EarlyState(Message, frozen=True, kw_only=True):
     """Member to the root of a flow, and on to its readers: all open panes, from ``start`` on, as they are now
-    (``elf.job.early``). ``end``: after the last that has a row; ``number`` counts since the agent's start.
+    (``elf.job.home.early``). ``end``: after the last that has a row; ``number`` counts since the agent's
+    start.
     """
 
     flow: str
@@ -112,7 +113,7 @@ class Committed(Message, frozen=True, kw_only=True):
 
 class Notice(Message, frozen=True, kw_only=True):
     """The root of a job's flow to all its workers, down the tree: what a person has to tell them
-    (``elf.job.notices``). ``sent_ms`` is the root's clock."""
+    (``elf.job.rollup.notices``). ``sent_ms`` is the root's clock."""
 
     job: str
     sent_ms: int

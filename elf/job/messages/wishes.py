@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elf.job.messages.base import Message
-from elf.job.program import ProgramSpec
+from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec
 
 
@@ -84,4 +84,5 @@ Wish = (
     | AddVersion
     | EndVersion
 )
-"""What may be asked of the stream log. A wish is a record of its replica group; see ``elf.job.keepers``."""
+"""What may be asked of the stream log. A wish is a record of its replica group; see
+``elf.job.log.keepers``."""

@@ -1,0 +1,177 @@
+"""What people are told of jobs and flows, out of the stream log and out of what masters and roots know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from elf.batch import decode
+from elf.job import messages as say
+from elf.job.log.streamlog import StreamLog
+from elf.job.rollup.flowroots import event_time
+from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord
+from elf.job.stragglers import policy_of
+from elf.ql.plan import Fragment, Plan, Table
+from elf.ql.user_functions import functions_of
+
+
+def job_row(spec: JobSpec, log: StreamLog) -> dict[str, object]:
+    """A job in a list of jobs. ``readers``: how many jobs read its flow, or the one of its flows that most
+    read.
+    """
+    return {
+        "job": spec.name,
+        "creator": spec.creator,
+        "stream": ", ".join(spec.plan.streams),
+        "master": spec.home,
+        "flow": ", ".join(flow.uid[:8] for flow in spec.flows),
+        "readers": max(len(log.readers(flow.uid)) for flow in spec.flows),
+        "query": spec.plan.sql,
+        "state": "paused" if log.is_paused(spec.uid) else "active",
+        "reason": "",
+    }
+
+
+def describe(facts: say.JobFacts, log: StreamLog, named: Callable[[str], str]) -> dict[str, str]:
+    """A job's facts, by name. ``named`` says an address with its agent's name."""
+    plan, flows = facts.spec.plan, facts.spec.flows
+    members = (member.name for stream in plan.streams for member in log.members(stream))
+    told = {
+        "state": facts.state,
+        "master": named(facts.master),
+        **({"kept by": ", ".join(map(named, facts.keepers))} if facts.keepers else {}),
+        "creator": facts.spec.creator,
+        "query": plan.sql,
+        **({"function": text} if (text := functions_told(plan)) else {}),
+        **{f"table {place}": described(one) for place, one in enumerate(_tables(plan), 1)},
+        **({"reads": ", ".join(read_jobs(plan, log))} if plan.reads else {}),
+        **({"joins": plan.join.about} if plan.join is not None else {}),
+        "windows": "; ".join(kind.text for kind in plan.windows) or "none",
+        "emits": _emission(plan.fragment),
+        "stragglers": policy_of(plan.fragment) + (f": {_leapt(facts)}" if plan.fragment.leap else ""),
+        "answers from": moment_of(facts.first_us),
+        "committed to": moment_of(facts.committed_us),
+        "members": ", ".join(dict.fromkeys(members)),
+    }
+    if len(facts.versions) > 1:
+        told |= {f"version {one.spec.version}": _version(one, facts) for one in facts.versions}
+    for place, flow in enumerate(flows, 1):
+        told["flow" if len(flows) == 1 else f"flow {place}"] = (
+            f"{flow.uid[:8]} over {flow.fragment.stream}{_keys(flow)}, root {named(flow.home)}, "
+            f"read by {', '.join(reader.name for reader in log.readers(flow.uid))}"
+        )
+    return told | ({"failure": facts.failure} if facts.failure else {})
+
+
+def _tables(plan: Plan) -> list[Table]:
+    return list(dict.fromkeys(table for one in plan.unranged for table in one.tables))
+
+
+def read_jobs(plan: Plan, log: StreamLog) -> list[str]:
+    """The jobs that a job reads, by name."""
+    specs = [(uid, log.job(uid)) for uid in plan.reads]
+    return ["a job that is dropped" if spec is None else f"job {spec.name}" for uid, spec in specs]
+
+
+def described(table: Table) -> str:
+    """A table that is joined: its name, file, columns, size and digest."""
+    columns = ", ".join(column.name for column in table.columns)
+    size = f"{table.rows:,} rows, {len(table.data):,} bytes"
+    return f"{table.name} of {table.file} ({columns}; {size}; {table.relation})"
+
+
+def _emission(fragment: Fragment) -> str:
+    """When windows are said, in the words of the query."""
+    if fragment.changes_us is not None:
+        return f"CHANGES EVERY {fragment.changes_us / 1e6:g} SECONDS"
+    if fragment.revise_us is not None:
+        return f"FINAL REVISE {fragment.revise_us / 1e6:g} SECONDS"
+    return "FINAL"
+
+
+def _leapt(facts: say.JobFacts) -> str:
+    """What its last windows say of rows that came to nothing, and who is missing in them."""
+    rows, count, until, missing = 0, 0, None, dict[str, None]()
+    for status in (one for window in facts.windows for one in decode(window.status).to_pylist()):
+        missing |= dict.fromkeys(status["missing"])
+        if until is None or status["window_start"] is None or status["window_start"] >= until:
+            rows, until = rows + (status.get("leapt") or 0), status["window_end"]
+        count += 1
+    names = f", and lack {', '.join(missing)}" if missing else ""
+    return f"the last {count} windows tell of {rows:,} rows that were leapt over{names}"
+
+
+def _keys(flow: Flow) -> str:
+    place, count = flow.fragment.range
+    return f", key range {place + 1} of {count}" if count > 1 else ""
+
+
+def functions_told(plan: Plan) -> str:
+    """A job's functions, for people; empty if it has none."""
+    return ", ".join(f"{one.kind} of {one.filename} ({one.hash})" for one in functions_of(plan))
+
+
+def _version(one: VersionRecord, facts: say.JobFacts) -> str:
+    """A version's part of the job's windows, and what made it."""
+    pane_us = one.spec.plan.fragment.pane_us
+    if one.state in ("preparing", "aborted"):
+        return f"{one.state}: {one.note}"
+    first = event_time(one.first_pane, pane_us) if one.after_us is None else one.after_us
+    until = one.until_us if one.until_us < END_OF_TIME else one.ends_us
+    last = f" until {moment_of(until)}" if until < END_OF_TIME else ""
+    state = "current" if one.spec.version == facts.spec.version and one.state == "committed" else one.state
+    if one.cut_us < END_OF_TIME:
+        last += ", open windows skipped"
+    return f"{state}, from {moment_of(first)}{last}: {one.note}"
+
+
+def current_only(facts: say.JobFacts) -> say.JobFacts:
+    """Without the windows of other versions than the current one."""
+    windows = tuple(w for w in facts.windows if w.version == facts.spec.version)
+    return msgspec.structs.replace(facts, windows=windows)
+
+
+def summary(facts: say.JobFacts, members: int) -> dict[str, object]:
+    """What a comparison needs to know of a job."""
+    plan = facts.spec.plan
+    return {
+        "uid": facts.spec.uid,
+        "state": facts.state,
+        "version": facts.spec.version,
+        "creator": facts.spec.creator,
+        "master": facts.master,
+        "query": plan.sql,
+        "windows": [kind.text for kind in plan.windows],
+        "pane_us": plan.fragment.pane_us,
+        "first_us": facts.first_us,
+        "committed_us": facts.committed_us,
+        "failure": facts.failure,
+        "members": members,
+    }
+
+
+def moment_of(us: int | None) -> str:
+    """For people."""
+    if us is None or abs(us) >= END_OF_TIME:
+        return "the first row"
+    return datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def trees(spec: JobSpec, flows: Sequence[say.FlowFacts]) -> dict[str, object]:
+    """The trees of a job's flows."""
+    drawn: list[dict[str, object]] = [
+        {
+            "flow": one.flow.uid,
+            "stream": one.flow.fragment.stream,
+            "root": one.flow.home,
+            "readers": [reader.name for reader in one.readers],
+            "edges": [
+                {"name": e.name, "address": e.address, "parent": e.parent, "sealed_us": e.sealed_us}
+                for e in one.tree
+            ],
+        }
+        for one in flows
+    ]
+    return {"job": spec.name, "master": spec.home, "flows": drawn}

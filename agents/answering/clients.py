@@ -1,0 +1,270 @@
+"""The clients of an agent: their requests as running procedures, and those who read the windows of a job.
+
+A request asks other nodes through the node and waits for all the answers, or for ``ANSWER_MS``. A reader
+renews its subscription at the job's home every ``RENEW_MS``, with the number of what it has heard, so that a
+home that was away sends what was missed; while results before the last one have not come it asks until they
+have. A client that says nothing for ``CLIENT_SILENCE_MS`` is gone, and its
+one-shot job with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from agents.answering.asks import SILENT, Ask, Procedure, Reading
+from agents.answering.statements import Statements
+from elf.errors import ElfError
+from elf.job import messages as say
+from elf.job.effects import Effect, Faulted, Send
+from elf.job.home.heard import Heard
+from elf.job.spec import JobSpec
+
+ANSWER_MS = 8_000
+"""How long a node may take to answer a request of ours."""
+RENEW_MS = 2_000
+LEASED_MS = 4_000
+"""A reader to whom windows come all the time renews its lease so often, and asks for none."""
+CLIENT_SILENCE_MS = 10_000
+WHY_MS = 5_000
+"""A client to whom nothing came for so long is told why."""
+
+Step = Ask | Effect
+
+
+@dataclass
+class _Running:
+    """A procedure and the answers that it waits for, by request id."""
+
+    client: str
+    request: int
+    procedure: Procedure
+    windows: int | None
+    waiting: dict[int, say.Answer | None] = field(default_factory=dict)
+    deadline_ms: int = 0
+
+
+@dataclass
+class _Reader:
+    """A client that reads the windows of a job. ``drops``: the job is its own one-shot SELECT. ``ended``: the
+    result that none follows has come, perhaps before others.
+    """
+
+    client: str
+    request: int
+    spec: JobSpec
+    left: int | None
+    drops: bool
+    heard_ms: int
+    renewed_ms: int
+    heard: Heard
+    told_ms: int = 0
+    then: Procedure | None = None
+    leased_ms: int = 0
+    ended: bool = False
+
+
+class Clients:
+    """The clients of one agent. Methods return effects and asks for the node to perform."""
+
+    def __init__(self, address: str, statements: Statements) -> None:
+        self.statements = statements
+        self._address = address
+        self._next_id = 0
+        self._running: dict[tuple[str, int], _Running] = {}
+        self._by_id: dict[int, _Running] = {}
+        self._readers: dict[tuple[str, int], _Reader] = {}
+        self._whys: dict[int, tuple[str, int]] = {}
+
+    # -- from clients ----------------------------------------------------------------------------------------
+
+    def heard(
+        self, client: str, message: say.Execute | say.Call | say.KeepAlive | say.Cancel, now_ms: int
+    ) -> list[Step]:
+        key = (client, message.request)
+        match message:
+            case say.KeepAlive():
+                if key in self._readers:
+                    self._readers[key].heard_ms = now_ms
+                return []
+            case say.Cancel():
+                return self._close(key)
+            case say.Execute():
+                running = _Running(client, message.request, self.statements.execute(message), message.windows)
+            case say.Call():
+                running = _Running(client, message.request, self.statements.call(message), None)
+        self._running[key] = running
+        return self._step(running, None, now_ms)
+
+    def _step(self, running: _Running, answers: list[say.Answer] | None, now_ms: int) -> list[Step]:
+        """Run a procedure up to its next question, or to its end."""
+        try:
+            asks = next(running.procedure) if answers is None else running.procedure.send(answers)
+        except StopIteration as done:
+            return self._finish(running, done.value, now_ms)
+        except ElfError as refused:
+            return self._finish(running, say.Failed(request=running.request, text=str(refused)), now_ms)
+        except Exception as bug:  # a procedure changes nothing of the node's: it alone has failed
+            text = f"this agent has a bug, its log has more: {bug!r}"
+            failed = say.Failed(request=running.request, text=text)
+            return [Faulted(bug), *self._finish(running, failed, now_ms)]
+        found: list[Step] = []
+        running.waiting = {}
+        running.deadline_ms = now_ms + ANSWER_MS
+        for ask in asks:
+            self._next_id += 1
+            request = msgspec.structs.replace(ask.request, id=self._next_id, origin=self._address)
+            running.waiting[self._next_id] = None
+            self._by_id[self._next_id] = running
+            found.append(replace(ask, request=request))
+        return found if asks else self._step(running, [], now_ms)
+
+    def _finish(self, running: _Running, end: say.Reply | say.Failed | Reading, now_ms: int) -> list[Step]:
+        key = (running.client, running.request)
+        self._running.pop(key, None)
+        if not isinstance(end, Reading):
+            return [Send(running.client, end)]
+        left = running.windows or end.windows
+        reader = _Reader(
+            running.client,
+            running.request,
+            end.spec,
+            left,
+            end.drops,
+            now_ms,
+            now_ms,
+            Heard(0 if end.drops else None),
+            now_ms,
+            end.then,
+            now_ms,
+        )
+        self._readers[key] = reader
+        patience = [Send(running.client, say.Reply(request=running.request, done=False))] if end.then else []
+        return [*patience, self._renewal(reader)]
+
+    def answered(self, answer: say.Answer, now_ms: int) -> list[Step]:
+        asker = self._whys.pop(answer.id, None)
+        if asker in self._readers and asker is not None and not answer.error:
+            reply = say.Reply(request=asker[1], text=answer.body.decode(), done=False)
+            return [Send(asker[0], reply)]
+        running = self._by_id.pop(answer.id, None)
+        if running is None or answer.id not in running.waiting:
+            return []
+        running.waiting[answer.id] = answer
+        return self._go_on(running, now_ms) if all(running.waiting.values()) else []
+
+    def _go_on(self, running: _Running, now_ms: int) -> list[Step]:
+        answers = [answer or say.Answer(id=id_, error=SILENT) for id_, answer in running.waiting.items()]
+        for id_ in running.waiting:
+            self._by_id.pop(id_, None)
+        return self._step(running, answers, now_ms)
+
+    def deadline(self) -> int | None:
+        waits = [running.deadline_ms for running in self._running.values()]
+        readers = self._readers.values()
+        waits += [min(r.renewed_ms + RENEW_MS, r.leased_ms + LEASED_MS, r.told_ms + WHY_MS) for r in readers]
+        return min(waits, default=None)
+
+    def tick(self, now_ms: int) -> list[Step]:
+        found: list[Step] = []
+        for running in [r for r in self._running.values() if now_ms >= r.deadline_ms]:
+            found.extend(self._go_on(running, now_ms))
+        for key, reader in list(self._readers.items()):
+            if now_ms - reader.heard_ms > CLIENT_SILENCE_MS:
+                found.extend(self._close(key))
+            elif now_ms - reader.renewed_ms >= RENEW_MS:
+                reader.renewed_ms = reader.leased_ms = now_ms
+                found.append(self._renewal(reader))
+            elif now_ms - reader.leased_ms >= LEASED_MS:
+                reader.leased_ms = now_ms
+                found.append(self._renewal(reader, lease_only=True))
+            if key in self._readers and now_ms - reader.told_ms >= WHY_MS:
+                reader.told_ms = now_ms
+                found.append(self._why(key, reader))
+        return found
+
+    def _why(self, key: tuple[str, int], reader: _Reader) -> Send:
+        """Ask the root of the job's flow, or of the first of them, why nothing comes."""
+        self._next_id += 1
+        self._whys = {id_: asker for id_, asker in self._whys.items() if asker != key}
+        self._whys[self._next_id] = key
+        flow = reader.spec.flows[0]
+        return Send(flow.home, say.AskWhy(id=self._next_id, origin=self._address, uid=flow.uid))
+
+    # -- readers ---------------------------------------------------------------------------------------------
+
+    def _renewal(self, reader: _Reader, *, lease_only: bool = False) -> Send:
+        """``lease_only``: what we have not seen may be under way to us."""
+        after = None if lease_only else reader.heard.upto
+        request = say.SubscribeJob(id=0, origin=self._address, uid=reader.spec.uid, after=after)
+        return Send(self.statements.home(reader.spec), request)
+
+    def moved(self, uid: str, now_ms: int) -> list[Step]:
+        """A job has another home: subscribe there at once."""
+        found: list[Step] = []
+        for reader in self._readers.values():
+            if reader.spec.uid == uid:
+                reader.renewed_ms = reader.leased_ms = now_ms
+                found.append(self._renewal(reader))
+        return found
+
+    def _close(self, key: tuple[str, int]) -> list[Step]:
+        self._running.pop(key, None)
+        reader = self._readers.pop(key, None)
+        if reader is None or not reader.drops:
+            return []
+        drop = say.DropJob(id=0, origin=self._address, uid=reader.spec.uid)
+        return [Send(self.statements.home(reader.spec), drop)]
+
+    def published(self, result: say.WindowResult, now_ms: int) -> list[Step]:
+        """Windows of a job that some of our clients read."""
+        found: list[Step] = []
+        for key, reader in list(self._readers.items()):
+            if reader.spec.uid != result.job:
+                continue
+            lacked = reader.heard.lacks
+            if not reader.heard.take(result.number, result.before):
+                continue
+            reader.told_ms = now_ms
+            if reader.then is None:
+                found.append(Send(reader.client, say.Published(request=reader.request, result=result)))
+            if result.early:
+                continue
+            if not reader.heard.lacks:
+                reader.renewed_ms = now_ms
+            elif not lacked:  # what came before it got lost on its way
+                reader.renewed_ms = now_ms
+                found.append(self._renewal(reader))
+            if reader.left is not None:
+                reader.left -= 1
+            reader.ended |= result.final
+            ended = reader.left == 0 or (reader.ended and not reader.heard.lacks)
+            if ended and reader.then is not None:
+                del self._readers[key]
+                running = _Running(reader.client, reader.request, reader.then, None)
+                self._running[key] = running
+                found.extend(self._step(running, None, now_ms))
+            elif ended:
+                found.append(Send(reader.client, say.Reply(request=reader.request)))
+                found.extend(self._close(key))
+        return found
+
+    def job_failed(self, failure: say.JobFailed) -> list[Step]:
+        """Nothing more will come of this job's windows."""
+        found: list[Step] = []
+        for key, reader in list(self._readers.items()):
+            if reader.spec.uid == failure.job:
+                found.append(Send(reader.client, say.Failed(request=reader.request, text=failure.text)))
+                found.extend(self._close(key))
+        return found
+
+    def job_ended(self, uid: str) -> list[Step]:
+        found: list[Step] = []
+        for key, reader in list(self._readers.items()):
+            if reader.spec.uid == uid:
+                del self._readers[key]
+                found.append(
+                    Send(reader.client, say.Reply(request=reader.request, text="the job was dropped"))
+                )
+        return found

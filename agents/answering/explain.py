@@ -1,0 +1,253 @@
+"""EXPLAIN and EXPLAIN ANALYZE: a plan, who computes what of it, and what that costs, as one JSON object.
+
+ANALYZE asks all agents that work for the job (members of its streams, roots, master, and whoever else is a
+parent in its trees), some at a time; who does not answer is named. ``agents.answering.explained`` lays the
+object out for a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from agents.answering.about import described, functions_told, read_jobs
+from agents.answering.asks import Ask, Procedure, ToAddress
+from agents.answering.explained import laid_out
+from elf.job import messages as say
+from elf.job.log.streamlog import FOREVER_US, StreamLog
+from elf.job.spec import Flow, JobSpec
+from elf.job.stragglers import policy_of
+from elf.job.tops import strategy, three_rounds
+from elf.job.work import FlowWork, InspectWork, JobWork, WorkFacts
+from elf.ql.plan import Fragment, Function, Plan, StreamJoin, side_groups
+from elf.windows.merging import describe as merges
+
+ASKED_MAX: Final = 128
+"""Agents that are asked at a time."""
+ROUNDS_MAX: Final = 8
+"""How often parents that nobody named before are asked."""
+
+Told = dict[str, Any]
+"""A JSON object."""
+
+
+class Explanations:
+    """``named`` says an address with its agent's name."""
+
+    def __init__(self, log: StreamLog, named: Callable[[str], str]) -> None:
+        self._log = log
+        self._named = named
+
+    def of(self, request: int, plan: Plan, spec: JobSpec | None, *, analyze: bool = False) -> Procedure:
+        """A plan; ``spec``: the job that runs it."""
+        told = self._plan(plan, spec)
+        if spec is not None:
+            facts = yield from self._roots(spec)
+            for flow, known in zip(told["flows"], facts, strict=True):
+                flow["depth"] = None if known is None else _depth(known)
+        if spec is not None and analyze:
+            told["live"] = yield from self._live(spec)
+        return say.Reply(request=request, text=laid_out(told), body=json.dumps(told).encode())
+
+    def of_one_shot(self, request: int, plan: Plan, spec: JobSpec) -> Procedure:
+        """The same of a SELECT that ran for some windows; it is dropped."""
+        reply = yield from self.of(request, plan, spec, analyze=True)
+        yield [ToAddress(spec.home, say.DropJob(id=0, origin="", uid=spec.uid))]
+        return reply
+
+    # -- the plan --------------------------------------------------------------------------------------------
+
+    def _plan(self, plan: Plan, spec: JobSpec | None) -> Told:
+        top, why = strategy(plan)
+        fragments = plan.fragments
+        flows = spec.flows if spec is not None else [self._log.equal(fragment) for fragment in fragments]
+        return {
+            "query": plan.sql,
+            "job": None if spec is None else spec.name,
+            "master": None if spec is None else self._named(spec.home),
+            "function": functions_told(plan) or None,
+            "reads": read_jobs(plan, self._log),
+            "graph": graph(plan),
+            "streams": list(plan.streams),
+            "windows": [kind.text for kind in plan.windows],
+            "panes": merges(plan.windows, plan.fragment.pane_us) if plan.windows else "one, for everything",
+            "trees": plan.trees,
+            "top_k": {"strategy": top, "why": why, "three_rounds": three_rounds(plan, self._agents(plan))},
+            "fragments": [_fragment(one) for one in plan.unranged],
+            "join": None if plan.join is None else _join(plan.join),
+            "flows": [self._flow(*both, spec) for both in zip(fragments, flows, strict=True)],
+            "stages": [
+                {"windows": stage.window.text, "keys": list(stage.keys), "sql": stage.sql}
+                for side in plan.sides
+                for stage in side.stages
+            ],
+            "final": plan.final_sql,
+            "offline": plan.spark_sql or None,
+            "not_offline": "" if plan.spark_sql else _why_not_offline(plan),
+        }
+
+    def _flow(self, fragment: Fragment, flow: Flow | None, spec: JobSpec | None) -> Told:
+        """``flow``: one that runs; of a query that does not, one that it would read."""
+        place, count = fragment.range
+        readers = [] if flow is None else self._log.readers(flow.uid)
+        return {
+            "stream": fragment.stream,
+            "keys": "all" if count == 1 else f"range {place + 1} of {count}",
+            "flow": None if flow is None else flow.uid,
+            "topic": None if flow is None else flow.topic.hex(),
+            "root": None if flow is None else self._named(flow.home),
+            "depth": None,
+            "shared_with": sorted(job.name for job in readers if spec is None or job.uid != spec.uid),
+        }
+
+    def _roots(self, spec: JobSpec) -> Generator[list[Ask], list[say.Answer], list[say.FlowFacts | None]]:
+        """What the roots know; None of one that does not answer."""
+        answers = yield [
+            ToAddress(flow.home, say.InspectFlow(id=0, origin="", uid=flow.uid)) for flow in spec.flows
+        ]
+        return [
+            None if answer.error else msgspec.msgpack.decode(answer.body, type=say.FlowFacts)
+            for answer in answers
+        ]
+
+    def _agents(self, plan: Plan) -> int:
+        there = self._log.members(plan.fragment.stream)
+        return sum(member.until_us == FOREVER_US for member in there)
+
+    # -- what it costs ---------------------------------------------------------------------------------------
+
+    def _live(self, spec: JobSpec) -> Generator[list[Ask], list[say.Answer], Told]:
+        members = (m for stream in spec.plan.streams for m in self._log.members(stream))
+        todo = [m.address for m in members if m.until_us == FOREVER_US]
+        todo = list(dict.fromkeys([spec.home, *(flow.home for flow in spec.flows), *todo]))
+        request = InspectWork(id=0, origin="", flows=tuple(flow.uid for flow in spec.flows), jobs=(spec.uid,))
+        found: dict[str, WorkFacts | None] = {}
+        for _ in range(ROUNDS_MAX):
+            for begin in range(0, len(todo), ASKED_MAX):
+                asked = todo[begin : begin + ASKED_MAX]
+                answers = yield [ToAddress(address, request) for address in asked]
+                for address, answer in zip(asked, answers, strict=True):
+                    known = None if answer.error else msgspec.msgpack.decode(answer.body, type=WorkFacts)
+                    found[address] = known
+            parents = (flow.parent for one in found.values() if one is not None for flow in one.flows)
+            todo = sorted({parent for parent in parents if parent} - found.keys())
+            if not todo:
+                break
+        answered = {address: facts for address, facts in found.items() if facts is not None}
+        return {
+            "asked": len(found),
+            "silent": sorted(self._named(address) for address in found.keys() - answered.keys()),
+            "flows": [{"flow": flow.uid, "levels": levels_of(flow, answered)} for flow in spec.flows],
+            "master": _master(spec.uid, answered.values()),
+        }
+
+
+def _why_not_offline(plan: Plan) -> str:
+    if plan.fragment.count is not None:
+        return "where windows of rows began to be counted is not in the archive"
+    return "which rows came late is not in the archive"
+
+
+def _fragment(fragment: Fragment) -> Told:
+    late = fragment.lateness_us
+    return {
+        "stream": fragment.stream,
+        "columns": [f"{column.name} {column.type}" for column in fragment.columns],
+        "keys": list(fragment.group_keys),
+        "states": [f"{state.name} {state.merge}" for state in fragment.states],
+        "pane_s": fragment.pane_us / 1e6 if fragment.pane_us else None,
+        "lateness_s": None if late is None else late / 1e6,
+        "stragglers": policy_of(fragment),
+        "tables": [described(table) for table in fragment.tables],
+        "map": fragment.map_sql,
+    }
+
+
+def graph(plan: Plan) -> list[str]:
+    """The stages of a job and what connects them, from its lines to its windows: a line for each side."""
+    found = []
+    for number, side in enumerate(plan.sides):
+        one, lines = side.fragment, " and ".join(dict.fromkeys(f.stream for f in (side.fragment, *side.more)))
+        trees = f"{side.trees} trees, one a key range" if side.trees > 1 else "a tree"
+        parts = [f"lines of {lines}", f"map at the agents{_by(one.function)}", trees]
+        what = "rows of panes" if side.join else "reduce"
+        where = "at their roots" if side.trees > 1 else "at its root"
+        parts.append(f"{what} {where}{_by(one.reduce.function if one.reduce is not None else None)}")
+        parts += ["panes of joined rows at the master"] if side.join else []
+        parts += [f"windows of {stage.window.text} → map and reduce at the master" for stage in side.stages]
+        parts.append("; ".join(f"windows of {kind.text}" for kind in side.windows) or "one result")
+        if len(plan.sides) == 1:
+            parts.append(f"final fragment at the master{_by(plan.final)}")
+        else:
+            parts.append(f"the final fragment's {side_groups(number)}")
+        found.append(" → ".join(parts))
+    return found
+
+
+def _by(function: Function | None) -> str:
+    return f" ({function.kind} of {function.filename})" if function is not None else ""
+
+
+def _join(join: StreamJoin) -> Told:
+    return {
+        "partners": join.about,
+        "before_s": join.before_us / 1e6,
+        "after_s": join.after_us / 1e6,
+        "keys": list(join.keys[: len(join.keys) - len(join.cells)]),
+        "states": [f"{state.name} {state.merge}" for state in join.states],
+        "joining": join.sql,
+    }
+
+
+def _depth(facts: say.FlowFacts) -> int:
+    """Edges from the deepest member to the root, as it last heard."""
+    parents = {edge.address: edge.parent for edge in facts.tree}
+    return max((depth_of(address, parents, facts.flow.home) for address in parents), default=0)
+
+
+def depth_of(address: str, parents: Mapping[str, str], root: str) -> int:
+    """Edges to the root; where the way is not known, the root is taken for the next on it."""
+    depth, at = 0, address
+    while at != root and depth <= len(parents):
+        depth, at = depth + 1, parents.get(at) or root
+    return depth
+
+
+def levels_of(flow: Flow, answered: Mapping[str, WorkFacts]) -> list[Told]:
+    """An agent's work for a flow, summed over each level of its tree, the root being level 0."""
+    work = {
+        address: (facts.agent, one)
+        for address, facts in answered.items()
+        for one in facts.flows
+        if one.flow == flow.uid
+    }
+    parents = {address: one.parent for address, (_, one) in work.items()}
+    levels: dict[int, list[tuple[str, FlowWork]]] = defaultdict(list)
+    for address, named in work.items():
+        levels[depth_of(address, parents, flow.home)].append(named)
+    return [_level(level, levels[level]) for level in sorted(levels)]
+
+
+def _level(level: int, agents: Sequence[tuple[str, FlowWork]]) -> Told:
+    names = [name for name in FlowWork.__struct_fields__ if name not in ("flow", "parent")]
+    sums = {name: sum(getattr(work, name) for _, work in agents) for name in names}
+    if not level:  # what a root sends to itself is no message
+        sums["messages"] = sums["sent_bytes"] = 0
+    slowest, took = max(((name, _cpu_us(work)) for name, work in agents), key=lambda one: (one[1], one[0]))
+    return {"level": level, "agents": len(agents), **sums, "slowest": slowest, "slowest_us": took}
+
+
+def _cpu_us(work: FlowWork) -> int:
+    return work.map_us + work.tree_us + work.seal_us + work.merge_us + work.commit_us
+
+
+def _master(uid: str, answered: Iterable[WorkFacts]) -> Told | None:
+    """A job has one master."""
+    found: list[JobWork] = [job for facts in answered for job in facts.jobs if job.job == uid]
+    if not found:
+        return None
+    return {"commits": found[0].commits, "rows": found[0].rows, "final_us": found[0].final_us}

@@ -1,0 +1,147 @@
+"""Procedures for jobs that are changed while they run (``agents.answering.asks``): ALTER, PAUSE, RESUME,
+ROLLBACK and EMPTY.
+
+The job's master decides (``elf.job.home.master``), and answers when it is decided: with the event time from
+which windows are the new version's, or with why nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agents.answering.about import moment_of
+from agents.answering.asks import Ask, Procedure
+from elf.errors import UserError
+from elf.job import messages as say
+from elf.job.spec import JobSpec
+from elf.ql.plan import Function, Plan, Table
+
+if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
+    from elf.ql import changes, statements
+
+Find = Callable[[str, str], JobSpec]
+AskHome = Callable[[JobSpec, say.Request], Generator[list[Ask], list[say.Answer], say.Answer]]
+Planned = Callable[
+    [say.Execute, "statements.Query", "Mapping[str, Table] | None", Sequence[str]],
+    Generator[list[Ask], list[say.Answer], Plan],
+]
+
+
+class Steering:
+    """``find`` a job by name and creator, ``ask_home`` its master, ``planned``: the plan of a
+    query, with the tables that it joins and the job that it is for; ``unread`` raises
+    when other jobs read one."""
+
+    def __init__(
+        self, find: Find, ask_home: AskHome, planned: Planned, unread: Callable[[JobSpec], None]
+    ) -> None:
+        self._find = find
+        self._ask_home = ask_home
+        self._planned = planned
+        self._unread = unread
+
+    def alter(self, asked: say.Execute, statement: changes.AlterJob) -> Procedure:
+        spec = self._find(statement.name, asked.creator)
+        plan = yield from self._new_plan(asked, statement, spec)
+        self._unread(spec)
+        request = say.SteerJob(
+            id=0,
+            origin="",
+            uid=spec.uid,
+            verb="alter",
+            plan=plan,
+            reset=statement.reset,
+            immediately=statement.immediately,
+            note=statement.sql,
+        )
+        return (yield from self._ask(asked, spec, request))
+
+    def _new_plan(
+        self, asked: say.Execute, statement: changes.AlterJob, spec: JobSpec
+    ) -> Generator[list[Ask], list[say.Answer], Plan]:
+        """What the job is to do. A function stays until it is dropped."""
+        from elf.ql import statements as ql
+        from elf.ql.files import tables_in, with_file
+        from elf.ql.user_functions import functions_of, with_function
+
+        functions = {one.kind: one for one in functions_of(replace(spec.plan, beside=()))}
+        (written,) = ql.parse(spec.plan.sql)
+        query, known = statement.query, None
+        if query is None and isinstance(written, ql.Select):
+            query = written.query.with_values(statement.settings)
+            known = tables_in(query, spec.plan)
+        if query is None:
+            raise UserError(f"job {spec.name}: its query can't be read again; use ALTER JOB … AS SELECT")
+        if statement.function is not None:
+            kind, file = statement.function
+            changed = _read(asked, kind, file, had=functions.pop(kind, None) is not None)
+            functions |= {} if changed is None else {kind: changed}
+        if known is not None and statement.table is not None:
+            name, file = statement.table
+            if name.lower() not in known:
+                raise UserError(_no_table(spec, name, known.values()))
+            query = with_file(query, name, file)
+            del known[name.lower()]
+        plan = yield from self._planned(asked, query, known, [spec.name])
+        for function in functions.values():
+            plan = with_function(plan, function)
+        return plan
+
+    def steer(self, asked: say.Execute, statement: changes.SteerJob) -> Procedure:
+        spec = self._find(statement.name, asked.creator)
+        if statement.verb in ("rollback", "empty"):
+            self._unread(spec)
+        request = say.SteerJob(
+            id=0,
+            origin="",
+            uid=spec.uid,
+            verb=statement.verb,
+            version=statement.version,
+            reset=statement.reset,
+            immediately=statement.immediately,
+            note=statement.sql,
+        )
+        return (yield from self._ask(asked, spec, request))
+
+    def _ask(self, asked: say.Execute, spec: JobSpec, request: say.SteerJob) -> Procedure:
+        answer = yield from self._ask_home(spec, request)
+        facts = msgspec.msgpack.decode(answer.body, type=say.JobFacts)
+        return say.Reply(request=asked.request, text=f"job {spec.name} {_told(facts, request.verb)}")
+
+
+def _no_table(spec: JobSpec, name: str, own: Iterable[Table]) -> str:
+    there = ", ".join(table.name for table in own) or "none"
+    if spec.plan.reads and any(
+        t.name.lower() == name.lower() for one in spec.plan.unranged for t in one.tables
+    ):
+        there += f"; {name} is a table of a job that it reads, which stays as it is while it is read"
+    return f"job {spec.name} joins no table {name}; tables: {there}"
+
+
+def _read(asked: say.Execute, kind: str, file: str, *, had: bool) -> Function | None:
+    """The function of a statement; none when it is dropped."""
+    if not file:
+        if not had:
+            raise UserError(f"the job has no function {kind}")
+        return None
+    files = dict(asked.files)
+    if file not in files:
+        raise UserError(f"the text of {file} did not come with the statement; this client is too old")
+    return Function(kind, files[file], file.replace("\\", "/").rsplit("/", 1)[-1])
+
+
+def _told(facts: say.JobFacts, verb: str) -> str:
+    """What has become of it."""
+    current = next(one for one in facts.versions if one.spec.version == facts.spec.version)
+    if verb == "pause":
+        return f"paused: its windows stop at {moment_of(current.ends_us)}"
+    if verb == "empty":
+        return f"emptied: its landmark windows begin again at {moment_of(current.landmarks[-1])}"
+    which = f"start at {moment_of(facts.first_us)} or later"
+    if current.after_us is not None:
+        which = f"end after {moment_of(current.after_us)}"
+    return f"is version {facts.spec.version} now: that makes the windows that {which}"

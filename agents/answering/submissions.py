@@ -1,0 +1,194 @@
+"""Procedures for jobs in Python (``agents.answering.asks``): submit, query, drop, list. Any agent takes any
+of them.
+
+The client has checked the file and knows what the job subscribes to; here that is planned over the columns
+that members have seen, so that every agent computes alike, and routed to the app id.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agents.answering.asks import SILENT, Ask, Procedure, ToKey
+from elf.errors import UserError
+from elf.job import messages as say
+from elf.job.log.streamlog import StreamLog
+from elf.job.program import messages as note
+from elf.job.program.calls import Wish
+from elf.job.program.spec import TEXT_BYTES_MAX, ProgramSpec, Question, Submission, Tap
+from elf.job.program.values import pack_value
+from elf.job.spec import app_id
+from elf.schema import Schema
+
+if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
+    from elf.ql import statements
+
+SchemaOf = Callable[[str], Generator[list[Ask], list[say.Answer], Schema]]
+StreamsOf = Callable[["statements.Query"], tuple[str, ...]]
+
+Found = tuple[ProgramSpec, note.ProgramFacts | None]
+
+
+class Submissions:
+    """``schema_of`` asks members of a stream for its columns; ``streams_of``: the streams of a query."""
+
+    def __init__(self, log: StreamLog, schema_of: SchemaOf, streams_of: StreamsOf) -> None:
+        self._log = log
+        self._schema_of = schema_of
+        self._streams_of = streams_of
+
+    def submit(self, call: say.Call) -> Procedure:
+        """A client's job."""
+        try:
+            asked = msgspec.json.decode(call.argument, type=Submission)
+        except msgspec.MsgspecError as error:
+            raise UserError(f"this submission cannot be read: {error}") from None
+        if len(asked.text.encode()) > TEXT_BYTES_MAX:
+            raise UserError(
+                f"{asked.filename} is longer than {TEXT_BYTES_MAX} bytes, the most that can be sent"
+            )
+        sql = {app_id(s.name, s.creator): s.name for s in self._log.jobs()}
+        for wish in asked.loaded.wishes:
+            if wish.app in sql:
+                name = sql[wish.app]
+                raise UserError(f"subscribe(app=…): {name} is an SQL job, which multicasts nothing: query it")
+        taps: list[Tap] = []
+        for wish in asked.loaded.wishes:
+            if not wish.app:
+                tap = yield from self._tap(wish)
+                taps.append(tap)
+        spec = ProgramSpec(
+            asked.name,
+            call.creator,
+            0,
+            asked.text,
+            asked.filename,
+            asked.loaded.title,
+            asked.loaded.every_ms,
+            tuple(taps),
+            tuple(wish.app for wish in asked.loaded.wishes if wish.app),
+            asked.wish,
+        )
+        request = note.SubmitProgram(id=0, origin="", spec=spec, replace=asked.replace)
+        (answer,) = yield [ToKey(spec.app, request)]
+        if answer.error == SILENT:
+            raise UserError(
+                f"job {spec.name}: the keepers of the stream log do not answer; elf jobs tells if it exists"
+            )
+        if answer.error:
+            raise UserError(answer.error)
+        body = msgspec.msgpack.decode(answer.body, type=dict[str, str])
+        text = f"job {spec.name} submitted ({spec.title}, {spec.hash})"
+        return say.Reply(request=call.request, text=text, body=json.dumps(body).encode())
+
+    def _tap(self, wish: Wish) -> Generator[list[Ask], list[say.Answer], Tap]:
+        from elf.ql import statements
+        from elf.ql.groups import plan_groups, plan_rows
+
+        if wish.stream:
+            if wish.stream not in self._log.streams():
+                known = ", ".join(self._log.streams()) or "none"
+                raise UserError(f"there is no stream {wish.stream}; streams: {known}")
+            schema = yield from self._schema_of(wish.stream)
+            return Tap(wish.name, plan_rows(wish.columns, wish.where, schema, stream=wish.stream))
+        parsed = statements.parse(wish.query)
+        if len(parsed) != 1 or not isinstance(parsed[0], statements.Select):
+            raise UserError(f"subscription {wish.name}: one SELECT is needed")
+        query = parsed[0].query
+        stream, *others = self._streams_of(query)
+        if others:
+            raise UserError(
+                f"subscription {wish.name}: a job's query is of one stream, not {1 + len(others)}"
+            )
+        schema = yield from self._schema_of(stream)
+        groups = plan_groups(query, schema, stream=stream)
+        return Tap(wish.name, groups.fragment, groups.keys, groups.states)
+
+    def query(self, call: say.Call) -> Procedure:
+        """A client asks a job's master, as another job would (``Job.query``)."""
+        try:
+            asked = msgspec.json.decode(call.argument, type=Question)
+        except msgspec.MsgspecError as error:
+            raise UserError(f"this query cannot be read: {error}") from None
+        creator, _, name = asked.job.rpartition("/")
+        spec = self._log.find_program(name, creator or call.creator)
+        sql = self._log.find_job(name, creator or call.creator)
+        found = spec or sql
+        if found is None:
+            names = sorted({*(s.name for s in self._log.programs()), *(s.name for s in self._log.jobs())})
+            raise UserError(f"there is no job {asked.job}; jobs: {', '.join(names) or 'none'}")
+        app = app_id(found.name, found.creator)
+        (answer,) = yield [
+            ToKey(app, note.QueryProgram(id=0, origin="", app=app, value=pack_value(asked.message)))
+        ]
+        if answer.error:
+            raise UserError(f"job {asked.job} gave no answer: {answer.error}")
+        return say.Reply(request=call.request, payload=answer.body)
+
+    def drop(self, request: int, spec: ProgramSpec) -> Procedure:
+        (answer,) = yield [ToKey(spec.app, note.DropProgram(id=0, origin="", app=spec.app, uid=spec.uid))]
+        if answer.error:
+            raise UserError(f"job {spec.name} is not dropped: {answer.error}")
+        return say.Reply(request=request, text=f"job {spec.name} dropped")
+
+    def inspect(self) -> Generator[list[Ask], list[say.Answer], list[Found]]:
+        """Every job in Python, with what its master says of it; None where that is silent."""
+        specs = self._log.programs()
+        answers = yield [
+            ToKey(spec.app, note.InspectProgram(id=0, origin="", app=spec.app, uid=spec.uid))
+            for spec in specs
+        ]
+        return [
+            (spec, None if a.error else msgspec.msgpack.decode(a.body, type=note.ProgramFacts))
+            for spec, a in zip(specs, answers, strict=True)
+        ]
+
+
+def told(spec: ProgramSpec, facts: note.ProgramFacts | None) -> tuple[str, str]:
+    """A job's state and, when something is wrong, the reason, for people."""
+    if facts is None:
+        return "unknown", "its master does not answer"
+    troubles = [(agent, state, why) for agent, state, why in facts.troubles]
+    if not troubles:
+        return facts.state, facts.reason
+    agent, state, why = next((t for t in troubles if t[1] == "failed"), troubles[0])
+    others = f" and {len(troubles) - 1} more" if len(troubles) > 1 else ""
+    return state, f"on {agent}{others}: {why}"
+
+
+def program_row(spec: ProgramSpec, facts: note.ProgramFacts | None) -> dict[str, object]:
+    """In a list of jobs, beside ``agents.answering.about.job_row``."""
+    state, reason = told(spec, facts)
+    return {
+        "job": spec.name,
+        "creator": spec.creator,
+        "stream": ", ".join(sorted({tap.fragment.stream for tap in spec.taps})),
+        "master": facts.master if facts is not None else "",
+        "flow": "",
+        "readers": 0,
+        "query": f"{spec.title} of {spec.filename}",
+        "state": state,
+        "reason": reason,
+    }
+
+
+def described(spec: ProgramSpec, facts: note.ProgramFacts | None) -> dict[str, str]:
+    """For DESCRIBE."""
+    state, reason = told(spec, facts)
+    found = {
+        "state": state,
+        "master": facts.master if facts is not None else "",
+        "creator": spec.creator,
+        "class": f"{spec.title} of {spec.filename} ({spec.hash}), generation {spec.generation}",
+        "timer": f"every {spec.every_ms / 1000:g} s" if spec.every_ms else "none",
+        "streams": ", ".join(sorted({tap.fragment.stream for tap in spec.taps})) or "none",
+    }
+    if reason:
+        found["reason"] = reason
+    if facts is not None and facts.counts:
+        found["counted at the master"] = ", ".join(f"{what} {n}" for what, n in sorted(facts.counts.items()))
+    return found

@@ -1,0 +1,83 @@
+"""What a master keeps in memory of one job's windows, so that panes need not be read and merged again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from agents.committing.panetables import joined
+from agents.committing.sides import Sides
+from elf.job.effects import CommitWindows, Coverage
+from elf.job.spec import END_OF_TIME
+
+PaneRange = tuple[str, int, int, int]
+"""Panes of a flow in one revision: flow, start, end, revision."""
+
+
+class Kept:
+    """What a master keeps in memory of one job's windows. It may be lost at any time."""
+
+    def __init__(self) -> None:
+        self._assembly: Sides | None = None
+        self._tally: pa.Table | None = None
+        self._revisions: list[PaneRange] = []
+        self._landmarks: tuple[int, ...] = ()
+
+    def resume(self, effect: CommitWindows) -> tuple[Sides, int]:
+        """What these windows go on from, and the event time up to which nothing need be read."""
+        known = self._assembly
+        if known is not None and known.next_us == effect.first_us and self._landmarks == effect.landmarks:
+            known.calendar = replace(known.calendar, until_us=effect.until_us)
+            held = reached(effect, known.held_from_us, effect.first_us)
+            if self._revisions == _revisions(effect.coverage, *held):
+                return known, effect.first_us
+        self._assembly, self._tally = None, None
+        return Sides(effect.spec.plan, effect.calendar), effect.calendar.needs_from(effect.first_us)
+
+    def count(self, tally: pa.Table | None, start: int) -> pa.Table | None:
+        """The tally of the windows, and keep it: what was kept from pane ``start`` on, and ``tally``."""
+        kept = self._tally
+        if kept is not None:
+            kept = kept.filter(pc.greater_equal(kept["_pane"], start))
+        self._tally = joined([kept, tally])
+        return self._tally
+
+    def keep(self, assembly: Sides, effect: CommitWindows) -> None:
+        """The next windows may go on from here, unless these were the last."""
+        self._landmarks = effect.landmarks
+        self._assembly = None if effect.last_us >= END_OF_TIME else assembly
+        held = reached(effect, assembly.held_from_us, effect.last_us)
+        self._revisions = _revisions(effect.coverage, *held)
+
+
+def bounded(us: int, pane_us: int) -> int:
+    """The pane that starts at ``us``; the ends of time stay what they are."""
+    return us if abs(us) >= END_OF_TIME else us // pane_us
+
+
+def reached(effect: CommitWindows, start_us: int, end_us: int) -> tuple[int, int]:
+    """The panes that windows between these times are made of; of joined streams, with those of partners."""
+    before, after = effect.spec.plan.reach
+    pane_us = effect.spec.plan.fragment.pane_us
+    start, end = bounded(start_us, pane_us), bounded(end_us, pane_us)
+    if before and abs(start) < END_OF_TIME:
+        start -= before // pane_us
+    if after and abs(end) < END_OF_TIME:
+        end += after // pane_us
+    return start, end
+
+
+def _revisions(coverage: Sequence[Coverage], start: int, end: int) -> list[PaneRange]:
+    """Panes ``[start, end)`` as ranges of one revision each: what decides their contents."""
+    found: list[PaneRange] = []
+    for part in coverage:
+        begin, stop = max(part.start, start), min(part.end, end)
+        if begin >= stop:
+            continue
+        if found and (found[-1][0], *found[-1][2:]) == (part.flow, begin, part.revision):
+            begin = found.pop()[1]
+        found.append((part.flow, begin, stop, part.revision))
+    return found

@@ -1,0 +1,216 @@
+"""The long work of roots, and of copies of flows, on threads: merge pieces, commit panes, read commits.
+
+Each function does what one effect asks, durably, and returns the event that tells of it. They open the
+encoded tables that the protocol passes around closed. What is committed once stays as it is: a repeated
+effect (after a crash) answers with what the store has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from agents.committing.panetables import check_covered, latest, merged, opened, tally_states, us_since
+from agents.disk.store import PaneCommit, Store
+from elf.aggregates import merge_tables
+from elf.batch import decode, encode
+from elf.errors import ElfBug, PanesGone
+from elf.job import parts
+from elf.job.approximate import keep_best
+from elf.job.contributions import Piece, to_bytes
+from elf.job.effects import Combine, CommitPanes, ReadCommits, StorePanes
+from elf.job.events import Combined, CommitsRead, PanesCommitted, PanesStored
+from elf.job.messages import PaneRow
+from elf.job.tally import TALLY_SCHEMA, TALLY_STATES, UNREDUCED
+from elf.job.tops import cut_panes
+from elf.ql.plan import Fragment, Top
+
+READ_ROWS_MAX: Final = 32
+
+
+READ_BYTES_MAX: Final = 8 << 20
+"""Commits, and bytes of them, that are sent to a reader at a time (one at least)."""
+
+
+Reduces = Callable[[pa.Table], tuple[pa.Table, tuple[int, ...]]]
+"""What is done to groups of panes before they are committed: (what they are then, panes that it fails on)
+(``agents.committing.reducing``)."""
+
+
+def combine(effect: Combine) -> Combined:
+    """Merge disjoint pieces into one for the parent."""
+    began = time.thread_time_ns()
+    tally, payload = _merge(effect.flow.fragment, effect.batch.pieces, effect.flow.fragment.keep)
+    batch = effect.batch
+    piece = Piece(batch.start, batch.end, batch.members, tally, payload)
+    return Combined(effect.flow, piece, us_since(began))
+
+
+def commit_panes(effect: CommitPanes, store: Store, reduces: Reduces | None = None) -> PanesCommitted:
+    """Merge a batch, on top of the revision before it, and commit it, unless that is gone."""
+    began = time.thread_time_ns()
+    try:
+        row = merged_panes(effect, store, reduces=reduces)
+    except PanesGone:
+        return PanesCommitted(effect, 0, gone=True)
+    seq = store.commit_panes(row)
+    return PanesCommitted(effect, seq, *size_of(row), us_since(began))
+
+
+def size_of(row: PaneCommit) -> tuple[int, int]:
+    """(keys, bytes) of a commit."""
+    keys = decode(row.payload).num_rows if row.payload else 0
+    return keys, len(row.tally) + len(row.payload)
+
+
+def merged_panes(
+    effect: CommitPanes, store: Store, seq: int = 0, reduces: Reduces | None = None
+) -> PaneCommit:
+    """Merge a batch, on top of the revision before it; raises ``PanesGone`` if that has been dropped.
+    ``reduces``: the fragment's reduce function, if it has one.
+    """
+    batch, flow = effect.batch, effect.flow
+    pieces = list(batch.pieces)
+    if effect.revision:
+        below = [
+            row
+            for row in store.pane_commits(flow.uid, batch.start, batch.end)
+            if row.revision < effect.revision
+        ]
+        if flow.fragment.reduce is not None:
+            before = store.raw_of(flow.uid, batch.start, batch.end)
+            below = [
+                replace(row, payload=before.get((row.start, row.revision), row.payload)) for row in below
+            ]
+        base = latest(below, batch.start, batch.end)
+        check_covered(flow.uid, [(piece.start, piece.end) for piece in base], batch.start, batch.end)
+        pieces += base
+    tally, raw = _merge(flow.fragment, pieces)
+    payload = raw
+    if flow.fragment.reduce is not None:
+        tally, payload = _reduced(effect, tally, raw, reduces)
+    return PaneCommit(
+        flow.uid,
+        batch.start,
+        batch.end,
+        effect.revision,
+        to_bytes(effect.members),
+        effect.roster_version,
+        effect.epoch,
+        effect.term,
+        tally,
+        payload,
+        seq,
+        parts=parts.to_bytes(effect.parts),
+        raw=raw if raw != payload else b"",
+    )
+
+
+def store_panes(effect: StorePanes, store: Store) -> PanesStored:
+    """Keep commits that came from the flow's root, under its numbers."""
+    store.commit_panes(
+        *(
+            PaneCommit(
+                effect.stored_as,
+                row.start,
+                row.end,
+                row.revision,
+                row.members,
+                row.roster_version,
+                row.epoch,
+                row.term,
+                row.tally,
+                row.payload,
+                row.seq,
+            )
+            for row in effect.rows
+        )
+    )
+    return PanesStored(effect.flow, effect.stored_as, effect.rows)
+
+
+def read_commits(effect: ReadCommits, store: Store) -> CommitsRead:
+    """Some commits for a reader, each with the number of the one before it."""
+    rows = store.commits_after(effect.flow.uid, effect.after, effect.start, READ_ROWS_MAX + 1)
+    after, size = effect.after, 0
+    found: list[PaneRow] = []
+    for place, row in enumerate(rows[:READ_ROWS_MAX]):
+        payload = _cut(row.payload, effect) if effect.cut is not None else row.payload
+        size += len(row.tally) + len(payload)
+        full = place + 1 == READ_ROWS_MAX or size >= READ_BYTES_MAX
+        found.append(
+            PaneRow(
+                flow=row.flow,
+                after=after,
+                seq=row.seq,
+                more=full and place + 1 < len(rows),
+                start=row.start,
+                end=row.end,
+                revision=row.revision,
+                members=row.members,
+                roster_version=row.roster_version,
+                epoch=row.epoch,
+                term=row.term,
+                tally=row.tally,
+                payload=payload,
+                cut=effect.cut,
+                wanted=effect.start,
+            )
+        )
+        after = row.seq
+        if full:
+            break
+    return CommitsRead(effect.flow, effect.to, tuple(found))
+
+
+def _cut(payload: bytes, effect: ReadCommits) -> bytes:
+    """The rows that the reader needs."""
+    if not payload or effect.cut is None:
+        return payload
+    table = decode(payload)
+    kept = cut_panes(table, effect.cut, effect.flow.fragment.states)
+    return encode(kept) if kept.num_rows < table.num_rows else payload
+
+
+def _merge(fragment: Fragment, pieces: Sequence[Piece], keep: Top | None = None) -> tuple[bytes, bytes]:
+    """(tally, payload); ``keep``: of an approximate fragment the best groups only."""
+    if len(pieces) == 1 and not pieces[0].tally and not pieces[0].payload:
+        return b"", b""
+    keys = ("_pane", *fragment.keys)
+    tally = merged([opened(p.tally, p.start, p.end) for p in pieces], ("_pane",), tally_states(fragment))
+    payload = merged([opened(p.payload, p.start, p.end) for p in pieces], keys, fragment.states)
+    if keep is not None and payload is not None:
+        payload, tally = keep_best(payload, tally, keep)
+    return (encode(tally) if tally is not None else b""), (encode(payload) if payload is not None else b"")
+
+
+def _reduced(effect: CommitPanes, tally: bytes, raw: bytes, reduces: Reduces | None) -> tuple[bytes, bytes]:
+    """(tally, payload) of panes after the reduce function; of those that it fails on as they were."""
+    groups = decode(raw) if raw else None
+    left: tuple[int, ...] = ()
+    if groups is not None and effect.plain:
+        left = tuple(pc.unique(groups["_pane"]).to_pylist())
+    elif groups is not None:
+        if reduces is None:
+            raise ElfBug(f"flow {effect.flow.uid} has a reduce function, and nobody to run it")
+        made, left = reduces(groups)
+        raw = encode(made) if made.num_rows else b""
+    return _marked(tally, left), raw
+
+
+def _marked(tally: bytes, left: Sequence[int]) -> bytes:
+    """A tally that says which panes are not reduced: in most key ranges it has no row of them yet."""
+    known = TALLY_SCHEMA.empty_table() if not tally else decode(tally)
+    states = (*TALLY_STATES, UNREDUCED)
+    none = {name: [0] * len(left) for name in known.column_names} | {"_pane": left}
+    tables = [
+        table.append_column(UNREDUCED.name, pa.repeat(pa.scalar(flag, pa.int64()), table.num_rows))
+        for flag, table in ((0, known), (1, pa.table(none, known.schema)))
+    ]
+    marked = merge_tables(tables, ("_pane",), states)
+    return encode(marked) if marked.num_rows else b""

@@ -1,0 +1,85 @@
+"""Encoded tables of panes, as they are stored and sent: opened, merged, and the last word on each pane."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from agents.disk.store import PaneCommit
+from elf.aggregates import State, merge_tables
+from elf.batch import decode
+from elf.errors import PanesGone
+from elf.job.approximate import CUT_STATE
+from elf.job.contributions import Piece
+from elf.job.spec import END_OF_TIME
+from elf.job.tally import TALLY_STATES, UNREDUCED, completed
+from elf.ql.plan import Fragment
+
+
+def opened(data: bytes, start: int, end: int) -> pa.Table | None:
+    """The panes ``[start, end)`` of an encoded table."""
+    if not data:
+        return None
+    table = decode(data)
+    if "rows_in" in table.column_names:
+        table = completed(table)
+    panes = table["_pane"].to_numpy()
+    inside = (panes >= start) & (panes < end)
+    return table if inside.all() else table.filter(pa.array(inside))
+
+
+def merged(
+    tables: Sequence[pa.Table | None], keys: Sequence[str], states: Sequence[State]
+) -> pa.Table | None:
+    present = [table for table in tables if table is not None and table.num_rows]
+    return merge_tables(present, keys, states) if present else None
+
+
+def joined(tables: Sequence[pa.Table | None]) -> pa.Table | None:
+    present = [table for table in tables if table is not None and table.num_rows]
+    return pa.concat_tables(present, promote_options="permissive") if present else None
+
+
+def tally_states(fragment: Fragment) -> tuple[State, ...]:
+    """The states of a tally of a fragment's panes."""
+    return TALLY_STATES if fragment.keep is None else (*TALLY_STATES, CUT_STATE)
+
+
+def committed_tally(fragment: Fragment) -> tuple[State, ...]:
+    """The same of committed panes."""
+    return (*tally_states(fragment), *((UNREDUCED,) if fragment.reduce is not None else ()))
+
+
+def latest(rows: Iterable[PaneCommit], start: int, end: int) -> list[Piece]:
+    """For each pane of ``[start, end)`` its highest revision, as disjoint pieces."""
+    found: list[Piece] = []
+    for row in sorted(rows, key=lambda row: row.revision):
+        new = Piece(max(row.start, start), min(row.end, end), 0, row.tally, row.payload)
+        kept: list[Piece] = []
+        for old in found:
+            left, right = old.clip(old.start, new.start), old.clip(new.end, old.end)
+            kept += [part for part in (left, right) if part.start < part.end]
+        found = [*kept, new]
+    return found
+
+
+def check_covered(flow: str, spans: list[tuple[int, int]], start: int, end: int) -> None:
+    """Raises ``PanesGone`` unless each pane of ``[start, end)`` is in one of the spans, which are disjoint;
+    they are sorted on the way.
+    """
+    spans.sort()  # sorted ones cost nothing
+    at = start
+    for begin, stop in spans[max(0, bisect(spans, (start, END_OF_TIME)) - 1) :]:
+        if at >= end or begin > at:
+            break
+        at = max(at, stop)
+    if at < end:
+        raise PanesGone(f"panes [{at}, {end}) of {flow} are not here any more")
+
+
+def us_since(began_ns: int) -> int:
+    """CPU time of this thread since then, in µs."""
+    return (time.thread_time_ns() - began_ns) // 1_000

@@ -1,0 +1,133 @@
+"""What a window says about itself: whom it covers out of how many, and what was counted beside its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from agents.disk.store import PaneCommitName
+from elf import windows
+from elf.job.contributions import numbers
+from elf.job.effects import CommitWindows, Coverage
+from elf.job.spec import END_OF_TIME, START_OF_TIME
+from elf.job.tally import TALLY_COLUMNS, UNREDUCED
+from elf.windows import Landmark, Session, Spans
+
+STATUS_SCHEMA: Final = pa.schema(
+    [
+        ("window_start", pa.timestamp("us")),
+        ("window_end", pa.timestamp("us")),
+        ("revision", pa.int64()),
+        ("expected", pa.int64()),
+        ("reported", pa.int64()),
+        ("missing", pa.list_(pa.string())),
+        *((name, pa.int64()) for name in TALLY_COLUMNS),
+        ("skipped", pa.bool_()),
+        ("version", pa.int64()),
+        ("function_failed", pa.bool_()),
+    ]
+)
+
+
+def status_of_all(
+    effect: CommitWindows, commits: Sequence[PaneCommitName], tally: pa.Table | None
+) -> pa.Table:
+    """The one row of a result without windows. ``tally`` has one row."""
+    counts = {name: tally[name][0].as_py() for name in _counted(tally)} if tally is not None else {}
+    return pa.Table.from_pylist([_status_row(effect, commits, None, None, counts)], schema=STATUS_SCHEMA)
+
+
+def status_of_windows(
+    effect: CommitWindows, spans: Spans, commits: Sequence[PaneCommitName], tally: pa.Table | None
+) -> pa.Table:
+    """A row a window: coverage from the commits, counts from the tally of all of their panes."""
+    pane_us = effect.spec.plan.fragment.pane_us
+    panes = tally["_pane"].to_numpy() if tally is not None else np.empty(0, np.int64)
+    names = _counted(tally)
+    values = np.zeros((len(panes), len(names)), np.int64)
+    if tally is not None:
+        values = np.stack([tally[name].fill_null(0).to_numpy() for name in names], axis=1)
+    sums = windows.sums_by_window(panes, values, spans.starts // pane_us, -(-spans.ends // pane_us))
+    rows = [
+        _status_row(effect, commits, start, end, dict(zip(names, counts, strict=True)))
+        for start, end, counts in zip(spans.starts.tolist(), spans.ends.tolist(), sums.tolist(), strict=True)
+    ]
+    return pa.Table.from_pylist(rows, schema=STATUS_SCHEMA)
+
+
+def _counted(tally: pa.Table | None) -> tuple[str, ...]:
+    there = tally is not None and UNREDUCED.name in tally.column_names
+    return (*TALLY_COLUMNS, UNREDUCED.name) if there else TALLY_COLUMNS
+
+
+def status_of_skipped(effect: CommitWindows, to_us: int) -> pa.Table:
+    """A row for each window that a change of the job has cut off. Landmarks' and sessions have no end of
+    their own.
+    """
+    kinds = tuple(kind for kind in effect.calendar.kinds if not isinstance(kind, Landmark | Session))
+    spans = replace(effect.calendar, kinds=kinds).ending(effect.last_us, to_us)
+    return status_of_windows(effect, spans, (), None)
+
+
+def _status_row(
+    effect: CommitWindows,
+    commits: Sequence[PaneCommitName],
+    start: int | None,
+    end: int | None,
+    counts: dict[str, int],
+) -> dict[str, object]:
+    pane_us = effect.spec.plan.fragment.pane_us
+    before, after = effect.spec.plan.reach
+    first = START_OF_TIME if start is None else (start - before) // pane_us
+    last = END_OF_TIME if end is None else -(-(end + after) // pane_us)
+    parts = [part for part in effect.coverage if part.start < last and first < part.end]
+    expected, missing = _covered(effect, parts)
+    return {
+        "window_start": start,
+        "window_end": end,
+        "revision": _revision(effect, commits, first, last),
+        "expected": len(expected),
+        "reported": len(expected) - len(missing),
+        "missing": list(missing.values()),
+        **{name: counts.get(name, 0) for name in TALLY_COLUMNS},
+        "skipped": any(part.lost for part in parts),
+        "version": effect.spec.version,
+        "function_failed": counts.get(UNREDUCED.name, 0) > 0,
+    }
+
+
+def _revision(effect: CommitWindows, commits: Sequence[PaneCommitName], first: int, last: int) -> int:
+    """How often panes were revised that decide the window: of a session, also those around it, since a row
+    there may join it with its neighbour.
+    """
+    session = effect.calendar.session
+    if session is not None:
+        around = -(-(session.max_us + 2 * session.gap_us) // effect.calendar.pane_us)
+        first, last = first - around, last + around
+    return sum(c.revision > 0 and c.start < last and first < c.end for c in commits)
+
+
+def _covered(effect: CommitWindows, parts: Sequence[Coverage]) -> tuple[set[str], dict[str, str]]:
+    """The agents that were expected, and those of them that are missing in at least one pane of one flow,
+    with their names. An agent that has several of the job's streams is one.
+    """
+    expected: dict[str, int] = {}
+    missing: dict[str, int] = {}
+    for part in parts:
+        expected[part.flow] = expected.get(part.flow, 0) | part.expected
+        missing[part.flow] = missing.get(part.flow, 0) | part.expected & ~part.reported
+    known = {(one.flow, one.number): one for one in effect.names}
+
+    def agents(members: dict[str, int]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for flow, bits in members.items():
+            for number in numbers(bits):
+                one = known.get((flow, number))
+                found[one.agent_id if one else f"{flow} {number}"] = one.name if one else f"member {number}"
+        return found
+
+    return set(agents(expected)), agents(missing)

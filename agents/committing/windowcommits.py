@@ -1,0 +1,297 @@
+"""The long work of masters, on threads: assemble windows of committed panes, finish them, commit them.
+
+What is committed once stays as it is: a repeated effect (after a crash, or by the next leader) answers with
+what the store has. What is kept of the windows before (``agents.committing.kept``) decides nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import msgspec
+import pyarrow as pa
+
+from agents.committing.finishing import staged
+from agents.committing.kept import Kept, PaneRange, bounded, reached
+from agents.committing.meeting import met
+from agents.committing.panetables import (
+    check_covered,
+    committed_tally,
+    joined,
+    latest,
+    merged,
+    opened,
+    us_since,
+)
+from agents.committing.sides import Flows, flows_of_sides, is_of
+from agents.committing.spans import Span, by_span, changed, micros, rows_of, spans_of, touched, without
+from agents.committing.status import status_of_all, status_of_skipped, status_of_windows
+from agents.disk.store import UNNUMBERED, PaneCommitName, Store, WindowCommit
+from elf.aggregates import identity_row
+from elf.batch import decode, encode
+from elf.errors import ElfBug
+from elf.job.approximate import with_bounds
+from elf.job.contributions import Piece
+from elf.job.effects import CommitWindows, ReadWindows
+from elf.job.events import WindowsCommitted, WindowsRead
+from elf.job.messages import WindowResult
+from elf.job.ports import FinisherPort
+from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec
+from elf.ql.plan import Fragment, Plan, Stage, StreamJoin
+
+Treat = Callable[[pa.Table, pa.Table], tuple[pa.Table, pa.Table]]
+"""What is done to (status, rows) of windows before they are committed (``agents.committing.finals``)."""
+
+
+def commit_windows(
+    effect: CommitWindows, store: Store, finisher: FinisherPort, master: str, kept: Kept | None = None
+) -> WindowsCommitted:
+    """Assemble the windows that end in ``(first_us, last_us]``, run the final fragment, and commit them."""
+    began = time.thread_time_ns()
+    row, new = made_windows(effect, store, finisher, kept)
+    if new:
+        row = replace(row, seq=store.commit_windows(row))
+    result = published(effect, row, master)
+    return WindowsCommitted(effect, result, decode(row.rows).num_rows, us_since(began))
+
+
+def published(effect: CommitWindows, row: WindowCommit, master: str) -> WindowResult | None:
+    """What is published of a commit; None if it is of no windows."""
+    if not effect.final and not row.seq:
+        return None
+    return window_result(effect.spec.name, row, master, final=effect.final)
+
+
+def made_windows(
+    effect: CommitWindows,
+    store: Store,
+    finisher: FinisherPort,
+    kept: Kept | None = None,
+    treat: Treat | None = None,
+) -> tuple[WindowCommit, bool]:
+    """Windows to be committed; or, as (row, False), as they are committed already. ``treat``: the final
+    function of the version, which is not called for those.
+
+    What is ``kept`` of the windows before spares reading and merging their panes again; it decides nothing.
+    Windows that are made again after a revision are made of their panes, beside what is kept.
+    """
+    names = names_of(effect, store)
+    check_there(effect, names)
+    revision = sum(name.revision > 0 for name in names)
+    row = _stored(effect, store, revision)
+    if row is not None:
+        return row, False
+    kept = Kept() if kept is None or effect.revised is not None else kept
+    status, rows = _assemble(effect, names, store, finisher, kept)
+    status, rows = treated(effect.spec, status, rows, treat)
+    made = WindowCommit(
+        effect.spec.uid,
+        effect.first_us,
+        effect.last_us,
+        revision,
+        effect.spec.version,
+        False,
+        encode(status),
+        encode(rows),
+        repr(effect.coverage).encode(),
+        UNNUMBERED if status.num_rows or rows.num_rows else 0,
+    )
+    return made, True
+
+
+def treated(
+    spec: JobSpec, status: pa.Table, rows: pa.Table, treat: Treat | None
+) -> tuple[pa.Table, pa.Table]:
+    """(status, rows) of windows, as the job's final function makes them, if it has one."""
+    if spec.plan.final is None:
+        return status, rows
+    if treat is None:
+        raise ElfBug(f"job {spec.name} has a final function, and nobody to run it")
+    return treat(status, rows)
+
+
+def windows_again(effect: ReadWindows, store: Store, master: str) -> WindowsRead:
+    """Committed windows, as they were published; those after a number each with that of the one before."""
+    uid, name = effect.spec.uid, effect.spec.name
+    if effect.after is None:
+        rows = store.last_windows(uid, effect.count) if effect.count else []
+        return WindowsRead(effect.request, tuple(window_result(name, row, master) for row in rows))
+    rows = store.windows_after(uid, effect.after)
+    numbers = (effect.after, *(row.seq for row in rows))
+    found = (
+        msgspec.structs.replace(window_result(name, row, master), before=before)
+        for before, row in zip(numbers, rows, strict=False)
+    )
+    return WindowsRead(effect.request, tuple(found))
+
+
+def window_result(name: str, row: WindowCommit, master: str, *, final: bool = False) -> WindowResult:
+    """A stored commit as it is published."""
+    return WindowResult(
+        job=row.job,
+        name=name,
+        version=row.version,
+        provisional=row.provisional,
+        master=master,
+        first_us=row.first_start,
+        last_us=row.last_end,
+        revision=row.revision,
+        final=final,
+        status=row.status,
+        payload=row.rows,
+        number=max(0, row.seq),
+        before=max(0, row.seq - 1),
+    )
+
+
+def _stored(effect: CommitWindows, store: Store, revision: int) -> WindowCommit | None:
+    rows = store.windows(effect.spec.uid, effect.first_us - 1, effect.last_us + 1)
+    version = effect.spec.version
+    same = [r for r in rows if (r.first_start, r.last_end) == (effect.first_us, effect.last_us)]
+    same = [r for r in same if r.version == version]
+    return next((r for r in same if r.revision == revision), None)
+
+
+def names_of(effect: CommitWindows, store: Store) -> list[PaneCommitName]:
+    """The pane commits that the effect speaks of: none that was made after it."""
+    found: dict[PaneRange, PaneCommitName] = {}
+    for part in effect.coverage:
+        for name in store.pane_names(part.flow, part.start, part.end) if not part.lost else ():
+            if name.revision <= part.revision:
+                found[(name.flow, name.start, name.end, name.revision)] = name
+    return list(found.values())
+
+
+def check_there(effect: CommitWindows, names: Sequence[PaneCommitName]) -> None:
+    """Raises ``PanesGone`` unless the store has all that the effect speaks of."""
+    known: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+    for name in names:
+        known[name.flow, name.revision].append((name.start, name.end))
+    for part in effect.coverage:
+        if not part.lost:
+            check_covered(part.flow, known[part.flow, part.revision], part.start, part.end)
+
+
+def pieces_of(effect: CommitWindows, store: Store, start: int, end: int, flows: Flows = None) -> list[Piece]:
+    """The committed panes of ``[start, end)`` (of these flows), as they were when the effect was made: those
+    of one flow are disjoint.
+    """
+    found: list[Piece] = []
+    for part in effect.coverage:
+        begin, stop = max(part.start, start), min(part.end, end)
+        if begin < stop and not part.lost and is_of(part.flow, flows):
+            rows = store.pane_commits(part.flow, begin, stop)
+            found += latest((row for row in rows if row.revision <= part.revision), begin, stop)
+    return found
+
+
+def _assemble(
+    effect: CommitWindows,
+    names: Sequence[PaneCommitName],
+    store: Store,
+    finisher: FinisherPort,
+    kept: Kept,
+) -> tuple[pa.Table, pa.Table]:
+    """(status, rows) of the windows."""
+    plan = effect.spec.plan
+    if effect.skipped_to is not None:
+        return status_of_skipped(effect, effect.skipped_to), pa.table({})
+    if not plan.windows:
+        pieces = pieces_of(effect, store, START_OF_TIME, END_OF_TIME)
+        counts = merged([opened(p.tally, p.start, p.end) for p in pieces], (), committed_tally(plan.fragment))
+        tables = [opened(p.payload, p.start, p.end) for p in pieces]
+        if plan.join is not None:
+            tables = [met(plan.join, joined(tables), (START_OF_TIME, END_OF_TIME), finisher)]
+        groups = merged(tables, plan.made.keys, plan.made.states)
+        rows = finisher.run(groups) if groups is not None else _no_rows(effect, finisher)
+        return status_of_all(effect, names, counts), with_bounds(rows, counts, plan)
+    pane_us = plan.fragment.pane_us
+    assembly, from_us = kept.resume(effect)
+    start, end = bounded(from_us, pane_us), bounded(effect.last_us, pane_us)
+    panes: list[pa.Table | None] = []
+    tallies: list[pa.Table | None] = []
+    reach = reached(effect, from_us, effect.last_us)
+    for number, (side, flows, counted) in enumerate(flows_of_sides(effect.spec)):
+        own = finisher.side(number) if number else finisher
+        pieces = pieces_of(effect, store, *reach, flows)
+        panes.append(staged(side, _made_of(side, pieces, (start, end), own), from_us, effect.last_us, own))
+        if counted != flows:
+            pieces = pieces_of(effect, store, start, end, counted)
+        tallies += [opened(p.tally, max(p.start, start), min(p.end, end)) for p in pieces]
+    rows = assembly.rows(effect.first_us, effect.last_us, panes, finisher)
+    held = bounded(effect.calendar.needs_from(effect.first_us), pane_us)
+    tally = kept.count(joined(tallies), held)
+    kept.keep(assembly, effect)
+    rows = with_bounds(rows, tally, plan)
+    calendar = assembly.calendar
+    if effect.revised is None:
+        spans = spans_of(effect, calendar, tally, rows)
+    elif calendar.session is None:
+        spans = touched(spans_of(effect, calendar, tally, rows), effect.revised, pane_us, plan.reach)
+        rows = rows_of(rows, spans)
+    else:
+        spans = changed(rows, _published(effect, store))
+        rows = rows_of(rows, spans)
+    status = status_of_windows(effect, spans, names, tally)
+    return status, _without_skipped(rows, status)
+
+
+def _made_of(
+    side: Plan, pieces: Sequence[Piece], panes: tuple[int, int], finisher: FinisherPort
+) -> pa.Table | None:
+    """The panes ``[start, end)`` that windows of a side are made of."""
+    tables = [opened(p.payload, p.start, p.end) for p in pieces]
+    if side.join is not None:
+        return met(side.join, joined(tables), panes, finisher)
+    if side.more:  # a group may have rows in several streams, and is in one key range
+        return merged(tables, ("_pane", *side.fragment.keys), side.fragment.states)
+    return joined(tables)
+
+
+def _without_skipped(rows: pa.Table, status: pa.Table) -> pa.Table:
+    """A window that lacks panes has no rows."""
+    skipped = set(by_span(status.filter(status["skipped"])))
+    return without(rows, skipped) if skipped else rows
+
+
+def _published(effect: CommitWindows, store: Store) -> dict[Span, tuple[int, pa.Table]]:
+    """What was said last of each window that ends in the effect's range: (revision, rows)."""
+    found: dict[Span, tuple[int, pa.Table]] = {}
+    for row in store.windows(effect.spec.uid, effect.first_us, effect.last_us):
+        if row.version != effect.spec.version:
+            continue
+        status, rows = decode(row.status), decode(row.rows)
+        parts = by_span(rows)
+        for one in status.to_pylist():
+            span = (micros(one["window_start"]), micros(one["window_end"]))
+            inside = effect.first_us < span[1] <= effect.last_us
+            if inside and (span not in found or found[span][0] <= one["revision"]):
+                found[span] = one["revision"], parts.get(span, rows.slice(0, 0))
+    return found
+
+
+def _no_rows(effect: CommitWindows, finisher: FinisherPort) -> pa.Table:
+    """Over no rows at all a global aggregate without a window still has one row, also one over a subquery's
+    groups, of which there are none; everything else has none.
+    """
+    plan = effect.spec.plan
+    made = plan.made
+    grouped = len(made.keys) > len(made.cells)
+    if grouped and not plan.one_over_all:
+        return pa.table({})
+    from agents.lanes.engine import no_groups  # DuckDB, as in agents.lanes.streams
+
+    groups = no_groups(plan).drop_columns(["window_start", "window_end"])
+    return finisher.run(groups if grouped else _one_without_rows(groups.schema, made))
+
+
+def _one_without_rows(schema: pa.Schema, made: Fragment | StreamJoin | Stage) -> pa.Table:
+    """The one group that there is without keys, in its types: statements don't take a NULL of no type for a
+    time."""
+    row = identity_row(schema, made.states)
+    for cell in made.cells:
+        row = row.append_column(cell, pa.nulls(1, schema.field(cell).type))
+    return row

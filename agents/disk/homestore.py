@@ -1,0 +1,233 @@
+"""The records of replicated homes in an agent's store: what a group has committed, every member writes here.
+
+A commit has a name, and the first word under it stays; records that come again change nothing. So a restart,
+which hears of all records since the last state again, comes to what was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from agents.disk.store import PaneCommit, Store, WindowCommit
+from elf.errors import ElfBug
+from elf.job.effects import SaveJob
+from elf.job.home import records as log
+from elf.job.home.homes import StoredJob
+from elf.job.home.port import (
+    Applied,
+    Apply,
+    ForgetHome,
+    HomeEvent,
+    HomeLoaded,
+    InstallHome,
+    LoadHome,
+    Summarised,
+    SummariseHome,
+)
+from elf.job.rollup.flowroots import StoredPanes
+from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord, VersionState
+
+STATE_PANES_BYTES: Final = 40 << 20
+"""Rows of panes in a state. Beyond it a member that begins with the state does not have the oldest."""
+STATE_WINDOWS_BYTES: Final = 8 << 20
+STATE_WINDOWS: Final = 500
+"""The last windows in a state: that many and that large at most."""
+
+
+class _JobRecord(msgspec.Struct, frozen=True, array_like=True):
+    """As it is stored. Before there were versions it had none."""
+
+    spec: JobSpec
+    first_pane: int | None
+    versions: tuple[VersionRecord, ...] = ()
+
+    @property
+    def all(self) -> tuple[VersionRecord, ...]:
+        state: VersionState = "preparing" if self.first_pane is None else "committed"
+        return self.versions or (VersionRecord(self.spec, state, self.first_pane),)
+
+
+def job_record(job: SaveJob | log.JobKept) -> bytes:
+    """What the store keeps of a job."""
+    return msgspec.msgpack.encode(_JobRecord(job.spec, job.first_pane, job.versions))
+
+
+def apply(store: Store, record: bytes) -> int:
+    """Write a record; returns the number of a commit of panes or of windows."""
+    fact = log.record_of(record)
+    with store.unsynced():
+        match fact:
+            case log.JobKept():
+                store.save_job(fact.spec.uid, job_record(fact), fact.state)
+            case log.FlowKept():
+                store.save_flow(fact.flow, fact.first_pane)
+            case log.PanesKept():
+                return _keep_panes(store, fact)
+            case log.WindowsKept():
+                return _keep_windows(store, fact)
+            case log.PanesDropped():
+                store.prune_panes(fact.flow, fact.below)
+            case log.WindowsDropped():
+                store.prune_windows(fact.job, fact.below_us)
+    return 0
+
+
+def _keep_panes(store: Store, fact: log.PanesKept) -> int:
+    """Of a bare word on a commit and the commit itself, whichever comes first, the commit stays."""
+    name = (fact.start, fact.end, fact.revision)
+    known = store.committed_as(fact.flow, *name)
+    if known is not None and known.members and not fact.members:
+        return known.seq
+    again = known is not None and not known.members and bool(fact.members)
+    return store.commit_panes(_pane_row(fact), again=again)
+
+
+def _keep_windows(store: Store, fact: log.WindowsKept) -> int:
+    near = store.windows(fact.job, fact.first_start - 1, fact.last_end + 1)
+    name = (fact.first_start, fact.last_end, fact.revision, fact.version)
+    known = (r for r in near if (r.first_start, r.last_end, r.revision, r.version) == name)
+    row = next(known, None)
+    return store.commit_windows(WindowCommit(*msgspec.structs.astuple(fact))) if row is None else row.seq
+
+
+def install(store: Store, effect: InstallHome) -> None:
+    """Write a whole state."""
+    state = log.state_of(effect.state)
+    for fact in (state.job, *state.flows, *state.panes, *state.windows):
+        apply(store, log.encode(fact))
+
+
+def summary(store: Store, effect: SummariseHome) -> bytes:
+    """The state of a home."""
+    row = store.job(effect.uid)
+    if row is None:
+        raise ElfBug(f"the home of {effect.uid} has no record of the job")
+    kept = msgspec.msgpack.decode(row.record, type=_JobRecord)
+    job = log.JobKept(kept.spec, row.state, kept.first_pane, kept.versions)
+    firsts = store.flows()
+    flows = [log.FlowKept(uid, first) for uid in effect.flows if (first := firsts.get(uid)) is not None]
+    panes = [row for uid in effect.flows for row in _newest(store, uid)]
+    windows = _fitting(store.last_windows(effect.uid, STATE_WINDOWS))
+    numbers = [row.seq for row in windows]  # the next one is given after the last, which may be a revision
+    windows += map(windows_fact, store.windows_after(effect.uid, max(numbers, default=0)))
+    return log.encode(log.HomeState(job, tuple(flows), tuple(panes), tuple(windows)))
+
+
+def _newest(store: Store, uid: str) -> list[log.PanesKept]:
+    """All commits of a flow in their order; the older ones without contents if they are too large."""
+    found: list[log.PanesKept] = []
+    size = 0
+    rows = sorted(store.pane_commits(uid, START_OF_TIME, END_OF_TIME), key=lambda row: row.seq)
+    parts, raw = store.parts_of(uid), store.raw_of(uid, START_OF_TIME, END_OF_TIME)
+    for row in reversed(rows):
+        name = row.start, row.revision
+        row = replace(row, parts=parts.get(name, b""), raw=raw.get(name, b""))
+        size += len(row.tally) + len(row.payload) + len(row.raw)
+        kept = panes_fact(row)
+        if size > STATE_PANES_BYTES:
+            kept = log.bare(kept)
+        found.append(kept)
+    return found[::-1]
+
+
+def _fitting(rows: Sequence[WindowCommit]) -> list[log.WindowsKept]:
+    found: list[log.WindowsKept] = []
+    size = 0
+    for row in reversed(rows):
+        size += len(row.status) + len(row.rows) + len(row.panes_used)
+        if found and size > STATE_WINDOWS_BYTES:
+            break
+        found.append(windows_fact(row))
+    return found[::-1]
+
+
+def load(store: Store, effect: LoadHome) -> HomeLoaded:
+    """A home as another leader, or another life, left it."""
+    row = store.job(effect.uid)
+    if row is None:
+        return HomeLoaded(effect.group, effect.term, None)
+    return HomeLoaded(
+        effect.group,
+        effect.term,
+        stored_job(store, row.record, row.state),
+        {uid: stored_panes(store, uid, first) for uid, first in _firsts(store, effect.flows)},
+    )
+
+
+def _firsts(store: Store, flows: Iterable[str]) -> list[tuple[str, int | None]]:
+    known = store.flows()
+    return [(uid, known.get(uid)) for uid in flows]
+
+
+def stored_job(store: Store, record: bytes, state: str) -> StoredJob:
+    """A job from its row in the store."""
+    kept = msgspec.msgpack.decode(record, type=_JobRecord)
+    uid = kept.spec.uid
+    return StoredJob(kept.spec, state, kept.all, store.assembled(uid), store.last_windows_seq(uid))
+
+
+def stored_panes(store: Store, uid: str, first: int | None) -> StoredPanes:
+    """A flow's commits, without their contents."""
+    commits = tuple((c.start, c.end, c.revision, c.members) for c in store.committed(uid))
+    return StoredPanes(first, commits, store.last_seq(uid), store.parts_of(uid))
+
+
+def panes_fact(row: PaneCommit) -> log.PanesKept:
+    """A commit as a record."""
+    return log.PanesKept(
+        row.flow,
+        row.start,
+        row.end,
+        row.revision,
+        row.members,
+        row.roster_version,
+        row.epoch,
+        row.term,
+        row.tally,
+        row.payload,
+        row.seq,
+        row.parts,
+        row.raw,
+    )
+
+
+def _pane_row(fact: log.PanesKept) -> PaneCommit:
+    return PaneCommit(*msgspec.structs.astuple(fact))
+
+
+def windows_fact(row: WindowCommit) -> log.WindowsKept:
+    """A commit as a record."""
+    return log.WindowsKept(
+        row.job,
+        row.first_start,
+        row.last_end,
+        row.revision,
+        row.version,
+        row.provisional,
+        row.status,
+        row.rows,
+        row.panes_used,
+        row.seq,
+    )
+
+
+def perform(
+    store: Store, effect: Apply | InstallHome | SummariseHome | LoadHome | ForgetHome
+) -> HomeEvent | None:
+    """Do what must be done in order; what comes of it, if anything does."""
+    match effect:
+        case Apply():
+            return Applied(effect.group, effect.record, apply(store, effect.record))
+        case InstallHome():
+            install(store, effect)
+        case SummariseHome():
+            return Summarised(effect.group, effect.index, summary(store, effect))
+        case LoadHome():
+            return load(store, effect)
+        case ForgetHome():
+            store.drop_job(effect.uid, effect.flows)
+    return None

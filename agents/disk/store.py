@@ -1,0 +1,527 @@
+"""The agent's durable memory: what of its state must survive a crash, by table.
+
+What is in it: facts about the agent; for a worker the *cut* of each stream and the snapshots that it
+retains (PROTOCOL 3); for a root its flows and pane commits, for a reader on another node copies of these; for
+a master its jobs and window commits (PROTOCOL 5); and the stream log (PROTOCOL 1).
+
+Rules: every method is one transaction, durable when it returns, and may be called from any thread. Values
+are opaque bytes made by the callers. Pane numbers, times (µs) and revisions are signed 64-bit integers;
+ranges are half-open. A name that was given once keeps its contents: saying the same again changes nothing,
+saying something else under the name raises ``ElfBug``.
+
+It must never interpret a payload, or answer before the disk has.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from agents.disk import hardstate
+from agents.disk.sqlite import SqliteFile, StoreError
+from agents.disk.tables import APPLICATION_ID, SCHEMA, SCHEMA_VERSION, UPGRADES
+from elf.errors import ElfBug
+from overlay import replica
+
+__all__ = [
+    "JobRow",
+    "PaneCommit",
+    "PaneCommitName",
+    "SnapshotName",
+    "SnapshotRow",
+    "Store",
+    "StoreError",
+    "WindowCommit",
+]
+
+
+class SnapshotName(NamedTuple):
+    """Names the snapshots of one agent: panes ``[start, end)`` of a flow; part 0 is the main one."""
+
+    flow: str
+    start: int
+    end: int
+    part: int = 0
+
+
+@dataclass(frozen=True)
+class SnapshotRow:
+    """Sealed panes ``[start, end)`` of a flow, as retained until a commit includes them."""
+
+    flow: str
+    start: int
+    end: int
+    part: int
+    tally: bytes
+    payload: bytes
+
+    @property
+    def name(self) -> SnapshotName:
+        return SnapshotName(self.flow, self.start, self.end, self.part)
+
+
+@dataclass(frozen=True)
+class PaneCommitName:
+    """A pane commit without its contents: which members panes ``[start, end)`` cover in this revision."""
+
+    flow: str
+    start: int
+    end: int
+    revision: int
+    members: bytes
+    roster_version: int
+    epoch: int
+    term: int
+
+
+@dataclass(frozen=True)
+class PaneCommit(PaneCommitName):
+    """A root's final word on a revision of panes ``[start, end)``, with its counters (PROTOCOL 5). ``seq``:
+    its number among those of its flow, ascending; 0 until it is committed. ``parts``: those of late rows that
+    its one pane has (``elf.job.parts``); they are read by ``parts_of`` alone. ``raw``: what the payload was
+    made of, where a reduce function has changed it; it is read by ``raw_of`` alone.
+    """
+
+    tally: bytes
+    payload: bytes
+    seq: int = field(default=0, compare=False)
+    parts: bytes = field(default=b"", compare=False)
+    raw: bytes = field(default=b"", compare=False)
+
+
+UNNUMBERED: Final = -1
+
+
+@dataclass(frozen=True)
+class WindowCommit:
+    """A master's final word on a revision of the windows from ``first_start`` to ``last_end`` (µs). ``seq``:
+    its number among those of its job, ascending by one; ``UNNUMBERED`` until it is committed; 0 if nothing is
+    published of it, as there is no window in it.
+    """
+
+    job: str
+    first_start: int
+    last_end: int
+    revision: int
+    version: int
+    provisional: bool
+    status: bytes
+    rows: bytes
+    panes_used: bytes
+    seq: int = field(default=UNNUMBERED, compare=False)
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """A job that this agent is the home of."""
+
+    uid: str
+    record: bytes
+    state: str
+
+
+_SNAPSHOT: Final = "SELECT flow, pane_start, pane_end, part, tally, payload FROM snapshots"
+_PANE_NAME: Final = "flow, pane_start, pane_end, revision, members, roster_version, epoch, term"
+_PANE: Final = f"SELECT {_PANE_NAME}, tally, payload, seq FROM pane_commits"
+_WINDOW_NAME: Final = "job, first_start, last_end, revision, version, provisional"
+_WINDOW: Final = f'SELECT {_WINDOW_NAME}, status, "rows", panes_used, seq FROM window_commits'
+_NAMED: Final = " WHERE (flow, pane_start, pane_end, part) = (?, ?, ?, ?)"
+_OVERLAP: Final = "WHERE flow = ? AND pane_start < ? AND pane_end > ?"
+_AS: Final = "WHERE (flow, pane_start, pane_end, revision) = (?, ?, ?, ?)"
+
+
+class Store:
+    """The SQLite file of one agent; ``":memory:"`` keeps everything in memory and forgets it on ``close``."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Opens or creates the file. Raises ``StoreError`` if it is damaged, foreign, or of a newer elf."""
+        self._file = SqliteFile(
+            str(path),
+            schema=SCHEMA,
+            version=SCHEMA_VERSION,
+            application_id=APPLICATION_ID,
+            upgrades=UPGRADES,
+        )
+
+    def close(self) -> None:
+        """Closes every thread's connection. No other call may be under way or follow."""
+        self._file.close()
+
+    def unsynced(self) -> AbstractContextManager[None]:
+        """What is written in this block, by this thread, is durable with the next write outside of such."""
+        return self._file.unsynced()
+
+    # -- facts -----------------------------------------------------------------------------------------------
+
+    def get(self, key: str) -> bytes | None:
+        with self._file.reading() as con:
+            return _blob(con, "SELECT value FROM facts WHERE key = ?", key)
+
+    def put(self, key: str, value: bytes) -> None:
+        with self._file.writing() as con:
+            _put(con, key, value)
+
+    def agent_id(self) -> str:
+        """The agent's UUID: made at the first call, the same for ever after."""
+        with self._file.writing() as con:
+            known = _blob(con, "SELECT value FROM facts WHERE key = ?", "agent_id")
+            if known is None:
+                known = str(uuid.uuid4()).encode()
+                _put(con, "agent_id", known)
+            return known.decode()
+
+    def begin_incarnation(self, least: int = 1) -> int:
+        """Counts one more start of this agent and returns its number: one above the last, and ``least`` or
+        more.
+
+        Agents give the time in seconds: then one that has lost its data folder, and with it the count, is
+        above what its peers remember of that address, and so is heard.
+        """
+        with self._file.writing() as con:
+            known = int(_blob(con, "SELECT value FROM facts WHERE key = ?", "incarnation") or b"0")
+            number = max(known + 1, least)
+            _put(con, "incarnation", str(number).encode())
+            return number
+
+    # -- worker: cuts and snapshots --------------------------------------------------------------------------
+
+    def save_cut(
+        self,
+        stream: str,
+        cut: bytes,
+        snapshots: Sequence[SnapshotRow] = (),
+        *,
+        forget: Sequence[SnapshotName] = (),
+        joined: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """The stream's cut, the snapshots sealed since the last, and those needed no more: all or nothing.
+        ``joined``: the contents of all tables that its flows join, by digest, where that has changed."""
+        with self._file.writing() as con:
+            _remove(con, forget)
+            if joined is not None:
+                con.execute("DELETE FROM joined WHERE stream = ?", (stream,))
+                rows = [(stream, digest, data) for digest, data in joined.items()]
+                con.executemany("INSERT INTO joined VALUES (?, ?, ?)", rows)
+            for row in snapshots:
+                _keep(con, "snapshots", row.name, (row.tally, row.payload), _SNAPSHOT + _NAMED)
+            con.execute("INSERT OR REPLACE INTO cuts VALUES (?, ?)", (stream, cut))
+
+    def load_cut(self, stream: str) -> bytes | None:
+        with self._file.reading() as con:
+            return _blob(con, "SELECT cut FROM cuts WHERE stream = ?", stream)
+
+    def joined(self, stream: str) -> dict[str, bytes]:
+        """Contents of the tables that the flows of the stream's cut join, by digest."""
+        with self._file.reading() as con:
+            found = con.execute("SELECT digest, data FROM joined WHERE stream = ?", (stream,))
+            return {str(digest): bytes(data) for digest, data in found}
+
+    def snapshots(self, flow: str) -> list[SnapshotRow]:
+        """All that is retained of the flow, by start, end and part."""
+        with self._file.reading() as con:
+            found = con.execute(f"{_SNAPSHOT} WHERE flow = ? ORDER BY pane_start, pane_end, part", (flow,))
+            return [SnapshotRow(*row) for row in found]
+
+    def overlapping(self, flow: str, start: int, end: int) -> list[SnapshotRow]:
+        """What is retained of the flow and has a pane in ``[start, end)``, by start, end and part."""
+        with self._file.reading() as con:
+            found = con.execute(
+                f"{_SNAPSHOT} {_OVERLAP} ORDER BY pane_start, pane_end, part", (flow, end, start)
+            )
+            return [SnapshotRow(*row) for row in found]
+
+    def delete_snapshots(self, names: Sequence[SnapshotName]) -> None:
+        with self._file.writing() as con:
+            _remove(con, names)
+
+    def delete_flow(self, flow: str) -> None:
+        """Forgets the flow, its snapshots and pane commits."""
+        with self._file.writing() as con:
+            con.execute("DELETE FROM flows WHERE uid = ?", (flow,))
+            con.execute("DELETE FROM snapshots WHERE flow = ?", (flow,))
+            con.execute("DELETE FROM pane_commits WHERE flow = ?", (flow,))
+            con.execute("DELETE FROM pane_parts WHERE flow = ?", (flow,))
+
+    # -- root: pane commits ----------------------------------------------------------------------------------
+
+    def save_flow(self, uid: str, first_pane: int) -> None:
+        """The first pane that the flow's root commits."""
+        with self._file.writing() as con:
+            con.execute("INSERT OR REPLACE INTO flows VALUES (?, ?)", (uid, first_pane))
+
+    def flows(self) -> dict[str, int | None]:
+        """The flows of which something is kept; the first pane of those whose root is here."""
+        with self._file.reading() as con:
+            found = con.execute(
+                "SELECT flow, max(first_pane) FROM (SELECT uid AS flow, first_pane FROM flows UNION ALL "
+                "SELECT DISTINCT flow, NULL FROM pane_commits UNION ALL "
+                "SELECT DISTINCT flow, NULL FROM snapshots) GROUP BY flow"
+            )
+            return {str(uid): first for uid, first in found}
+
+    def commit_panes(self, *rows: PaneCommit, again: bool = False) -> int:
+        """Commits in one transaction; returns the number of the last. A second word on a pane's revision
+        raises ``ElfBug`` (DESIGN 6.5), unless it is to be said ``again``, by whoever had its name only. Rows
+        with a number keep it, others get the next of their flow.
+        """
+        seq = 0
+        with self._file.writing() as con:
+            for row in rows:
+                if again:
+                    con.execute(
+                        f"DELETE FROM pane_commits {_AS}", (row.flow, row.start, row.end, row.revision)
+                    )
+                key = (row.flow, row.start, row.end, row.revision)
+                values = (row.members, row.roster_version, row.epoch, row.term, row.tally, row.payload)
+                taken = con.execute(
+                    f"{_PANE} {_OVERLAP} AND revision = ?", (row.flow, row.end, row.start, row.revision)
+                )
+                known = [PaneCommit(*other) for other in taken]
+                if any(other != row for other in known):
+                    raise ElfBug(
+                        f"panes [{row.start}, {row.end}) of {row.flow}: revision {row.revision} is committed"
+                    )
+                seq = known[0].seq if known else row.seq or self._last_seq(con, row.flow) + 1
+                con.execute(
+                    f"INSERT OR IGNORE INTO pane_commits VALUES ({_marks(12)})", (*key, *values, seq, row.raw)
+                )
+                if row.parts:
+                    named = (row.flow, row.start, row.revision, row.parts)
+                    con.execute("INSERT OR IGNORE INTO pane_parts VALUES (?, ?, ?, ?)", named)
+        return seq
+
+    @staticmethod
+    def _last_seq(con: sqlite3.Connection, flow: str) -> int:
+        row = con.execute("SELECT max(seq) FROM pane_commits WHERE flow = ?", (flow,)).fetchone()
+        return int(row[0] or 0)
+
+    def last_seq(self, flow: str) -> int:
+        """Number of the flow's last commit, 0 if there is none."""
+        with self._file.reading() as con:
+            return self._last_seq(con, flow)
+
+    def commits_after(self, flow: str, seq: int, start: int, limit: int) -> list[PaneCommit]:
+        """Commits with a higher number that have a pane from ``start`` on, by number."""
+        with self._file.reading() as con:
+            sql = f"{_PANE} WHERE flow = ? AND seq > ? AND pane_end > ? ORDER BY seq LIMIT ?"
+            return [PaneCommit(*row) for row in con.execute(sql, (flow, seq, start, limit))]
+
+    def committed_as(self, flow: str, start: int, end: int, revision: int) -> PaneCommit | None:
+        """The commit of that name."""
+        with self._file.reading() as con:
+            row = con.execute(f"{_PANE} {_AS}", (flow, start, end, revision)).fetchone()
+            return None if row is None else PaneCommit(*row)
+
+    def pane_commits(self, flow: str, start: int, end: int) -> list[PaneCommit]:
+        """Every revision of every commit that has a pane in ``[start, end)``, by revision, then start."""
+        with self._file.reading() as con:
+            found = con.execute(f"{_PANE} {_OVERLAP} ORDER BY revision, pane_start", (flow, end, start))
+            return [PaneCommit(*row) for row in found]
+
+    def pane_names(self, flow: str, start: int, end: int) -> list[PaneCommitName]:
+        """The same without reading the contents."""
+        with self._file.reading() as con:
+            sql = f"SELECT {_PANE_NAME} FROM pane_commits {_OVERLAP} ORDER BY revision, pane_start"
+            return [PaneCommitName(*row) for row in con.execute(sql, (flow, end, start))]
+
+    def committed(self, flow: str) -> list[PaneCommitName]:
+        """What is committed of the flow, by start, then revision, without reading the contents."""
+        with self._file.reading() as con:
+            sql = f"SELECT {_PANE_NAME} FROM pane_commits WHERE flow = ?"
+            found = con.execute(f"{sql} ORDER BY pane_start, pane_end, revision", (flow,))
+            return [PaneCommitName(*row) for row in found]
+
+    def parts_of(self, flow: str) -> dict[tuple[int, int], bytes]:
+        """(Pane, revision) → parts of late rows, of the commits that have some."""
+        with self._file.reading() as con:
+            found = con.execute("SELECT pane, revision, parts FROM pane_parts WHERE flow = ?", (flow,))
+            return {(int(pane), int(revision)): bytes(parts) for pane, revision, parts in found}
+
+    def raw_of(self, flow: str, start: int, end: int) -> dict[tuple[int, int], bytes]:
+        """(First pane, revision) → what the commit's rows were before a reduce function, of the commits that
+        have a pane in ``[start, end)`` and that it has changed."""
+        with self._file.reading() as con:
+            sql = f"SELECT pane_start, revision, raw FROM pane_commits {_OVERLAP} AND raw <> x''"
+            found = con.execute(sql, (flow, end, start))
+            return {(int(first), int(revision)): bytes(raw) for first, revision, raw in found}
+
+    def prune_panes(self, flow: str, below: int | None) -> None:
+        """Forgets commits all of whose panes are below ``below``, but the last one, whose number must not be
+        given again; with None all of them.
+        """
+        with self._file.writing() as con:
+            if below is None:
+                con.execute("DELETE FROM pane_commits WHERE flow = ?", (flow,))
+                con.execute("DELETE FROM pane_parts WHERE flow = ?", (flow,))
+            else:
+                con.execute(
+                    "DELETE FROM pane_commits WHERE flow = ? AND pane_end <= ? AND seq < ?",
+                    (flow, below, self._last_seq(con, flow)),
+                )
+                con.execute(
+                    "DELETE FROM pane_parts WHERE flow = ? AND pane < ? AND NOT EXISTS (SELECT 1 FROM "
+                    "pane_commits AS c WHERE c.flow = pane_parts.flow AND c.pane_start = pane "
+                    "AND c.revision = pane_parts.revision)",
+                    (flow, below),
+                )
+
+    # -- master: jobs and window commits ---------------------------------------------------------------------
+
+    def save_job(self, uid: str, record: bytes, state: str) -> None:
+        with self._file.writing() as con:
+            con.execute("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?)", (uid, record, state))
+
+    def job(self, uid: str) -> JobRow | None:
+        with self._file.reading() as con:
+            row = con.execute("SELECT uid, record, state FROM jobs WHERE uid = ?", (uid,)).fetchone()
+            return None if row is None else JobRow(*row)
+
+    def load_jobs(self) -> list[JobRow]:
+        with self._file.reading() as con:
+            return [JobRow(*row) for row in con.execute("SELECT uid, record, state FROM jobs ORDER BY uid")]
+
+    def drop_job(self, uid: str, flows: Sequence[str] = ()) -> None:
+        """Forgets the job, its window commits, and what is committed of flows."""
+        with self._file.writing() as con:
+            con.execute("DELETE FROM jobs WHERE uid = ?", (uid,))
+            con.execute("DELETE FROM window_commits WHERE job = ?", (uid,))
+            for flow in flows:
+                con.execute("DELETE FROM flows WHERE uid = ?", (flow,))
+                con.execute("DELETE FROM pane_commits WHERE flow = ?", (flow,))
+                con.execute("DELETE FROM pane_parts WHERE flow = ?", (flow,))
+
+    def commit_windows(self, *rows: WindowCommit) -> int:
+        """Commits in one transaction; returns the number of the last one. Other contents for a committed
+        (windows, revision) raise ``ElfBug``."""
+        seq = 0
+        with self._file.writing() as con:
+            for row in rows:
+                key = (
+                    row.job,
+                    row.first_start,
+                    row.last_end,
+                    row.revision,
+                    row.version,
+                    int(row.provisional),
+                )
+                said = (row.status, row.rows, row.panes_used)
+                known = con.execute(f"{_WINDOW} WHERE ({_WINDOW_NAME}) = ({_marks(6)})", key).fetchone()
+                if known is not None and known[6:9] != said:
+                    raise ElfBug(f"window_commits: {key} is there already, with other contents")
+                if known is not None:
+                    seq = int(known[9])
+                    continue
+                seq = self._last_windows_seq(con, row.job) + 1 if row.seq == UNNUMBERED else row.seq
+                con.execute(f"INSERT INTO window_commits VALUES ({_marks(10)})", (*key, *said, seq))
+        return seq
+
+    @staticmethod
+    def _last_windows_seq(con: sqlite3.Connection, job: str) -> int:
+        row = con.execute("SELECT max(seq) FROM window_commits WHERE job = ?", (job,)).fetchone()
+        return int(row[0] or 0)
+
+    def last_windows_seq(self, job: str) -> int:
+        """Number of the job's last commit of windows, 0 if there is none."""
+        with self._file.reading() as con:
+            return self._last_windows_seq(con, job)
+
+    def windows_after(self, job: str, seq: int) -> list[WindowCommit]:
+        """Commits with a higher number, by number."""
+        with self._file.reading() as con:
+            found = con.execute(f"{_WINDOW} WHERE job = ? AND seq > ? ORDER BY seq", (job, seq))
+            return [_window(row) for row in found]
+
+    def windows(self, job: str, from_us: int, to_us: int) -> list[WindowCommit]:
+        """Commits with a window that overlaps ``[from_us, to_us)``, by start, then revision."""
+        with self._file.reading() as con:
+            sql = f"{_WINDOW} WHERE job = ? AND first_start < ? AND last_end > ?"
+            found = con.execute(f"{sql} ORDER BY first_start, last_end, revision", (job, to_us, from_us))
+            return [_window(row) for row in found]
+
+    def last_windows(self, job: str, n: int) -> list[WindowCommit]:
+        """The ``n`` commits that end last, the last one at the end."""
+        with self._file.reading() as con:
+            sql = f"{_WINDOW} WHERE job = ? ORDER BY last_end DESC, revision DESC LIMIT ?"
+            return [_window(row) for row in con.execute(sql, (job, n))][::-1]
+
+    def assembled(self, job: str) -> dict[int, int]:
+        """By version, the end of the last window that is committed."""
+        with self._file.reading() as con:
+            sql = "SELECT version, max(last_end) FROM window_commits WHERE job = ? GROUP BY version"
+            return {int(version): int(end) for version, end in con.execute(sql, (job,))}
+
+    def prune_windows(self, job: str, below_us: int) -> None:
+        """Forgets commits all of whose windows end at ``below_us`` or before, but not the one numbered
+        last."""
+        with self._file.writing() as con:
+            con.execute(
+                "DELETE FROM window_commits WHERE job = ? AND last_end <= ? AND seq < ?",
+                (job, below_us, self._last_windows_seq(con, job)),
+            )
+
+    # -- the stream log --------------------------------------------------------------------------------------
+
+    def append_log(self, entries: Sequence[tuple[int, bytes]]) -> None:
+        """Adds (number, entry) pairs; another entry under a known number raises ``ElfBug`` (two founders)."""
+        with self._file.writing() as con:
+            for seq, entry in entries:
+                _keep(con, "log", (seq,), (entry,), "SELECT seq, entry FROM log WHERE seq = ?")
+
+    def load_log(self) -> list[tuple[int, bytes]]:
+        with self._file.reading() as con:
+            return [
+                (int(seq), bytes(entry))
+                for seq, entry in con.execute("SELECT seq, entry FROM log ORDER BY seq")
+            ]
+
+    # -- replica groups --------------------------------------------------------------------------------------
+
+    def persist(self, writes: Sequence[replica.Write]) -> None:
+        """Makes writes of replica groups, in order, in one transaction."""
+        with self._file.writing() as con:
+            for write in writes:
+                hardstate.apply(con, write)
+
+    def load_groups(self) -> dict[bytes, replica.Stored]:
+        """The hard state of every group in which this agent has a seat."""
+        with self._file.reading() as con:
+            return hardstate.load(con)
+
+
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)
+
+
+def _blob(con: sqlite3.Connection, sql: str, key: str) -> bytes | None:
+    row = con.execute(sql, (key,)).fetchone()
+    return None if row is None else bytes(row[0])
+
+
+def _put(con: sqlite3.Connection, key: str, value: bytes) -> None:
+    con.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, value))
+
+
+def _remove(con: sqlite3.Connection, names: Sequence[SnapshotName]) -> None:
+    con.executemany("DELETE FROM snapshots" + _NAMED, names)
+
+
+def _keep(
+    con: sqlite3.Connection, table: str, key: tuple[object, ...], values: tuple[bytes, ...], known: str
+) -> None:
+    """Inserts what has that name for ever; the same again is nothing new, something else is a bug."""
+    whole = tuple(key) + values
+    done = con.execute(f"INSERT OR IGNORE INTO {table} VALUES ({_marks(len(whole))})", whole)
+    if done.rowcount == 0 and con.execute(known, tuple(key)).fetchone() != whole:
+        raise ElfBug(f"{table}: {tuple(key)} is there already, with other contents")
+
+
+def _window(row: tuple[str, int, int, int, int, int, bytes, bytes, bytes, int]) -> WindowCommit:
+    job, first_start, last_end, revision, version, provisional, status, rows, panes, seq = row
+    return WindowCommit(
+        job, first_start, last_end, revision, version, bool(provisional), status, rows, panes, seq
+    )

@@ -1,0 +1,71 @@
+"""The tables of an agent's store, and how files of earlier versions become this one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agents.disk import hardstate
+
+SCHEMA_VERSION: Final = 7
+APPLICATION_ID: Final = 0x656C6631
+"""``elf1``: tells our files from other programs' SQLite files."""
+
+SCHEMA: Final = (
+    """
+CREATE TABLE facts (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE cuts (stream TEXT PRIMARY KEY, cut BLOB NOT NULL);
+CREATE TABLE snapshots (
+  flow TEXT NOT NULL, pane_start INTEGER NOT NULL, pane_end INTEGER NOT NULL, part INTEGER NOT NULL,
+  tally BLOB NOT NULL, payload BLOB NOT NULL, PRIMARY KEY (flow, pane_start, pane_end, part));
+CREATE TABLE pane_commits (
+  flow TEXT NOT NULL, pane_start INTEGER NOT NULL, pane_end INTEGER NOT NULL, revision INTEGER NOT NULL,
+  members BLOB NOT NULL, roster_version INTEGER NOT NULL, epoch INTEGER NOT NULL, term INTEGER NOT NULL,
+  tally BLOB NOT NULL, payload BLOB NOT NULL, seq INTEGER NOT NULL DEFAULT 0, raw BLOB NOT NULL DEFAULT x'',
+  PRIMARY KEY (flow, pane_start, pane_end, revision));
+CREATE INDEX pane_commits_by_seq ON pane_commits (flow, seq);
+CREATE TABLE pane_parts (
+  flow TEXT NOT NULL, pane INTEGER NOT NULL, revision INTEGER NOT NULL, parts BLOB NOT NULL,
+  PRIMARY KEY (flow, pane, revision)) WITHOUT ROWID;
+CREATE TABLE flows (uid TEXT PRIMARY KEY, first_pane INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE jobs (uid TEXT PRIMARY KEY, record BLOB NOT NULL, state TEXT NOT NULL);
+CREATE TABLE window_commits (
+  job TEXT NOT NULL, first_start INTEGER NOT NULL, last_end INTEGER NOT NULL, revision INTEGER NOT NULL,
+  version INTEGER NOT NULL, provisional INTEGER NOT NULL,
+  status BLOB NOT NULL, "rows" BLOB NOT NULL, panes_used BLOB NOT NULL, seq INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (job, first_start, last_end, revision, version, provisional));
+CREATE INDEX window_commits_by_end ON window_commits (job, last_end, revision);
+CREATE INDEX window_commits_by_seq ON window_commits (job, seq);
+CREATE TABLE joined (
+  stream TEXT NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (stream, digest)) WITHOUT ROWID;
+CREATE TABLE log (seq INTEGER PRIMARY KEY, entry BLOB NOT NULL);
+"""
+    + hardstate.SCHEMA
+)
+UPGRADES: Final[dict[int, str]] = {
+    1: """
+ALTER TABLE pane_commits ADD COLUMN seq INTEGER NOT NULL DEFAULT 0;
+UPDATE pane_commits SET seq = rowid;
+CREATE INDEX pane_commits_by_seq ON pane_commits (flow, seq);
+CREATE TABLE flows (uid TEXT PRIMARY KEY, first_pane INTEGER NOT NULL) WITHOUT ROWID;
+""",
+    2: hardstate.SCHEMA,
+    3: """
+CREATE TABLE pane_parts (
+  flow TEXT NOT NULL, pane INTEGER NOT NULL, revision INTEGER NOT NULL, parts BLOB NOT NULL,
+  PRIMARY KEY (flow, pane, revision)) WITHOUT ROWID;
+""",
+    4: """
+CREATE TABLE joined (
+  stream TEXT NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (stream, digest)) WITHOUT ROWID;
+""",
+    5: """
+ALTER TABLE pane_commits ADD COLUMN raw BLOB NOT NULL DEFAULT x'';
+""",
+    6: """
+ALTER TABLE window_commits ADD COLUMN seq INTEGER NOT NULL DEFAULT 0;
+UPDATE window_commits SET seq = known.number FROM (
+  SELECT rowid AS place, row_number() OVER (PARTITION BY job ORDER BY last_end, revision, version) AS number
+  FROM window_commits) AS known WHERE window_commits.rowid = known.place;
+CREATE INDEX window_commits_by_seq ON window_commits (job, seq);
+""",
+}

@@ -1,0 +1,416 @@
+"""DuckDB at the edge: lines to typed rows, rows to partial aggregates, groups to results.
+
+Each object here owns a connection to the process's one DuckDB, in UTC, and one prepared statement over a
+table whose batch is changed between runs. Not for several threads at once, but an object may move between
+them. Close what you made.
+"""
+
+from __future__ import annotations
+
+import atexit
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Final
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from agents.formats import Format
+from agents.formats.dialect import DUCKDB, DUCKDB_QUICK, Dialect, Selection
+from agents.lanes.times import read_times
+from elf.aggregates import normalise
+from elf.batch import decode
+from elf.errors import ElfBug, InputError
+from elf.job.ports import Wanted
+from elf.ql.plan import PLACES, Fragment, Plan, Stage, Table, side_groups
+from elf.schema import Column, ColumnType
+
+Int64s = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_CAREFUL_CHUNKS: Final = 16
+_PANE: Final = pa.field("_pane", pa.int64())
+_FEW_ROWS: Final = 4096
+"""Up to so many the copy that ``execute`` makes of a result, of which DuckDB warns, is cheaper than the
+second query that ``sql`` asks: JSON of 500 lines takes 1.7 ms, not 2.4. A kept relation would be planned
+again each time (8.5 ms); one of ``EXECUTE`` keeps its first answer."""
+warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning, r"agents\.lanes\.engine")
+
+_ARROW_TYPES: dict[ColumnType, pa.DataType] = {
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "text": pa.string(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us"),
+}
+
+
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """The columns as they are in tables of extracted rows."""
+    return pa.schema([pa.field(column.name, _ARROW_TYPES[column.type]) for column in columns])
+
+
+class _Batch:
+    """The table that a prepared statement reads: whatever was put into it last.
+
+    DuckDB binds the object, not its contents, so a statement is prepared once and sees a new batch each time.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.table = schema.empty_table()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+@cache
+def instance() -> duckdb.DuckDBPyConnection:
+    """The one DuckDB of the process: another would cost 4 MB where a connection costs 1. It has no thread of
+    its own: each query runs on that of its caller, and a process may be forked after it (opening it takes 40
+    ms of CPU)."""
+    config: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "async_threads": 0}
+    try:
+        connection = duckdb.connect(":memory:", config=config)
+    except duckdb.Error:  # before 2.0 it knew no such setting, and had no such threads
+        del config["async_threads"]
+        connection = duckdb.connect(":memory:", config=config)
+    atexit.register(connection.close)
+    return connection
+
+
+class Statement:
+    """One SELECT over one table of a fixed schema, and over others that stay as they are, prepared."""
+
+    def __init__(
+        self, sql: str, table: str, schema: pa.Schema, others: Mapping[str, pa.Table] | None = None
+    ) -> None:
+        self._sql = sql
+        self._table = table
+        self._schema = schema
+        self._batch = _Batch(schema)
+        _check_names(schema)
+        self._connection = instance().cursor()
+        try:
+            self._connection.execute("SET TimeZone = 'UTC'")
+            self._connection.register(table, self._batch)
+            for name, other in (others or {}).items():
+                self._connection.register("other", other)
+                self._connection.execute(f'CREATE TEMP TABLE "{name}" AS SELECT * FROM other')
+                self._connection.unregister("other")
+            self._connection.execute(f"PREPARE run AS {sql}")
+        except duckdb.Error as error:
+            self.close()
+            raise ElfBug(f"DuckDB does not take a statement of ours: {error}\n{sql}") from error
+
+    def run(self, table: pa.Table) -> pa.Table:
+        """The result over these rows, which have the columns of the schema in any order."""
+        self._batch.table = as_schema(self._schema, table)
+        try:
+            if table.num_rows < _FEW_ROWS:
+                return self._connection.execute("EXECUTE run").to_arrow_table()
+            return self._connection.sql("EXECUTE run").to_arrow_table()
+        finally:
+            self._batch.table = self._schema.empty_table()
+
+    def close(self) -> None:
+        """Lets go of the connection, and with it of the batch."""
+        self._connection.close()
+
+
+def as_schema(schema: pa.Schema, table: pa.Table) -> pa.Table:
+    """The columns of the schema, cast where they differ (asking first is cheaper than a cast for nothing)."""
+    if table.schema.equals(schema):
+        return table
+    chosen = table.select(schema.names)
+    return chosen if chosen.schema.equals(schema) else chosen.cast(schema)
+
+
+def _check_names(schema: pa.Schema) -> None:
+    """DuckDB takes names that differ by case only for the same, and would read one column for the other."""
+    folded: dict[str, str] = {}
+    for name in schema.names:
+        other = folded.setdefault(name.lower(), name)
+        if other != name:
+            raise InputError(
+                f'columns "{other}" and "{name}" in one query: names must differ by more than case'
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Extracted:
+    """``table``: ``_ts`` (int64, µs, nullable), then the asked columns, one row for each accepted line, in
+    order.
+
+    ``accepted`` and ``rejected``: numbers of lines; ``uncast``: values that did not fit their column and
+    are NULL; ``wanted``: see ``elf.job.ports.ExtractedLike``.
+    """
+
+    table: pa.Table
+    accepted: Int64s
+    rejected: Int64s
+    uncast: int
+    wanted: Mask | None = None
+
+
+_LINES: Final = pa.schema([pa.field("line", pa.string())])
+
+
+class Extractor:
+    """Lines of one format to typed columns, event time first.
+
+    A statement that tries each line for itself costs a tenth more than one that fails as a whole on a line
+    that does not parse; so the quick one is run until it fails, and the careful one for a while from then on.
+    What is not needed yet is not prepared yet: preparing one takes longer than a thousand lines do.
+    """
+
+    def __init__(self, fmt: Format, event_time: str | None, wanted: Wanted) -> None:
+        self._format = fmt
+        columns = wanted.columns
+        _check_names(arrow_schema(columns))
+        self._wanted, self._event_time = wanted, event_time
+        quick = self._select(DUCKDB_QUICK)
+        self._quick_sql = _extraction(quick, wanted.where_sqls)
+        self._schema = pa.schema([pa.field("_ts", pa.int64()), *arrow_schema(columns)])
+        self._quick = Statement(self._quick_sql, "lines", _LINES)
+        self._careful: Statement | None = None
+        self._careful_left = 0
+        self._times = Times() if quick.event_text is not None else None
+
+    def _select(self, dialect: Dialect) -> Selection:
+        return self._format.select(dialect, self._wanted.columns, self._event_time)
+
+    def _careful_sql(self) -> str:
+        return _extraction(self._select(DUCKDB), self._wanted.where_sqls)
+
+    def extract(self, lines: pa.StringArray) -> Extracted:
+        """Never fails on a line, whatever is in it (valid UTF-8 without NUL)."""
+        found = self._read(pa.table({"line": lines}))
+        valid = np.array(found["_ok"].to_numpy(), dtype=np.bool_)
+        valid[self._format.refused(lines)] = False
+        if not valid.all():
+            found = found.filter(pa.array(valid))
+        rows = found.select(self._schema.names)
+        if self._times is not None:
+            rows = rows.set_column(0, "_ts", self._times.read(rows["_ts"].combine_chunks()))
+        return Extracted(
+            table=as_schema(self._schema, rows),
+            accepted=np.flatnonzero(valid).astype(np.int64, copy=False),
+            rejected=np.flatnonzero(~valid).astype(np.int64, copy=False),
+            uncast=int(pc.sum(found["_uncast"]).as_py() or 0),
+            wanted=found["_wanted"].to_numpy() if "_wanted" in found.column_names else None,
+        )
+
+    def _read(self, lines: pa.Table) -> pa.Table:
+        if not self._careful_left:
+            try:
+                return self._quick.run(lines)
+            except duckdb.Error:
+                if self._careful_sql() == self._quick_sql:
+                    raise
+                self._careful_left = _CAREFUL_CHUNKS
+        if self._careful is None:
+            self._careful = Statement(self._careful_sql(), "lines", _LINES)
+        self._careful_left -= 1
+        return self._careful.run(lines)
+
+    def close(self) -> None:
+        self._quick.close()
+        if self._careful is not None:
+            self._careful.close()
+        if self._times is not None:
+            self._times.close()
+
+
+def _extraction(selection: Selection, where_sqls: Sequence[str]) -> str:
+    """``_ok``, ``_uncast``, ``_ts`` and the columns; with conditions also ``_wanted``, and the columns of
+    other rows NULL, which is cheaper to hand over."""
+    every = selection.sql("lines", as_text=True)
+    if not where_sqls:
+        return every
+    wanted = f"({' OR '.join(f'({where})' for where in where_sqls)}) IS TRUE"
+    names = [DUCKDB.name(name) for name, _ in selection.columns]
+    items = ["_ok", "_uncast", "_ts", "_wanted", *(f"CASE WHEN _wanted THEN {n} END AS {n}" for n in names)]
+    return f"SELECT {', '.join(items)} FROM (SELECT *, {wanted} AS _wanted FROM ({every}) AS r)"
+
+
+class Times:
+    """Event times from text: the usual shape by ``read_times``, the rest by DuckDB (in a statement that takes
+    7 ms to prepare, and few streams ever need)."""
+
+    def __init__(self) -> None:
+        self._rest: Statement | None = None
+
+    def read(self, texts: pa.StringArray) -> pa.Int64Array:
+        """µs since the epoch; NULL where a text is no time."""
+        us, done = read_times(texts)
+        if done.all():
+            return pa.array(us)
+        left = pa.array(~done)
+        if self._rest is None:
+            sql = f"SELECT {DUCKDB.time_us('text')} AS us FROM texts"
+            self._rest = Statement(sql, "texts", pa.schema([pa.field("text", pa.string())]))
+        rest = self._rest.run(pa.table({"text": texts.filter(left)}))["us"].combine_chunks()
+        return pc.replace_with_mask(pa.array(us), left, rest.cast(pa.int64()))
+
+    def close(self) -> None:
+        if self._rest is not None:
+            self._rest.close()
+
+
+class Mapper:
+    """A fragment's map over ``rows`` (``columns`` and ``_pane``; where it ``counts``, ``PLACES`` too) and
+    ``tables``: typed rows to partial aggregates.
+
+    Prepared in a quiet moment, or for the first rows: who installs a flow waits for the last agent of all.
+    """
+
+    def __init__(
+        self, map_sql: str, columns: Sequence[Column], tables: Sequence[Table] = (), counts: bool = False
+    ) -> None:
+        self._sql = map_sql
+        self._tables = tables
+        places = [pa.field(name, pa.int64()) for name in (PLACES if counts else ())]
+        self._schema = pa.schema([*arrow_schema(columns), _PANE, *places])
+        self._statement: Statement | None = None
+        _check_names(self._schema)
+
+    def run(self, rows: pa.Table) -> pa.Table:
+        """Columns as DuckDB gives them: a sum of integers is decimal128(38, 0)."""
+        return self._prepared().run(rows)
+
+    def prepare(self) -> None:
+        self._prepared()
+
+    def _prepared(self) -> Statement:
+        if self._statement is None:
+            others = {table.relation: decode(table.data) for table in self._tables}
+            self._statement = Statement(self._sql, "rows", self._schema, others)
+        return self._statement
+
+    def close(self) -> None:
+        if self._statement is not None:
+            self._statement.close()
+
+
+class Finisher:
+    """A plan's final fragment, its join of streams, if it has one, and its stages."""
+
+    def __init__(
+        self,
+        final_sql: str,
+        join_sql: str = "",
+        stages: Sequence[Stage] = (),
+        sides: Sequence[Plan] = (),
+    ) -> None:
+        self._final: _OverGroups = _OverSides(final_sql, sides) if sides[1:] else _OverGroups(final_sql)
+        self._join = _OverGroups(join_sql)
+        self._stages = [_OverGroups(stage.sql) for stage in stages]
+        self._beside = [Finisher.of(replace(side, beside=())) for side in sides[1:]]
+
+    @classmethod
+    def of(cls, plan: Plan) -> Finisher:
+        """Of a plan, or of one of its sides."""
+        joins = plan.join.sql if plan.join is not None else ""
+        return cls(plan.final_sql, joins, plan.stages, plan.sides)
+
+    def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
+        """The rows of the result, in its order. ``beside``: the groups of jobs that are joined; a table
+        without columns is one without rows."""
+        return self._final.run(groups, *beside)
+
+    def join(self, groups: pa.Table) -> pa.Table:
+        """Panes of joined rows, of the panes of both streams."""
+        return self._join.run(groups)
+
+    def stage(self, place: int, groups: pa.Table) -> pa.Table:
+        """What larger windows are made of, of the groups of smaller ones."""
+        return self._stages[place].run(groups)
+
+    def side(self, number: int) -> Finisher:
+        """Join and stages of a job that is joined; the first side is the plan's own."""
+        return self._beside[number - 1] if number else self
+
+    def close(self) -> None:
+        for one in (self._final, self._join, *self._stages):
+            one.close()
+        for side in self._beside:
+            side.close()
+
+
+class _OverGroups:
+    """A statement over ``groups``, whose columns may differ in type from one time to the next."""
+
+    def __init__(self, sql: str) -> None:
+        self._sql = sql
+        self._statement: Statement | None = None
+        self._schema: pa.Schema | None = None
+
+    def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
+        if self._statement is None or self._schema != groups.schema:
+            self.close()
+            self._statement = Statement(self._sql, "groups", groups.schema)
+            self._schema = groups.schema
+        return self._statement.run(groups)
+
+    def close(self) -> None:
+        if self._statement is not None:
+            self._statement.close()
+            self._statement = None
+
+
+class _OverSides(_OverGroups):
+    """A statement over the groups of several jobs. It is planned each time: their types differ, and windows
+    are few."""
+
+    def __init__(self, sql: str, sides: Sequence[Plan]) -> None:
+        super().__init__(sql)
+        self._sides = sides
+
+    def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
+        connection = instance().cursor()
+        try:
+            connection.execute("SET TimeZone = 'UTC'")
+            for number, (side, table) in enumerate(zip(self._sides, (groups, *beside), strict=True)):
+                known = table if table.num_columns else no_groups(side)
+                connection.register(side_groups(number), known)
+            return connection.execute(self._sql).to_arrow_table()
+        except duckdb.Error as error:
+            raise ElfBug(f"DuckDB does not take a statement of ours: {error}\n{self._sql}") from error
+        finally:
+            connection.close()
+
+
+def no_groups(plan: Plan) -> pa.Table:
+    """The groups of no window, in their types."""
+    finisher = Finisher.of(replace(plan, beside=()))
+    try:
+        made = no_panes(plan.fragment)
+        if plan.join is not None:
+            made = normalise(finisher.join(made), plan.join.keys, plan.join.states)
+        for place, stage in enumerate(plan.stages):
+            made = normalise(finisher.stage(place, _windowed(made)), stage.keys, stage.states)
+        return _windowed(made)
+    finally:
+        finisher.close()
+
+
+def no_panes(fragment: Fragment) -> pa.Table:
+    """The groups of no pane of a fragment, in their types."""
+    mapper = Mapper(fragment.map_sql, fragment.columns, fragment.tables)
+    try:
+        made = mapper.run(arrow_schema(fragment.columns).append(_PANE).empty_table())
+        return normalise(made, fragment.keys, fragment.states)
+    finally:
+        mapper.close()
+
+
+def _windowed(panes: pa.Table) -> pa.Table:
+    bounds = [pa.array([], pa.timestamp("us")) for _ in range(2)]
+    names = [name for name in panes.column_names if name != "_pane"]
+    return pa.table([*bounds, *(panes[name] for name in names)], names=["window_start", "window_end", *names])

@@ -1,0 +1,258 @@
+"""Feeds the lanes of an agent: inputs are read ahead of them, in order, as far as there is room.
+
+A stream has a thread that looks at its files and one that is its lane; chunks go from the one to the other
+over the loop. Reading is held back while a lane is behind, while the process has more memory than it may,
+while the archive takes nothing, and while the agent leaves: files can wait. Rolls are shipped beside
+everything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeVar
+
+import psutil
+from structlog.typing import FilteringBoundLogger
+
+from agents.disk.store import StoreError
+from agents.inputs import Chunk, Input
+from agents.inputs.values import Counters
+from agents.lanes.archive import ArchiveError
+from agents.lanes.lane import Lane
+from elf.errors import ElfError
+from elf.job import effects as do
+from elf.job import events as was
+from elf.job.commands import Command, Finish, Idle, Install, Leap, Outcome
+
+T = TypeVar("T")
+
+CHUNKS_AHEAD: Final = 4
+"""Chunks of one stream that may wait for its lane: reading is held back beyond that."""
+CHUNK_BYTES_MIN: Final = 1 << 20
+CHUNK_BYTES_MAX: Final = 8 << 20
+"""A read asks for the least when the last one came back with little, and for twice as much each time that
+there was more: small chunks when idle, large ones under backlog, which cost a tenth less a row."""
+POLL_S: Final = 0.05
+POLL_MAX_S: Final = 0.2
+"""Between two looks at files that do not grow: a twentieth longer each time, up to that (so each look after
+one that found something is at once)."""
+IDLE_EVERY_MS: Final = 250
+UNREAD_EVERY_MS: Final = 1_000
+"""The same of a stream that no flow reads."""
+QUIET_MS: Final = 100
+"""From a chunk to the first ``Idle``: what that does can wait until what the chunk has caused is over."""
+LEAVING_S: Final = 0.1
+ROOM_POLL_S: Final = 0.2
+ROLLS_WAITING_MAX: Final = 32
+"""Rolls that may wait for an archive that cannot be reached before reading is held back: about 2 GiB of a
+stream's lines (``archive.roll_bytes`` each), which the log files hold as well."""
+SHIP_AGAIN_S: Final = 1.0
+
+
+@dataclass
+class _Stream:
+    lane: Lane
+    input: Input
+    thread: ThreadPoolExecutor
+    reader: ThreadPoolExecutor
+    slots: asyncio.Semaphore
+    closing: threading.Event = field(default_factory=threading.Event)
+    pause_s: float = 0.0
+    shipping: bool = False
+    told: dict[str, str] = field(default_factory=dict)
+
+
+class WhenDone(Protocol):
+    """Has ``then`` called on the loop with what the future comes to."""
+
+    def __call__(self, future: Future[T], then: Callable[[T], None], /) -> None: ...
+
+
+class Feeding:
+    """``tell``: what is told of lanes. ``reading`` may be cleared to hold back all inputs."""
+
+    def __init__(
+        self,
+        streams: Sequence[tuple[Lane, Input]],
+        log: FilteringBoundLogger,
+        *,
+        now_ms: Callable[[], int],
+        leaving: Callable[[], bool],
+        when_done: WhenDone,
+        tell: Callable[[was.Worked | was.Consulted], None],
+        memory_max_bytes: int | None,
+    ) -> None:
+        self.reading = asyncio.Event()
+        self.reading.set()
+        self._streams = {lane.facts.stream: _stream(lane, source) for lane, source in streams}
+        self._log = log
+        self._now_ms = now_ms
+        self._leaving = leaving
+        self._when_done = when_done
+        self._tell = tell
+        self._memory_max_bytes = memory_max_bytes
+        self._shipper = ThreadPoolExecutor(1, thread_name_prefix="ship")
+        self._unweighed = 0
+        self._process = psutil.Process()
+
+    def lanes(self) -> tuple[Lane, ...]:
+        return tuple(stream.lane for stream in self._streams.values())
+
+    def counters(self) -> list[Counters]:
+        """Of all inputs."""
+        return [stream.input.counters for stream in self._streams.values()]
+
+    def tasks(self) -> list[Coroutine[Any, Any, None]]:
+        """What reads the inputs, until it is cancelled or they end."""
+        return [self._read(stream) for stream in self._streams.values()]
+
+    async def close(self, clean: bool) -> None:
+        """After the tasks. ``clean``: the lanes write a last cut."""
+        for stream in self._streams.values():
+            stream.closing.set()
+            stream.reader.shutdown(wait=True)
+            with contextlib.suppress(ElfError):
+                await asyncio.wrap_future(stream.thread.submit(stream.lane.close, cut=clean))
+            stream.thread.shutdown(wait=True)
+            stream.input.close()
+        self._shipper.shutdown(wait=True)
+
+    def perform(self, name: str, command: Command) -> None:
+        """On the lane of a stream, after what it was given before."""
+        stream = self._streams[name]
+        future = stream.thread.submit(stream.lane.perform, command, self._now_ms())
+        if isinstance(command, Leap):
+            self._when_done(future, lambda outcome: self._leapt(name, command, outcome))
+        if isinstance(command, Install):
+            self._when_done(future, lambda _: self._log.debug("a flow is computed", flow=command.flow.uid))
+        self._when_done(future, lambda outcome: self._worked(stream, type(command).__name__, outcome))
+
+    def _leapt(self, name: str, command: Leap, outcome: Outcome) -> None:
+        """Rows were lost by what their job says: that is told where they were read."""
+        if rows := outcome.counts.get("leapt", 0):
+            text = "windows came without rows of this agent, which are left out for good (STRAGGLERS LEAP)"
+            self._log.warning(text, stream=name, flow=command.uid, rows=rows)
+
+    def _worked(self, stream: _Stream, command: str, outcome: Outcome) -> None:
+        if stream.lane.unshipped and not stream.shipping:
+            stream.shipping = True
+            self._when_done(self._shipper.submit(self._ship, stream), lambda _: None)
+        self._tell(was.Worked(stream.lane.facts.stream, command, outcome))
+
+    def _ship(self, stream: _Stream) -> None:
+        """Rolls to the archive, beside everything else; what cannot be shipped now is tried again later."""
+        try:
+            stream.lane.ship()
+        except ArchiveError as error:
+            self._log.warning("the archive takes no more", stream=stream.lane.facts.stream, reason=str(error))
+            time.sleep(SHIP_AGAIN_S)
+        finally:
+            stream.shipping = False
+
+    def consult(self, effect: do.Consult) -> None:
+        """Ask a lane what is asked of its stream."""
+        stream = self._streams[effect.stream]
+
+        def ask() -> was.Consulted:
+            try:
+                return was.Consulted(effect.request, "", stream.lane.answer(effect.request))
+            except StoreError:
+                raise
+            except ElfError as error:
+                return was.Consulted(effect.request, str(error), b"")
+
+        self._when_done(stream.thread.submit(ask), self._tell)
+
+    async def _read(self, stream: _Stream) -> None:
+        """Feed the lane, at most ``CHUNKS_AHEAD`` chunks ahead of it."""
+        loop = asyncio.get_running_loop()
+        idle_ms, asked = 0, CHUNK_BYTES_MIN
+        while True:
+            while self._leaving():  # it may stay after all
+                await asyncio.sleep(LEAVING_S)
+            await self.reading.wait()
+            await stream.slots.acquire()
+            chunk = await loop.run_in_executor(stream.reader, self._poll, stream, asked, idle_ms)
+            if chunk is not None:
+                full = 2 * (chunk.end - chunk.start) >= asked
+                asked = min(2 * asked, CHUNK_BYTES_MAX) if full else CHUNK_BYTES_MIN
+                idle_ms = self._now_ms() + QUIET_MS - IDLE_EVERY_MS
+                lane = stream.lane
+                self._log.debug("lines read", stream=lane.facts.stream, lines=len(chunk.lines))
+                ahead = lane.ahead.parse(chunk, lane.worker.wanted)
+                future = stream.thread.submit(
+                    lane.feed, chunk, stream.input.positions(), self._now_ms(), ahead
+                )
+                self._when_done(future, lambda outcome: self._fed(stream, outcome))
+                self._unweighed += chunk.end - chunk.start
+                await self._room(stream.lane)
+                continue
+            stream.slots.release()
+            self._tell_problems(stream)
+            if stream.input.exhausted:
+                self.perform(stream.lane.facts.stream, Finish())
+                return
+            if self._now_ms() - idle_ms >= _idle_every_ms(stream):
+                idle_ms = self._now_ms()
+                self.perform(stream.lane.facts.stream, Idle(idle_ms, stream.input.finished()))
+
+    def _poll(self, stream: _Stream, asked: int, idle_ms: int) -> Chunk | None:
+        """On the reader's thread: look at the files until they have grown, or it is time for an ``Idle``. The
+        loop is not woken for every look: that would cost several times what the look does."""
+        while not stream.closing.wait(stream.pause_s):
+            chunk = stream.input.read(asked, self._now_ms())
+            if chunk is not None:
+                stream.pause_s = 0.0
+                return chunk
+            stream.pause_s = min(max(1.05 * stream.pause_s, POLL_S), POLL_MAX_S)
+            if stream.input.exhausted or self._now_ms() - idle_ms >= _idle_every_ms(stream):
+                break
+        return None
+
+    async def _room(self, lane: Lane) -> None:
+        """Hold the inputs back while the process, or the archive's folder, holds more than it may: files can
+        wait."""
+        while lane.unshipped > ROLLS_WAITING_MAX or self._over_memory():
+            await asyncio.sleep(ROOM_POLL_S)
+
+    def _over_memory(self) -> bool:
+        """Looked at once for so many bytes read: asking the system takes longer than a few lines do."""
+        limit = self._memory_max_bytes
+        if limit is None or self._unweighed < CHUNK_BYTES_MIN:
+            return False
+        over = self._process.memory_info().rss > limit
+        self._unweighed = self._unweighed if over else 0
+        return over
+
+    def _fed(self, stream: _Stream, outcome: Outcome) -> None:
+        stream.slots.release()
+        self._worked(stream, "Feed", outcome)
+
+    def _tell_problems(self, stream: _Stream) -> None:
+        """Name files that cannot be read, once each."""
+        for path, why in stream.input.counters.problems.items():
+            if stream.told.get(path) != why:
+                stream.told[path] = why
+                name = stream.lane.facts.stream
+                self._log.warning("a file cannot be read", stream=name, path=path, reason=why)
+
+
+def _idle_every_ms(stream: _Stream) -> int:
+    return IDLE_EVERY_MS if stream.lane.worker.flows() else UNREAD_EVERY_MS
+
+
+def _stream(lane: Lane, source: Input) -> _Stream:
+    name = lane.facts.stream
+    return _Stream(
+        lane,
+        source,
+        ThreadPoolExecutor(1, thread_name_prefix=f"lane-{name}"),
+        ThreadPoolExecutor(1, thread_name_prefix=f"read-{name}"),
+        asyncio.Semaphore(CHUNKS_AHEAD),
+    )

@@ -1,0 +1,74 @@
+"""A fragment's map with a user's function in it: WHERE, then ``map(batch)``, then the grouping.
+
+The function gets the rows that WHERE lets through, with the query's columns and ``_pane``; it gives rows with
+the same columns, as many as it likes, each in a pane that was given. What fails costs the rows of its batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+from agents.functions.function import Failed, FunctionSpec, UserFunction, conform
+from agents.functions.sandbox import Limits, Sandboxes
+from agents.lanes.engine import Mapper, Statement, arrow_schema, as_schema
+from elf.job.ports import MapFailed
+from elf.ql.plan import Fragment, Function
+
+
+class FunctionMapper:
+    """``elf.job.ports.MapperPort``; rows have the column ``_offset`` too, where their lines begin."""
+
+    def __init__(
+        self,
+        fragment: Fragment,
+        function: Function,
+        sandboxes: Sandboxes,
+        log: Callable[[str], None],
+        failed_folder: Path | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._schema = arrow_schema(fragment.columns).append(pa.field("_pane", pa.int64()))
+        given = self._schema.append(pa.field("_offset", pa.int64()))
+        self._given = given
+        where = fragment.where_sql
+        self._where = Statement(f"SELECT * FROM rows AS r WHERE {where}", "rows", given) if where else None
+        self._mapper = Mapper(fragment.map_sql, fragment.columns)
+        spec = FunctionSpec(function.kind, function.text, function.filename)
+        self._function = UserFunction(sandboxes, spec, limits or Limits(), log, failed_folder)
+
+    def prepare(self) -> None:
+        self._mapper.prepare()
+
+    def run(self, rows: pa.Table) -> pa.Table:
+        """Raises ``MapFailed``."""
+        given = as_schema(self._given, rows)
+        chosen = (given if self._where is None else self._where.run(given)).combine_chunks()
+        offsets = chosen["_offset"].to_numpy()
+        table = chosen.select(self._schema.names).cast(self._schema)
+        made = [self._call(batch) for batch in table.to_batches()] if chosen.num_rows else []
+        for failed in (one for one in made if isinstance(one, Failed)):
+            offset = None if failed.row is None else int(offsets[failed.row])
+            raise MapFailed(str(failed), rows.num_rows, offset)
+        tables = [one for one in made if isinstance(one, pa.Table)]
+        return self._mapper.run(pa.concat_tables([self._schema.empty_table(), *tables]))
+
+    def _call(self, batch: pa.RecordBatch) -> pa.Table | Failed:
+        result = self._function(batch)
+        if isinstance(result, Failed):
+            return result
+        who = f"{self._function.spec.filename}: map()"
+        table = conform(who, result.batch, self._schema)
+        if isinstance(table, str):
+            return Failed("output", table, 0)
+        if not set(table["_pane"].unique().to_pylist()) <= set(batch["_pane"].unique().to_pylist()):
+            return Failed("output", f"{who} gives a row in a _pane that it was not given", 0)
+        return table
+
+    def close(self) -> None:
+        if self._where is not None:
+            self._where.close()
+        self._mapper.close()
+        self._function.close()

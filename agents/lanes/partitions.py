@@ -1,0 +1,207 @@
+"""Where archived rows lie: Parquet files by stream, event hour and agent, wherever pyarrow can write.
+
+    TARGET/stream=clicks/date=2026-03-01/hour=14/agent=web-3/5f0c…-00000000000000001200.parquet
+
+Rules: names follow Hive (``key=value``, percent-encoded), so that Spark discovers the partitions; rows
+without an event time, or with one outside the years 1 to 9999, lie under Hive's name for NULL. A file appears
+whole or not at all (written under a hidden name, synced, renamed); writing the same name again replaces it.
+
+It must never decide what may be shipped: that is the archive's business.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from agents.disk.durable import sync_path
+from elf.errors import UserError
+
+if TYPE_CHECKING:  # an agent without input needs neither file systems nor Parquet: 5 MB less
+    import pyarrow.fs as pafs
+
+HOUR_US: Final = 3_600_000_000
+NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+ROW_GROUP_ROWS_MAX: Final = 131_072
+"""Small enough that the statistics of ``ts`` let a reader skip most of an hour, large enough to compress."""
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1)
+_SHIPPED: Final = re.compile(r"[^._].*\.parquet")
+_FIRST_HOUR: Final = -17_259_888
+"""Hours from the epoch to 0001-01-01."""
+_END_HOUR: Final = 70_389_528
+"""Hours from the epoch to 10000-01-01."""
+_NO_HOUR: Final = _END_HOUR
+
+
+class ArchiveError(UserError):
+    """The archive cannot be written or read: the text says which path, and what the file system said."""
+
+
+def hour_folder(hour: int | None) -> str:
+    """``date=…/hour=…`` of an hour since the epoch; None: rows without event time."""
+    if hour is None:
+        return f"date={NULL_PARTITION}/hour={NULL_PARTITION}"
+    at = _EPOCH + datetime.timedelta(hours=hour)
+    return f"date={at.date().isoformat()}/hour={at.hour:02d}"
+
+
+def by_hour(table: pa.Table) -> list[tuple[int | None, pa.Table]]:
+    """(hour since the epoch or None, its rows in their order) for each hour that ``table`` has rows of.
+
+    ``ts`` is a timestamp[us] with nulls. Batches within an hour, nearly all, are passed on as they are.
+    """
+    parts: dict[int, list[pa.RecordBatch]] = {}
+    for batch in table.to_batches():
+        hours = _hours(batch.column("ts"))
+        if len(hours) and hours.min() == hours.max():
+            parts.setdefault(int(hours[0]), []).append(batch)
+            continue
+        for hour in np.unique(hours):
+            parts.setdefault(int(hour), []).append(batch.filter(pa.array(hours == hour)))
+    return [
+        (None if hour == _NO_HOUR else hour, pa.Table.from_batches(parts[hour], table.schema))
+        for hour in sorted(parts)
+    ]
+
+
+def _hours(ts: pa.Array) -> npt.NDArray[np.int64]:
+    """Hours since the epoch, floored; ``_NO_HOUR`` for NULL and for times that no folder is named for."""
+    us = ts.cast(pa.int64()).fill_null(_END_HOUR * HOUR_US).to_numpy()
+    hours: npt.NDArray[np.int64] = np.floor_divide(us, HOUR_US)
+    hours[(hours < _FIRST_HOUR) | (hours > _END_HOUR)] = _NO_HOUR
+    return hours
+
+
+class Target:
+    """The place that ``archive.path`` names."""
+
+    def __init__(self, uri: str) -> None:
+        """``uri``: a local path, or a URI that ``pyarrow.fs`` knows. Raises ``ArchiveError``."""
+        self.uri = uri
+        self.local = True
+        if "://" not in uri and not uri.startswith("file:"):
+            self.root = str(Path(uri).absolute())
+            return
+        import pyarrow.fs as pafs
+
+        try:
+            self.fs, self.root = pafs.FileSystem.from_uri(uri)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise ArchiveError(f"archive.path {uri!r} is no place that can be reached: {error}") from error
+        self.local = isinstance(self.fs, pafs.LocalFileSystem)
+
+    @cached_property
+    def fs(self) -> pafs.FileSystem:
+        """The file system that ``root`` is a path of."""
+        import pyarrow.fs as pafs
+
+        return pafs.LocalFileSystem()
+
+    def stream_folder(self, stream: str) -> str:
+        return f"{self.root}/stream={quote(stream, safe='')}"
+
+    def write(self, table: pa.Table, *, stream: str, agent: str, name: str) -> list[str]:
+        """Writes ``name`` into every partition that ``table`` (it has a ``ts``) has rows for; their paths."""
+        paths = []
+        for hour, rows in by_hour(table):
+            folder = f"{self.stream_folder(stream)}/{hour_folder(hour)}/agent={quote(agent, safe='')}"
+            path = f"{folder}/{name}.parquet"
+            try:
+                self._replace(folder, path, rows)
+            except (OSError, pa.ArrowException) as error:
+                raise ArchiveError(f"cannot write {path} to the archive {self.uri}: {error}") from error
+            paths.append(path)
+        return paths
+
+    def hours(self, stream: str, from_us: int, to_us: int) -> list[str]:
+        """The existing folders of hours that may hold rows with ``from_us`` ≤ ts < ``to_us``, in order."""
+        first, last = (max(_FIRST_HOUR, min(us // HOUR_US, _END_HOUR - 1)) for us in (from_us, to_us - 1))
+        low, high = hour_folder(first), hour_folder(last)
+        dates = (low.split("/")[0], high.split("/")[0])
+        found = []
+        for date in self._folders(self.stream_folder(stream)):
+            if not dates[0] <= date <= dates[1] or NULL_PARTITION in date:
+                continue
+            found += [f"{date}/{hour}" for hour in self._folders(f"{self.stream_folder(stream)}/{date}")]
+        return [f"{self.stream_folder(stream)}/{hour}" for hour in sorted(found) if low <= hour <= high]
+
+    def everything(self, stream: str) -> list[str]:
+        """The stream's folder, in a list; no folder when nothing was ever shipped."""
+        folder = self.stream_folder(stream)
+        return [folder] if self._folders(folder) else []
+
+    def files(self, folders: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+        """The files in these folders that can be read to their end, by their checksums; and why the others
+        cannot."""
+        import pyarrow.fs as pafs
+
+        whole: list[str] = []
+        damaged: dict[str, str] = {}
+        for folder in folders:
+            try:
+                infos = self.fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True, recursive=True))
+            except OSError as error:
+                raise ArchiveError(f"cannot list {folder} in the archive {self.uri}: {error}") from error
+            for path in sorted(info.path for info in infos if info.type == pafs.FileType.File):
+                if _SHIPPED.fullmatch(path.rsplit("/", 1)[1]):
+                    why = self._damage(path)
+                    whole += [] if why else [path]
+                    damaged |= {path: why} if why else {}
+        return whole, damaged
+
+    def _damage(self, path: str) -> str:
+        import pyarrow.parquet as pq
+
+        try:
+            with self.fs.open_input_file(path) as file:
+                read = pq.ParquetFile(file, page_checksum_verification=True)
+                for group in range(read.num_row_groups):
+                    read.read_row_group(group, use_threads=False)
+        except (OSError, pa.ArrowException) as error:
+            return str(error).splitlines()[0]
+        return ""
+
+    def _folders(self, path: str) -> list[str]:
+        import pyarrow.fs as pafs
+
+        try:
+            infos = self.fs.get_file_info(pafs.FileSelector(path, allow_not_found=True))
+        except OSError as error:
+            raise ArchiveError(f"cannot list {path} in the archive {self.uri}: {error}") from error
+        return [info.base_name for info in infos if info.type == pafs.FileType.Directory]
+
+    def _replace(self, folder: str, path: str, table: pa.Table) -> None:
+        import pyarrow.parquet as pq
+
+        self.fs.create_dir(folder, recursive=True)
+        hidden = f"{folder}/.{path.rsplit('/', 1)[1]}.part"
+        pq.write_table(
+            table,
+            hidden,
+            filesystem=self.fs,
+            compression="zstd",
+            compression_level=1,
+            row_group_size=ROW_GROUP_ROWS_MAX,
+            write_page_checksum=True,
+            use_dictionary=["source"],  # lines and times hardly repeat: to look for repeats costs a fifth
+            column_encoding=dict.fromkeys(("ts", "position"), "DELTA_BINARY_PACKED"),
+            write_statistics=["ts"],  # what readers skip row groups by
+        )
+        if self.local:
+            sync_path(Path(hidden))
+        self.fs.move(hidden, path)
+        if self.local:
+            for parent in (Path(folder), *Path(folder).parents):
+                sync_path(parent)
+                if str(parent) == self.root:
+                    break

@@ -1,0 +1,141 @@
+"""The engine of one stream: its format, its event time, and the DuckDB statements of its lane.
+
+Which column holds the event time is configured, or fixed by the format, or found in the first lines that show
+one; then it stays (it is part of the stream's cut), so that a restart cannot read the same lines in another
+way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from agents.formats import FORMATS, Format
+from agents.functions.function import FunctionSpec, UserFunction
+from agents.functions.sandbox import Limits, Sandboxes
+from elf.errors import InputError
+from elf.job.ports import MapperPort, Wanted
+from elf.ql.plan import Fragment, Function
+
+if TYPE_CHECKING:  # DuckDB takes 16 MB, and 25 when it runs: it is imported at the first line or job
+    from agents.lanes.engine import Extracted, Extractor
+
+LOOKED_AT = 200
+"""Lines of a chunk that are looked at for an event time."""
+
+
+def guess_format(samples: Sequence[str]) -> Format:
+    """The format that takes most of these lines. Raises ``UserError`` when none takes half of them."""
+    lines = pa.array(list(samples), pa.string())
+    taken = {name: _taken(format_, lines) for name, format_ in FORMATS.items()}
+    best = max(taken, key=lambda name: taken[name])
+    if len(lines) and 2 * taken[best] < len(lines):
+        raise InputError(
+            f"cannot tell the format of the input ({best} takes {taken[best]} of {len(lines)} sample lines); "
+            f"say --format {', '.join(FORMATS)}"
+        )
+    return FORMATS[best]
+
+
+def _taken(format_: Format, lines: pa.StringArray) -> int:
+    from agents.lanes.engine import Extractor
+
+    extractor = Extractor(format_, format_.schema(lines, None).event_time, Wanted())
+    try:
+        return len(extractor.extract(lines).accepted)
+    finally:
+        extractor.close()
+
+
+@dataclass(frozen=True)
+class FunctionsAt:
+    """Where users' functions run, and where batches that they fail on are kept."""
+
+    sandboxes: Sandboxes
+    log: Callable[[str], None]
+    failed_folder: Path | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    @contextlib.contextmanager
+    def running(self, function: Function, version: int = 1) -> Iterator[UserFunction]:
+        """A function in a process of its own, which ends with the block."""
+        spec = FunctionSpec(function.kind, function.text, function.filename, version)
+        call = UserFunction(self.sandboxes, spec, self.limits, self.log, self.failed_folder)
+        try:
+            yield call
+        finally:
+            call.close()
+
+
+class StreamEngine:
+    """Makes the extractor and the mappers of a lane. ``event_time``: None until a line has shown one."""
+
+    def __init__(
+        self,
+        format_: Format,
+        timestamp: str | None,
+        event_time: str | None = None,
+        functions: FunctionsAt | None = None,
+    ) -> None:
+        self._functions = functions
+        self.format = format_
+        self.event_time = timestamp or event_time
+        if self.event_time is None:
+            self.look_at(pa.array([], pa.string()))
+
+    def look_at(self, lines: pa.StringArray) -> None:
+        """Find the event time in these lines, if it is not known yet."""
+        if self.event_time is None:
+            self.event_time = self.format.schema(lines[:LOOKED_AT], None).event_time
+
+    def extractor(self, wanted: Wanted) -> StreamExtractor:
+        return StreamExtractor(self, wanted)
+
+    def mapper(self, fragment: Fragment) -> MapperPort:
+        if fragment.function is not None:
+            from agents.lanes.mapping import FunctionMapper
+
+            at = self._functions or FunctionsAt(Sandboxes(), lambda _: None)
+            return FunctionMapper(
+                fragment, fragment.function, at.sandboxes, at.log, at.failed_folder, at.limits
+            )
+        from agents.lanes.engine import Mapper
+
+        return Mapper(fragment.map_sql, fragment.columns, fragment.tables, fragment.count is not None)
+
+
+class StreamExtractor:
+    """An extractor that follows its engine's event time."""
+
+    def __init__(self, engine: StreamEngine, wanted: Wanted) -> None:
+        self._engine = engine
+        self._wanted = wanted
+        self._event_time: str | None = None
+        self._extractor: Extractor | None = None
+
+    def extract(self, lines: pa.StringArray) -> Extracted:
+        self._engine.look_at(lines)
+        return self._prepared().extract(lines)
+
+    def prepare(self) -> None:
+        if self._wanted.columns and self._engine.event_time is not None:
+            self._prepared()
+
+    def _prepared(self) -> Extractor:
+        if self._extractor is None or self._event_time != self._engine.event_time:
+            from agents.lanes.engine import Extractor
+
+            self.close()
+            self._event_time = self._engine.event_time
+            self._extractor = Extractor(self._engine.format, self._event_time, self._wanted)
+        return self._extractor
+
+    def close(self) -> None:
+        if self._extractor is not None:
+            self._extractor.close()
+            self._extractor = None

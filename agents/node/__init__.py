@@ -1,0 +1,1 @@
+"""The node of an agent, pure: ring, stream log, homes and clients; events in, effects out."""

@@ -1,0 +1,93 @@
+"""What a node begins with: its settings, and what an earlier life of the agent left in its store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+import overlay as ring
+from elf.job.home.homes import StoredJob
+from elf.job.home.records import RECORD_BYTES_MAX
+from elf.job.log.keepers import KEEPERS_MAX
+from elf.job.log.membership import Cluster, Identity
+from elf.job.messages import LogEntry
+from elf.job.rollup.flowroots import StoredPanes
+from elf.job.rollup.root import RootSettings
+from overlay import replica
+
+PEERS_FACT: Final = "peers"
+"""Durable: addresses of live peers, a line each, to find the ring again after a restart."""
+Detect = Literal["default", "fast"]
+"""How soon the dead are missed: within 3 s, and a node may stall for 2 s; or within 1 s, for three times the
+heartbeats, and for machines that never stall for half a second."""
+ALONE_MS: Final = 5_000
+HOUSED_FACT: Final = "housed"
+"""Durable: every job whose home was here has a replica group."""
+JOIN_MS: Final = 30_000
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What an earlier life of this agent left in its store. ``founder``: who held the log that it followed,
+    in a data folder of elf from before there were keepers."""
+
+    cluster: Cluster | None = None
+    founder: str | None = None
+    log: tuple[LogEntry, ...] = ()
+    groups: Mapping[bytes, replica.Stored] = field(default_factory=dict)
+    jobs: tuple[StoredJob, ...] = ()
+    flows: Mapping[str, StoredPanes] = field(default_factory=dict)
+    """Every flow of which the store has something."""
+    installed: frozenset[tuple[str, str]] = frozenset()
+    """(Stream, flow) that the lanes compute."""
+    retained: tuple[tuple[str, int, int, int, int], ...] = ()
+    """Snapshots: flow, first pane, end, part, size in bytes."""
+    suspended: frozenset[str] = frozenset()
+    """Flows that were over their quota."""
+    housed: bool = True
+    """False for a data folder of before homes were replicated."""
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """Settings of the protocol for one node."""
+
+    root: RootSettings = field(default_factory=RootSettings)
+    beat_ms: int = 1_000
+    offer_ms: int = 3_000
+    follow_ms: int = 2_000
+    retained_bytes_max: int = 256 << 20
+    keepers_max: int = KEEPERS_MAX
+    home_members: int = KEEPERS_MAX
+
+
+def overlay_config(
+    restored: Restored,
+    me: Identity,
+    config: ring.OverlayConfig | None = None,
+    detect: Detect = "default",
+) -> ring.OverlayConfig:
+    """What is set, how soon the dead are missed, and how long to look for the ring: a keeper that comes back
+    only for a moment, since the others may be waiting for it. Of several the first begins the ring again, the
+    next ones look a little longer."""
+    timeout_ms, cluster = JOIN_MS, restored.cluster
+    if cluster is not None and me.address in cluster.keepers.addresses:
+        timeout_ms = ALONE_MS * (1 + cluster.keepers.addresses.index(me.address))
+    config = replace(config or ring.OverlayConfig(), join_timeout_ms=timeout_ms)
+    if detect == "default":
+        return config
+    return replace(
+        config, heartbeat_ms=330, suspect_ms=460, probe_ms=150, tree_refresh_ms=330, child_ttl_ms=1_300
+    )
+
+
+def replica_config(detect: Detect = "default") -> replica.ReplicaConfig:
+    """Groups in agents beat a little slower than by default: an idle leader of five costs less. From a
+    leader's crash to the next one it is 5 s at most, and less where the overlay notices it first."""
+    config = replica.ReplicaConfig(
+        beat_ms=1_500, silence_ms=4_000, record_bytes_max=RECORD_BYTES_MAX + (1 << 20)
+    )
+    if detect == "default":
+        return config
+    return replace(config, beat_ms=500, silence_ms=1_300, slot_ms=50, vote_ms=100, push_ms=100, ask_ms=200)

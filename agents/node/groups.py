@@ -1,0 +1,215 @@
+"""The replica groups of one agent: ``overlay.replica.Groups`` between the node and its disk, as a pure part
+of the node.
+
+Groups say what to write, and what may be said and done once that is durable. A write takes a while (an
+fsync), and the loop must not wait for it; so writes leave as one ``Persist`` for the driver, which performs
+it on a thread and hands ``Persisted`` back. Meanwhile everything that groups say waits here, in order, behind
+it; what they write meanwhile goes into the next ``Persist`` as one transaction. So nothing is sent, and no
+machine told, before what it rests on is on the disk, and a busy agent makes one fsync for many records.
+
+What the records of a group mean is its *machine*'s to say: one object a group, told in the order of the
+indices, from the group's snapshot on, at every start again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import overlay as ring
+from elf.job.effects import Effect
+from elf.job.home.port import HomeEffect
+from overlay import replica
+
+
+@dataclass(frozen=True)
+class Persisted:
+    """Event: the last ``Persist`` is durable."""
+
+
+COMPACT_BYTES: Final = 8 << 20
+"""Bytes of records, or of twice the last state if that is more, after which a log is made a state."""
+
+GroupStep = Effect | HomeEffect | replica.Send | replica.Persist
+"""What comes out: messages and writes for the driver, and what machines want done."""
+
+
+_Word = (
+    replica.Installed
+    | replica.Committed
+    | replica.Reconfigured
+    | replica.Elected
+    | replica.Leading
+    | replica.Following
+    | replica.Accepted
+    | replica.Rejected
+    | replica.Readable
+    | replica.CompactWanted
+    | replica.Retired
+)
+
+
+class Machine(Protocol):
+    """What the records of one group mean. Its state is a function of the snapshot and the records alone."""
+
+    def install(self, state: bytes) -> Sequence[GroupStep]:
+        """The state is now this one."""
+
+    def apply(self, record: bytes) -> Sequence[GroupStep]:
+        """A record is committed."""
+
+    def state(self, index: int) -> bytes | Sequence[GroupStep]:
+        """The state now, for a snapshot at ``index``; or what is to be done to come by it, for
+        ``GroupDesk.compact``."""
+
+
+class GroupDesk:
+    """All groups of the node, each with its machine. ``changed`` names those of whose standing there was word
+    since it was last emptied; ``answers``: what became of proposals, likewise. ``leading``: the groups that
+    we lead and all of which has come out here, with the term."""
+
+    def __init__(self, groups: replica.Groups, machine_of: Callable[[bytes], Machine]) -> None:
+        self.groups = groups
+        self.changed: set[bytes] = set()
+        self.answers: list[replica.Accepted | replica.Rejected] = []
+        self.leading: dict[bytes, int] = {}
+        self._machine_of = machine_of
+        self._bytes: dict[bytes, tuple[int, int]] = {}
+        self._index: dict[bytes, int] = {}
+        self._writing = False
+        self._behind: list[replica.Send | _Word] = []
+        self._waiting: list[replica.Effect] = []
+        self._token = 0
+
+    # -- calls -----------------------------------------------------------------------------------------------
+
+    def start(self, now_ms: int) -> list[GroupStep]:
+        return self._take(self.groups.start(now_ms), now_ms)
+
+    def received(self, message: replica.Message, now_ms: int) -> list[GroupStep]:
+        return self._take(self.groups.handle(replica.Received(message), now_ms), now_ms)
+
+    def tick(self, now_ms: int) -> list[GroupStep]:
+        due = self.deadline()
+        if due is None or due > now_ms:
+            return []
+        return self._take(self.groups.handle(ring.Tick(), now_ms), now_ms)
+
+    def deadline(self) -> int | None:
+        return self.groups.deadline()
+
+    def peer_down(self, address: str, now_ms: int) -> list[GroupStep]:
+        return self._take(self.groups.peer_down(address, now_ms), now_ms)
+
+    def create(self, key: bytes, state: bytes, now_ms: int) -> list[GroupStep]:
+        return self._take(self.groups.create(key, state, (), now_ms), now_ms)
+
+    def propose(self, key: bytes, record: bytes, now_ms: int, term: int = 0) -> tuple[int, list[GroupStep]]:
+        """Append a record, if a leader can be reached; with ``term``, in that term only. (Its token,
+        effects): an answer of that token tells what became of it. Records bear to stand twice."""
+        self._token += 1
+        return self._token, self._take(self.groups.propose(key, self._token, record, now_ms, term), now_ms)
+
+    def compact(self, key: bytes, index: int, state: bytes, now_ms: int) -> list[GroupStep]:
+        """The state at an index stands for all records up to it."""
+        self._bytes[key] = (0, len(state))
+        return self._take(self.groups.compact(key, index, state, now_ms), now_ms)
+
+    def end(self, key: bytes, now_ms: int) -> list[GroupStep]:
+        return self._take(self.groups.end(key, now_ms), now_ms)
+
+    def invite(self, key: bytes, address: str, now_ms: int) -> list[GroupStep]:
+        return self._take(self.groups.invite(key, [address], now_ms), now_ms)
+
+    def remove(self, key: bytes, address: str, now_ms: int) -> list[GroupStep]:
+        return self._take(self.groups.remove(key, address, now_ms), now_ms)
+
+    def leave(self, now_ms: int) -> list[GroupStep]:
+        return self._take(self.groups.leave(now_ms), now_ms)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is being written."""
+        return self._writing
+
+    # -- the order -------------------------------------------------------------------------------------------
+
+    def persisted(self, now_ms: int) -> list[GroupStep]:
+        """What was written is durable: say and do what waited for it."""
+        self._writing = False
+        behind, self._behind = self._behind, []
+        return [*self._perform(behind, now_ms), *self._flow(now_ms)]
+
+    def _take(self, effects: Sequence[replica.Effect], now_ms: int) -> list[GroupStep]:
+        self._waiting.extend(effects)
+        return self._flow(now_ms)
+
+    def _flow(self, now_ms: int) -> list[GroupStep]:
+        found: list[GroupStep] = []
+        while self._waiting and not self._writing:
+            batch, self._waiting = self._waiting, []
+            writes = tuple(
+                w for effect in batch if isinstance(effect, replica.Persist) for w in effect.writes
+            )
+            rest = [effect for effect in batch if not isinstance(effect, replica.Persist)]
+            if writes:
+                self._writing, self._behind = True, rest
+                found.append(replica.Persist(writes))
+            else:
+                found.extend(self._perform(rest, now_ms))
+        return found
+
+    def _perform(self, effects: Sequence[replica.Send | _Word], now_ms: int) -> list[GroupStep]:
+        found: list[GroupStep] = []
+        for effect in effects:
+            if isinstance(effect, replica.Send):
+                found.append(effect)
+            else:
+                found.extend(self._word(effect, now_ms))
+        return found
+
+    def _word(self, word: _Word, now_ms: int) -> Sequence[GroupStep]:
+        """Tell the machine of a group what concerns it."""
+        key = word.group
+        match word:
+            case replica.Installed():
+                self._index[key] = word.index
+                self._bytes[key] = (0, len(word.state))
+                self.changed.add(key)
+                return self._machine_of(key).install(word.state)
+            case replica.Committed():
+                return self._committed(key, word.entry, now_ms)
+            case replica.CompactWanted():
+                return self._compact(key, now_ms)
+            case replica.Accepted() | replica.Rejected():
+                self.answers.append(word)
+                return ()
+            case replica.Readable():
+                return ()
+            case replica.Leading():
+                self.leading[key] = word.term
+            case replica.Elected() | replica.Following() | replica.Retired():
+                self.leading.pop(key, None)
+        self.changed.add(key)
+        return ()
+
+    def _committed(self, key: bytes, entry: replica.Entry, now_ms: int) -> Sequence[GroupStep]:
+        self._index[key] = entry.index
+        if not entry.payload:
+            return ()
+        found = self._machine_of(key).apply(entry.payload)
+        grown, last = self._bytes.get(key, (0, 0))
+        self._bytes[key] = (grown + len(entry.payload), last)
+        if grown + len(entry.payload) < max(COMPACT_BYTES, 2 * last):
+            return found
+        return [*found, *self._compact(key, now_ms)]
+
+    def _compact(self, key: bytes, now_ms: int) -> Sequence[GroupStep]:
+        self._bytes[key] = (0, self._bytes.get(key, (0, 0))[1])
+        state = self._machine_of(key).state(self._index[key])
+        if not isinstance(state, bytes):
+            return state
+        self._bytes[key] = (0, len(state))
+        self._waiting.extend(self.groups.compact(key, self._index[key], state, now_ms))
+        return ()

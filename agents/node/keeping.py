@@ -1,0 +1,314 @@
+"""This agent's part in the stream log: it follows it like everybody; if it is one of the keepers it takes
+wishes and keeps the log; if it leads them it tells what is new and sees to it that there are enough.
+
+What is new of a stream goes down that stream's tree, in which all its members are from their start, and the
+homes of jobs over it: the leader routes it to the topic, whose root multicasts it. There is no tree for the
+whole log: those whom an entry concerns hear it at once, and everybody has it within two seconds by following.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import overlay as ring
+from agents.codec import pack
+from agents.node.groups import GroupDesk, GroupStep, Machine
+from agents.node.staffing import Staffing
+from elf.errors import UserError
+from elf.job import messages as say
+from elf.job.effects import Effect, Send
+from elf.job.log.keepers import LOG_GROUP, KeptLog, Wished, encode, founding, refusal
+from elf.job.log.membership import Cluster, Identity, Membership, StreamSince
+from elf.job.log.streamlog import StreamLog
+from elf.job.spec import stream_topic
+from overlay import replica
+
+PROPOSED_MS: Final = 1_500
+"""A wish that is repeated within this time of its record is not proposed again."""
+PROPOSED_MAX: Final = 4_096
+FLOW_GRACE_MS: Final = 10_000
+"""A job that comes so soon after the last reader of a flow finds it still running."""
+TOLD_LATE_MAX: Final = 64
+"""Entries that a tree is told together with what is new: who lacks more of them asks a keeper."""
+JOINS_MS: Final = 500
+"""A stream is told at most so often that it has new members and nothing else: where many join at once each of
+them would hear of each other."""
+GOING_MS: Final = 15_000
+"""How long an agent that leaves tries to hand over its seat."""
+
+
+@dataclass(frozen=True)
+class _Untold:
+    """What a stream is to be told, and when: the log from this entry on."""
+
+    first: int
+    due_ms: int
+
+
+Step = GroupStep | ring.Effect
+LogWord = say.Hello | say.Welcome | say.Follow | say.LogTail | say.Refused
+
+
+class Keeping:
+    """See the module's docstring. ``log`` is what this agent knows of the log: a prefix of it, like
+    everybody's."""
+
+    def __init__(
+        self,
+        me: Identity,
+        streams: Sequence[StreamSince],
+        overlay: ring.Overlay,
+        groups: replica.Groups,
+        *,
+        log: StreamLog,
+        cluster: Cluster | None,
+        founder: str | None,
+        new_cluster_uid: str,
+        follow_ms: int,
+        grace_ms: int,
+        keepers_max: int,
+        machine_of: Callable[[bytes], Machine],
+    ) -> None:
+        self.log = log
+        self.membership = Membership(me, streams, log, cluster=cluster, follow_ms=follow_ms)
+        self.kept = KeptLog(me.address, me.incarnation)
+        self.desk = GroupDesk(groups, lambda key: self.kept if key == LOG_GROUP else machine_of(key))
+        self.staffing = Staffing(me.address, overlay, self.desk, grace_ms=grace_ms)
+        self._keepers_max = keepers_max
+        self._me = me
+        self._overlay = overlay
+        self._groups = groups
+        self._founds = founder == me.address
+        self._new_cluster_uid = new_cluster_uid
+        self._topics = {stream_topic(stream.name) for stream in streams}
+        self._proposed: dict[bytes, int] = {}
+        self._tokens: dict[int, bytes] = {}
+        self._unread: dict[str, int] = {}
+        self._told: dict[str, int] = {}
+        self._told_ms: dict[str, int] = {}
+        self._untold: dict[str, _Untold] = {}
+        self._known_to: dict[str, int] = {}
+        self._led_here = False
+        self._going_since: int | None = None
+
+    # -- beginning and end -----------------------------------------------------------------------------------
+
+    def start(self, contacts: Sequence[str], now_ms: int) -> list[Step]:
+        """Begin with what the disk holds."""
+        self._founds |= not contacts and self.membership.cluster is None
+        return self._heard(self.desk.start(now_ms), now_ms)
+
+    def on_ring(self, now_ms: int) -> list[Step]:
+        """The ring has us: found the log if that is ours to do, take part in our streams' trees, ask
+        around."""
+        found: list[Step] = []
+        if self._founds and LOG_GROUP not in self._groups.held():
+            cluster = self.membership.cluster
+            uid = cluster.uid if cluster is not None else self._new_cluster_uid
+            state = founding(uid, self.log.after(0, self.log.last))
+            found.extend(self._heard(self.desk.create(LOG_GROUP, state, now_ms), now_ms))
+        self._founds = False
+        for topic in sorted(self._topics):
+            found.extend(self._overlay.subscribe(topic, now_ms))
+        return [*found, *self.ask(now_ms)]
+
+    def take_part(self, stream: str, now_ms: int) -> list[Step]:
+        """Hear at once what is new of a stream, without being its member: as the home of a job over it."""
+        self._topics.add(stream_topic(stream))
+        return list(self._overlay.subscribe(stream_topic(stream), now_ms))
+
+    def gone(self) -> bool:
+        """Whether we have no seat in any group, or nobody is there to take it."""
+        held = bool(self._groups.held()) or self.desk.busy
+        return not held or not self._overlay.peers()
+
+    def go(self, now_ms: int) -> list[Step]:
+        """Hand over our seat; call it until ``gone`` or ``late``."""
+        if self._going_since is None:
+            self._going_since = now_ms
+            self.staffing.going = True
+            self.staffing.hurry()
+        return self._staff(now_ms)
+
+    def late(self, now_ms: int) -> bool:
+        """Whether handing over has taken too long: no majority is there."""
+        return self._going_since is not None and now_ms - self._going_since >= GOING_MS
+
+    # -- who keeps it ----------------------------------------------------------------------------------------
+
+    @property
+    def standing(self) -> replica.Standing | None:
+        """The group's, if we have a seat in it."""
+        return self._groups.standing(LOG_GROUP)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether we are a keeper."""
+        standing = self.standing
+        voters = standing.membership.voters if standing is not None else ()
+        return any(voter.address == self._me.address for voter in voters)
+
+    @property
+    def leads(self) -> bool:
+        standing = self.standing
+        return standing is not None and standing.leads
+
+    def deadline(self) -> int | None:
+        waits = [self.desk.deadline(), *(untold.due_ms for untold in self._untold.values())]
+        if self._overlay.ready:
+            waits += [self.membership.deadline(), self.staffing.due(LOG_GROUP) if self._led_here else None]
+        return min((at for at in waits if at is not None), default=None)
+
+    def tick(self, now_ms: int) -> list[Step]:
+        found = self._heard(self.desk.tick(now_ms), now_ms)
+        if self._overlay.ready:
+            if now_ms >= self.membership.deadline():
+                found.extend(self.ask(now_ms))
+            found.extend(self._staff(now_ms))
+        return [*found, *self._tell_due(now_ms)]
+
+    def _staff(self, now_ms: int) -> list[Step]:
+        """As the leader: see to it that enough agents keep the log, and that flows end."""
+        if now_ms < self.staffing.due(LOG_GROUP):
+            return []
+        found = self._heard(self.staffing.look(LOG_GROUP, self._keepers_max, now_ms), now_ms)
+        return [*found, *self._end_flows(now_ms)] if self.leads else found
+
+    def _end_flows(self, now_ms: int) -> list[Step]:
+        """As the leader: end the flows that no job has read for a while."""
+        self._unread = {uid: self._unread.get(uid, now_ms) for uid in self.kept.log.idle_flows()}
+        found: list[Step] = []
+        for uid, since_ms in self._unread.items():
+            if now_ms - since_ms >= FLOW_GRACE_MS:
+                found.extend(self.serve(self._me.address, say.EndFlow(uid=uid), now_ms))
+        return found
+
+    # -- messages --------------------------------------------------------------------------------------------
+
+    def received(self, message: replica.Message, now_ms: int) -> list[Step]:
+        return self._heard(self.desk.received(message, now_ms), now_ms)
+
+    def persisted(self, now_ms: int) -> list[Step]:
+        return self._heard(self.desk.persisted(now_ms), now_ms)
+
+    def peer_down(self, address: str, now_ms: int) -> list[Step]:
+        return self._heard(self.desk.peer_down(address, now_ms), now_ms)
+
+    def hear(self, sender: str, message: LogWord, now_ms: int) -> list[Step]:
+        if isinstance(message, say.Follow) and self.keeps:
+            if len(self._known_to) >= PROPOSED_MAX:
+                self._known_to.clear()
+            self._known_to[sender] = max(message.known, self.log.last)
+        return list(self.membership.hear(sender, message, now_ms))
+
+    def missed(self, topic: bytes, now_ms: int) -> list[Step] | None:
+        """A tree cannot repair what we missed; None if the topic is no stream's."""
+        return self.ask(now_ms) if topic in self._topics else None
+
+    def ask(self, now_ms: int) -> list[Step]:
+        return list(self.membership.ask(now_ms, self.neighbours()))
+
+    def neighbours(self) -> list[str]:
+        return [peer.address for peer in self._overlay.peers()]
+
+    def serve(self, asker: str, wish: say.Wish, now_ms: int) -> list[Step]:
+        """As a keeper: let the group decide a wish, unless it is hopeless or fulfilled: then who asks hears
+        how long the log is. Whoever is no keeper drops it; it will be repeated at another one."""
+        cluster = self.membership.cluster
+        if not self.keeps or cluster is None:
+            return []
+        try:
+            if self.kept.log.entry_for(wish) is None:
+                told = self.membership.tail(cluster, self.kept.log.last, ())
+                return [] if asker == self._me.address else [Send(asker, told)]
+        except UserError as refused:
+            return [refusal(asker, wish, refused)]
+        record = encode(Wished(wish, asker, self._me.address, self._me.incarnation))
+        if self._proposed.get(record, 0) > now_ms:
+            return []
+        if len(self._proposed) >= PROPOSED_MAX:
+            self._proposed = {known: until for known, until in self._proposed.items() if until > now_ms}
+        self._proposed[record] = now_ms + PROPOSED_MS
+        token, found = self.desk.propose(LOG_GROUP, record, now_ms)
+        self._tokens[token] = record
+        return self._heard(found, now_ms)
+
+    def spread(self, new: Sequence[say.LogEntry], now_ms: int) -> list[Step]:
+        """As the leader: tell the streams that they have grown; of new members not at once when they were
+        told just now."""
+        if not self.leads:
+            self._untold.clear()
+            return []
+        for entry in new:
+            for stream in self.log.streams_of(entry):
+                told_ms = self._told_ms.get(stream, -JOINS_MS)
+                due_ms = told_ms + JOINS_MS if isinstance(entry, say.MemberJoined) else now_ms
+                known = self._untold.get(stream, _Untold(entry.seq, due_ms))
+                self._untold[stream] = _Untold(known.first, min(known.due_ms, due_ms))
+        return self._tell_due(now_ms)
+
+    def _tell_due(self, now_ms: int) -> list[Step]:
+        """With what is new comes what a stream was not told meanwhile, since it concerned nobody there: a
+        follower takes no entry before those below it."""
+        cluster, last = self.membership.cluster, self.log.last
+        found: list[Step] = []
+        for stream, untold in sorted(self._untold.items()):
+            if cluster is None or untold.due_ms > now_ms:
+                continue
+            del self._untold[stream]
+            told = self._told.get(stream, 0)
+            after = told if untold.first - 1 - told <= TOLD_LATE_MAX else untold.first - 1
+            self._told[stream], self._told_ms[stream] = last, now_ms
+            topic, new = stream_topic(stream), self.log.after(after, last - after)
+            body = pack(self.membership.tail(cluster, after, new))
+            found.extend(self._overlay.route(topic, pack(say.Spread(topic=topic, body=body)), now_ms))
+        return found
+
+    def spread_here(self, word: say.Spread, now_ms: int) -> list[Step]:
+        """As the root of a stream's tree: down it goes. A root that is not one any more lets followers
+        ask."""
+        if not self._overlay.is_root(word.topic):
+            return []
+        return list(self._overlay.multicast(word.topic, word.body, now_ms))
+
+    def place(self, request: say.LocateInTree) -> Send:
+        """Our place in a stream's tree."""
+        place = say.TreePlace(self._me.address, self._overlay.parent(stream_topic(request.stream)) or "")
+        return Send(request.origin, say.Answer(id=request.id, body=encode(place)))
+
+    def follow(self) -> list[Step]:
+        """What the group's word leads to: what was decided is ours, and so is who keeps it."""
+        found: list[Step] = []
+        for answer in self.desk.answers:
+            record = self._tokens.pop(answer.token, None)
+            if record is not None and isinstance(answer, replica.Rejected):
+                self._proposed.pop(record, None)
+        if LOG_GROUP in self.desk.changed:
+            self.desk.changed.discard(LOG_GROUP)
+            self._led_here = self.leads
+            found.extend(self._kept_by())
+        if self.kept.log.last > self.log.last:
+            known = self.log.last
+            found.extend(self.membership.take(known, self.kept.log.after(known, self.kept.log.last)))
+        return [*found, *self._granted()] if self.kept.granted else found
+
+    def _granted(self) -> list[Effect]:
+        """Who waits for its wish hears at once that it was granted: trees may be told later, and who joins is
+        in none yet."""
+        askers, self.kept.granted = dict.fromkeys(self.kept.granted), []
+        askers.pop(self._me.address, None)
+        known = {asker: self._known_to.pop(asker, self.log.last - 1) for asker in askers}
+        return [step for asker in askers for step in self.membership.tell(asker, known[asker])]
+
+    def _heard(self, steps: Sequence[GroupStep], now_ms: int) -> list[Step]:
+        return [*steps, *self.follow()]
+
+    def _kept_by(self) -> list[Effect]:
+        standing = self.standing
+        if standing is None or not standing.leader or not self.kept.cluster_uid:
+            return []
+        addresses = tuple(voter.address for voter in standing.membership.voters)
+        keepers = say.LogKeepers(standing.epoch, standing.term, standing.leader, addresses)
+        return self.membership.kept_by(self.kept.cluster_uid, keepers)

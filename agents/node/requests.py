@@ -1,0 +1,137 @@
+"""What other nodes ask of this one, and who answers it here.
+
+A request wants exactly one ``Answer``. Those about a job come to its home, those about a flow to its root,
+those about a stream to a member. CREATE comes to the node nearest to the app id, which becomes the job's home
+or sends it on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+import overlay as ring
+from agents.answering.asks import ToKey
+from agents.node import keeping
+from agents.node.keeping import Keeping
+from agents.node.leaving import Leaving
+from elf.job import messages as say
+from elf.job.effects import Consult, Send
+from elf.job.home.homes import Homes, refusal
+from elf.job.home.placing import AtKey, Here, Taken
+from elf.job.log.membership import Identity
+from elf.job.log.streamlog import StreamLog
+from elf.job.rollup.clocks import Clocks
+from elf.job.rollup.notices import Notices
+from elf.job.rollup.uplink import Uplink
+from elf.job.spec import app_id
+from elf.job.work import InspectWork, WorkFacts, flow_work
+
+Step = keeping.Step | ToKey
+
+
+class Requests:
+    """To the agent ``me``, with these streams."""
+
+    def __init__(
+        self,
+        me: Identity,
+        streams: Sequence[str],
+        log: StreamLog,
+        overlay: ring.Overlay,
+        keeping: Keeping,
+        uplink: Uplink,
+        homes: Homes,
+        notices: Notices,
+        clocks: Clocks,
+        leaving: Leaving,
+    ) -> None:
+        self._me = me
+        self._streams = frozenset(streams)
+        self._log = log
+        self._overlay = overlay
+        self._keeping = keeping
+        self._uplink = uplink
+        self._homes = homes
+        self._notices = notices
+        self._clocks = clocks
+        self._leaving = leaving
+
+    def answer(self, request: say.Request, now_ms: int) -> list[Step]:
+        """The answer, or what leads to it."""
+        match request:
+            case say.CreateJob():
+                return self._create(request, now_ms)
+            case say.WhoIsThere():
+                stays = self._keeping.neighbours()[:1] if self._leaving.under_way else []
+                body = msgspec.msgpack.encode(stays[0] if stays else self._me.address)
+                return [Send(request.origin, say.Answer(id=request.id, body=body))]
+            case say.DropJob():
+                return list(self._homes.asked_to_drop(request))
+            case say.SteerJob():
+                return [*self._homes.steer(request, now_ms), *self.remind(now_ms)]
+            case say.SubscribeJob():
+                return list(self._homes.subscribed(request, now_ms))
+            case say.NotifyJob():
+                root = self._homes.roots.get(request.flow)
+                return list(self._notices.asked(request, root, self._overlay.is_root, now_ms))
+            case say.Inspect():
+                return list(self._homes.inspected(request))
+            case InspectWork():
+                return [self._work(request)]
+            case say.InspectFlow():
+                return list(self._homes.roots.inspected(request))
+            case say.LocateInTree():
+                return [self._keeping.place(request)]
+            case say.AskWhy():
+                return list(self._homes.roots.asked_why(request, now_ms))
+            case say.InspectClocks():
+                body = msgspec.msgpack.encode(self._clocks.skews(now_ms))
+                return [Send(request.origin, say.Answer(id=request.id, body=body))]
+            case say.DescribeStream() | say.RollArchive():
+                if request.stream in self._streams:
+                    return [Consult(request.stream, request)]
+                error = f"no stream {request.stream} here"
+                return [Send(request.origin, say.Answer(id=request.id, error=error))]
+            case _:
+                return []
+
+    def _work(self, request: InspectWork) -> Send:
+        """What was done here for some flows and jobs."""
+        found = []
+        for uid in request.flows:
+            flow = self._log.flow(uid)
+            parent = self._overlay.parent(flow.topic) if flow is not None else None
+            counts = (*self._uplink.counts(uid), self._homes.roots.counts(uid))
+            found.append(flow_work(uid, parent or "", counts))
+        flows = tuple(one for one in found if one is not None)
+        facts = WorkFacts(self._me.name, flows, self._homes.work(request.jobs))
+        return Send(request.origin, say.Answer(id=request.id, body=msgspec.msgpack.encode(facts)))
+
+    def remind(self, now_ms: int) -> list[Step]:
+        """What the stream log is to say of our jobs, at once."""
+        return list(self._homes.tick(now_ms, self._keeping.membership.keepers))
+
+    def _create(self, request: say.CreateJob, now_ms: int) -> list[Step]:
+        """Become the job's home, unless the log knows it at another one (unknown is never new)."""
+        asked = request.spec
+        named = (asked.name, asked.creator)
+        known = next((job for job in self._log.jobs() if (job.name, job.creator) == named), None)
+        if known is not None and known.home != self._me.address:
+            return [Send(known.home, request)]
+        if known is not None and not self._homes.has(known.uid):
+            return [refusal(request)]  # its home is here, but not at work yet or any more
+        replaced = known.uid if known is not None and request.replace else ""
+        key = app_id(asked.name, asked.creator)
+        match Here(key) if known is not None else self._homes.where(request, now_ms):
+            case Here(topic=key):
+                spec, found = self._homes.create(request, key, now_ms, replaced)
+            case AtKey(key=key, request=onward):
+                return [ToKey(key, onward)]
+            case Taken():
+                return [refusal(request)]
+        if spec is None:
+            return list(found)
+        parts = [step for stream in spec.plan.streams for step in self._keeping.take_part(stream, now_ms)]
+        return [*found, *parts, *self.remind(now_ms)]

@@ -1,0 +1,114 @@
+"""Who is in a replica group: its leader sees to it that there are enough members, that they live, and that
+this agent may go. One for all groups of an agent; who should be in one is ``elf.job.log.keepers.wanted``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import overlay as ring
+from agents.node.groups import GroupDesk, GroupStep
+from elf.job.log.keepers import wanted
+from overlay.ids import closeness, node_id
+
+STAFF_MS: Final = 2_000
+"""Between two looks at a group."""
+QUICK_MS: Final = 250
+"""Between two looks while somebody is coming: members enter one at a time."""
+SHORT_MS: Final = 5_000
+"""An agent that was invited is expected for so long."""
+COMING_MS: Final = 30_000
+"""An agent that was invited for so long and did not come is not asked first any more."""
+
+
+@dataclass
+class _Watch:
+    """One group: since when members are silent, and others invited. ``short``: we lead it, and there could be
+    more of us."""
+
+    next_ms: int = 0
+    short: bool = False
+    silent: dict[str, int] = field(default_factory=dict)
+    invited: dict[str, int] = field(default_factory=dict)
+
+
+class Staffing:
+    """See the module's docstring. ``going``: this agent is to leave all groups."""
+
+    def __init__(self, address: str, overlay: ring.Overlay, desk: GroupDesk, *, grace_ms: int) -> None:
+        self.going = False
+        self._address = address
+        self._overlay = overlay
+        self._desk = desk
+        self._grace_ms = grace_ms
+        self._watches: dict[bytes, _Watch] = {}
+
+    def due(self, key: bytes) -> int:
+        """When a look at a group is due."""
+        watch = self._watches.get(key)
+        return 0 if watch is None else watch.next_ms
+
+    def hurry(self) -> None:
+        """Look at all of them now."""
+        self._watches.clear()
+
+    def peer_up(self, now_ms: int) -> None:
+        """An agent has come: groups that are short look again soon."""
+        for watch in self._watches.values():
+            if watch.short:
+                watch.next_ms = min(watch.next_ms, now_ms + QUICK_MS)
+
+    def look(self, key: bytes, most: int, now_ms: int) -> list[GroupStep]:
+        """Look at one, if it is time to: change who is in it (``most`` at most), one at a time."""
+        standing = self._desk.groups.standing(key)
+        if standing is None:
+            self._watches.pop(key, None)
+            return []
+        watch = self._watches.setdefault(key, _Watch())
+        if now_ms < watch.next_ms:
+            return []
+        watch.next_ms = now_ms + STAFF_MS
+        me, voters = self._address, standing.membership.voters
+        others = [voter.address for voter in voters if voter.address != me]
+        watch.short = standing.leads and len(voters) < most
+        if self.going and (others or not voters):
+            return self._desk.leave(now_ms)
+        if not standing.leads:
+            watch.silent.clear()
+            return []
+        want = wanted(
+            [me, *others],
+            self._gone(watch, others, now_ms),
+            self._candidates(watch, {me, *others}, now_ms),
+            self._overlay.place_of,
+            most,
+        )
+        members = {member.address for member in standing.membership.members}
+        found: list[GroupStep] = []
+        for address in (address for address in want if address not in members):
+            watch.invited.setdefault(address, now_ms)
+            found.extend(self._desk.invite(key, address, now_ms))
+        if any(
+            now_ms - watch.invited.get(address, -SHORT_MS) < SHORT_MS for address in {*want} - {me, *others}
+        ):
+            watch.next_ms = now_ms + QUICK_MS
+        surplus = sorted((a for a in others if a not in want), key=lambda a: a not in watch.silent)
+        if surplus and all(address in (me, *others) for address in want):
+            found.extend(self._desk.remove(key, surplus[0], now_ms))
+        return found
+
+    def _gone(self, watch: _Watch, others: Sequence[str], now_ms: int) -> set[str]:
+        """Members that have been silent for too long; and we, when we go."""
+        silent = [address for address in others if not self._desk.groups.alive(address)]
+        watch.silent = {address: watch.silent.get(address, now_ms) for address in silent}
+        gone = {address for address, since in watch.silent.items() if now_ms - since >= self._grace_ms}
+        return gone | ({self._address} if self.going else set())
+
+    def _candidates(self, watch: _Watch, voters: set[str], now_ms: int) -> list[str]:
+        """Live others of the leaf set, the nearest first; last those that were asked and did not come."""
+        mine = node_id(self._address)
+        near = [peer.address for peer in self._overlay.leaf_set() if peer.address not in voters]
+        watch.invited = {a: since for a, since in watch.invited.items() if a in near}
+        tried = {a for a, since in watch.invited.items() if now_ms - since >= COMING_MS}
+        return sorted(near, key=lambda address: (address in tried, closeness(mine, node_id(address))))

@@ -1,0 +1,150 @@
+"""One job at its home: its master, who waits for changes of it, who reads its windows."""
+
+from __future__ import annotations
+
+from elf.job.effects import CommitWindows, Effect, PruneWindows
+from elf.job.events import Failure, WindowsCommitted
+from elf.job.home.changes import Changes
+from elf.job.home.master import Master
+from elf.job.home.steering import Steering
+from elf.job.home.subscribers import Subscribers
+from elf.job.log.streamlog import StreamLog
+from elf.job.messages import CreateJob, FunctionFailed, JobFacts, SteerJob, WindowResult
+from elf.job.rollup.flowroots import event_time
+from elf.job.rollup.panes import PRUNE_MS
+from elf.job.spec import END_OF_TIME, START_OF_TIME
+from elf.job.work import JobWork
+
+ROOT_SILENT_MS = 6_000
+"""Whoever creates a job that shares a flow is told after so long that the root does not answer."""
+WINDOWS_KEPT = 20_000
+"""The last windows of a job that its home keeps."""
+
+
+class Home:
+    """Of a job at ``address``. ``durable``: its record is; before that nobody hears of it. ``again``: windows
+    are to be made once more.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        master: Master,
+        now_ms: int,
+        *,
+        durable: bool = True,
+        creator: CreateJob | None = None,
+        published: int = 0,
+    ) -> None:
+        self.master = master
+        self.durable = durable
+        self.again = False
+        self.changes = Changes(creator)
+        self.subscribers = Subscribers(master, now_ms, published)
+        self._address = address
+        self._created_ms = now_ms
+        self._pruned_ms = 0
+        self._failure = ""
+        self._commits = self._rows = self._final_us = 0
+
+    # -- changes ---------------------------------------------------------------------------------------------
+
+    def steer(self, steering: Steering, request: SteerJob, now_ms: int) -> list[Effect]:
+        """Change the job, as a statement says. Raises ``UserError``."""
+        found = self._saving(steering.steer(self.master, request, now_ms))
+        self.changes.asked(request)
+        return [*found, *self.answers()]
+
+    def function_failed(self, steering: Steering, word: FunctionFailed, now_ms: int) -> list[Effect]:
+        """A user's function has failed at a member."""
+        return [*self._saving(steering.failed(self.master, word, now_ms)), *self.answers()]
+
+    def final_failed(self, steering: Steering, event: WindowsCommitted, now_ms: int) -> list[Effect]:
+        """The final function has, on windows that are committed without it."""
+        number = event.done.spec.version
+        return self._saving(steering.final_failed(self.master, number, event.failure, now_ms))
+
+    def refused(self, log: StreamLog) -> list[Effect]:
+        """The stream log has not taken the version that is being prepared."""
+        found = self._saving(self.master.refused(log))
+        return [*found, *self.answers()] if found else []
+
+    def advance(self, now_ms: int) -> list[Effect]:
+        """What the master goes on with."""
+        found = self._saving(self.master.advance(now_ms))
+        if not found:
+            return []
+        if self.master.outcome == "" and not self.master.current.failed:
+            self._failure = ""
+        return [*found, *self.answers()]
+
+    def _saving(self, found: list[Effect]) -> list[Effect]:
+        if self.master.spec.replicated:
+            self.changes.saving(found)
+        return found
+
+    def answers(self) -> list[Effect]:
+        """For those who wait and can be told by now."""
+        return self.changes.answers(self.master, self.facts)
+
+    def tell_of_silence(self, now_ms: int) -> list[Effect]:
+        """The job stays, and begins when the root is back."""
+        silent = [f.flow for f in self.master.flows if f.first_pane is None]
+        away = [flow.home for flow in silent if flow.home != self._address]
+        if not away or now_ms - self._created_ms < ROOT_SILENT_MS:
+            return []
+        name = self.master.spec.name
+        return self.changes.not_created(
+            f"job {name} is created, but the root of a running flow that it shares, {away[0]}, does not "
+            f"answer: it begins when that agent is back (or DROP JOB {name})"
+        )
+
+    # -- windows ---------------------------------------------------------------------------------------------
+
+    def windows_committed(self, event: WindowsCommitted) -> list[Effect]:
+        self._commits, self._rows = self._commits + 1, self._rows + event.rows
+        self._final_us += event.cpu_us
+        return self.master.windows_committed(event.done)
+
+    def panes_gone(self, work: CommitWindows) -> None:
+        """Windows could not be made, since their panes are to be had elsewhere now: with the next tick."""
+        self.master.panes_gone(work)
+        self.again = True
+
+    def failed(self, event: Failure) -> list[Effect]:
+        """A window cannot be finished: its readers are told; the version stays as it is, for people to look
+        at, until another takes its place.
+        """
+        self.master.window_failed(event.version)
+        self._failure = event.text
+        return self.subscribers.failed(event.text)
+
+    def prune(self, now_ms: int) -> list[Effect]:
+        """Forget windows of long ago."""
+        windows, assembled = self.master.spec.plan.windows, self.master.assembled_us()
+        if now_ms - self._pruned_ms < PRUNE_MS or not windows or assembled is None:
+            return []
+        self._pruned_ms = now_ms
+        if not START_OF_TIME < assembled < END_OF_TIME:
+            return []
+        kept_us = WINDOWS_KEPT * min(kind.step_us for kind in windows)
+        return [PruneWindows(self.master.spec.uid, assembled - kept_us)]
+
+    # -- what it shows ---------------------------------------------------------------------------------------
+
+    def facts(self, results: tuple[WindowResult, ...] = ()) -> JobFacts:
+        master = self.master
+        pane_us = master.spec.plan.fragment.pane_us
+        return JobFacts(
+            master.spec,
+            master.state,
+            self._address,
+            event_time(master.first_pane, pane_us),
+            event_time(master.committed_to(), pane_us),
+            results,
+            self._failure,
+            tuple(version.record for version in master.versions),
+        )
+
+    def work(self) -> JobWork:
+        return JobWork(self.master.spec.uid, self._commits, self._rows, self._final_us)

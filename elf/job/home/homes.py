@@ -1,0 +1,452 @@
+"""The jobs that this node is the home of: master of the job, publisher of its windows.
+
+A home makes a job's record durable before it tells anybody, and asks the stream log's keepers for the entry
+until it sees it. It proposes a flow of its own for each fragment, with the root here; the entry says which
+flows the job reads indeed (equal ones that run already are shared, wherever their roots are; ``reading``).
+Each window is committed, then published, once a revision. *Unknown is never new*: ``create`` is called only
+for a job that the log does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import msgspec
+
+from elf.errors import UserError
+from elf.job.effects import CommitWindows, Effect, ReadWindows, SaveJob, Send
+from elf.job.events import (
+    EarlyMade,
+    Failure,
+    FunctionsTried,
+    WindowsCommitted,
+    WindowsRead,
+)
+from elf.job.home.dropping import Dropping
+from elf.job.home.home import Home
+from elf.job.home.master import JobState, Master
+from elf.job.home.placing import Here, Place, Placing
+from elf.job.home.reading import Reading
+from elf.job.home.steering import Steering, proposed
+from elf.job.log.readers import is_read, not_taken
+from elf.job.log.streamlog import StreamLog
+from elf.job.messages import (
+    Answer,
+    CreateJob,
+    DropJob,
+    EarlyState,
+    FlowHead,
+    FunctionFailed,
+    Inspect,
+    MoveHome,
+    Progress,
+    SteerJob,
+    SubscribeJob,
+)
+from elf.job.rollup.flowroots import StoredPanes
+from elf.job.rollup.root import RootSettings
+from elf.job.spec import (
+    JobSpec,
+    VersionRecord,
+    app_id,
+)
+from elf.job.work import JobWork
+
+MOVING_MS = 250
+"""Between two words to the log's keepers, while a home has moved and the log does not say so."""
+
+
+@dataclass(frozen=True)
+class StoredJob:
+    """A job's record from the store, by version the end of what was assembled of it, and the number of its
+    last windows."""
+
+    spec: JobSpec
+    state: str
+    versions: tuple[VersionRecord, ...]
+    assembled: Mapping[int, int] = field(default_factory=dict)
+    published: int = 0
+
+
+class Homes:
+    """See the module's docstring. ``name``: what people call this agent; ``keepers``: the agents that keep a
+    job, by its uid."""
+
+    def __init__(
+        self,
+        address: str,
+        log: StreamLog,
+        settings: RootSettings,
+        name: str = "",
+        keepers: Callable[[str], tuple[str, ...]] = lambda uid: (),
+    ) -> None:
+        self._address = address
+        self._log = log
+        self._keepers = keepers
+        self._homes: dict[str, Home] = {}
+        self._led: dict[str, int] = {}
+        self.reading = Reading(address, log, settings, self._homes, self._led, name or address)
+        self.roots = self.reading.roots
+        self.mirrors = self.reading.mirrors
+        self._dropping = Dropping(log)
+        self._next_ms = 0
+        self._reminded = 0
+        self._placing = Placing()
+        self._steering = Steering(address, log)
+        self._generations: dict[tuple[str, str], int] = {}
+
+    def restore(
+        self, jobs: tuple[StoredJob, ...], flows: Mapping[str, StoredPanes], now_ms: int
+    ) -> list[Effect]:
+        """Go on with jobs and flows of an earlier life, or of another leader."""
+        for job in jobs:
+            self.known(job.spec)
+            if job.state == "dropped":
+                if not self._log.is_dropped(job.spec.uid):
+                    self._dropping.add(job.spec.uid)
+                continue
+            state, assembled = cast(JobState, job.state), job.assembled
+            master = Master(job.versions, state=state, assembled=assembled, now_ms=now_ms)
+            self._homes[job.spec.uid] = Home(self._address, master, now_ms, published=job.published)
+        found = [*self.roots.follow(now_ms, flows), *self._attach(now_ms)]
+        for job in jobs:
+            home = self._homes.get(job.spec.uid)
+            found.extend(home.master.recover() if home is not None else ())
+        return found
+
+    # -- replicated homes ------------------------------------------------------------------------------------
+
+    def known(self, spec: JobSpec) -> None:
+        """A job of that generation has been."""
+        named = _named(spec)
+        self._generations[named] = max(self._generations.get(named, 0), spec.generation)
+
+    def has(self, uid: str) -> bool:
+        """Whether a job's home is here, and at work."""
+        return uid in self._homes
+
+    def founding(self, uid: str) -> bool:
+        """Whether a job is being created here, and its group is not there yet."""
+        return uid in self._homes and not self._homes[uid].durable
+
+    def founded(self, uid: str, term: int) -> None:
+        """The group of a new job is there, and we lead it."""
+        self._led[uid] = term
+        self._homes[uid].durable = True
+        self._next_ms = 0
+
+    def take_up(
+        self, job: StoredJob, flows: Mapping[str, StoredPanes], term: int, now_ms: int
+    ) -> list[Effect]:
+        """We lead a home in this term: go on with all that is committed of it."""
+        self._led[job.spec.uid] = term
+        self._next_ms = 0
+        return self.restore((job,), flows, now_ms)
+
+    def release(self, uid: str, now_ms: int) -> list[Effect]:
+        """We lead a home no more: whatever of it is not committed is for another to do."""
+        self._led.pop(uid, None)
+        left = self._homes.pop(uid, None)
+        found = left.changes.moved(left.master.spec.name) if left is not None else []
+        self._dropping.release(uid)
+        self.reading.release(set(self._log.flows_of(uid)))
+        return [*found, *self._attach(now_ms)]
+
+    # -- life of a job ---------------------------------------------------------------------------------------
+
+    def where(self, request: CreateJob, now_ms: int) -> Place:
+        """Where a job that the log does not know is to have its home."""
+        asked = request.spec
+        for home in self._homes.values():
+            if _named(home.master.spec) == _named(asked):
+                return Here(app_id(asked.name, asked.creator))
+        return self._placing.where(request, len(self._homes), now_ms)
+
+    def create(
+        self, request: CreateJob, key: bytes, now_ms: int, replaces: str = ""
+    ) -> tuple[JobSpec | None, list[Effect]]:
+        """Found a job here, which is the place of ``key``; (the job, effects), or (None, the refusal). The
+        job that it ``replaces`` goes on until the log has this one."""
+        asked = request.spec
+        for uid, home in self._homes.items():
+            if _named(home.master.spec) == _named(asked) and uid != replaces:
+                first = home.changes.creator
+                if first is not None and (first.id, first.origin) == (request.id, request.origin):
+                    return None, []
+                return None, [refusal(request)]
+        named = _named(asked)
+        generation = 1 + max(self._generations.get(named, 0), self._log.generation(*named) - 1)
+        spec = replace(asked, generation=generation, master=self._address, replaces=replaces)
+        spec = replace(spec, flows=proposed(spec, key, self._address))
+        self.known(spec)
+        record = VersionRecord(spec, note="CREATE")
+        durable = not spec.replicated
+        home = Home(self._address, Master([record]), now_ms, durable=durable, creator=request)
+        self._homes[spec.uid] = home
+        self._next_ms = now_ms
+        return spec, [SaveJob(spec, "preparing", None, (record,))]
+
+    def log_changed(self, now_ms: int) -> list[Effect]:
+        """The stream log says more about jobs and flows."""
+        found = [*self.roots.follow(now_ms), *self._attach(now_ms)]
+        for home in self._homes.values():
+            found.extend(home.refused(self._log))
+            found.extend(self._advance(home, now_ms))
+        return found
+
+    def _attach(self, now_ms: int) -> list[Effect]:
+        """Give masters what the log names for their jobs."""
+        for _, _, spec in self.reading.named():
+            self._placing.placed(spec.name, spec.creator)
+        return self.reading.attach(now_ms)
+
+    def drop(self, uid: str) -> list[Effect]:
+        home = self._homes.pop(uid, None)
+        if home is None:
+            return []
+        self._dropping.add(uid)
+        self._next_ms = 0
+        return home.master.drop()
+
+    def asked_to_drop(self, request: DropJob) -> list[Effect]:
+        if request.uid not in self._homes and request.uid not in self._dropping:
+            return [self._absent(request)]
+        if self._log.is_dropped(request.uid):
+            return [Send(request.origin, Answer(id=request.id))]
+        home, readers = self._homes.get(request.uid), self._log.read_by(request.uid)
+        if home is not None and readers:
+            return [
+                Send(request.origin, Answer(id=request.id, error=is_read(home.master.spec.name, readers)))
+            ]
+        self._dropping.asked(request)
+        return self.drop(request.uid)
+
+    def dropped(self, uid: str) -> list[Effect]:
+        """The stream log has a job's tombstone."""
+        home = self._homes.get(uid)
+        found: list[Effect] = []
+        if home is not None:
+            found = home.changes.not_created(
+                not_taken(self._log, home.master.spec)
+                or "an agent that was to keep one of its key ranges has left meanwhile; create it again"
+            )
+        return [*found, *self.drop(uid), *self._dropping.dropped(uid)]
+
+    def steer(self, request: SteerJob, now_ms: int) -> list[Effect]:
+        """Change a job, as a statement says. Functions for panes and windows are tried first; what needs a
+        PREPARE is answered when that has ended.
+        """
+        home = self._homes.get(request.uid)
+        try:
+            tried = None if home is None else self._steering.to_try(home.master, request)
+        except UserError as refused:
+            return [Send(request.origin, Answer(id=request.id, error=str(refused)))]
+        return self._steer(request, now_ms) if tried is None else [tried]
+
+    def functions_tried(self, event: FunctionsTried, now_ms: int) -> list[Effect]:
+        """The functions that a change brings work, or one does not."""
+        if not event.error:
+            return self._steer(event.request, now_ms)
+        error = f"nothing is changed: {event.error}"
+        return [Send(event.request.origin, Answer(id=event.request.id, error=error))]
+
+    def _steer(self, request: SteerJob, now_ms: int) -> list[Effect]:
+        home = self._homes.get(request.uid)
+        if home is None:
+            return [self._absent(request)]
+        self._next_ms = now_ms
+        try:
+            return home.steer(self._steering, request, now_ms)
+        except UserError as refused:
+            return [Send(request.origin, Answer(id=request.id, error=str(refused)))]
+
+    def saved(self, job: SaveJob, now_ms: int) -> list[Effect]:
+        """The group of a job has committed its record."""
+        home = self._homes.get(job.spec.uid)
+        if home is None or not home.changes.saved(job):
+            return []
+        self._next_ms = now_ms
+        return home.answers()
+
+    def function_failed(self, word: FunctionFailed, now_ms: int) -> list[Effect]:
+        """A user's function has failed at a member."""
+        found: list[Effect] = []
+        for home in self.reading.readers(word.flow):
+            found.extend(home.function_failed(self._steering, word, now_ms))
+            self._next_ms = now_ms
+        return found
+
+    # -- what roots and members say --------------------------------------------------------------------------
+
+    def heard(self, progress: Progress, now_ms: int) -> list[Effect]:
+        found = self.roots.heard(progress, now_ms)
+        for report in progress.flows:
+            found.extend(self._begun(report.flow, now_ms))
+        return found
+
+    def head(self, message: FlowHead, now_ms: int) -> list[Effect]:
+        """A root elsewhere says where its flow is."""
+        return self._begun(message.flow, now_ms) if self.mirrors.head(message) else []
+
+    def _begun(self, uid: str, now_ms: int) -> list[Effect]:
+        """A flow may have begun."""
+        readers = self.reading.readers(uid)
+        waiting = [home for home in readers if home.master.state in ("preparing", "altering", "resuming")]
+        return [effect for home in waiting for effect in self._advance(home, now_ms)]
+
+    def _advance(self, home: Home, now_ms: int) -> list[Effect]:
+        found = home.advance(now_ms)
+        if found:
+            self._next_ms = now_ms
+        return found
+
+    def windows_committed(self, event: WindowsCommitted, now_ms: int) -> list[Effect]:
+        home = self._homes.get(event.done.spec.uid)
+        if home is None:
+            return []
+        found = [*home.windows_committed(event), *self._advance(home, now_ms)]
+        if event.failure:
+            found.extend(home.final_failed(self._steering, event, now_ms))
+            self._next_ms = now_ms
+        if event.result is not None:
+            found.extend(home.subscribers.publish(event.result))
+        return found
+
+    def panes_gone(self, work: CommitWindows) -> list[Effect]:
+        home = self._homes.get(work.spec.uid)
+        if home is not None:
+            home.panes_gone(work)
+        return []
+
+    def early(self, state: EarlyState, now_ms: int) -> list[Effect]:
+        """A member's open panes: for the masters here, and by us as the root for those elsewhere."""
+        found = self.roots.early(state)
+        for home in self.reading.readers(state.flow):
+            home.subscribers.take_early(state)
+            found.extend(home.subscribers.make_early(now_ms))
+        return found
+
+    def early_made(self, event: EarlyMade, now_ms: int) -> list[Effect]:
+        home = self._homes.get(event.uid)
+        return home.subscribers.early_made(event, now_ms) if home is not None else []
+
+    def failed(self, event: Failure) -> list[Effect]:
+        """A window of a job cannot be finished."""
+        home = self._homes.get(event.uid)
+        return home.failed(event) if home is not None else []
+
+    # -- readers ---------------------------------------------------------------------------------------------
+
+    def subscribed(self, request: SubscribeJob, now_ms: int) -> list[Effect]:
+        home = self._homes.get(request.uid)
+        return home.subscribers.add(request, now_ms) if home is not None else [self._absent(request)]
+
+    def inspected(self, request: Inspect) -> list[Effect]:
+        home = self._homes.get(request.uid)
+        if home is None:
+            return [self._absent(request)]
+        return [ReadWindows(home.master.spec, request, count=request.windows)]
+
+    def windows_read(self, event: WindowsRead) -> list[Effect]:
+        request = event.request
+        if isinstance(request, Inspect):
+            home = self._homes.get(request.uid)
+            if home is None:
+                return [self._absent(request)]
+            facts = msgspec.structs.replace(home.facts(event.results), keepers=self._keepers(request.uid))
+            body = msgspec.msgpack.encode(facts)
+            return [Send(request.origin, Answer(id=request.id, body=body))]
+        found: list[Effect] = []
+        for result in event.results:
+            home = self._homes.get(result.job)
+            found.append(Send(request.origin, home.subscribers.marked(result) if home else result))
+        return found
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def deadline(self, now_ms: int) -> int | None:
+        waits = [*self.reading.deadlines(now_ms)]
+        waits += [home.subscribers.early_due_ms() for home in self._homes.values()]
+        waits += [self._next_ms] if self._homes or self._dropping or self._led else []
+        return min((at for at in waits if at is not None), default=None)
+
+    def _moved(self) -> list[MoveHome]:
+        """Homes here that the stream log has elsewhere."""
+        elsewhere = (
+            (uid, term) for uid, term in self._led.items() if self._log.home(uid) not in (None, self._address)
+        )
+        return [MoveHome(uid=uid, home=self._address, term=term) for uid, term in elsewhere]
+
+    def tick(self, now_ms: int, keepers: Sequence[str]) -> list[Effect]:
+        """``keepers``: of the stream log, by address."""
+        found: list[Effect] = []
+        if now_ms >= self._next_ms:
+            self._next_ms = now_ms + (MOVING_MS if self._moved() else 1_000)
+            found.extend(self._remind(keepers))
+            found.extend(self._expire(now_ms))
+            for home in self._homes.values():
+                found.extend(home.tell_of_silence(now_ms))
+        found.extend(self.reading.tick(now_ms))
+        for home in list(self._homes.values()):
+            found.extend(self._advance(home, now_ms))
+            if home.again:
+                home.again = False
+                found.extend(home.master.assemble())
+            found.extend(home.prune(now_ms))
+            found.extend(home.subscribers.make_early(now_ms))
+        return found
+
+    def _remind(self, keepers: Sequence[str]) -> list[Effect]:
+        """What the stream log must say and does not say yet, to one keeper after the other: who led the log
+        may have died with the home that has moved."""
+        if not keepers:
+            return []
+        self._reminded += 1
+        keeper = keepers[self._reminded % len(keepers)]
+        durable = [home.master for home in self._homes.values() if home.durable and home.changes.durable]
+        wishes = [wish for master in durable for wish in master.wishes(self._log)]
+        return [Send(keeper, wish) for wish in (*wishes, *self._moved(), *self._dropping.wishes())]
+
+    def _expire(self, now_ms: int) -> list[Effect]:
+        found: list[Effect] = []
+        for uid, home in list(self._homes.items()):
+            home.subscribers.expire(now_ms)
+            if home.subscribers.orphaned(now_ms):
+                found.extend(self.drop(uid))
+        return found
+
+    def _absent(self, request: DropJob | SteerJob | SubscribeJob | Inspect) -> Effect:
+        """The answer to who takes us for the home of a job."""
+        spec, error = self._log.job(request.uid), "no such job here any more"
+        if spec is not None:
+            error = f"job {spec.name} is not up here yet, or has just moved; try again in a moment"
+        return Send(request.origin, Answer(id=request.id, error=error))
+
+    # -- what it shows ---------------------------------------------------------------------------------------
+
+    def work(self, uids: Iterable[str]) -> tuple[JobWork, ...]:
+        """The work of the masters of these jobs, of those that are here."""
+        return tuple(self._homes[uid].work() for uid in dict.fromkeys(uids) if uid in self._homes)
+
+    def jobs(self) -> tuple[Master, ...]:
+        return tuple(home.master for home in self._homes.values())
+
+    def read(self) -> tuple[Master, ...]:
+        """The masters of the jobs that somebody subscribes to."""
+        return tuple(home.master for home in self._homes.values() if home.subscribers)
+
+    def check(self) -> None:
+        self.reading.check()
+
+
+def refusal(request: CreateJob) -> Effect:
+    """The answer to whoever creates a job that exists."""
+    name = request.spec.name
+    error = f"job {name} exists already; DROP JOB {name} first, or choose another name"
+    return Send(request.origin, Answer(id=request.id, error=error))
+
+
+def _named(spec: JobSpec) -> tuple[str, str]:
+    return spec.name, spec.creator

@@ -1,0 +1,117 @@
+"""What a replicated home wants of the driver, and what comes back. Except for ``Draft`` these are performed
+one after the other, in the order in which they are given: a home is loaded with all that was applied before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from elf.job.effects import CommitPanes, CommitWindows
+from elf.job.home.homes import StoredJob
+from elf.job.messages import WindowResult
+from elf.job.rollup.flowroots import StoredPanes
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Do the work of a commit, and commit nothing; comes back as ``Drafted``."""
+
+    work: CommitPanes | CommitWindows
+    seq: int = 0
+    """The number of a pane commit."""
+
+
+@dataclass(frozen=True)
+class Apply:
+    """A record of a home's group is committed: to the store with it. It need not be durable there, since it
+    is in the group's log; comes back as ``Applied``."""
+
+    group: bytes
+    record: bytes
+
+
+@dataclass(frozen=True)
+class InstallHome:
+    """The same for a whole state: what the store has of it already stays as it is."""
+
+    group: bytes
+    state: bytes
+
+
+@dataclass(frozen=True)
+class SummariseHome:
+    """The state of a home, with all that was applied up to ``index``; comes back as ``Summarised``."""
+
+    group: bytes
+    index: int
+    uid: str
+    flows: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LoadHome:
+    """Read a home, to go on with it in ``term``; comes back as ``HomeLoaded``."""
+
+    group: bytes
+    term: int
+    uid: str
+    flows: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ForgetHome:
+    """A home is over, or no more our business: forget the job's record and windows, and its flows."""
+
+    uid: str
+    flows: tuple[str, ...]
+
+
+HomeEffect = Draft | Apply | InstallHome | SummariseHome | LoadHome | ForgetHome
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """``record`` is to be committed; it is empty when the store has it already. ``result``: the windows as
+    they will be published; ``error``: they cannot be made; ``gone``: not of the panes that they were to be
+    made of, which the store has no more. ``rows``: keys of panes, or result rows; ``bytes`` of panes;
+    ``cpu_us``: what it took; ``failure``: how a function of the flow or the job has failed."""
+
+    work: CommitPanes | CommitWindows
+    record: bytes
+    result: WindowResult | None = None
+    error: str = ""
+    gone: bool = False
+    rows: int = 0
+    bytes: int = 0
+    cpu_us: int = 0
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """``seq``: number of the pane commit, of one."""
+
+    group: bytes
+    record: bytes
+    seq: int
+
+
+@dataclass(frozen=True)
+class Summarised:
+    group: bytes
+    index: int
+    state: bytes
+
+
+@dataclass(frozen=True)
+class HomeLoaded:
+    """``job`` is None when the store knows nothing of it, which must not be."""
+
+    group: bytes
+    term: int
+    job: StoredJob | None
+    flows: Mapping[str, StoredPanes] = field(default_factory=dict)
+
+
+HomeEvent = Drafted | Applied | Summarised | HomeLoaded

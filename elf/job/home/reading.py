@@ -1,0 +1,145 @@
+"""The flows that the jobs here read: whose panes their masters work with, and which masters hear of new ones.
+
+The panes of a flow are those of its root, if that is here (``roots``), or a copy of them (``mirrors``). A
+master has panes once the stream log names its version and all the flows that this reads.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping
+
+from elf.job.effects import Effect
+from elf.job.events import PanesCommitted, PanesStored
+from elf.job.home.home import Home
+from elf.job.home.master import Master
+from elf.job.home.versions import Version
+from elf.job.log.streamlog import StreamLog
+from elf.job.rollup.flowroots import FlowRoots
+from elf.job.rollup.history import Segment
+from elf.job.rollup.mirrors import Mirrors, Need
+from elf.job.rollup.panes import Panes
+from elf.job.rollup.root import RootSettings
+from elf.job.spec import Flow, JobSpec
+from elf.job.tops import cut_of, widest
+from elf.ql.plan import Top
+
+
+class Reading:
+    """Of the jobs in ``homes``, by uid; those in ``led`` are replicated, and we lead their homes.
+    ``name``: what people call this agent.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        log: StreamLog,
+        settings: RootSettings,
+        homes: Mapping[str, Home],
+        led: Container[str],
+        name: str,
+    ) -> None:
+        self.roots = FlowRoots(address, log, settings, self._wanted_from, self._acts_for, name)
+        self.mirrors = Mirrors(log, settings, self._wanted_from)
+        self._address = address
+        self._log = log
+        self._homes = homes
+        self._led = led
+
+    def _acts_for(self, flow: Flow) -> bool:
+        founder = self._log.founder(flow.uid) or ""
+        spec = self._log.ever(founder)
+        if spec is not None and spec.replicated:
+            return founder in self._led
+        return flow.home == self._address
+
+    def _wanted_from(self, uid: str, settled: int) -> int:
+        """The first pane of a flow that a job here may want."""
+        return min((h.master.wanted_from(uid, settled) for h in self.readers(uid)), default=settled)
+
+    def readers(self, uid: str) -> list[Home]:
+        """The jobs here that read a flow."""
+        return [h for h in self._homes.values() if any(f.flow.uid == uid for f in h.master.flows)]
+
+    # -- which panes -----------------------------------------------------------------------------------------
+
+    def named(self) -> Iterator[tuple[Master, Version, JobSpec]]:
+        """The versions here that the stream log has, as it has them."""
+        for home in self._homes.values():
+            for version in home.master.live():
+                spec = self._log.version(version.spec.uid, version.number)
+                if spec is not None:
+                    yield home.master, version, spec
+
+    def attach(self, now_ms: int) -> list[Effect]:
+        """Give masters the panes of the flows that the log names for their jobs."""
+        wanted: dict[str, int | None] = {}
+        cuts: dict[str, list[Top | None]] = defaultdict(list)
+        new: list[tuple[Master, Version, JobSpec]] = []
+        needs: list[Need] = []
+        for master, version, spec in self.named():
+            if not version.flows:
+                new.append((master, version, spec))
+            for flow in spec.flows:
+                mirror = self.mirrors.get(flow.uid)
+                if self.roots.get(flow.uid) is not None and mirror not in version.flows:
+                    continue
+                first = version.reads_from()
+                cuts[flow.uid].append(cut_of(spec.plan))
+                firsts = (wanted.get(flow.uid), first)
+                wanted[flow.uid] = min((one for one in firsts if one is not None), default=None)
+                if first is not None and not version.flows:
+                    needs.append((flow.uid, first, cut_of(spec.plan)))
+        needed = {uid: widest(some) for uid, some in cuts.items()}
+        found = self.mirrors.follow(wanted, now_ms, needed, needs)
+        for master, version, spec in new:
+            flows = [panes for flow in spec.flows if (panes := self._panes(flow.uid)) is not None]
+            if len(flows) == len(spec.flows):
+                master.attach(version, spec, flows)
+        return found
+
+    def _panes(self, uid: str) -> Panes | None:
+        return self.roots.get(uid) or self.mirrors.get(uid)
+
+    def release(self, gone: set[str]) -> None:
+        """The roots of these flows are here no more: who reads them needs copies."""
+        self.roots.release(gone)
+        for home in self._homes.values():
+            if any(
+                panes.flow.uid in gone and self.mirrors.get(panes.flow.uid) is not panes
+                for panes in home.master.flows
+            ):
+                home.master.detach()
+
+    # -- new ones --------------------------------------------------------------------------------------------
+
+    def panes_committed(self, event: PanesCommitted, now_ms: int) -> list[Effect]:
+        segment, found = self.roots.committed(event, now_ms)
+        return [*self._changed(event.done.flow.uid, [segment] if segment else []), *found]
+
+    def panes_stored(self, event: PanesStored, now_ms: int) -> list[Effect]:
+        segments, found = self.mirrors.stored(event, now_ms)
+        return [*self._changed(event.flow.uid, segments), *found]
+
+    def _changed(self, uid: str, segments: list[Segment]) -> list[Effect]:
+        """Panes of a flow are committed, or revised: windows may be complete."""
+        readers = self.readers(uid) if segments else []
+        return [
+            e for home in readers for segment in segments for e in home.master.panes_committed(uid, segment)
+        ]
+
+    def roster_changed(self, stream: str) -> None:
+        self.roots.roster_changed(stream)
+        self.mirrors.roster_changed(stream)
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def deadlines(self, now_ms: int) -> tuple[int | None, int | None]:
+        return self.roots.deadline(now_ms), self.mirrors.deadline()
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        return [*self.roots.tick(now_ms), *self.mirrors.tick(now_ms)]
+
+    def check(self) -> None:
+        self.roots.check()
+        self.mirrors.check()

@@ -1,0 +1,131 @@
+"""The log of a home: the records of its replica group, and the state that they lead to.
+
+A *home* is a job's master together with the roots of the flows that the job founded (PROTOCOL 5). It is one
+replica group, keyed by the job's uid: its leader is master and root, the others hold what it has committed.
+A record is a fact: who applies it to its own store has what the leader has. So every member can go on where
+the last leader stopped, and nothing that was told can be forgotten or done in another way.
+
+What is committed of a job or a flow is in the records alone; who leads is in the stream log (``HomeMoved``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from elf.job.spec import JobSpec, VersionRecord, flow_uid
+
+RECORD_BYTES_MAX: Final = 32 << 20
+"""A pane commit that is larger is known to the other members by name only."""
+
+
+def home_key(uid: str) -> bytes:
+    """Key of the replica group of a job's home: first 128 bits of SHA-1("home", NUL, uid)."""
+    return hashlib.sha1(f"home\0{uid}".encode()).digest()[:16]
+
+
+def founded_flows(spec: JobSpec) -> tuple[str, ...]:
+    """Uids of the flows that a version of a job proposes. Which of them it founds the stream log says; the
+    others never are. The roots of key ranges after the first are not in the job's home."""
+    if not spec.master:  # of before flows could be shared
+        return tuple(flow.uid for flow in spec.flows)
+    return tuple(
+        flow_uid(fragment, f"{spec.uid}.{spec.version}.{n}")
+        for n, fragment in enumerate(spec.plan.fragments)
+        if not fragment.range[0]
+    )
+
+
+class JobKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A job's record."""
+
+    spec: JobSpec
+    state: str
+    first_pane: int | None
+    versions: tuple[VersionRecord, ...] = ()
+
+    @property
+    def founded(self) -> tuple[str, ...]:
+        """Flows that its versions propose."""
+        specs = [self.spec, *(version.spec for version in self.versions)]
+        return tuple(dict.fromkeys(uid for spec in specs for uid in founded_flows(spec)))
+
+
+class FlowKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The first pane that a flow's root commits."""
+
+    flow: str
+    first_pane: int
+
+
+class PanesKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A pane commit with its merged rows. ``seq``: its number, in a state; members give it to records, in
+    their order."""
+
+    flow: str
+    start: int
+    end: int
+    revision: int
+    members: bytes
+    roster_version: int
+    epoch: int
+    term: int
+    tally: bytes
+    payload: bytes
+    seq: int = 0
+    parts: bytes = b""
+    raw: bytes = b""
+
+
+class WindowsKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A window commit with its rows. ``seq``: its number, in a state; members give it to records, in their
+    order; 0: it has none (``agents.disk.store``)."""
+
+    job: str
+    first_start: int
+    last_end: int
+    revision: int
+    version: int
+    provisional: bool
+    status: bytes
+    rows: bytes
+    panes_used: bytes
+    seq: int = -1
+
+
+class PanesDropped(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Commits of a flow whose panes are all below ``below`` are needed no more."""
+
+    flow: str
+    below: int
+
+
+class WindowsDropped(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Windows of a job that ended by ``below_us`` are kept no longer."""
+
+    job: str
+    below_us: int
+
+
+HomeRecord = JobKept | FlowKept | PanesKept | WindowsKept | PanesDropped | WindowsDropped
+
+
+class HomeState(msgspec.Struct, frozen=True, array_like=True):
+    """All of it, for a snapshot."""
+
+    job: JobKept
+    flows: tuple[FlowKept, ...] = ()
+    panes: tuple[PanesKept, ...] = ()
+    windows: tuple[WindowsKept, ...] = ()
+
+
+encode: Final = msgspec.msgpack.Encoder().encode
+record_of: Final = msgspec.msgpack.Decoder(HomeRecord).decode
+state_of: Final = msgspec.msgpack.Decoder(HomeState).decode
+
+
+def bare(fact: PanesKept) -> PanesKept:
+    """A pane commit of which only its name is left: with nobody in it."""
+    return msgspec.structs.replace(fact, members=b"", tally=b"", payload=b"", raw=b"")

@@ -1,0 +1,1 @@
+"""The stream log: who is expected in which stream, which jobs there are; following and keeping it."""

@@ -1,0 +1,307 @@
+"""Following the stream log: finding its keepers, joining our streams, taking the log's entries.
+
+    unknown --Welcome--> following          a node with a bootstrap asks its neighbours who keeps the log
+    unknown --founding--> following         a node that founds it (``elf.job.log.keepers``) follows itself
+
+A follower asks one keeper after the other, every ``follow_ms``, so that a dead one costs a turn and nothing
+has to watch them. The trees of its streams make it prompt: what a tree missed and cannot repair it says, and
+the follower asks at once. The asking makes it sure, for everybody and for all streams. Wishes (``JoinStream``
+and its like) are repeated until their entry is seen, so nothing here needs an answer.
+
+Every fifth time a neighbour is asked as well who keeps the log: an agent that was away while all its keepers
+changed learns the new ones, and two clusters that have come into one ring notice it. The smaller one stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+import msgspec
+
+from elf.job.effects import Effect, SaveFact, SaveLog, Send, Stop
+from elf.job.log.streamlog import FOREVER_US, StreamLog
+from elf.job.messages import (
+    Follow,
+    Hello,
+    JobAdded,
+    JoinStream,
+    LeaveStream,
+    LogEntry,
+    LogKeepers,
+    LogTail,
+    Refused,
+    VersionAdded,
+    Welcome,
+)
+
+CLUSTER_FACT: Final = "cluster"
+"""Durable: the cluster's uid, and who keeps its log as far as known (msgpack of both)."""
+FOUNDER_FACT: Final = "founder"
+"""The same in data folders of elf before there were keepers: the founder's address and the uid, two lines."""
+
+JOINING_MS: Final = 250
+"""From the first asking to the second while we are not a member of all our streams; it doubles up to
+``follow_ms``, since where many join at once answers take long."""
+HELLO_EVERY: Final = 5
+AHEAD_MAX: Final = 16
+"""Tails that wait for entries before theirs."""
+TAIL_BYTES_MAX: Final = 8 << 20
+"""What the tables of jobs (``elf.ql.tables``) may come to in one tail of the log."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who this agent is: ``agent_id`` for ever, ``incarnation`` since its last start."""
+
+    agent_id: str
+    name: str
+    incarnation: int
+    address: str
+
+
+@dataclass(frozen=True)
+class StreamSince:
+    """A stream that this agent has, and the event time from which it has it."""
+
+    name: str
+    since_us: int
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The cluster that an agent belongs to, as its data folder remembers it. Keepers of epoch 0 are a
+    guess."""
+
+    uid: str
+    keepers: LogKeepers
+
+
+def read_cluster(cluster: bytes | None, founder: bytes | None) -> Cluster | None:
+    """What these two facts say; None: the agent never belonged to any."""
+    if cluster:
+        return msgspec.msgpack.decode(cluster, type=Cluster)
+    if founder:
+        address, uid = founder.decode().split("\n")
+        return Cluster(uid, LogKeepers(0, 0, address, (address,)))
+    return None
+
+
+class Membership:
+    """This node's view of the stream log. Methods return effects; new entries are read from ``fresh``."""
+
+    def __init__(
+        self,
+        me: Identity,
+        streams: Sequence[StreamSince],
+        log: StreamLog,
+        *,
+        cluster: Cluster | None,
+        follow_ms: int = 2_000,
+    ) -> None:
+        self.me = me
+        self.log = log
+        self.cluster = cluster
+        self.fresh: list[LogEntry] = []
+        self._streams = tuple(streams)
+        self._follow_ms = follow_ms
+        self._next_ms = 0
+        self._pause_ms = JOINING_MS
+        self._leaving: dict[str, int] = {}
+        self._ahead: dict[int, tuple[LogEntry, ...]] = {}
+        self._asked = crc32(me.agent_id.encode())
+
+    def deadline(self) -> int:
+        return self._next_ms
+
+    def joined(self) -> bool:
+        """True when the log has us as a member, in this incarnation, of all our streams."""
+        return all(
+            (m := self.log.member_of(s.name, self.me.agent_id)) is not None
+            and m.incarnation == self.me.incarnation
+            for s in self._streams
+        )
+
+    def left(self) -> bool:
+        """True when the log has us as gone from all our streams."""
+        members = [self.log.member_of(s.name, self.me.agent_id) for s in self._streams]
+        return all(m is None or m.until_us != FOREVER_US for m in members)
+
+    def number(self, stream: str) -> int | None:
+        """Our member number in a stream."""
+        member = self.log.member_of(stream, self.me.agent_id)
+        return None if member is None else member.number
+
+    @property
+    def keepers(self) -> tuple[str, ...]:
+        """Addresses of the log's keepers, as far as we know."""
+        return self.cluster.keepers.addresses if self.cluster is not None else ()
+
+    @property
+    def keeper(self) -> str | None:
+        """The keeper whose turn it is to be asked."""
+        return self.keepers[self._asked % len(self.keepers)] if self.keepers else None
+
+    # -- asking ----------------------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int, neighbours: Sequence[str]) -> list[Effect]:
+        """Ask what is to be asked: who the keepers are, for new entries, to be let in."""
+        if now_ms < self._next_ms:
+            return []
+        return self.ask(now_ms, neighbours)
+
+    def ask(self, now_ms: int, neighbours: Sequence[str]) -> list[Effect]:
+        self._asked += 1
+        if self.cluster is not None and self.joined() and not self._leaving:
+            self._next_ms = now_ms + self._follow_ms
+        else:
+            self._next_ms = now_ms + self._pause_ms
+            self._pause_ms = min(2 * self._pause_ms, self._follow_ms)
+        keeper = self.keeper
+        if self.cluster is None or keeper is None:
+            return [Send(address, Hello()) for address in neighbours[:3]]
+        found: list[Effect] = [Send(keeper, wish) for wish in self._wishes()]
+        if keeper != self.me.address:
+            found.append(Send(keeper, self._follow(self.cluster.keepers)))
+        if neighbours and self._asked % HELLO_EVERY == 0:
+            found.append(Send(neighbours[self._asked // HELLO_EVERY % len(neighbours)], Hello()))
+        return found
+
+    def _follow(self, keepers: LogKeepers) -> Follow:
+        return Follow(agent_id=self.me.agent_id, known=self.log.last, epoch=keepers.epoch, term=keepers.term)
+
+    def _wishes(self) -> list[JoinStream | LeaveStream]:
+        found: list[JoinStream | LeaveStream] = []
+        for stream in self._streams:
+            member = self.log.member_of(stream.name, self.me.agent_id)
+            if stream.name in self._leaving:
+                until = self._leaving[stream.name]
+                wish = LeaveStream(stream=stream.name, agent_id=self.me.agent_id, until_us=until)
+                found += [wish] if member is not None and member.until_us > until else []
+            elif member is None or member.incarnation != self.me.incarnation:
+                found.append(self._join(stream))
+        return found
+
+    def leave(self, untils: dict[str, int], now_ms: int, neighbours: Sequence[str]) -> list[Effect]:
+        """Ask for the word that we are gone from these event times on, until the log says so."""
+        begins, self._leaving = not self._leaving, untils
+        if not begins:
+            return self.tick(now_ms, neighbours)
+        self._pause_ms = JOINING_MS
+        return self.ask(now_ms, neighbours)
+
+    def stay(self) -> None:
+        """We do not leave after all, and the log has not let us go."""
+        self._leaving = {}
+
+    def _join(self, stream: StreamSince) -> JoinStream:
+        me = self.me
+        return JoinStream(
+            stream=stream.name,
+            agent_id=me.agent_id,
+            name=me.name,
+            incarnation=me.incarnation,
+            address=me.address,
+            since_us=stream.since_us,
+        )
+
+    # -- hearing ---------------------------------------------------------------------------------------------
+
+    def hear(
+        self, sender: str, message: Hello | Welcome | Follow | LogTail | Refused, now_ms: int
+    ) -> list[Effect]:
+        match message:
+            case Hello():
+                return [Send(sender, self._welcome(self.cluster))] if self.cluster is not None else []
+            case Welcome():
+                return self._welcomed(sender, message, now_ms)
+            case Follow():
+                return self._followed(sender, message)
+            case LogTail():
+                return self._take_tail(message)
+            case Refused():
+                ours = message.agent_id == self.me.agent_id
+                ours = ours and message.incarnation in (0, self.me.incarnation)
+                return [Stop(message.text, 1)] if ours else []
+
+    def _welcome(self, cluster: Cluster) -> Welcome:
+        return Welcome(keepers=cluster.keepers, cluster_uid=cluster.uid, entries=self.log.last)
+
+    def _welcomed(self, sender: str, welcome: Welcome, now_ms: int) -> list[Effect]:
+        if self.cluster is None:
+            self._pause_ms = JOINING_MS
+            return [*self.kept_by(welcome.cluster_uid, welcome.keepers), *self.ask(now_ms, ())]
+        if welcome.cluster_uid == self.cluster.uid:
+            return self.kept_by(welcome.cluster_uid, welcome.keepers)
+        if (welcome.entries, welcome.cluster_uid) < (self.log.last, self.cluster.uid):
+            return []
+        text = (
+            f"{sender} belongs to another cluster of the same name, kept by "
+            f"{', '.join(welcome.keepers.addresses)}: rename one of the two, or remove this agent's data "
+            "folder and name those as its bootstrap"
+        )
+        return [Stop(text, 1)]
+
+    def kept_by(self, uid: str, keepers: LogKeepers) -> list[Effect]:
+        """Somebody who knows says who keeps the log; what is older than what we know is nothing new."""
+        known = self.cluster
+        news = known is None or (keepers.epoch, keepers.term) > (known.keepers.epoch, known.keepers.term)
+        if not news or not keepers.addresses:
+            return []
+        self.cluster = Cluster(uid, keepers)
+        if known is not None and known.keepers.addresses == keepers.addresses and known.keepers.epoch:
+            return []
+        return [SaveFact(CLUSTER_FACT, msgspec.msgpack.encode(self.cluster))]
+
+    def _followed(self, sender: str, asked: Follow) -> list[Effect]:
+        return self.tell(sender, asked.known, (asked.epoch, asked.term))
+
+    def tell(self, asker: str, known: int, keepers: tuple[int, int] = (0, 0)) -> list[Effect]:
+        """What an agent does not know: it has so many entries, and knows the keepers of that epoch and
+        term."""
+        if self.cluster is None:
+            return []
+        ours = self.cluster.keepers
+        tail = _bounded(self.log.after(known))
+        if not tail and (ours.epoch, ours.term) <= keepers:
+            return []
+        return [Send(asker, self.tail(self.cluster, known, tail))]
+
+    @staticmethod
+    def tail(cluster: Cluster, after: int, entries: tuple[LogEntry, ...]) -> LogTail:
+        return LogTail(cluster_uid=cluster.uid, keepers=cluster.keepers, after=after, entries=entries)
+
+    def _take_tail(self, tail: LogTail) -> list[Effect]:
+        if self.cluster is None or tail.cluster_uid != self.cluster.uid:
+            return []
+        found = self.kept_by(tail.cluster_uid, tail.keepers)
+        gap = tail.after > self.log.last
+        if gap:  # kept, since the keeper that is asked may not have as much yet
+            self._ahead = {**dict(list(self._ahead.items())[1 - AHEAD_MAX :]), tail.after: tail.entries}
+        found.extend(self.take(tail.after, tail.entries))
+        if gap and self.keeper not in (None, self.me.address):
+            found.append(Send(str(self.keeper), self._follow(self.cluster.keepers)))
+        return found
+
+    def take(self, after: int, entries: Sequence[LogEntry]) -> list[Effect]:
+        """Entries of the log after ``after``: what is new of them is ours from now on, and what came before
+        its turn and follows on them."""
+        new = self.log.extend(after, entries)
+        while ready := [early for early in self._ahead if early <= self.log.last]:
+            for early in ready:
+                new += self.log.extend(early, self._ahead.pop(early))
+        self.fresh.extend(new)
+        return [SaveLog(new)] if new else []
+
+
+def _bounded(entries: tuple[LogEntry, ...]) -> tuple[LogEntry, ...]:
+    """As many of the first as go in a message, for the tables that they carry; at least one."""
+    size = 0
+    for place, entry in enumerate(entries):
+        plan = entry.spec.plan if isinstance(entry, JobAdded | VersionAdded) else None
+        size += 0 if plan is None else 2 * sum(len(t.data) for one in plan.fragments for t in one.tables)
+        if place and size > TAIL_BYTES_MAX:
+            return entries[:place]
+    return entries

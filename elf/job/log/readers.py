@@ -1,0 +1,47 @@
+"""Jobs that read jobs (FROM JOB), in the order of the stream log: what it does not take.
+
+A reader is planned over the query that the job has. Whoever comes first stands: a reader whose job has been
+dropped or changed when its entry comes is dropped at once, and a version that changes a job which is read by
+then is over before it begins. RESUME changes nothing, so it goes with readers. While one version takes over
+from another there is no one query to read. Only a drop cannot be taken back once the job's home has given it
+up: a reader that came in between goes on, by the query that it was planned over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from elf.job.spec import JobSpec
+
+if TYPE_CHECKING:
+    from elf.job.log.streamlog import StreamLog
+
+
+def is_read(name: str, readers: Sequence[str]) -> str:
+    """What is said to whoever would change a job that others read."""
+    by = ", ".join(readers)
+    return f"job {name} is read by {by} (FROM JOB), so it stays as it is; drop what reads it first"
+
+
+def not_taken(log: StreamLog, spec: JobSpec) -> str:
+    """Why the log does not take a job, or a version of one; empty when it does."""
+    newest = log.job(spec.uid)
+    if newest is not None and newest.plan == spec.plan:
+        return ""
+    readers = log.read_by(spec.uid) or log.read_by(spec.replaces)
+    if readers:
+        return is_read(spec.name, readers)
+    if any(map(log.is_dropped, spec.plan.reads)):
+        return "a job that it reads has been dropped meanwhile"
+    for uid, identity in zip(spec.plan.reads, spec.plan.read_as, strict=False):
+        if identity != readable_as(log, uid):
+            name = next((one.name for one in log.versions(uid)), uid)
+            return f"job {name}, which it reads, has been changed meanwhile; try again"
+    return ""
+
+
+def readable_as(log: StreamLog, uid: str) -> str | None:
+    """What a job is to who reads it; None while a version takes over from another."""
+    found = {spec.plan.identity for spec in log.versions(uid)}
+    return found.pop() if len(found) == 1 else None

@@ -1,0 +1,443 @@
+"""The stream log: members, flows and jobs of every stream, as numbered entries that every agent follows.
+
+Its *keepers* make it grow, all in the same way (``elf.job.log.keepers``); everybody holds a prefix of it. It
+says who is **expected** (without it "12 of 12 agents" may mean 12 of 15), which flows to compute, which jobs
+read them and where a job's home is. Member numbers are given once and never used again; rosters are in event
+time: a member is expected in a pane when ``since <= start of the pane < until`` (PROTOCOL 1, 2).
+
+The order of entries decides who shares a flow: a job is *attached* to the flows that its entry names, from
+its entry on to its tombstone, and so is each of its later versions. The keepers put a running flow in the
+place of an equal one that a new job proposes, and end a flow that no job is attached to; nothing is attached
+after the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from elf.errors import ElfBug, UserError
+from elf.job.log.readers import not_taken
+from elf.job.messages import (
+    AddJob,
+    AddProgram,
+    AddVersion,
+    DropJobEntry,
+    EndFlow,
+    EndVersion,
+    FlowEnded,
+    HomeMoved,
+    JobAdded,
+    JobDropped,
+    JoinStream,
+    LeaveStream,
+    LogEntry,
+    MemberJoined,
+    MemberLeft,
+    MoveHome,
+    ProgramAdded,
+    VersionAdded,
+    VersionEnded,
+    Wish,
+)
+from elf.job.program.spec import ProgramSpec
+from elf.job.spec import Flow, JobSpec
+from elf.ql.plan import Fragment
+
+FOREVER_US = 1 << 62
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of a stream, as the log last said."""
+
+    number: int
+    agent_id: str
+    name: str
+    incarnation: int
+    address: str
+    since_us: int
+    until_us: int = FOREVER_US
+
+
+class StreamLog:
+    """A prefix of the log and what follows from it."""
+
+    def __init__(self, entries: Iterable[LogEntry] = ()) -> None:
+        self._entries: list[LogEntry] = []
+        self._members: dict[str, dict[int, Member]] = {}
+        self._jobs: dict[str, JobSpec] = {}
+        self._programs: dict[str, ProgramSpec] = {}
+        self._dropped: set[str] = set()
+        self._flows: dict[str, Flow] = {}
+        self._by_fragment: dict[Fragment, str] = {}
+        self._versions: dict[str, dict[int, JobSpec]] = {}
+        self._over: dict[str, set[int]] = {}
+        self._attached: dict[str, dict[tuple[str, int], None]] = {}
+        self._ended: set[str] = set()
+        self._founders: dict[str, str] = {}
+        self._terms: dict[str, int] = {}
+        for entry in entries:
+            self._apply(entry)
+
+    @property
+    def last(self) -> int:
+        """Number of the last entry; 0 when there is none."""
+        return len(self._entries)
+
+    def after(self, seq: int, limit: int = 500) -> tuple[LogEntry, ...]:
+        return tuple(self._entries[seq : seq + limit])
+
+    def extend(self, after: int, entries: Iterable[LogEntry]) -> tuple[LogEntry, ...]:
+        """Take what is new of a tail that begins after ``after``; a gap takes nothing. The new entries are
+        returned.
+        """
+        if after > self.last:
+            return ()
+        new = tuple(entry for entry in entries if entry.seq > self.last)
+        for entry in new:
+            self._apply(entry)
+        return new
+
+    def _apply(self, entry: LogEntry) -> None:
+        if entry.seq != self.last + 1:
+            raise ElfBug(f"stream log: entry {entry.seq} after {self.last}")
+        self._entries.append(entry)
+        match entry:
+            case MemberJoined():
+                known = self._members.setdefault(entry.stream, {}).get(entry.number)
+                since = entry.since_us if known is None or known.until_us != FOREVER_US else known.since_us
+                self._members[entry.stream][entry.number] = Member(
+                    entry.number, entry.agent_id, entry.name, entry.incarnation, entry.address, since
+                )
+            case MemberLeft():
+                member = self._members[entry.stream][entry.number]
+                self._members[entry.stream][entry.number] = replace(member, until_us=entry.until_us)
+            case JobAdded():
+                self._jobs[entry.spec.uid] = entry.spec
+                self._attach(entry.spec)
+            case VersionAdded():
+                self._jobs[entry.spec.uid] = entry.spec
+                self._attach(entry.spec)
+            case VersionEnded():
+                self._over.setdefault(entry.uid, set()).add(entry.version)
+                self._detach(entry.uid, entry.version, lingers=True)
+            case ProgramAdded():
+                self._programs[entry.spec.uid] = entry.spec
+            case JobDropped():
+                self._dropped.add(entry.uid)
+                for version in list(self._versions.get(entry.uid, {})):
+                    self._detach(entry.uid, version, lingers=entry.lingers)
+            case FlowEnded():
+                self._forget_flow(entry.uid)
+            case HomeMoved():
+                self._move(entry)
+
+    def _move(self, entry: HomeMoved) -> None:
+        """A job, and what it founded, in the specs of all versions that read any of it."""
+        self._terms[entry.uid] = entry.term
+        for uid in self.flows_of(entry.uid):
+            self._flows[uid] = replace(self._flows[uid], home=entry.home)
+        self._jobs = {uid: self._moved(spec, entry) for uid, spec in self._jobs.items()}
+        for uid, made in self._versions.items():
+            self._versions[uid] = {number: self._moved(spec, entry) for number, spec in made.items()}
+
+    def _moved(self, spec: JobSpec, entry: HomeMoved) -> JobSpec:
+        master = entry.home if spec.uid == entry.uid else spec.master
+        flows = tuple(self._flows.get(flow.uid, flow) for flow in spec.flows)
+        return replace(spec, master=master, flows=flows)
+
+    def _attach(self, spec: JobSpec) -> None:
+        self._versions.setdefault(spec.uid, {})[spec.version] = spec
+        for flow in spec.flows:
+            if flow.uid not in self._ended:
+                self._flows.setdefault(flow.uid, flow)
+                if not flow.fragment.range[0]:
+                    self._founders.setdefault(flow.uid, spec.uid)
+                if (
+                    spec.replicated
+                ):  # what lives on must not rest on a SELECT's flow, which dies with its root
+                    self._by_fragment.setdefault(flow.fragment, flow.uid)
+                self._attached.setdefault(flow.uid, {})[spec.uid, spec.version] = None
+
+    def _detach(self, uid: str, version: int, *, lingers: bool) -> None:
+        left = self._versions.get(uid, {})
+        spec = left.pop(version, None)
+        if left:
+            self._jobs[uid] = left[max(left)]
+        for flow in spec.flows if spec else ():
+            readers = self._attached.get(flow.uid)
+            if readers is not None:
+                readers.pop((uid, version), None)
+                if not readers and not lingers:
+                    self._forget_flow(flow.uid)
+
+    def _forget_flow(self, uid: str) -> None:
+        self._ended.add(uid)
+        self._attached.pop(uid, None)
+        flow = self._flows.pop(uid, None)
+        if flow is not None and self._by_fragment.get(flow.fragment) == uid:
+            del self._by_fragment[flow.fragment]
+
+    # -- how its keepers make it grow ------------------------------------------------------------------------
+
+    def grow(self, wish: Wish) -> tuple[LogEntry, ...]:
+        """Append what a wish comes to, if it comes to anything: an entry, or, of a job that replaces another,
+        the end of that before it. Raises ``UserError``, as ``entry_for``."""
+        found: list[LogEntry] = []
+        entry = self.entry_for(wish)
+        if isinstance(entry, JobAdded) and self.job(entry.spec.replaces) is not None:
+            found.append(JobDropped(seq=entry.seq, uid=entry.spec.replaces, lingers=True))
+            self._apply(found[0])
+            entry = self.entry_for(wish)
+        if entry is not None:
+            self._apply(entry)
+            found.append(entry)
+        return tuple(found)
+
+    def entry_for(self, wish: Wish) -> LogEntry | None:
+        """The entry that a wish comes to; None when what it wants stands there already.
+
+        A function of the log and the wish alone: every keeper comes to the same. Raises ``UserError`` for a
+        copied data folder.
+        """
+        seq = self.last + 1
+        match wish:
+            case JoinStream():
+                return self._join(seq, wish)
+            case LeaveStream():
+                member = self.member_of(wish.stream, wish.agent_id)
+                if member is None or member.until_us <= wish.until_us or self.alone_at(member.address):
+                    return None
+                return MemberLeft(seq=seq, stream=wish.stream, number=member.number, until_us=wish.until_us)
+            case AddJob():
+                if wish.spec.uid in self._jobs or wish.spec.uid in self._dropped:
+                    return None
+                if not_taken(self, wish.spec):
+                    return JobDropped(seq=seq, uid=wish.spec.uid, lingers=False)
+                if any(self._has_left(flow.home) for flow in self._placed(wish.spec).flows):
+                    return JobDropped(seq=seq, uid=wish.spec.uid, lingers=False)
+                return JobAdded(seq=seq, spec=self._placed(wish.spec))
+            case AddVersion():
+                uid, version = wish.spec.uid, wish.spec.version
+                known = version in self._versions.get(uid, {}) or self.is_over(uid, version)
+                stands = known or uid not in self._jobs
+                if not stands and not_taken(self, wish.spec):
+                    return VersionEnded(seq=seq, uid=uid, version=version)
+                return None if stands else VersionAdded(seq=seq, spec=self._housed(self._placed(wish.spec)))
+            case EndVersion():
+                # also of a version whose entry has not come yet: then it never does
+                stands = self.is_over(wish.uid, wish.version) or wish.uid not in self._jobs
+                return None if stands else VersionEnded(seq=seq, uid=wish.uid, version=wish.version)
+            case AddProgram():
+                known = wish.spec.uid in (*self._programs, *self._jobs, *self._dropped)
+                return None if known else ProgramAdded(seq=seq, spec=wish.spec)
+            case DropJobEntry():
+                # also of a job whose entry has not come yet: then it never does
+                dropped = wish.uid in self._dropped
+                return None if dropped else JobDropped(seq=seq, uid=wish.uid, lingers=True)
+            case MoveHome():
+                known = wish.uid in self._jobs and wish.term > self._terms.get(wish.uid, 0)
+                if not known or self.home(wish.uid) in (None, wish.home):
+                    return None
+                return HomeMoved(seq=seq, uid=wish.uid, home=wish.home, term=wish.term)
+            case EndFlow():
+                ends = wish.uid in self._flows and not self._attached[wish.uid]
+                return FlowEnded(seq=seq, uid=wish.uid) if ends else None
+
+    def alone_at(self, address: str) -> tuple[Flow, ...]:
+        """The flows whose root is there and in no group: those of key ranges. While there are some its agent
+        does not leave."""
+        return tuple(f for f in self.flows() if f.home == address and self.founder(f.uid) is None)
+
+    def _has_left(self, address: str) -> bool:
+        """Whether an agent was there, and none is that has not left."""
+        there = [m for of in self._members.values() for m in of.values() if m.address == address]
+        return bool(there) and all(member.until_us != FOREVER_US for member in there)
+
+    def _placed(self, spec: JobSpec) -> JobSpec:
+        """With running flows in the place of those that are equal to them."""
+        flows = (
+            self._flows.get(f.uid) or self._flows.get(self._by_fragment.get(f.fragment, ""), f)
+            for f in spec.flows
+        )
+        return replace(spec, flows=tuple(flows))
+
+    def _housed(self, spec: JobSpec) -> JobSpec:
+        """A version at the home of its job, which may have moved while the wish was under way. The roots of
+        key ranges after the first are where they were proposed."""
+        home = self._jobs[spec.uid].home
+        flows = (
+            f if f.uid in self._flows or f.fragment.range[0] else replace(f, home=home) for f in spec.flows
+        )
+        return replace(spec, master=self._jobs[spec.uid].master, flows=tuple(flows))
+
+    def _join(self, seq: int, wish: JoinStream) -> MemberJoined | None:
+        """A start of an agent joins once: who has left comes back in a later one, and a wish that arrives
+        late or twice lets nobody in again. An incarnation that is not above the known one is a copied folder.
+        """
+        known = self.member_of(wish.stream, wish.agent_id)
+        if known is not None and (known.incarnation, known.address) == (wish.incarnation, wish.address):
+            return None
+        if known is not None and wish.incarnation <= known.incarnation:
+            raise UserError(
+                f"agent {wish.agent_id} is known as {known.name} at {known.address}, start number "
+                f"{known.incarnation}; {wish.address} says {wish.incarnation}: is its data folder a copy? "
+                "Remove that folder to start as a new agent"
+            )
+        return MemberJoined(
+            seq=seq,
+            stream=wish.stream,
+            number=known.number if known is not None else len(self._members.get(wish.stream, {})),
+            agent_id=wish.agent_id,
+            name=wish.name,
+            incarnation=wish.incarnation,
+            address=wish.address,
+            since_us=wish.since_us,
+        )
+
+    # -- what everybody asks ---------------------------------------------------------------------------------
+
+    def streams(self) -> tuple[str, ...]:
+        return tuple(sorted(self._members))
+
+    def members(self, stream: str) -> tuple[Member, ...]:
+        return tuple(self._members.get(stream, {}).values())
+
+    def member_of(self, stream: str, agent_id: str) -> Member | None:
+        return next((m for m in self.members(stream) if m.agent_id == agent_id), None)
+
+    def jobs(self) -> tuple[JobSpec, ...]:
+        """Jobs that are not dropped, each as its newest version that reads flows (of a paused one, that
+        did)."""
+        return tuple(spec for uid, spec in self._jobs.items() if uid not in self._dropped)
+
+    def streams_of(self, entry: LogEntry) -> tuple[str, ...]:
+        """The streams that an entry of this log is about; all of them for a job in Python, which every agent
+        runs."""
+        match entry:
+            case MemberJoined() | MemberLeft():
+                return (entry.stream,)
+            case JobAdded() | VersionAdded():
+                spec: JobSpec | None = entry.spec
+            case ProgramAdded():
+                return self.streams()
+            case JobDropped() if entry.uid in self._programs:
+                return self.streams()
+            case HomeMoved():
+                moved = [flow for known in self.versions(entry.uid) for flow in known.flows]
+                return tuple(sorted({flow.fragment.stream for flow in moved}))
+            case JobDropped():
+                spec = self._jobs.get(entry.uid)
+            case FlowEnded() | VersionEnded():
+                spec = None  # its readers are gone, and its workers hear of it soon enough
+        return tuple(sorted({flow.fragment.stream for flow in spec.flows})) if spec is not None else ()
+
+    def job(self, uid: str) -> JobSpec | None:
+        return None if uid in self._dropped else self._jobs.get(uid)
+
+    def version(self, uid: str, number: int) -> JobSpec | None:
+        """A version of a job, while it reads its flows."""
+        return None if uid in self._dropped else self._versions.get(uid, {}).get(number)
+
+    def versions(self, uid: str) -> tuple[JobSpec, ...]:
+        """What is known of a job: its newest version, and all that read flows."""
+        newest = self._jobs.get(uid)
+        return (*(() if newest is None else (newest,)), *self._versions.get(uid, {}).values())
+
+    def is_over(self, uid: str, version: int) -> bool:
+        """Whether a version of a job reads its flows no more."""
+        return uid in self._dropped or version in self._over.get(uid, ())
+
+    def is_paused(self, uid: str) -> bool:
+        """A job that reads nothing."""
+        return uid not in self._dropped and uid in self._jobs and not self._versions.get(uid)
+
+    def is_dropped(self, uid: str) -> bool:
+        return uid in self._dropped
+
+    def equal(self, fragment: Fragment) -> Flow | None:
+        """The flow that computes this fragment already."""
+        return self._flows.get(self._by_fragment.get(fragment, ""))
+
+    def flows(self) -> tuple[Flow, ...]:
+        """Flows that have not ended."""
+        return tuple(self._flows.values())
+
+    def flow(self, uid: str) -> Flow | None:
+        return self._flows.get(uid)
+
+    def has_ended(self, uid: str) -> bool:
+        """Whether a flow is over; False also for one that the log has not come to yet."""
+        return uid in self._ended
+
+    def founder(self, uid: str) -> str | None:
+        """Uid of the job that founded a flow, also of one that has ended: they have one home. None of key
+        ranges after the first, whose roots are alone and stay where they are."""
+        return self._founders.get(uid)
+
+    def flows_of(self, job: str) -> tuple[str, ...]:
+        """The flows that a job founded and that have not ended."""
+        return tuple(uid for uid in self._flows if self._founders.get(uid) == job)
+
+    def ever(self, uid: str) -> JobSpec | None:
+        """A job, dropped or not."""
+        return self._jobs.get(uid)
+
+    def home(self, job: str) -> str | None:
+        """Where the home of a job is, and of its flows; None when there is nothing left of either."""
+        if job not in self._jobs or (job in self._dropped and not self.flows_of(job)):
+            return None
+        return self._jobs[job].home
+
+    def readers(self, uid: str) -> tuple[JobSpec, ...]:
+        """The jobs that are attached to a flow."""
+        named = self._attached.get(uid, ())
+        return tuple({job: self._versions[job][version] for job, version in named}.values())
+
+    def idle_flows(self) -> tuple[str, ...]:
+        """Flows that no job is attached to."""
+        return tuple(uid for uid, jobs in self._attached.items() if not jobs)
+
+    def read_by(self, uid: str) -> tuple[str, ...]:
+        """Names of the jobs that read this one (FROM JOB)."""
+        return tuple(sorted({spec.name for spec in self.jobs() if uid in spec.plan.reads}))
+
+    def find_job(self, name: str, creator: str) -> JobSpec | None:
+        """The job of that name: the creator's own, else the only one of that name."""
+        named = [spec for spec in self.jobs() if spec.name == name]
+        own = [spec for spec in named if spec.creator == creator]
+        if own:
+            return own[-1]
+        return named[0] if len(named) == 1 else None
+
+    def programs(self) -> tuple[ProgramSpec, ...]:
+        """Jobs in Python that are not dropped."""
+        return tuple(spec for uid, spec in self._programs.items() if uid not in self._dropped)
+
+    def program(self, uid: str) -> ProgramSpec | None:
+        return None if uid in self._dropped else self._programs.get(uid)
+
+    def find_program(self, name: str, creator: str) -> ProgramSpec | None:
+        """The job in Python of that name: the creator's own, else the only one of that name."""
+        named = [spec for spec in self.programs() if spec.name == name]
+        own = [spec for spec in named if spec.creator == creator]
+        if own:
+            return own[-1]
+        return named[0] if len(named) == 1 else None
+
+    def generation(self, name: str, creator: str) -> int:
+        """The generation that a new job of this name gets: one above every one that ever was."""
+        ever: list[JobSpec | ProgramSpec] = [*self._jobs.values(), *self._programs.values()]
+        return 1 + max((s.generation for s in ever if (s.name, s.creator) == (name, creator)), default=0)
+
+
+def encode_entry(entry: LogEntry) -> bytes:
+    return msgspec.msgpack.encode(entry)
+
+
+def decode_entry(data: bytes) -> LogEntry:
+    entry: LogEntry = msgspec.msgpack.decode(data, type=LogEntry)
+    return entry

@@ -1,0 +1,128 @@
+"""What happens to a job written in Python, and what it wants done: the values between an agent and the
+process in which the job runs.
+
+Messages of jobs are opaque bytes here (``elf.job.program.values``). An application is named by its app id, 16
+bytes; for people, and in the path of a query, as ``creator/name``.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+VALUE_BYTES_MAX = 4 << 20
+"""The largest message of a job, encoded."""
+CALLBACK_BYTES_MAX = 32 << 20
+CALLBACK_SENDS_MAX = 10_000
+"""What one callback may send."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where this agent stands in the job's tree, and when: addresses, and milliseconds since the epoch."""
+
+    me: str
+    now_ms: int
+    root: bool = False
+    parent: str = ""
+    children: tuple[str, ...] = ()
+
+
+# -- events ----------------------------------------------------------------------------------------------
+
+
+class Timer(msgspec.Struct, frozen=True, tag=True):
+    """``every`` seconds have passed."""
+
+
+class Rows(msgspec.Struct, frozen=True, tag=True):
+    """What a chunk of the stream came to for a subscription; the table is the payload."""
+
+    subscription: str
+
+
+class Sent(msgspec.Struct, frozen=True, tag=True):
+    """Another agent of the same job has called ``send_to`` with our address."""
+
+    sender: str
+    value: bytes
+
+
+class Cast(msgspec.Struct, frozen=True, tag=True):
+    """The master of an application has multicast this."""
+
+    app: bytes
+    value: bytes
+
+
+class Missing(msgspec.Struct, frozen=True, tag=True):
+    """So many multicasts of an application cannot be had any more."""
+
+    app: bytes
+    count: int
+
+
+class Delivered(msgspec.Struct, frozen=True, tag=True):
+    """A message of another application to this one's master. ``query``: a reply is wanted."""
+
+    app: bytes
+    value: bytes
+    path: tuple[str, ...] = ()
+    query: str = ""
+
+
+Event = Timer | Rows | Sent | Cast | Missing | Delivered
+
+
+# -- effects ---------------------------------------------------------------------------------------------
+
+
+class SendTo(msgspec.Struct, frozen=True, tag=True):
+    """To the same job on another agent."""
+
+    to: str
+    value: bytes
+
+
+class MulticastOut(msgspec.Struct, frozen=True, tag=True):
+    """To the job on every agent."""
+
+    value: bytes
+
+
+class RouteOut(msgspec.Struct, frozen=True, tag=True):
+    """To another application's master."""
+
+    app: bytes
+    value: bytes
+
+
+class ReplyOut(msgspec.Struct, frozen=True, tag=True):
+    """The reply to a query."""
+
+    query: str
+    value: bytes
+    error: str = ""
+
+
+JobEffect = SendTo | MulticastOut | RouteOut | ReplyOut
+
+
+# -- what it has asked for -------------------------------------------------------------------------------
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What ``subscribe`` was called with: a query, rows of a stream, or another application's multicasts."""
+
+    name: str
+    query: str = ""
+    stream: str = ""
+    columns: tuple[str, ...] = ()
+    where: str = ""
+    app: bytes = b""
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A job that was loaded: its class, milliseconds between two timers (0: none), and its wishes."""
+
+    title: str
+    every_ms: int
+    wishes: tuple[Wish, ...]

@@ -1,0 +1,230 @@
+"""Runs one job: its text becomes an object, events become calls, calls become effects.
+
+Pure: no socket, no clock; whoever runs it (a sandbox process, a test) brings ``ask``, which waits for the
+reply to a query. What the user's code raises is told with the line of the user's own file.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import sys
+import traceback
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from elf.aggregates import State
+from elf.batch import decode
+from elf.cbt import BufferTree
+from elf.job.program import calls
+from elf.job.program.api import Job, JobError, QueryFailed
+from elf.job.program.calls import JobEffect, Loaded, Place, Wish
+from elf.job.program.spec import SETTINGS, Tap
+from elf.job.program.values import NoMessage, pack_value, unpack_value
+
+Ask = Callable[[bytes, str, bytes, tuple[str, ...], int], tuple[bytes, str]]
+"""(app id, its name, message, path, timeout in ms) → (reply, error)."""
+
+TEXT_MAX = 400
+
+
+class UserCodeError(Exception):
+    """The user's file is not what it must be."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What the user's code raised. ``kind``: ``raised`` or ``memory``; ``line`` of the user's file, 0 for
+    none; ``source``: that line."""
+
+    kind: str
+    text: str
+    line: int
+    source: str
+
+
+def load(text: str, filename: str) -> dict[str, object]:
+    """Run a file's text as a module of its own; its names."""
+    code = compile(text, filename, "exec", dont_inherit=True)
+    module = types.ModuleType("user_code")
+    module.__file__ = filename
+    sys.modules[module.__name__] = module
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    exec(code, module.__dict__)
+    return module.__dict__
+
+
+def failure_of(error: BaseException, filename: str) -> Failure:
+    """An exception as one line, at the innermost line of the user's file that it passed."""
+    kind = "memory" if isinstance(error, MemoryError) else "raised"
+    what = " ".join(str(error).split())[:TEXT_MAX]
+    text = what if isinstance(error, UserCodeError) else f"{type(error).__name__}: {what}".rstrip(": ")
+    if isinstance(error, SyntaxError):
+        return Failure(
+            kind, f"SyntaxError: {error.msg}", error.lineno or 0, (error.text or "").strip()[:TEXT_MAX]
+        )
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == filename]
+    if not frames:
+        return Failure(kind, text, 0, "")
+    return Failure(kind, text, frames[-1].lineno or 0, (frames[-1].line or "")[:TEXT_MAX])
+
+
+def job_class(names: dict[str, object], filename: str) -> type[Job]:
+    """The one subclass of ``Job`` that a file defines."""
+    found = [
+        thing
+        for thing in names.values()
+        if isinstance(thing, type) and issubclass(thing, Job) and thing.__module__ == "user_code"
+    ]
+    lowest = [one for one in found if not any(other is not one and issubclass(other, one) for other in found)]
+    if len(lowest) != 1:
+        many = ", ".join(one.__name__ for one in lowest) or "none"
+        raise UserCodeError(f"{filename} must define one subclass of elf.job.Job; it has {many}")
+    made = lowest[0]
+    for name in sorted(getattr(made, "__abstractmethods__", ())):
+        wanted = ", ".join(inspect.signature(getattr(made, name)).parameters)
+        raise UserCodeError(f"{made.__name__} must define {name}({wanted})")
+    for name, value in dict(names.get(SETTINGS) or {}).items():  # type: ignore[call-overload]
+        known = sorted(n for n in vars(made) if not n.startswith("_") and not callable(getattr(made, n)))
+        if name != "every" and name not in known:
+            raise UserCodeError(f"{made.__name__} has no setting {name}; it has {', '.join(known) or 'none'}")
+        setattr(made, name, value)
+    return made
+
+
+class JobRunner:
+    """One job on one agent; it is its ``Host``. ``taps``: the shapes of its queries' partial aggregates."""
+
+    def __init__(
+        self, text: str, filename: str, name: str, creator: str, ask: Ask, taps: tuple[Tap, ...] = ()
+    ) -> None:
+        self._label = f"{creator}/{name}"
+        self._ask = ask
+        self._taps = {tap.name: tap for tap in taps}
+        self._trees = {
+            tap.name: BufferTree.of_partials(tap.key_names(), tap.named_states())
+            for tap in taps
+            if tap.states
+        }
+        self._wishes: dict[str, Wish] = {}
+        self._open = False
+        self._place = Place("", 0)
+        self._effects: list[JobEffect] = []
+        self._path: tuple[str, ...] = ()
+        self._query = ""
+        self._sent = 0
+        self._job = job_class(load(text, filename), filename)(name, creator, self)
+
+    def start(self, place: Place) -> Loaded:
+        """Call the job's ``start``; what it has asked for."""
+        self._place, self._open = place, True
+        self._effects = []
+        self._job.start()
+        self._open = False
+        if self._effects:
+            raise UserCodeError("start() only subscribes: send, multicast and route from a callback")
+        every = self._job.every
+        if every is not None and (not isinstance(every, int | float) or every < 0.01):
+            raise UserCodeError(f"every = {every!r}: seconds between two on_timer, at least 0.01, or None")
+        return Loaded(type(self._job).__name__, int((every or 0) * 1000), tuple(self._wishes.values()))
+
+    def handle(self, event: calls.Event, place: Place, payload: bytes, effects: list[JobEffect]) -> None:
+        """Call the callback; what it wants done is appended to ``effects``, also when it raises.
+
+        May be called again from within ``ask``, for messages that are delivered meanwhile.
+        """
+        kept = self._place, self._effects, self._path, self._query, self._sent
+        self._place, self._effects, self._path, self._query, self._sent = place, effects, (), "", 0
+        try:
+            self._call(event, payload)
+        finally:
+            self._place, self._effects, self._path, self._query, self._sent = kept
+
+    def _call(self, event: calls.Event, payload: bytes) -> None:
+        job = self._job
+        match event:
+            case calls.Timer():
+                job.on_timer()
+            case calls.Rows():
+                self._rows(event.subscription, decode(payload))
+            case calls.Sent():
+                job.on_recv(event.sender, unpack_value(event.value))
+            case calls.Cast():
+                job.on_multicast(event.app, unpack_value(event.value))
+            case calls.Missing():
+                job.on_missed(event.app, event.count)
+            case calls.Delivered():
+                self._path, self._query = event.path, event.query
+                returned = job.deliver(event.app, unpack_value(event.value))
+                if self._query:
+                    self.reply(returned)
+
+    def _rows(self, name: str, table: pa.Table) -> None:
+        tap = self._taps[name]
+        if tap.states:
+            self._trees[name].insert_partials(tap.named(table))
+        else:
+            self._job.on_batch(table, name)
+
+    # -- as the job's host -----------------------------------------------------------------------------------
+
+    def place(self) -> Place:
+        return self._place
+
+    def subscribe(self, wish: Wish) -> None:
+        if not self._open:
+            raise JobError(
+                "subscribe in start(), not later: agents plan a job's subscriptions when it is sent"
+            )
+        if wish.name in self._wishes:
+            raise JobError(f"two subscriptions are called {wish.name}: give one a name=")
+        self._wishes[wish.name] = wish
+
+    def send_to(self, node: str, message: object) -> None:
+        self._put(calls.SendTo(node, _packed(message)))
+
+    def multicast(self, message: object) -> None:
+        self._put(calls.MulticastOut(_packed(message)))
+
+    def route(self, app: bytes, message: object) -> None:
+        self._put(calls.RouteOut(app, _packed(message)))
+
+    def reply(self, message: object) -> None:
+        if not self._query:
+            raise JobError("there is nothing to reply to: reply belongs into deliver, once")
+        self._put(calls.ReplyOut(self._query, _packed(message)))
+        self._query = ""
+
+    def _put(self, effect: JobEffect) -> None:
+        self._sent += len(effect.value)
+        if self._sent > calls.CALLBACK_BYTES_MAX or len(self._effects) >= calls.CALLBACK_SENDS_MAX:
+            raise JobError(
+                f"one callback sends more than {calls.CALLBACK_BYTES_MAX >> 20} MiB or "
+                f"{calls.CALLBACK_SENDS_MAX} messages"
+            )
+        self._effects.append(effect)
+
+    def query(self, app: bytes, name: str, message: object, timeout: float) -> object:
+        if not 0 < timeout <= 60:
+            raise JobError(f"timeout={timeout}: seconds, at most 60")
+        value, error = self._ask(app, name, _packed(message), (*self._path, self._label), int(timeout * 1000))
+        if error:
+            raise QueryFailed(error)
+        return unpack_value(value)
+
+    def tree(self, name: str) -> tuple[BufferTree, tuple[str, ...], tuple[State, ...]]:
+        if name not in self._trees:
+            known = ", ".join(self._trees) or "none"
+            raise JobError(f"there is no query {name} here; subscribed queries: {known}")
+        tap = self._taps[name]
+        return self._trees[name], tap.key_names(), tap.named_states()
+
+
+def _packed(message: object) -> bytes:
+    try:
+        return pack_value(message)
+    except NoMessage as error:
+        raise JobError(str(error)) from None

@@ -1,0 +1,120 @@
+"""A job written in Python, as a value that travels in the stream log: its text, and its planned
+subscriptions.
+
+Column types are fixed when the job is sent and travel in the taps, so that every agent computes alike
+(DESIGN 4.5).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+
+from elf.aggregates import State
+from elf.job.program.calls import Loaded
+from elf.job.spec import app_id
+from elf.ql.plan import Fragment
+
+SETTINGS = "SETTINGS"
+"""The name in a job's file whose value, a dict, says which attributes of its class have other values."""
+TEXT_BYTES_MAX = 64 << 10
+"""The longest file that may be sent: every agent keeps it in its copy of the stream log."""
+
+
+@dataclass(frozen=True)
+class Tap:
+    """What an agent computes of its stream for a job. With ``states``, partial aggregates: ``keys`` and
+    ``states`` pair a column of the fragment with its name in the SELECT list; without, the rows themselves.
+    """
+
+    name: str
+    fragment: Fragment
+    keys: tuple[tuple[str, str], ...] = ()
+    states: tuple[tuple[str, str], ...] = ()
+
+    def key_names(self) -> tuple[str, ...]:
+        return tuple(name for _, name in self.keys)
+
+    def named_states(self) -> tuple[State, ...]:
+        by_name = {state.name: state for state in self.fragment.states}
+        return tuple(
+            State(name, by_name[inner].merge, by_name[inner].identity_zero) for inner, name in self.states
+        )
+
+    def named(self, groups: pa.Table) -> pa.Table:
+        """The fragment's groups under their names in the SELECT list."""
+        pairs = (*self.keys, *self.states)
+        return groups.select([inner for inner, _ in pairs]).rename_columns([name for _, name in pairs])
+
+
+@dataclass(frozen=True, eq=False)
+class Tapped:
+    """What a chunk came to for a subscription of a job: an encoded table."""
+
+    uid: str
+    name: str
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class ProgramSpec:
+    """A job in Python as its creator sent it. ``title``: the name of its class; ``wish``: of the request that
+    asked for it, so that a repeat is known; ``every_ms``: between two timers, 0 for none; ``apps``: app ids
+    whose multicasts it wants."""
+
+    name: str
+    creator: str
+    generation: int
+    text: str
+    filename: str
+    title: str = ""
+    every_ms: int = 0
+    taps: tuple[Tap, ...] = ()
+    apps: tuple[bytes, ...] = ()
+    wish: str = ""
+
+    @property
+    def app(self) -> bytes:
+        """App id, and key of its tree: the node nearest to it is the root and the master."""
+        return app_id(self.name, self.creator)
+
+    @property
+    def uid(self) -> str:
+        return f"{self.app.hex()}.{self.generation}"
+
+    @property
+    def hash(self) -> str:
+        """Of the text, for people."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:12]
+
+
+def with_settings(text: str, settings: Mapping[str, object]) -> str:
+    """A job's text with other values for attributes of its class: plain Python values. They are a last line
+    of the text, so they travel with it and the lines above keep their numbers.
+    """
+    if not settings:
+        return text
+    return f"{text.rstrip()}\n\n\n{SETTINGS} = {dict(settings)!r}\n"
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A client's query of a job, ``name`` or ``creator/name``. ``message``: anything that JSON has."""
+
+    job: str
+    message: object = None
+
+
+class Submission(msgspec.Struct, frozen=True):
+    """What a client sends to an agent: a file that it has checked, and what came of loading it. ``wish`` is
+    unique, so that a repeat is known."""
+
+    name: str
+    text: str
+    filename: str
+    loaded: Loaded
+    wish: str
+    replace: bool = False

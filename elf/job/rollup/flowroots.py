@@ -1,0 +1,441 @@
+"""The flows whose root is this node: they commit panes, and serve the readers on other nodes (PROTOCOL 1, 5).
+
+A flow is here because the stream log says so, from the entry of the job that founded it to its ``FlowEnded``;
+which jobs read it is what the log says, too. Masters on this node read the root's own commits. Masters on
+others have a copy (``elf.job.rollup.mirrors``): each commit is sent to their nodes when it is made, at most
+one range of them at a time; what got lost is sent again when they ask, every second, with what they have.
+
+    ATTACH             the job's entry in the log names the flow: from now on nothing is dropped that it wants
+    RELEASED-UP-TO     here: what a master may want yet; from other nodes: what they say that they have
+    DETACH             the job's tombstone
+    END                ``FlowEnded``: root, workers and copies forget the flow
+
+A reader that says nothing for ``reader_ms`` is waited for no more. When it is back it gets what is still here
+and counts the rest as lost. A crash loses nothing of this: who reads is in the log, what is committed in the
+store, and what a reader has it says again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from elf.job import parts
+from elf.job.contributions import PartName, from_bytes, to_bytes
+from elf.job.effects import Effect, Forget, Multicast, PrunePanes, ReadCommits, SaveFlow, Send
+from elf.job.events import CommitsRead, PanesCommitted
+from elf.job.log.streamlog import StreamLog
+from elf.job.messages import (
+    Answer,
+    AskWhy,
+    Committed,
+    EarlyState,
+    FlowFacts,
+    FlowHead,
+    FlowReader,
+    FunctionFailed,
+    InspectFlow,
+    Offer,
+    PaneWish,
+    Progress,
+    ReadPanes,
+    SendAgain,
+    Slice,
+    TreeEdge,
+    Verdict,
+)
+from elf.job.rollup.history import Segment
+from elf.job.rollup.panes import disjoint
+from elf.job.rollup.root import Root, RootSettings
+from elf.job.rollup.uplink import piece_of
+from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
+from elf.ql.plan import Top
+
+CROSSED_MS = 500
+"""What a reader asks for may be under way to it for so long."""
+FAILED_MS = 1_000
+"""So often masters are told that a reduce function has failed, until they read the flow no more."""
+
+
+@dataclass(frozen=True)
+class StoredPanes:
+    """What the store has of a flow: the first pane of its root, if it is one, and the commits as (start, end,
+    revision, members), the last of which is number ``seq``. ``parts``: (start, revision) → those of late
+    rows.
+    """
+
+    first_pane: int | None = None
+    commits: tuple[tuple[int, int, int, bytes], ...] = ()
+    seq: int = 0
+    parts: Mapping[tuple[int, int], bytes] = field(default_factory=dict)
+
+    def segments(self, now_ms: int) -> list[Segment]:
+        return [
+            Segment(a, b, revision, from_bytes(m), now_ms, parts=self._parts(a, revision))
+            for a, b, revision, m in disjoint(self.commits)
+        ]
+
+    def _parts(self, pane: int, revision: int) -> frozenset[PartName]:
+        return parts.from_bytes(self.parts.get((pane, revision), b""))
+
+
+@dataclass
+class _Reader:
+    """A node whose jobs read the flow. It has panes below ``end``; ``sent`` is the last commit sent to it."""
+
+    heard_ms: int
+    end: int
+    start: int | None = None
+    sent: int = 0
+    sent_ms: int = 0
+    seen: int = 0
+    reading: bool = False
+    cut: Top | None = None
+    early: bool = False
+    """It asked before the flow had begun."""
+
+
+@dataclass
+class _Rooted:
+    """A flow of ours. ``seq``: number of its last commit."""
+
+    root: Root
+    since_ms: int
+    seq: int
+    parents: dict[int, str] = field(default_factory=dict)
+    readers: dict[str, _Reader] = field(default_factory=dict)
+    told_ms: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+class FlowRoots:
+    """See the module's docstring. ``wanted_from(flow, pane)`` tells from which pane on masters of this node
+    may want a flow of which nothing below ``pane`` can change; ``ours(flow)``, whether its root is here;
+    ``name``: what people call this agent.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        log: StreamLog,
+        settings: RootSettings,
+        wanted_from: Callable[[str, int], int],
+        ours: Callable[[Flow], bool],
+        name: str,
+    ) -> None:
+        self._address = address
+        self._ours = ours
+        self._name = name
+        self._stored: dict[str, StoredPanes] = {}
+        self._log = log
+        self._settings = settings
+        self._wanted_from = wanted_from
+        self._flows: dict[str, _Rooted] = {}
+        self._down: set[str] = set()
+
+    # -- which flows -----------------------------------------------------------------------------------------
+
+    def follow(self, now_ms: int, stored: Mapping[str, StoredPanes] | None = None) -> list[Effect]:
+        """Do as the log says: begin and end flows, know their readers. ``stored``: of an earlier life."""
+        self._stored.update(stored or {})
+        ours = {flow.uid: flow for flow in self._log.flows() if self._ours(flow)}
+        found: list[Effect] = []
+        for uid in [uid for uid in self._flows if uid not in ours]:
+            del self._flows[uid]
+            if self._log.flow(uid) is None:
+                found.append(Forget(uid, whole_flow=True))
+        for uid, flow in ours.items():
+            if uid not in self._flows:
+                self._begin(flow, self._stored.pop(uid, StoredPanes()), now_ms)
+            self._flows[uid].root.flow = flow
+            self._know_readers(self._flows[uid], now_ms)
+        return found
+
+    def release(self, uids: Collection[str]) -> None:
+        """The roots of these flows are elsewhere now."""
+        for uid in uids:
+            self._flows.pop(uid, None)
+            self._stored.pop(uid, None)
+
+    def _begin(self, flow: Flow, stored: StoredPanes, now_ms: int) -> None:
+        root = Root(flow, self._settings, stored.segments(now_ms))
+        root.set_roster(self._log.members(flow.fragment.stream), self._log.last)
+        if stored.first_pane is not None:
+            root.begin(stored.first_pane, now_ms)
+        for address in self._down:
+            root.down(address)
+        self._flows[flow.uid] = _Rooted(root, now_ms, stored.seq)
+
+    def _know_readers(self, rooted: _Rooted, now_ms: int) -> None:
+        named = {spec.home for spec in self._log.readers(rooted.root.flow.uid)} - {self._address}
+        new = {to: _Reader(now_ms, rooted.root.kept_from()) for to in sorted(named)}
+        rooted.readers = {to: rooted.readers.get(to, reader) for to, reader in new.items()}
+
+    def roster_changed(self, stream: str) -> None:
+        for rooted in self._flows.values():
+            if rooted.root.flow.fragment.stream == stream:
+                rooted.root.set_roster(self._log.members(stream), self._log.last)
+
+    def get(self, uid: str) -> Root | None:
+        rooted = self._flows.get(uid)
+        return None if rooted is None else rooted.root
+
+    def next_seq(self, uid: str) -> int:
+        """Number of the next commit of a flow; there is only one under way."""
+        return self._flows[uid].seq + 1
+
+    def topics(self) -> dict[str, bytes]:
+        """The trees that this node is the root of, by flow."""
+        return {uid: rooted.root.flow.topic for uid, rooted in self._flows.items()}
+
+    # -- what members say ------------------------------------------------------------------------------------
+
+    def heard(self, progress: Progress, now_ms: int) -> list[Effect]:
+        found: list[Effect] = []
+        for report in progress.flows:
+            rooted = self._flows.get(report.flow)
+            if rooted is not None:
+                rooted.root.hear(progress.member, report, now_ms)
+                rooted.parents[progress.member] = report.parent
+                found.extend(self._advance(rooted, now_ms))
+        return found
+
+    def take(self, message: Slice, now_ms: int) -> list[Effect]:
+        rooted = self._flows.get(message.flow)
+        if rooted is None:
+            return []
+        piece = piece_of(message)
+        for name in message.parts:
+            rooted.root.take_part(name, piece)
+        if piece.members:
+            rooted.root.take(piece)
+        return self._advance(rooted, now_ms)
+
+    def offered(self, sender: str, offer: Offer, now_ms: int) -> list[Effect]:
+        rooted = self._flows.get(offer.flow)
+        if rooted is None:
+            return []
+        found: list[Effect] = []
+        for start, end in offer.panes:
+            for first, last, verdict in rooted.root.verdicts(offer.member, start, end, now_ms):
+                if verdict != "wait":
+                    word = Verdict(flow=offer.flow, start=first, end=last, verdict=verdict)
+                    found.append(Send(sender, word))
+        for start, end, part in offer.parts:
+            verdict = rooted.root.verdict_of_part((offer.member, part), start)
+            if verdict != "wait":
+                word = Verdict(flow=offer.flow, start=start, end=end, verdict=verdict, part=part)
+                found.append(Send(sender, word))
+        return found
+
+    def peer_down(self, address: str, now_ms: int) -> list[Effect]:
+        """The overlay takes an agent for dead: no pane waits for it, of these flows and of those that begin
+        here before ``peer_up``."""
+        self._down.add(address)
+        waiting = [rooted for rooted in self._flows.values() if rooted.root.down(address)]
+        return [effect for rooted in waiting for effect in self._advance(rooted, now_ms)]
+
+    def peer_up(self, address: str) -> None:
+        """The overlay has heard of it (again)."""
+        self._down.discard(address)
+
+    def early(self, state: EarlyState) -> list[Effect]:
+        """Open panes of a member, for the masters on other nodes."""
+        rooted = self._flows.get(state.flow)
+        return [Send(to, state) for to in rooted.readers] if rooted is not None else []
+
+    # -- commits ---------------------------------------------------------------------------------------------
+
+    def _advance(self, rooted: _Rooted, now_ms: int) -> list[Effect]:
+        root = rooted.root
+        found: list[Effect] = []
+        first = root.prepare(now_ms, rooted.since_ms)
+        if first is not None:
+            found.append(SaveFlow(root.flow.uid, first))
+            root.begin(first, now_ms)
+            found.extend(self._head(rooted, to) for to, reader in rooted.readers.items() if reader.early)
+        return [*found, *root.propose(now_ms)]
+
+    def committed(self, event: PanesCommitted, now_ms: int) -> tuple[Segment | None, list[Effect]]:
+        """A commit is durable, workers and readers are told: (what it is for masters here, effects)."""
+        done = event.done
+        rooted = self._flows.get(done.flow.uid)
+        if rooted is None:
+            return None, []
+        if event.gone:
+            rooted.root.give_up(done)
+            return None, self._advance(rooted, now_ms)
+        segment = rooted.root.committed(done, now_ms)
+        rooted.seq = max(rooted.seq, event.seq)
+        rooted.counts.update(
+            commits=1, commit_keys=event.keys, commit_bytes=event.bytes, commit_us=event.cpu_us
+        )
+        if event.failure and not rooted.root.failure:
+            rooted.root.failure = event.failure
+        word = Committed(
+            flow=done.flow.uid,
+            epoch=done.epoch,
+            term=done.term,
+            start=segment.start,
+            end=segment.end,
+            revision=segment.revision,
+            members=to_bytes(segment.members),
+            parts=done.new,
+        )
+        sent = [effect for to in rooted.readers for effect in self._serve(rooted, to)]
+        failed = self._tell_failure(rooted, now_ms)
+        return segment, [Multicast(done.flow.topic, word), *sent, *failed, *self._advance(rooted, now_ms)]
+
+    def _tell_failure(self, rooted: _Rooted, now_ms: int) -> list[Effect]:
+        """The masters of the flow's readers decide what becomes of a reduce function that has failed."""
+        root = rooted.root
+        if not root.failure or now_ms - rooted.told_ms < FAILED_MS:
+            return []
+        rooted.told_ms = now_ms
+        word = FunctionFailed(flow=root.flow.uid, agent=self._name, text=root.failure)
+        return [Send(to, word) for to in sorted({spec.home for spec in self._log.readers(root.flow.uid)})]
+
+    # -- readers on other nodes ------------------------------------------------------------------------------
+
+    def asked(self, sender: str, message: ReadPanes, now_ms: int) -> list[Effect]:
+        found: list[Effect] = []
+        for wish in message.wishes:
+            rooted = self._flows.get(wish.flow)
+            if rooted is not None:
+                found.extend(self._asked(rooted, sender, wish, now_ms))
+        return found
+
+    def _asked(self, rooted: _Rooted, sender: str, wish: PaneWish, now_ms: int) -> list[Effect]:
+        root = rooted.root
+        reader = rooted.readers.setdefault(sender, _Reader(now_ms, root.kept_from()))
+        reader.heard_ms = now_ms
+        if wish.start is None:
+            reader.cut = wish.cut
+        if wish.start is None:
+            if root.first_pane is None:
+                reader.early = True
+                return []
+            return [self._head(rooted, sender)]
+        other = (wish.start, wish.cut) != (reader.start, reader.cut)
+        reader.start, reader.end, reader.cut = wish.start, max(wish.end, wish.start), wish.cut
+        if other or wish.after > reader.sent or now_ms - reader.sent_ms >= CROSSED_MS:
+            reader.sent = wish.after
+        return self._serve(rooted, sender)
+
+    def _head(self, rooted: _Rooted, to: str) -> Send:
+        """A reader begins where the flow is now."""
+        reader, start = rooted.readers[to], rooted.root.durable_to()
+        reader.sent, reader.start, reader.end, reader.early = rooted.seq, start, start, False
+        return Send(to, FlowHead(flow=rooted.root.flow.uid, after=reader.sent, start=start))
+
+    def _serve(self, rooted: _Rooted, to: str) -> list[Effect]:
+        reader = rooted.readers[to]
+        if reader.reading or reader.start is None or reader.sent >= rooted.seq:
+            return []
+        reader.reading, reader.seen = True, rooted.seq
+        return [ReadCommits(rooted.root.flow, to, reader.sent, reader.start, reader.cut)]
+
+    def read(self, event: CommitsRead, now_ms: int) -> list[Effect]:
+        """Commits for a reader. After a range that has more to follow the reader is to ask."""
+        rooted = self._flows.get(event.flow.uid)
+        reader = rooted.readers.get(event.to) if rooted is not None else None
+        if rooted is None or reader is None:
+            return []
+        reader.reading = False
+        found: list[Effect] = [Send(event.to, row) for row in event.rows]
+        if event.rows:
+            reader.sent, reader.sent_ms = event.rows[-1].seq, now_ms
+        more = bool(event.rows) and event.rows[-1].more
+        if not more and reader.seen < rooted.seq:
+            found.extend(self._serve(rooted, event.to))
+        return found
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def deadline(self, now_ms: int) -> int | None:
+        waits = (rooted.root.deadline(now_ms) for rooted in self._flows.values())
+        return min((at or now_ms + 1_000 for at in waits), default=None)
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        found: list[Effect] = []
+        for rooted in self._flows.values():
+            found.extend(self._advance(rooted, now_ms))
+            found.extend(self._ask_missing(rooted.root, now_ms))
+            found.extend(self._tell_failure(rooted, now_ms))
+            found.extend(self._prune(rooted, now_ms))
+        return found
+
+    def _ask_missing(self, root: Root, now_ms: int) -> list[Effect]:
+        return [
+            Send(member.address, SendAgain(flow=root.flow.uid, start=start, end=end))
+            for number, start, end in root.missing(now_ms)
+            if (member := root.member(number)) is not None
+        ]
+
+    def _prune(self, rooted: _Rooted, now_ms: int) -> list[Effect]:
+        """Forget panes that no revision, no master here, and no reader that is there can want any more."""
+        settled = rooted.root.settled_to(now_ms, self._settings.revise_ms)
+        if settled is None:
+            return []
+        readers = rooted.readers.values()
+        there = [r.end for r in readers if now_ms - r.heard_ms <= self._settings.reader_ms]
+        uid = rooted.root.flow.uid
+        below = min([self._wanted_from(uid, settled), *there])
+        rooted.root.forget(below)
+        return [PrunePanes(uid, below)]
+
+    def counts(self, uid: str) -> Mapping[str, int] | None:
+        """The work of a flow's root (``elf.job.work``)."""
+        rooted = self._flows.get(uid)
+        return None if rooted is None else rooted.counts
+
+    # -- what it shows ---------------------------------------------------------------------------------------
+
+    def inspected(self, request: InspectFlow) -> list[Effect]:
+        facts = self.facts(request.uid)
+        if facts is None:
+            return [Send(request.origin, Answer(id=request.id, error="no such flow here any more"))]
+        return [Send(request.origin, Answer(id=request.id, body=msgspec.msgpack.encode(facts)))]
+
+    def asked_why(self, request: AskWhy, now_ms: int) -> list[Effect]:
+        """Why a flow gives nothing."""
+        root = self.get(request.uid)
+        if root is None:
+            return [Send(request.origin, Answer(id=request.id, error="no such flow here any more"))]
+        pane_us = root.flow.fragment.pane_us
+        text = root.why(lambda pane: event_time(pane, pane_us), now_ms)
+        return [Send(request.origin, Answer(id=request.id, body=text.encode()))]
+
+    def facts(self, uid: str) -> FlowFacts | None:
+        rooted = self._flows.get(uid)
+        if rooted is None:
+            return None
+        root = rooted.root
+        pane_us = root.flow.fragment.pane_us
+        tree = tuple(
+            TreeEdge(
+                member.number,
+                member.name,
+                member.address,
+                rooted.parents.get(member.number, ""),
+                event_time(root.sealed_of(member.number), pane_us),
+            )
+            for member in self._log.members(root.flow.fragment.stream)
+        )
+        readers = tuple(FlowReader(s.name, s.creator, s.home) for s in self._log.readers(uid))
+        first, committed = root.first_pane, root.durable_to()
+        return FlowFacts(root.flow, event_time(first, pane_us), event_time(committed, pane_us), readers, tree)
+
+    def check(self) -> None:
+        for rooted in self._flows.values():
+            rooted.root.check()
+
+
+def event_time(pane: int | None, pane_us: int) -> int | None:
+    """When a pane begins; None for one at the beginning or the end of all times."""
+    if pane is None or not pane_us or not START_OF_TIME < pane < END_OF_TIME:
+        return None
+    return pane * pane_us

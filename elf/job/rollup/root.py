@@ -1,0 +1,452 @@
+"""The root of a flow: decides, once, what a pane is (PROTOCOL 4.3, 4.4 and 5).
+
+It *expects* the roster of the stream log and *awaits* those of them whose ``live_from`` is at or below the
+pane. Panes are committed in order: when everybody awaited is in, or when the straggler limit is up (it runs
+from when half of the watermarks have passed the pane). Members that are missing after a moment of quiet are
+asked directly. What comes for a committed pane from a member that is not in it becomes a revision: the
+committed one plus disjoint contributions, never a change of what was in. So do parts of late rows
+(``elf.job.parts``).
+
+Covered is what is committed, being committed (proposed), or held; a piece that overlaps any of these is
+refused, and only such a piece.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from elf.errors import ElfBug
+from elf.job.contributions import Batch, PartName, Piece, Pile, bitmap, numbers
+from elf.job.effects import CommitPanes
+from elf.job.log.streamlog import FOREVER_US, Member
+from elf.job.messages import FlowProgress
+from elf.job.parts import HeldParts
+from elf.job.rollup.history import Segment
+from elf.job.rollup.panes import Panes
+from elf.job.rollup.waiting import Told, why
+from elf.job.spec import START_OF_TIME, Flow
+
+
+@dataclass(frozen=True)
+class RootSettings:
+    """Straggler limit: two panes, clamped to ``limit_ms_min`` .. ``limit_ms_max``. ``quiet_ms`` before
+    members are asked; ``grace_ms``: an agent silent for longer is expected but no longer awaited;
+    ``revise_ms``: how long corrections are taken. ``prepare_ms``: how long a new flow waits for members that
+    have not said from which pane on they have it, and ``try_ms`` one with a user's function, which they try
+    first. ``reader_ms``: how long panes are kept for a reader on
+    another node that says nothing. ``patient``: everybody is waited for, whatever a job says (a finite
+    input).
+    """
+
+    limit_ms_min: int = 3_000
+    limit_ms_max: int = 30_000
+    quiet_ms: int = 800
+    ask_every_ms: int = 1_000
+    grace_ms: int = 300_000
+    revise_ms: int = 600_000
+    prepare_ms: int = 3_000
+    try_ms: int = 5_000
+    reader_ms: int = 900_000
+    patient: bool = False
+
+
+class Root(Panes):
+    """See the module's docstring. ``segments`` are those that an earlier life committed."""
+
+    def __init__(self, flow: Flow, settings: RootSettings, segments: Sequence[Segment] = ()) -> None:
+        super().__init__(flow, segments)
+        self._settings = settings
+        self._heard: dict[int, Told] = {}
+        self._held = Pile()
+        self._late = Pile()
+        self._parts = HeldParts()
+        self._down: set[int] = set()
+        self._proposed: list[CommitPanes] = []
+        self._in_flight = False
+        self._passed: deque[tuple[int, int]] = deque()
+        self._asked_ms: dict[int, int] = {}
+        self._began_ms: int | None = None
+        self.refused = 0
+        self.failure = ""
+        """How the flow's reduce function has failed here: it is not tried again."""
+
+    # -- what it is told -------------------------------------------------------------------------------------
+
+    def prepare(self, now_ms: int, since_ms: int) -> int | None:
+        """Of a new flow, known to the members since ``since_ms``: the first pane, after every ``live_from``,
+        when all members have said theirs, or some have and the limit is up. It is durable before ``begin``.
+        """
+        if self._first is not None or not self._heard:
+            return None
+        tries = self.flow.fragment.function is not None
+        waited = now_ms - since_ms >= (self._settings.try_ms if tries else self._settings.prepare_ms)
+        silent = any(m.number not in self._heard for m in self._roster if m.until_us == FOREVER_US)
+        if silent and not waited:
+            return None
+        return max(heard.progress.live_from for heard in self._heard.values())
+
+    def begin(self, first_pane: int, now_ms: int) -> None:
+        """Commit from this pane on (PROTOCOL 6); what lies below is dropped."""
+        if self._first is None:
+            self._first = first_pane
+            self._began_ms = now_ms
+
+    def hear(self, member: int, progress: FlowProgress, now_ms: int) -> None:
+        """A member's watermark."""
+        self._down.discard(member)
+        self._heard.setdefault(member, Told(progress, now_ms)).hear(progress, now_ms)
+        half = self._half_passed(now_ms)
+        if half is not None and (not self._passed or half > self._passed[-1][1]):
+            self._passed.append((now_ms, half))
+
+    def _half_passed(self, now_ms: int) -> int | None:
+        """Half of the roster's watermarks have passed every pane below this one; where the dead are waited
+        for, half of those of others."""
+        there = [m for m in self._roster if self._wait_ms is None or self._is_there(m, now_ms)]
+        sealed = sorted(
+            (self._heard[m.number].progress.sealed for m in there if m.number in self._heard),
+            reverse=True,
+        )
+        need = (len(there) + 1) // 2
+        return sealed[need - 1] if 0 < need <= len(sealed) else None
+
+    def _is_there(self, member: Member, now_ms: int) -> bool:
+        """Whether something is (or, soon after a beginning, may yet be) heard of it."""
+        heard, began = self._heard.get(member.number), self._began_ms
+        if member.number in self._down:
+            return False
+        if heard is None:
+            return began is None or now_ms - began <= self.limit_ms()
+        return now_ms - heard.at_ms <= self._settings.grace_ms
+
+    def take(self, piece: Piece) -> None:
+        """A partial result, from the tree or straight from a member. Parts that overlap what is covered are
+        refused.
+        """
+        head = self.committed_to()
+        if self._first is not None:
+            floor = head if self.flow.fragment.leap else self._first
+            piece = piece.clip(floor, piece.end)
+        if piece.start >= piece.end or not piece.members:
+            return
+        if piece.start < head:
+            done = [(s.start, s.end, s.members) for s in self._history]
+            done += [(p.batch.start, p.batch.end, 0) for p in self._proposed if p.revision == 0]
+            for start, end, members in done:
+                part = piece.clip(start, end)
+                if part.start >= part.end:
+                    continue
+                if part.members & members:
+                    self.refused += (part.members & ~members) != 0
+                else:
+                    self._hold(self._late, part)
+        if piece.end > head:
+            self._hold(self._held, piece.clip(head, piece.end))
+
+    def take_part(self, name: PartName, piece: Piece) -> None:
+        """A part of late rows, straight from a member; refused if it is here or committed already."""
+        if piece.end != piece.start + 1 or self.verdict_of_part(name, piece.start) != "send":
+            self.refused += 1
+        else:
+            self._parts.add(name, piece)
+
+    def down(self, address: str) -> bool:
+        """The overlay says that a member is dead: until it is heard of again nobody waits for it. True if it
+        is one of ours. What it has then comes as a revision, also if it was never dead."""
+        found = {m.number for m in self._roster if m.address == address}
+        self._down |= found
+        return bool(found)
+
+    def _hold(self, pile: Pile, piece: Piece) -> None:
+        for proposed in self._proposed:
+            batch = proposed.batch
+            if batch.members & piece.members and batch.start < piece.end and piece.start < batch.end:
+                for part in (piece.clip(piece.start, batch.start), piece.clip(batch.end, piece.end)):
+                    if part.start < part.end:
+                        self._hold(pile, part)
+                return
+        pile.add(piece)
+
+    # -- what it decides -------------------------------------------------------------------------------------
+
+    def committed_to(self) -> int:
+        """Panes below this one are committed, or are being committed."""
+        if self._first is None:
+            return START_OF_TIME
+        ends = [p.batch.end for p in self._proposed if p.revision == 0]
+        return max([self._first, *ends, *([self._history.end] if self._history else [])])
+
+    def propose(self, now_ms: int) -> list[CommitPanes]:
+        """The commit to be made now, if there is one: new panes in order, then revisions of committed ones.
+
+        Only one is in flight at a time, so that panes are committed in the order in which they were proposed.
+        """
+        if self._first is None or self._in_flight:
+            return []
+        if not self._proposed:
+            self._proposed.extend(self._next_panes(now_ms) or self._revisions() or self._part_revisions())
+        if self._proposed and self.failure:
+            self._proposed[0] = replace(self._proposed[0], plain=True)
+        self._in_flight = bool(self._proposed)
+        return self._proposed[:1]
+
+    def _next_panes(self, now_ms: int) -> list[CommitPanes]:
+        head = self.committed_to()
+        found: list[CommitPanes] = []
+        top = max((piece.end for piece in self._held), default=head)
+        for start, end, covered in self._spans(head, top):
+            awaited = bitmap(self.awaited(start, now_ms))
+            wanted = awaited if self._wait_ms is None else awaited | self._begun(start)
+            due = self._due_ms(start)
+            expired = due is not None and now_ms - due >= self.limit_ms()
+            if not expired and (not covered or wanted & ~covered or self._unheard(start, now_ms)):
+                break
+            if covered:
+                found.extend(self._commit(self._held, start, end, 0))
+            elif not awaited:
+                nobody = Batch(start, end, 0, ())
+                found.append(CommitPanes(self.flow, nobody, 0, 0, self._roster_version, self.flow.epoch))
+            else:
+                break
+        return found
+
+    def _unheard(self, pane: int, now_ms: int) -> bool:
+        """Just (re)started, and somebody of the roster has not yet said how far it is."""
+        if self._began_ms is None or now_ms - self._began_ms > self.limit_ms():
+            return False
+        heard = self._heard.keys() | self._down
+        return any(m.number not in heard and self._is_expected(m, pane) for m in self._roster)
+
+    def _spans(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """Like ``Pile.spans``, cut also where the set of awaited members changes and where the limit runs
+        out; one after the other, since the first may have to wait.
+        """
+        if start >= end:
+            return
+        edges = {heard.progress.live_from for heard in self._heard.values()}
+        edges |= {half for _, half in self._passed}
+        for member in self._roster:
+            edges |= {self._pane_of(member.since_us), self._pane_of(member.until_us)}
+        inner = sorted(edge for edge in edges if start < edge < end)
+        for left, right in zip([start, *inner], [*inner, end], strict=True):
+            yield from self._held.spans(left, right)
+
+    def _commit(self, pile: Pile, start: int, end: int, revision: int) -> list[CommitPanes]:
+        base, parts = 0, frozenset[PartName]()
+        if revision:
+            below = self._history.within(start, start + 1)[0]
+            base, parts = below.members, below.parts
+        version, epoch = self._roster_version, self.flow.epoch
+        return [
+            CommitPanes(self.flow, batch, revision, base | batch.members, version, epoch, parts=parts)
+            for batch in pile.take(start, end)
+        ]
+
+    def _revisions(self) -> list[CommitPanes]:
+        found: list[CommitPanes] = []
+        for segment in list(self._history):
+            if not self._late:
+                break
+            found.extend(self._commit(self._late, segment.start, segment.end, segment.revision + 1))
+        return found
+
+    def _part_revisions(self) -> list[CommitPanes]:
+        """A revision of each committed pane for which parts are held."""
+        return [
+            CommitPanes(
+                self.flow,
+                Batch(pane, pane + 1, 0, tuple(pieces.values())),
+                below.revision + 1,
+                below.members,
+                self._roster_version,
+                self.flow.epoch,
+                parts=below.parts | pieces.keys(),
+                new=tuple(pieces),
+            )
+            for pane, pieces in self._parts.take(self.committed_to())
+            for below in self._history.within(pane, pane + 1)
+        ]
+
+    def committed(self, done: CommitPanes, now_ms: int) -> Segment:
+        """A proposed commit is durable."""
+        if not self._in_flight or self._proposed.pop(0) != done:
+            raise ElfBug("a commit that is not the one in flight")
+        self._in_flight = False
+        batch = done.batch
+        segment = Segment(batch.start, batch.end, done.revision, done.members, now_ms, parts=done.parts)
+        self._history.add(segment)
+        while len(self._passed) > 1 and self._passed[1][1] <= self.committed_to():
+            self._passed.popleft()
+        self._history.compact(self.expected, now_ms - self.revise_ms(self._settings.revise_ms))
+        return segment
+
+    def give_up(self, work: CommitPanes) -> None:
+        """A proposed commit cannot be made: what it would have brought comes again, or is too late."""
+        if not self._in_flight or self._proposed.pop(0) != work:
+            raise ElfBug("a commit that is not the one in flight")
+        self._in_flight = False
+
+    # -- who is missing --------------------------------------------------------------------------------------
+
+    def awaited(self, pane: int, now_ms: int) -> list[int]:
+        """Members that a commit of this pane waits for."""
+        return [
+            member.number
+            for member in self._roster
+            if self._is_expected(member, pane)
+            and (heard := self._heard.get(member.number)) is not None
+            and heard.progress.live_from <= pane
+            and now_ms - heard.at_ms <= self._settings.grace_ms
+            and member.number not in self._down
+        ]
+
+    def _begun(self, pane: int) -> int:
+        """All that are expected in a pane, but those that say that they began later."""
+        return bitmap(
+            member.number
+            for member in self._roster
+            if self._is_expected(member, pane)
+            and ((heard := self._heard.get(member.number)) is None or heard.progress.live_from <= pane)
+        )
+
+    @property
+    def _wait_ms(self) -> int | None:
+        """How long the job waits for everybody (``STRAGGLERS WAIT``)."""
+        wait_us = None if self._settings.patient else self.flow.fragment.wait_us
+        return None if wait_us is None else wait_us // 1000
+
+    def limit_ms(self) -> int:
+        """The straggler limit: two panes long, clamped, or what the job says."""
+        if self._wait_ms is not None:
+            return self._wait_ms
+        panes_ms = 2 * self.flow.fragment.pane_us // 1000
+        return max(self._settings.limit_ms_min, min(panes_ms, self._settings.limit_ms_max))
+
+    def _due_ms(self, pane: int) -> int | None:
+        """When half of the roster's watermarks had passed this pane."""
+        return next((at_ms for at_ms, half in self._passed if half > pane), None)
+
+    def missing(self, now_ms: int) -> list[tuple[int, int, int]]:
+        """(member, first pane, end) to be asked for now: sealed there, quiet for a moment, and not here."""
+        if self._first is None:
+            return []
+        wanted = []
+        head = self.committed_to()
+        told = {
+            member: (start, heard.progress.sealed)
+            for member, heard in self._heard.items()
+            if (start := max(head, heard.progress.live_from)) < heard.progress.sealed
+            and member not in self._down
+            and now_ms - self._asked_ms.get(member, now_ms - 10**9) >= self._settings.ask_every_ms
+        }
+        spans = self._held.spans(head, max(end for _, end in told.values())) if told else []
+        for member, (start, sealed) in told.items():
+            for begin, end, covered in spans:
+                left, right = max(begin, start), min(end, sealed)
+                if left >= right or covered >> member & 1:
+                    continue
+                due = self._due_ms(left)
+                if due is not None and now_ms - due >= self._settings.quiet_ms:
+                    self._asked_ms[member] = now_ms
+                    wanted.append((member, left, right))
+                    break
+        return wanted
+
+    def verdicts(self, member: int, start: int, end: int, now_ms: int) -> list[tuple[int, int, str]]:
+        """Of a retained snapshot: (first pane, end, verdict). Where agents are leapt over each committed pane
+        has its own, ``included`` or ``leapt``; elsewhere all of them have one."""
+        if not self.flow.fragment.leap or self._first is None:
+            return [(start, end, self.verdict(member, start, end, now_ms))]
+        begin = max(start, self._first)
+        known = self._history.within(begin, end)
+        found = [(start, min(end, self._first), "final")]
+        found += [(begin, min(end, self._history.start), "leapt")] if self._history else []
+        for one in known:
+            word = "included" if one.members >> member & 1 else "leapt"
+            found.append((max(begin, one.start), min(end, one.end), word))
+        rest = max(begin, self.durable_to())
+        found += [(rest, end, self.verdict(member, rest, end, now_ms))] if rest < end else []
+        return [(a, b, word) for a, b, word in found if a < b]
+
+    def verdict(self, member: int, start: int, end: int, now_ms: int) -> str:
+        """Of a retained snapshot: ``included``, ``final`` (too late), ``send``, or ``wait`` (it is held or
+        not its turn).
+        """
+        if self._first is None:
+            return "wait"
+        floor = self._history.start if self._history else self._first
+        if end <= max(floor, self._first):
+            return "final"
+        inside = self._history.within(start, end)
+        if inside and all(s.members >> member & 1 for s in inside) and inside[-1].end >= end:
+            return "included"
+        if (
+            inside
+            and all(now_ms - s.at_ms > self.revise_ms(self._settings.revise_ms) for s in inside)
+            and inside[-1].end >= end
+        ):
+            return "final"
+        spans = self._held.spans(start, end) + self._late.spans(start, end)
+        return "wait" if any(covered >> member & 1 for _, _, covered in spans) else "send"
+
+    def verdict_of_part(self, name: PartName, pane: int) -> str:
+        """Of a retained part, as ``verdict``."""
+        if self._first is None:
+            return "wait"
+        if pane < (self._history.start if self._history else self._first):
+            return "final"
+        if any(name in segment.parts for segment in self._history.within(pane, pane + 1)):
+            return "included"
+        coming = any(name in p.new and p.batch.start == pane for p in self._proposed)
+        return "wait" if coming or self._parts.has(pane, name) else "send"
+
+    # -- what it shows ---------------------------------------------------------------------------------------
+
+    def why(self, time_of: Callable[[int], int | None], now_ms: int) -> str:
+        """Why nothing is committed for a while (``elf.job.rollup.waiting``)."""
+        there = [m for m in self._roster if m.until_us == FOREVER_US]
+        if self._first is None:
+            silent = [m.name for m in there if m.number not in self._heard]
+            return f"the flow begins when its agents have answered; missing: {', '.join(silent) or 'none'}"
+        pane = self.durable_to()
+        awaited = set(self.awaited(pane, now_ms))
+        told = {m.name: self._heard[m.number] for m in there if m.number in awaited}
+        late = [m.name for m in there if m.number not in awaited and self._is_expected(m, pane)]
+        found = why(told, late, pane, time_of, now_ms)
+        more = (
+            f"; the job waits up to {self.limit_ms() / 1000:g} s for them" if late and self._wait_ms else ""
+        )
+        return found + more
+
+    def reached(self) -> tuple[str, ...]:
+        """Ids of the agents that run the flow and have not left."""
+        there = [m for m in self._roster if m.until_us == FOREVER_US and m.number in self._heard]
+        return tuple(m.agent_id for m in there)
+
+    def sealed_of(self, member: int) -> int | None:
+        heard = self._heard.get(member)
+        return None if heard is None else heard.progress.sealed
+
+    def deadline(self, now_ms: int) -> int | None:
+        """When a tick may change something: a limit or a question comes due."""
+        if self._first is None or (not self._held and not self._passed):
+            return None
+        return now_ms + 200
+
+    def check(self) -> None:
+        """Raise ``ElfBug`` when an invariant is broken."""
+        super().check()
+        self._held.check()
+        self._late.check()
+        for segment in self._history:
+            for piece in self._late:
+                if (
+                    piece.start < segment.end
+                    and segment.start < piece.end
+                    and piece.members & segment.members
+                ):
+                    raise ElfBug(
+                        f"held again: members {numbers(piece.members & segment.members)} at {piece.start}"
+                    )

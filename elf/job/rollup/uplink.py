@@ -1,0 +1,371 @@
+"""A worker's side of its flows: what was sealed goes up and is retained until a commit includes it (DESIGN
+6.2).
+
+One ``Uplink`` a node, with a line for each flow: the relay through which our own slices and our children's go
+up, and the names of the snapshots that we still owe. A snapshot is forgotten when the root says that a commit
+includes it, or that it is too late for it (then it is counted as left out); what it was leapt over with the
+lane counts (``elf.job.stragglers``). What nobody has confirmed for a while is offered to the root again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from elf.job.commands import Leap, Resume, Suspend
+from elf.job.contributions import Batch, Piece, from_bytes, to_bytes
+from elf.job.effects import Combine, Effect, Fetch, Forget, Send, Work
+from elf.job.events import Combined
+from elf.job.messages import Committed, EarlyState, FlowProgress, Offer, Progress, SendAgain, Slice, Verdict
+from elf.job.rollup.relay import SELF, Relay
+from elf.job.snapshots import Early, Name, Sealed, Span
+from elf.job.spec import START_OF_TIME, Flow
+from elf.job.stragglers import Leaps, outside
+
+SNAPSHOT_OVERHEAD = 256
+"""Bytes that a snapshot takes besides its contents."""
+OFFERED_MAX = 200
+"""Snapshots that are offered to a root at a time."""
+
+
+@dataclass
+class _Line:
+    """One flow. ``owed``: name of a snapshot → spans of it that no commit includes; ``since``: when it was
+    sealed.
+    """
+
+    flow: Flow
+    relay: Relay
+    owed: dict[Name, list[Span]] = field(default_factory=dict)
+    since: dict[Name, int] = field(default_factory=dict)
+    sizes: dict[Name, int] = field(default_factory=dict)
+    progress: FlowProgress | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+    lane: Mapping[str, int] = field(default_factory=dict)
+    suspended: bool = False
+    leaps: Leaps = field(default_factory=Leaps)
+
+
+class Uplink:
+    """See the module's docstring. ``parent_of`` and ``children_of`` look into the overlay's trees."""
+
+    def __init__(
+        self,
+        parent_of: Callable[[bytes], str | None],
+        children_of: Callable[[bytes], tuple[str, ...]],
+        number_of: Callable[[str], int | None],
+        *,
+        incarnation: int,
+        beat_ms: int = 1_000,
+        offer_ms: int = 3_000,
+        retained_bytes_max: int = 256 << 20,
+    ) -> None:
+        self._parent_of = parent_of
+        self._children_of = children_of
+        self._number_of = number_of
+        self._incarnation = incarnation
+        self._beat_ms = beat_ms
+        self._offer_ms = offer_ms
+        self._retained_bytes_max = retained_bytes_max
+        self._lines: dict[str, _Line] = {}
+        self._next_beat_ms = 0
+        self._next_offer_ms = 0
+        self._earlies = 0
+        self.left_out = 0
+
+    # -- flows -----------------------------------------------------------------------------------------------
+
+    def add(self, flow: Flow, retained: Mapping[Name, int] | None = None, *, suspended: bool = False) -> None:
+        """A flow of this node; ``retained``: snapshots from before a restart, and their sizes in bytes."""
+        line = self._lines.setdefault(flow.uid, _Line(flow, Relay()))
+        line.suspended |= suspended
+        for name, size in (retained or {}).items():
+            line.owed[name] = [name[:2]]
+            line.since[name] = 0
+            line.sizes[name] = size
+
+    def rehome(self, flow: Flow) -> None:
+        """The root of a flow is elsewhere now: it hears at once how far we are, and what we owe."""
+        line = self._lines.get(flow.uid)
+        if line is not None:
+            line.flow = flow
+            line.since = dict.fromkeys(line.since, 0)
+            self._next_beat_ms = self._next_offer_ms = 0
+
+    def remove(self, uid: str) -> list[Effect]:
+        return [Forget(uid, whole_flow=True)] if self._lines.pop(uid, None) else []
+
+    def flows(self) -> tuple[Flow, ...]:
+        return tuple(line.flow for line in self._lines.values())
+
+    def retained(self) -> int:
+        """Snapshots (names) that are still owed."""
+        return sum(len(line.owed) for line in self._lines.values())
+
+    def owes(self, uid: str) -> bool:
+        line = self._lines.get(uid)
+        return line is not None and bool(line.owed or line.leaps.counting)
+
+    # -- up --------------------------------------------------------------------------------------------------
+
+    def sealed(self, sealed: Sealed, now_ms: int) -> list[Effect]:
+        """Our own lane sealed panes, and the cut with them is durable. Parts go straight to the root."""
+        line = self._lines.get(sealed.flow)
+        number = self._number_of(line.flow.fragment.stream) if line else None
+        if line is None or number is None:
+            return []
+        span = (sealed.start, sealed.end)
+        name = (*span, sealed.part)
+        line.owed[name], line.since[name] = [span], now_ms
+        line.sizes[name] = len(sealed.tally) + len(sealed.payload) + SNAPSHOT_OVERHEAD
+        piece = Piece(sealed.start, sealed.end, 1 << number, sealed.tally, sealed.payload)
+        if sealed.part:
+            return [self._send_part(line.flow, piece, number, sealed.part), *self._quota(line)]
+        line.relay.add(SELF, piece, now_ms)
+        return [*self.flush(line.flow, now_ms), *self._quota(line)]
+
+    def early(self, early: Early) -> list[Effect]:
+        """Open panes of our own, straight to the root; the next message makes good what gets lost."""
+        line = self._lines.get(early.flow)
+        number = self._number_of(line.flow.fragment.stream) if line else None
+        if line is None or number is None:
+            return []
+        self._earlies += 1
+        state = EarlyState(
+            flow=early.flow,
+            member=number,
+            incarnation=self._incarnation,
+            number=self._earlies,
+            start=early.start,
+            end=early.end,
+            tally=early.tally,
+            payload=early.payload,
+        )
+        return [Send(line.flow.home, state)]
+
+    def _quota(self, line: _Line) -> list[Effect]:
+        """Quotas are per flow (PROTOCOL 5): one dead root must not stop what else is computed here."""
+        held = sum(line.sizes.values())
+        stream = line.flow.fragment.stream
+        if not line.suspended and held > self._retained_bytes_max:
+            line.suspended = True
+            return [Work(stream, Suspend(line.flow.uid))]
+        if line.suspended and held < self._retained_bytes_max // 2:
+            line.suspended = False
+            return [Work(stream, Resume(line.flow.uid))]
+        return []
+
+    def carry(self, child: str, flow: Flow, piece: Piece, now_ms: int) -> list[Effect]:
+        """A child's slice; this node may be no worker of the flow, only in its tree."""
+        line = self._lines.setdefault(flow.uid, _Line(flow, Relay()))
+        line.relay.add(child, piece, now_ms)
+        return self.flush(flow, now_ms)
+
+    def flush(self, flow: Flow, now_ms: int) -> list[Effect]:
+        line = self._lines[flow.uid]
+        found: list[Effect] = []
+        for batch in line.relay.ready(self._children_of(flow.topic), now_ms):
+            found.extend(self._up(flow, batch))
+        return found
+
+    def _up(self, flow: Flow, batch: Batch) -> list[Effect]:
+        if len(batch.pieces) > 1:
+            return [Combine(flow, batch)]
+        return self.send_up(flow, batch.pieces[0])
+
+    def send_up(self, flow: Flow, piece: Piece) -> list[Effect]:
+        """To the parent, or to the home when there is no parent now. The root takes its own in ``Node``."""
+        line = self._lines.get(flow.uid)
+        if line is not None:
+            line.counts.update(messages=1, sent_bytes=len(piece.tally) + len(piece.payload))
+        return [Send(self._parent_of(flow.topic) or flow.home, slice_of(flow, piece))]
+
+    def combined(self, done: Combined) -> list[Effect]:
+        """What children and our own lane sent is one piece now."""
+        line = self._lines.get(done.flow.uid)
+        if line is not None:
+            line.counts.update(merges=1, merge_us=done.cpu_us)
+        return self.send_up(done.flow, done.piece)
+
+    def worked(self, work: Mapping[str, Mapping[str, int]]) -> None:
+        """What a lane has done so far, by flow."""
+        for uid, counts in work.items():
+            if uid in self._lines:
+                self._lines[uid].lane = counts
+
+    def counts(self, uid: str) -> tuple[Mapping[str, int] | None, Mapping[str, int] | None]:
+        """The work for a flow: of the lane, and on the way up (``elf.job.work``)."""
+        line = self._lines.get(uid)
+        return (None, None) if line is None else (line.lane, line.counts)
+
+    # -- the root's word -------------------------------------------------------------------------------------
+
+    def committed(self, word: Committed) -> list[Effect]:
+        line = self._lines.get(word.flow)
+        number = self._number_of(line.flow.fragment.stream) if line else None
+        if line is None or number is None:
+            return []
+        found = [
+            effect
+            for member, part in word.parts
+            if member == number
+            for effect in self._settle(line, word.start, word.end, part)
+        ]
+        if from_bytes(word.members) >> number & 1:
+            found.extend(self._settle(line, word.start, word.end))
+        elif line.flow.fragment.leap:
+            at = line.progress
+            behind = at is not None and at.sealed < word.end and not line.suspended
+            below = word.end if behind else START_OF_TIME
+            found.extend(self._settle(line, word.start, word.end, leap_to=below))
+        return found
+
+    def unheard(self, topic: bytes, now_ms: int) -> list[Effect]:
+        """Words of a flow's root can't be had any more: offer at once what it may have committed already."""
+        return self._offers(now_ms, topic)
+
+    def verdict(self, word: Verdict, now_ms: int) -> list[Effect]:
+        line = self._lines.get(word.flow)
+        if line is None:
+            return []
+        if word.verdict == "send":
+            return [Fetch(line.flow, word.start, word.end, word.part)]
+        if word.verdict == "wait":
+            return []
+        if word.verdict == "final":
+            self.left_out += sum(
+                word.start <= a and b <= word.end and part == word.part for a, b, part in line.owed
+            )
+        leap_to = START_OF_TIME if word.verdict == "leapt" else None
+        return self._settle(line, word.start, word.end, word.part, leap_to)
+
+    def _settle(
+        self, line: _Line, start: int, end: int, part: int = 0, leap_to: int | None = None
+    ) -> list[Effect]:
+        """Panes ``[start, end)`` have their answer. Unless ``leap_to`` is None they are leapt over, and open
+        ones below it."""
+        done: list[Name] = []
+        for name, spans in line.owed.items():
+            if name[2] != part:
+                continue
+            rest = [left for span in spans for left in outside(span, start, end)]
+            for span in spans if leap_to is not None else ():
+                line.leaps.over(name, span, start, end)
+            line.owed[name] = rest
+            if not rest:
+                done.append(name)
+        for name in done:
+            del line.owed[name], line.since[name], line.sizes[name]
+        uid, stream = line.flow.uid, line.flow.fragment.stream
+        below = START_OF_TIME if leap_to is None else leap_to
+        leapt = line.leaps.take(done)
+        leaps = [Work(stream, Leap(uid, below, leapt))] if leapt or below > START_OF_TIME else []
+        gone = tuple(name for name in done if name not in line.leaps.counting)
+        forgets = [Forget(uid, gone)] if gone else []
+        return [*leaps, *forgets, *(self._quota(line) if done else ())]
+
+    def counted(self, forgotten: Iterable[tuple[str, Name]]) -> None:
+        """The lane has counted the rows of these snapshots, and deleted them."""
+        for uid, name in forgotten:
+            if uid in self._lines:
+                self._lines[uid].leaps.counting.discard(name)
+
+    def send_again(self, word: SendAgain) -> list[Effect]:
+        line = self._lines.get(word.flow)
+        return [Fetch(line.flow, word.start, word.end)] if line else []
+
+    def fetched(self, flow: Flow, pieces: Iterable[Piece], part: int = 0) -> list[Effect]:
+        """Retained snapshots, from the store, straight to the root."""
+        number = self._number_of(flow.fragment.stream)
+        if number is None:
+            return []
+        if part:
+            return [self._send_part(flow, piece, number, part) for piece in pieces]
+        whole = (Piece(p.start, p.end, 1 << number, p.tally, p.payload) for p in pieces)
+        return [Send(flow.home, slice_of(flow, piece, direct=True)) for piece in whole]
+
+    def _send_part(self, flow: Flow, piece: Piece, number: int, part: int) -> Send:
+        one = slice_of(flow, replace(piece, members=0), direct=True)
+        return Send(flow.home, msgspec.structs.replace(one, parts=((number, part),)))
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def progress(self, reports: Iterable[FlowProgress]) -> bool:
+        """What a lane says of its flows; True when a flow is new (the home wants to know at once)."""
+        news = False
+        for report in reports:
+            line = self._lines.get(report.flow)
+            if line is not None:
+                news |= line.progress is None
+                line.progress = report
+        return news
+
+    def deadline(self) -> int | None:
+        if not self._lines:
+            return None
+        waits = (line.relay.deadline() for line in self._lines.values())
+        return min([self._next_beat_ms, *(at for at in waits if at is not None)])
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        found: list[Effect] = []
+        for line in list(self._lines.values()):
+            found.extend(self.flush(line.flow, now_ms))
+        if now_ms >= self._next_beat_ms:
+            found.extend(self.beat(now_ms))
+        if now_ms >= self._next_offer_ms:
+            self._next_offer_ms = now_ms + self._offer_ms
+            found.extend(self._offers(now_ms))
+        return found
+
+    def beat(self, now_ms: int) -> list[Effect]:
+        """Our watermarks, to the homes of our flows: one message a home and stream."""
+        self._next_beat_ms = now_ms + self._beat_ms
+        together: dict[tuple[str, int], list[FlowProgress]] = {}
+        for line in self._lines.values():
+            number = self._number_of(line.flow.fragment.stream)
+            if line.progress is not None and number is not None:
+                parent = self._parent_of(line.flow.topic) or ""
+                report = msgspec.structs.replace(line.progress, parent=parent)
+                together.setdefault((line.flow.home, number), []).append(report)
+        return [
+            Send(
+                home,
+                Progress(member=number, incarnation=self._incarnation, flows=tuple(flows), now_ms=now_ms),
+            )
+            for (home, number), flows in together.items()
+        ]
+
+    def _offers(self, now_ms: int, topic: bytes | None = None) -> list[Effect]:
+        """Old snapshots to the homes of their flows: of one topic, or of all."""
+        found: list[Effect] = []
+        for line in self._lines.values():
+            if topic is not None and line.flow.topic != topic:
+                continue
+            number = self._number_of(line.flow.fragment.stream)
+            old = [name for name in line.owed if now_ms - line.since[name] >= self._offer_ms]
+            if old and number is not None:
+                panes = [span for name in old if not name[2] for span in line.owed[name]][:OFFERED_MAX]
+                parts = [name for name in old if name[2]][:OFFERED_MAX]
+                offer = Offer(flow=line.flow.uid, member=number, panes=tuple(panes), parts=tuple(parts))
+                found.append(Send(line.flow.home, offer))
+        return found
+
+
+def slice_of(flow: Flow, piece: Piece, *, direct: bool = False) -> Slice:
+    return Slice(
+        flow=flow.uid,
+        epoch=flow.epoch,
+        start=piece.start,
+        end=piece.end,
+        members=to_bytes(piece.members),
+        direct=direct,
+        tally=piece.tally,
+        payload=piece.payload,
+    )
+
+
+def piece_of(message: Slice) -> Piece:
+    return Piece(message.start, message.end, from_bytes(message.members), message.tally, message.payload)

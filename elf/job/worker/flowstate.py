@@ -1,0 +1,316 @@
+"""One flow on one agent: its open panes, its tally and its positions (PROTOCOL section 3).
+
+Owned by the ``StreamWorker`` of its stream. Which rows are its own says ``assigning``; their groups are in
+``openpanes`` until the panes are sealed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from elf.batch import decode, encode
+from elf.cbt import BufferTree
+from elf.job.approximate import keep_best, with_cut
+from elf.job.cut import FlowCut
+from elf.job.messages import FlowProgress
+from elf.job.parts import LateRows
+from elf.job.ports import ChunkLike, ExtractedLike, MapFailed, MapperPort, Spill
+from elf.job.snapshots import Early, Sealed
+from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
+from elf.job.stragglers import left_over
+from elf.job.tally import Tallies
+from elf.job.work import Clock, no_clock
+from elf.job.worker.assigning import FEW_ROWS, Assigner, Mask, Share, Stand, View
+from elf.job.worker.counted import CountWindows
+from elf.job.worker.openpanes import OpenPanes
+
+_FEW_WORTH: Final = 16
+"""Rows that are worth a statement while the agent is quiet, so that the end of their pane is not held up by
+it. Fewer (the line that ended the last pane) wait for more, or for that end: it costs them no less."""
+EARLY_BYTES_MAX: Final = 16 << 20
+"""Open panes that are larger are not sent early."""
+LINE_SHOWN: Final = 200
+"""Characters of a line that a function fails on."""
+
+
+class FlowState:
+    """One flow's tree, tally and positions."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        mapper: MapperPort,
+        lateness_us: int | None,
+        cut: FlowCut,
+        spill: Spill | None = None,
+        cpu_us: Clock = no_clock,
+        agent: str = "",
+    ) -> None:
+        self.flow = flow
+        self.work: Counter[str] = Counter()
+        self._cpu_us = cpu_us
+        self.mapper = mapper
+        self.lateness_us = lateness_us
+        self.live_from = cut.live_from
+        self.sealed = cut.sealed
+        self.applied = dict(cut.applied)
+        self.panes = OpenPanes(cut, mapper, self.work, spill, cpu_us)
+        self._assigner = Assigner(flow.fragment, mapper, lateness_us, self.work, cpu_us)
+        self.late_rows: Mask = np.zeros(0, dtype=np.bool_)
+        """Of the last chunk: the rows that are in no result, for flows that read these."""
+        self.after = self._late_rows(cut) if flow.fragment.revise_us is not None else None
+        counts = flow.fragment.count is not None
+        self._counted = CountWindows(flow.fragment, mapper, agent, cut.counted) if counts else None
+        self.tallies = Tallies(decode(cut.tally) if cut.tally else None)
+        self._rows = self._late = self._future = 0
+        self.suspended = cut.suspended
+        self.shed = cut.shed
+        self.leapt = cut.leapt
+        self._early_ms = 0
+        self._changed = False
+        self.dirty = True
+        self.failure = ""
+        """How the user's function has failed, since this was last looked at."""
+
+    def _late_rows(self, cut: FlowCut) -> LateRows:
+        fragment = self.flow.fragment
+        tree = BufferTree.of_partials(("_pane", *fragment.keys), fragment.states)
+        return LateRows(tree, fragment.pane_us, cut.part, cut.late_tree, cut.late_tally)
+
+    def suspend(self) -> None:
+        """Drop the open panes; from now on rows are only counted. What is sealed stays."""
+        if not self.suspended:
+            self.suspended = True
+            lost = 0 if self._counted is None else self._counted.drop()
+            self.shed += max(lost, self.tallies.total("rows_in"))
+            self.tallies = Tallies()
+            self.panes.empty()
+            self.shed += self.after.drop() if self.after is not None else 0
+
+    def resume(self, live_from: int) -> None:
+        """Answer for panes from ``live_from`` on; what was shed is told with the first of them."""
+        if self.suspended:
+            self.suspended = False
+            self.live_from = self.sealed = max(live_from, self.sealed)
+            counts = Counter(self.tallies.totals()) + Counter(shed=self.shed)
+            self.tallies, self.shed = Tallies(), 0
+            self.tallies.add(np.array([self.live_from], dtype=np.int64), **counts)
+
+    def leap(self, below: int, counted: Mapping[str, int]) -> int:
+        """Leave out the open panes below, and go on with what was ``counted`` of snapshots that are left out
+        (``elf.job.stragglers``); how many rows all of them had.
+        """
+        counts = Counter(counted)
+        if below > self.sealed and not self.suspended:
+            counts += left_over(self.tallies.take_below(below), [(START_OF_TIME, below)])
+            self.panes.drop_below(below)
+            first = self.leapt[0] if self.leapt[1] == self.sealed else self.sealed
+            self.leapt, self.sealed = (first, below), below
+            self.dirty = self._changed = True
+        rows = counts.pop("rows_in", 0)
+        counts["leapt"] += rows
+        if any(counts.values()):
+            self.tallies.add(np.array([max(self.sealed, self.live_from)], dtype=np.int64), **counts)
+        return rows
+
+    def feed(self, source: str, chunk: ChunkLike, view: View, late_of: Mask | None = None) -> dict[str, int]:
+        """Map the rows of a chunk that are this flow's into its tree; returns the counts of the chunk.
+        ``late_of``: of a flow over late rows, which of them these are.
+        """
+        applied = self.applied.get(source, 0)
+        self.applied[source] = max(applied, chunk.end)
+        done = applied if applied > chunk.start else 0
+        at = Stand(self.live_from, self.sealed, self.suspended, self.leapt)
+        if self.flow.fragment.late_of:
+            share = self._assigner.late(view, done, late_of, at)
+        elif self._counted is not None:
+            rows, share = self._assigner.counted(view, done, at)
+            self._add_counted(rows, source, getattr(chunk.source, "path", source))
+        else:
+            share = self._assigner.share(view, done, at)
+        self.late_rows = share.late
+        late = int(share.late.sum())
+        in_time = share.fresh - late - share.leapt
+        self._rows += in_time
+        self._late += late
+        self._future += int(view.future.sum())
+        if self.suspended:
+            self.shed += share.fresh
+            return {"shed": share.fresh}
+        groups = share.of(self.flow.fragment)
+        place, count = self.flow.fragment.range
+        self.work["map_us"] += share.map_us // count
+        self.work["rows"] += 0 if place else in_time
+        self.work["late"] += 0 if place else late
+        if groups is not None:
+            self._insert(groups)
+        if share.few is not None:
+            self.dirty = self._changed = True
+            self.panes.put_by(share.few)
+            if self.panes.few_rows >= FEW_ROWS:
+                self.digest()
+        if share.after is not None and self.after is not None:
+            self.dirty = True
+            self.after.add(*share.after)
+        if share.failed is not None:
+            source = getattr(chunk.source, "path", chunk.source.id)
+            where = f" (byte {share.failed.offset} of {source})" if share.failed.offset is not None else ""
+            self.failure = self.failure or f"{share.failed}{where}"
+        left_out = int((~view.timed & ~view.future).sum())
+        untimed = left_out - view.unrostered if self.flow.fragment.pane_us else 0
+        counts = {
+            "late": late,
+            "rejected": view.rejected + untimed + (share.failed.rows if share.failed is not None else 0),
+            "uncast": view.uncast,
+            "future": int(view.future.sum()),
+            "unrostered": view.unrostered,
+            "leapt": share.leapt,
+        }
+        if not place:  # rows are counted once for all key ranges
+            self._count(share, counts)
+        return counts
+
+    def _add_counted(self, rows: pa.Table | None, source: str, path: str) -> None:
+        """Rows for the windows of a source."""
+        if self._counted is not None and rows is not None:
+            self._counted.add(source, path, rows)
+            self.dirty = True
+            if self._counted.waiting >= FEW_ROWS:
+                self._digest_counted()
+
+    def _digest_counted(self) -> None:
+        """Map what waits; windows that are full go into the tree."""
+        if self._counted is not None:
+            began = self._cpu_us()
+            full = self._counted.digest(self.sealed)
+            self.work["map_us"] += self._cpu_us() - began
+            if full is not None:
+                self._insert(full)
+
+    def close_counted(self, gone: Sequence[str] | None) -> None:
+        """Windows of rows of these sources (None: of all) will not be full: they are as they are."""
+        if self._counted is not None:
+            self._digest_counted()
+            rest = self._counted.close(gone, self.sealed)
+            if rest is not None:
+                self._insert(rest)
+
+    def digest(self, least: int = 0) -> None:
+        """Map the rows of small chunks that were put by for it, if there are so many."""
+        if self.panes.few_rows >= least:
+            self._digest_below(END_OF_TIME)
+        if self._counted is not None and self._counted.waiting >= least:
+            self._digest_counted()
+
+    def digest_quietly(self) -> None:
+        """The same while there is nothing else to do, and what the next rows will want done first."""
+        self.mapper.prepare()
+        self.digest(_FEW_WORTH)
+
+    def _digest_below(self, below: int) -> None:
+        groups = self.panes.map_below(below)
+        if groups is not None:
+            self._insert(groups)
+
+    def try_out(self, extracted: ExtractedLike, lines: Sequence[str]) -> None:
+        """Let the user's function see lines of this agent, before it answers for any pane."""
+        rows, numbers = extracted.table, extracted.accepted
+        if extracted.wanted is not None:
+            rows, numbers = rows.filter(pa.array(extracted.wanted)), numbers[extracted.wanted]
+        rows = rows.append_column("_offset", pa.array(numbers.astype(np.int64)))
+        try:
+            self.mapper.run(rows.append_column("_pane", pa.array(np.zeros(len(numbers), np.int64))))
+        except MapFailed as failed:
+            line = f" (the line {lines[failed.offset][:LINE_SHOWN]!r})" if failed.offset is not None else ""
+            self.failure = f"{failed}{line}"
+
+    def _insert(self, groups: pa.Table) -> None:
+        self.dirty = self._changed = True
+        self.panes.insert(groups)
+
+    def _count(self, share: Share, counts: dict[str, int]) -> None:
+        self.tallies.add(share.panes, rows_in=share.rows)
+        if any(counts.values()):
+            open_pane = max(self.sealed, self.live_from)
+            at = int(share.panes[0]) if open_pane == START_OF_TIME and len(share.panes) else open_pane
+            self.tallies.add(np.array([at], dtype=np.int64), **counts)
+
+    def seal(self, below: int) -> Sealed | None:
+        """Take all panes below ``below`` out of the tree, as one slice."""
+        if below <= self.sealed or self.suspended:
+            return None
+        self._digest_counted()
+        start, self.sealed = self.sealed, below
+        self._digest_below(below)
+        began = self._cpu_us()
+        groups = self.panes.take_below(below)
+        counted = self.tallies.take_below(below)
+        keep = self.flow.fragment.keep
+        if keep is not None:
+            counted = with_cut(counted)
+            if groups is not None:
+                groups, counted = keep_best(groups, counted, keep)
+        tally = encode(counted) if counted is not None else b""
+        payload = encode(groups) if groups is not None and groups.num_rows else b""
+        keys = 0 if groups is None else groups.num_rows
+        self.work.update(snapshots=1, keys=keys, bytes=len(tally) + len(payload))
+        self.work["seal_us"] += self._cpu_us() - began
+        return Sealed(self.flow.uid, start, below, tally, payload)
+
+    def part(self, now_ms: int | None) -> list[Sealed]:
+        """Parts of what came late and has waited long enough (None: of all of it)."""
+        if self.after is None:
+            return []
+        uid = self.flow.uid
+        return [
+            Sealed(uid, pane, pane + 1, counted, payload, part)
+            for pane, part, counted, payload in self.after.take(now_ms)
+        ]
+
+    def early(self, now_ms: int) -> Early | None:
+        """The open panes, if something came to them and it is time (``EMIT CHANGES``)."""
+        every_us = self.flow.fragment.changes_us
+        waits = every_us is None or now_ms - self._early_ms < every_us // 1000
+        counted = None if waits or not self._changed else self.tallies.table()
+        if counted is None:
+            return None
+        self.digest()
+        self._early_ms, self._changed = now_ms, False
+        groups = self.panes.partials()
+        end = int(counted["_pane"][-1].as_py()) + 1
+        payload = encode(groups) if groups.num_rows else b""
+        if len(payload) > EARLY_BYTES_MAX:
+            return None
+        return Early(self.flow.uid, self.sealed, end, encode(counted), payload)
+
+    def progress(self) -> FlowProgress:
+        """How far it is; the counts are since the start of this process."""
+        at = (self.flow.uid, self.live_from, self.sealed)
+        return FlowProgress(*at, rows=self._rows, late=self._late, future=self._future)
+
+    def cut(self) -> FlowCut:
+        self._digest_counted()
+        tree, rows = self.panes.images()
+        counted = self.tallies.table()
+        late_tree, late_tally = self.after.image() if self.after is not None else (b"", b"")
+        return FlowCut(
+            flow=self.flow,
+            live_from=self.live_from,
+            sealed=self.sealed,
+            applied=tuple(sorted(self.applied.items())),
+            tree=tree,
+            tally=encode(counted) if counted is not None else b"",
+            suspended=self.suspended,
+            shed=self.shed,
+            leapt=self.leapt,
+            rows=rows,
+            late_tree=late_tree,
+            late_tally=late_tally,
+            part=self.after.number if self.after is not None else 0,
+            counted=self._counted.image() if self._counted is not None else b"",
+        )

@@ -1,0 +1,426 @@
+"""The worker of one stream on one agent: from chunks of lines to sealed panes, and the cut that makes them
+durable.
+
+A ``StreamWorker`` is owned by the *lane* of its stream, which gives it one ``Command`` at a time and does
+what the ``Outcome`` says: append to the archive, write the cut, then tell the node. Everything that must
+agree after a crash (positions, trees, panes sealed, watermarks, snapshots) is decided here, between two
+commands, so that it always agrees.
+
+Rules (PROTOCOL section 3):
+
+- each flow has applied its own positions of each source, and skips what it has;
+- ``live_from`` of a new flow is the first pane after everything read before, all of which is parsed by then;
+- nothing about a sealed pane leaves the agent before the cut that holds it is durable: an outcome with sealed
+  panes always carries a cut;
+- rows beyond the future bound are counted and move no watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from elf import windows
+from elf.job.commands import (
+    Command,
+    Feed,
+    Finish,
+    Idle,
+    Install,
+    Leap,
+    Outcome,
+    Resume,
+    SealOpen,
+    SetTaps,
+    Suspend,
+    TakeCut,
+    Uninstall,
+)
+from elf.job.cut import FlowCut, SourceCut, StreamCut
+from elf.job.ports import ChunkLike, Engine, ExtractedLike, ExtractorPort, Int64s, MapperPort, Spill, Wanted
+from elf.job.snapshots import Early, Sealed
+from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
+from elf.job.work import Clock, no_clock
+from elf.job.worker.assigning import View
+from elf.job.worker.flowstate import FlowState
+from elf.job.worker.taps import Taps
+from elf.ql.plan import Fragment
+
+LONG_AGO = -(1 << 62)
+"""Event time before every event time: nothing was read yet."""
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """``finite``: nothing is sealed before ``Finish``. ``idle_ms``: a source silent for that long does not
+    hold the watermark. ``future_us``: rows further ahead of the clock than that are set aside (None: no
+    bound). ``lateness_us``: the stream's own, for flows that name none (None: nothing is late). ``since_us``:
+    rows before are outside the roster. ``cut_ms``: a cut at least that often. ``agent``: before the names of
+    its sources, where those alone are not unique.
+    """
+
+    finite: bool = False
+    idle_ms: int = 10_000
+    future_us: int | None = 60_000_000
+    lateness_us: int | None = 2_000_000
+    since_us: int = LONG_AGO
+    cut_ms: int = 5_000
+    agent: str = ""
+
+
+@dataclass
+class _Source:
+    """``highest``: event time; ``heard_ms``: clock at the last chunk."""
+
+    highest: int = LONG_AGO
+    heard_ms: int = 0
+    end: int = 0
+
+
+class StreamWorker:
+    """See the module's docstring. ``cut`` is what the last incarnation wrote down, if there was one."""
+
+    def __init__(
+        self,
+        stream: str,
+        settings: WorkerSettings,
+        engine: Engine,
+        cut: StreamCut | None = None,
+        spill: Spill | None = None,
+        cpu_us: Clock = no_clock,
+    ) -> None:
+        self.stream = stream
+        self._settings = settings
+        self._engine = engine
+        self._spill = spill
+        self._cpu_us = cpu_us
+        self._flows: dict[str, FlowState] = {}
+        self._sources: dict[str, _Source] = {}
+        self.wanted = Wanted()
+        self._taps = Taps(engine.mapper)
+        self._extractor: ExtractorPort = engine.extractor(self.wanted)
+        self._highest = LONG_AGO
+        self._cut_at_ms = 0
+        self._started_ms: int | None = None
+        self._finished = False
+        if cut is not None:
+            self._restore(cut)
+
+    def _restore(self, cut: StreamCut) -> None:
+        self._highest = cut.highest
+        for source in cut.sources:
+            self._sources[source.id] = _Source(source.highest, 0, source.end)
+        for flow in cut.flows:
+            self._add(flow)
+
+    def _add(self, cut: FlowCut) -> None:
+        fragment = cut.flow.fragment
+        lateness = self._settings.lateness_us if fragment.lateness_us is None else fragment.lateness_us
+        self._flows[cut.flow.uid] = FlowState(
+            cut.flow, self._mapper(fragment), lateness, cut, self._spill, self._cpu_us, self._settings.agent
+        )
+        self._renew_extractor()
+
+    def _mapper(self, fragment: Fragment) -> MapperPort:
+        """One for all flows of a fragment."""
+        for state in self._flows.values():
+            other = state.flow.fragment
+            same = (fragment.map_sql, fragment.columns, fragment.function)
+            if (other.map_sql, other.columns, other.function) == same:
+                return state.mapper
+        return self._engine.mapper(fragment)
+
+    def _renew_extractor(self) -> None:
+        """One extraction serves all flows."""
+        flows = [state.flow.fragment for state in self._flows.values()]
+        wanted = Wanted.of([*flows, *self._taps.fragments()])
+        if wanted == self.wanted:
+            return
+        self.wanted = wanted
+        self._extractor.close()
+        self._extractor = self._engine.extractor(self.wanted)
+
+    def handle(self, command: Command) -> Outcome:
+        """Perform one command."""
+        match command:
+            case Feed():
+                return self._feed(command)
+            case Idle():
+                return self._idle(command)
+            case Finish():
+                self._finished = True
+                self._close_counted()
+                return self._outcome(self._seal_all(lambda _: END_OF_TIME), must_cut=True)
+            case SealOpen():
+                self._close_counted()
+                return self._outcome(self._seal_all(self._open_end), must_cut=True)
+            case Install():
+                return self._install(command)
+            case Uninstall():
+                return self._uninstall(command.uid)
+            case Suspend():
+                return self._suspend(command.uid)
+            case Resume():
+                return self._resume(command.uid)
+            case Leap():
+                return self._leap(command)
+            case TakeCut():
+                return self._outcome((), must_cut=True)
+            case SetTaps():
+                self._taps.put(command.uid, command.taps)
+                self._renew_extractor()
+                return self._outcome((), must_cut=False)
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def _feed(self, feed: Feed) -> Outcome:
+        chunk = feed.chunk
+        source = self._sources.setdefault(chunk.source.id, _Source())
+        if feed.ahead is not None and feed.ahead[0] == self.wanted:
+            extracted = feed.ahead[1]
+        else:
+            extracted = self._extractor.extract(chunk.lines)
+        view = self._view(chunk, extracted, source, feed.now_ms)
+        counts: dict[str, int] = {"rejected": view.rejected, "uncast": view.uncast}
+        for state in sorted(self._flows.values(), key=lambda state: bool(state.flow.fragment.late_of)):
+            read = self._flows.get(state.flow.fragment.late_of)
+            late = None if read is None else read.late_rows
+            for name, count in state.feed(chunk.source.id, chunk, view, late).items():
+                counts[name] = max(counts.get(name, 0), count)
+        source.heard_ms = feed.now_ms
+        source.end = chunk.end
+        self._highest = max(self._highest, source.highest)
+        sealed = self._seal_all(self._target(feed.now_ms), feed.now_ms)
+        due = feed.now_ms - self._cut_at_ms >= self._settings.cut_ms
+        outcome = self._outcome(
+            sealed,
+            must_cut=due,
+            now_ms=feed.now_ms,
+            accepted=extracted.accepted,
+            ts=extracted.table["_ts"].combine_chunks(),
+            rejected=extracted.rejected,
+            rows=len(chunk.lines) + len(chunk.rejects),
+            counts=counts,
+        )
+        tapped, early = self._taps.feed(view), self._early(feed.now_ms)
+        return replace(outcome, tapped=tapped, early=early) if tapped or early else outcome
+
+    def _view(self, chunk: ChunkLike, extracted: ExtractedLike, source: _Source, now_ms: int) -> View:
+        column = extracted.table["_ts"]
+        timed = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+        ts = np.asarray(column.fill_null(0).to_numpy(), dtype=np.int64)
+        future = np.zeros(len(ts), dtype=np.bool_)
+        if self._settings.future_us is not None:
+            future = timed & (ts > now_ms * 1000 + self._settings.future_us)
+        known = timed & ~future
+        rostered = known & (ts >= self._settings.since_us)
+        read = np.where(known, ts, LONG_AGO)
+        before = windows.highest_before(read, source.highest)
+        if len(read):
+            source.highest = max(source.highest, int(read.max()))
+        return View(
+            rows=extracted.table,
+            wanted=extracted.wanted,
+            ts=ts,
+            timed=rostered,
+            future=future,
+            before=before,
+            offsets=chunk.offsets[extracted.accepted],
+            rejected=len(extracted.rejected) + len(chunk.rejects),
+            uncast=extracted.uncast,
+            unrostered=int(known.sum() - rostered.sum()),
+        )
+
+    def _idle(self, idle: Idle) -> Outcome:
+        for gone in idle.gone:
+            self._sources.pop(gone, None)
+        if idle.gone:
+            self._close_counted(idle.gone)
+        self._extractor.prepare()
+        for state in self._flows.values():
+            state.digest_quietly()
+        due = idle.now_ms - self._cut_at_ms >= self._settings.cut_ms and any(
+            s.dirty for s in self._flows.values()
+        )
+        sealed = self._seal_all(self._target(idle.now_ms), idle.now_ms)
+        outcome, early = self._outcome(sealed, must_cut=due, now_ms=idle.now_ms), self._early(idle.now_ms)
+        return replace(outcome, early=early) if early else outcome
+
+    def _early(self, now_ms: int) -> tuple[Early, ...]:
+        if self._settings.finite:
+            return ()
+        found = (state.early(now_ms) for state in self._flows.values())
+        return tuple(early for early in found if early is not None)
+
+    def _close_counted(self, gone: tuple[str, ...] | None = None) -> None:
+        """Windows of rows that will not be full any more: of these sources, or of all."""
+        for state in self._flows.values():
+            state.close_counted(gone)
+
+    # -- sealing ---------------------------------------------------------------------------------------------
+
+    def _target(self, now_ms: int) -> Callable[[FlowState], int]:
+        watermark = self.watermark_us(now_ms)
+
+        def target(state: FlowState) -> int:
+            pane_us = state.flow.fragment.pane_us
+            if watermark == LONG_AGO or state.lateness_us is None or pane_us == 0:
+                return START_OF_TIME
+            return windows.sealable(watermark, state.lateness_us, pane_us)
+
+        return target
+
+    def _open_end(self, state: FlowState) -> int:
+        pane_us = state.flow.fragment.pane_us
+        if self._highest == LONG_AGO or not pane_us:
+            return START_OF_TIME
+        return self._highest // pane_us + 1
+
+    def watermark_us(self, now_ms: int) -> int:
+        """The lowest event time that its sources still promise; with every source idle, the clock less the
+        idle timeout.
+        """
+        if self._settings.finite:
+            return LONG_AGO
+        idle_ms = self._settings.idle_ms
+        self._started_ms = now_ms if self._started_ms is None else self._started_ms
+        recently = now_ms - idle_ms
+        sources = self._sources.values()
+        talking = [
+            s.highest
+            for s in sources
+            if max(s.heard_ms, self._started_ms) > recently and s.highest != LONG_AGO
+        ]
+        if talking:
+            return min(talking)
+        if self._started_ms > recently:
+            return self._highest
+        return max(self._highest, recently * 1000)
+
+    def _seal_all(self, target: Callable[[FlowState], int], now_ms: int | None = None) -> tuple[Sealed, ...]:
+        """What can be sealed, and the parts that are due; without a clock all parts."""
+        flows = self._flows.values()
+        sealed = [one for state in flows if (one := state.seal(target(state))) is not None]
+        return (*sealed, *(part for state in flows for part in state.part(now_ms)))
+
+    # -- flows -----------------------------------------------------------------------------------------------
+
+    def _install(self, command: Install) -> Outcome:
+        flow = command.flow
+        if flow.uid in self._flows:
+            return self._outcome((), must_cut=False)
+        live_from = self._next_pane(flow)
+        applied = tuple(sorted((name, source.end) for name, source in self._sources.items()))
+        self._add(
+            FlowCut(flow=flow, live_from=live_from, sealed=live_from, applied=applied, tree=b"", tally=b"")
+        )
+        if flow.fragment.function is not None and command.samples:
+            extracted = self._extractor.extract(pa.array(command.samples, pa.string()))
+            self._flows[flow.uid].try_out(extracted, command.samples)
+        sealed = self._seal_all(lambda _: END_OF_TIME) if self._finished else ()
+        return self._outcome(sealed, must_cut=True)
+
+    def _suspend(self, uid: str) -> Outcome:
+        if uid in self._flows:
+            self._flows[uid].suspend()
+        return self._outcome((), must_cut=True)
+
+    def _resume(self, uid: str) -> Outcome:
+        if uid in self._flows:
+            self._flows[uid].resume(self._next_pane(self._flows[uid].flow))
+        return self._outcome((), must_cut=True)
+
+    def _leap(self, command: Leap) -> Outcome:
+        state = self._flows.get(command.uid)
+        if state is None or (command.below <= state.sealed and not command.names):
+            return self._outcome((), must_cut=False)
+        rows = state.leap(command.below, command.counted)
+        forgotten = tuple((command.uid, name) for name, _ in command.names)
+        outcome = self._outcome((), must_cut=bool(forgotten), counts={"leapt": rows})
+        return replace(outcome, forgotten=forgotten)
+
+    def _next_pane(self, flow: Flow) -> int:
+        """The first pane after everything that was read, all of which is parsed."""
+        pane_us = flow.fragment.pane_us
+        return START_OF_TIME if self._highest == LONG_AGO or not pane_us else self._highest // pane_us + 1
+
+    def _uninstall(self, uid: str) -> Outcome:
+        state = self._flows.pop(uid, None)
+        if state is None:
+            return self._outcome((), must_cut=False)
+        state.panes.empty()
+        if all(other.mapper is not state.mapper for other in self._flows.values()):
+            state.mapper.close()
+        self._renew_extractor()
+        return self._outcome((), must_cut=True)
+
+    # -- the cut ---------------------------------------------------------------------------------------------
+
+    def _outcome(
+        self,
+        sealed: tuple[Sealed, ...],
+        *,
+        must_cut: bool,
+        now_ms: int | None = None,
+        accepted: Int64s | None = None,
+        ts: pa.Array | None = None,
+        rejected: Int64s | None = None,
+        rows: int = 0,
+        counts: dict[str, int] | None = None,
+    ) -> Outcome:
+        cut = None
+        if sealed or must_cut:
+            cut = self.cut()
+            if now_ms is not None:
+                self._cut_at_ms = now_ms
+        progress = tuple(state.progress() for state in self._flows.values())
+        work = {uid: dict(state.work) for uid, state in self._flows.items()}
+        failed = tuple((uid, state.failure) for uid, state in self._flows.items() if state.failure)
+        for state in self._flows.values():
+            state.failure = ""
+        until_us = self._until_us()
+        return Outcome(
+            sealed,
+            cut,
+            progress,
+            accepted,
+            ts,
+            rejected,
+            rows,
+            counts or {},
+            until_us,
+            work=work,
+            failed=failed,
+        )
+
+    def _until_us(self) -> int:
+        ends = [
+            s.sealed * s.flow.fragment.pane_us for s in self._flows.values() if abs(s.sealed) < END_OF_TIME
+        ]
+        return max([self._highest + 1, *ends])
+
+    def cut(self) -> StreamCut:
+        """Everything that this worker must remember to go on after a crash."""
+        sources = tuple(SourceCut(name, s.highest, s.end) for name, s in sorted(self._sources.items()))
+        for state in self._flows.values():
+            state.dirty = False
+        return StreamCut(
+            highest=self._highest, sources=sources, flows=tuple(s.cut() for s in self._flows.values())
+        )
+
+    def flows(self) -> tuple[str, ...]:
+        """The flows that it computes."""
+        return tuple(self._flows)
+
+    def suspended(self) -> tuple[str, ...]:
+        """Those of them that are over their quota."""
+        return tuple(uid for uid, state in self._flows.items() if state.suspended)
+
+    def close(self) -> None:
+        for mapper in {id(state.mapper): state.mapper for state in self._flows.values()}.values():
+            mapper.close()
+        self._taps.close()
+        self._extractor.close()
