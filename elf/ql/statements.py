@@ -91,7 +91,7 @@ class Show:
 
 @dataclass(frozen=True)
 class Describe:
-    """``DESCRIBE name``: a stream or a job."""
+    """``DESCRIBE [JOB | STREAM] name``."""
 
     sql: str
     name: str
@@ -357,6 +357,8 @@ def _read_show(words: Words) -> Statement:
 
 def _read_describe(words: Words) -> Statement:
     words.expect("DESCRIBE")
+    if len(words.tokens) > 2 and not words.next_is("JOB"):  # of two words the second is the name
+        words.next_is("STREAM")
     name = words.name("the name of a stream or a job")
     words.end()
     return Describe(words.text, name)

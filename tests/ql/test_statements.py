@@ -25,6 +25,19 @@ from elf.ql.statements import (
 from tests.ql.table import SCHEMA
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("DESCRIBE top", "top"),
+        ("describe job top", "top"),
+        ("DESCRIBE STREAM a", "a"),
+        ("DESCRIBE job", "job"),
+    ],
+)
+def test_what_is_described_may_be_said_to_be_a_job_or_a_stream(text: str, name: str) -> None:
+    assert list(parse(text)) == [Describe(text, name)]
+
+
 def test_several_statements_keep_their_texts() -> None:
     text = """-- the first
     CREATE OR REPLACE JOB top AS /* inside */ SELECT COUNT(*) FROM a; ;
