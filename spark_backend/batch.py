@@ -110,7 +110,7 @@ class Batch:
 def opened(master: str = "local[2]") -> Iterator[Batch]:
     """In a Spark of its own."""
     with (
-        session.opened(master, progress=False, brief=True) as spark,
+        session.opened(master, progress=False, brief=True, memory="3g") as spark,
         tempfile.TemporaryDirectory(prefix="elf-batch-") as folder,
     ):
         yield Batch(spark, Path(folder))

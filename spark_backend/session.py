@@ -37,6 +37,11 @@ _SETTINGS: Final = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
     "spark.ui.enabled": "false",
+    # What a UI would show is remembered without one too: the plans of the last thousand queries.
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
+    "spark.ui.retainedTasks": "1",
+    "spark.sql.ui.retainedExecutions": "1",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -Duser.timezone=UTC",
 }
 _BRIEF: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -49,12 +54,13 @@ class SparkFailed(UserError):
 
 @contextmanager
 def opened(
-    master: str = LOCAL, *, progress: bool | None = None, brief: bool = False
+    master: str = LOCAL, *, progress: bool | None = None, brief: bool = False, memory: str = "1g"
 ) -> Iterator[SparkSession]:
     """A Spark session on ``master`` (any Spark master URL), stopped after the block.
 
     ``progress``: show the stages' progress bar; None: when stderr is a terminal. ``brief``: for many small
-    queries. Raises ``JavaMissing``, and ``SparkFailed`` when it does not start.
+    queries. ``memory``: of a local Spark's heap, at most. Raises ``JavaMissing``, and ``SparkFailed`` when it
+    does not start.
     """
     java.ensure()
     # PySpark writes failed queries to stderr as JSON, besides raising them.
@@ -66,6 +72,7 @@ def opened(
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.local.dir", folder)
         settings = _SETTINGS | {
+            "spark.driver.memory": memory,
             "spark.ui.showConsoleProgress": str(shown).lower(),
             "spark.sql.warehouse.dir": (Path(folder) / "warehouse").as_uri(),
         }
