@@ -239,8 +239,8 @@ def read_window(draft: Draft) -> Draft:
         for word, given in (("LATENESS", lateness), ("EMIT", emit), ("STRAGGLERS", stragglers)):
             if given is not None and not draft.windows:
                 raise draft.source.at(given, f"{word} needs a window: add WINDOWING …")
-        if stragglers is not None:
-            raise draft.source.at(stragglers, "STRAGGLERS goes with the window: say it beside WINDOWING")
+            if given is not None:
+                raise draft.source.at(given, f"{word} goes with the window: say it beside WINDOWING")
         return draft
     if draft.schema.event_time is None:
         names = ", ".join(EVENT_TIME_NAMES)
