@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 # Spark's queries in tests are small: compiling its bytecode thoroughly would take longer than running it.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# A shell starts what is in the background with Ctrl-C ignored, and what tests interrupt would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Examples are bounded in number, not in time: a busy machine must not fail a property.
 settings.register_profile("elf", deadline=None, suppress_health_check=[HealthCheck.too_slow])
