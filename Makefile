@@ -10,7 +10,7 @@ demo: install java
 
 # In three processes on two cores, since some tests wait; what takes longest begins first.
 test: check java
-	$(BIN)/python -m pytest -q -n 3 --no-loadscope-reorder tests/fleet tests/spark tests/job tests/cli tests
+	$(BIN)/python -m pytest -q -n 3 --no-loadscope-reorder tests/fleet tests/spark tests/chaos tests/job tests/cli tests
 
 check: install
 	$(BIN)/ruff check .

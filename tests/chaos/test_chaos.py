@@ -25,8 +25,8 @@ from tests.chaos import plants
 from tests.chaos.test_plants import NODES, schedule, unheard
 
 ROOT = Path(__file__).parents[2]
-FIXED = range(1, 1 + int(os.environ.get("ELF_CHAOS_SEEDS", "1")))
-"""Seeds that are always run; ``ELF_CHAOS_SEEDS=50`` runs more."""
+FIXED = range(1, 1 + int(os.environ.get("ELF_CHAOS_SEEDS", "50")))
+"""Seeds that are always run; ``ELF_CHAOS_SEEDS=500`` runs more."""
 FRESH = range(first := int(time.time()), first + -(-len(FIXED) // 5))
 """Seeds that nobody has run before: a fifth as many. The processes of ``pytest -n`` agree on the names."""
 
