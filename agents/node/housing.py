@@ -247,6 +247,7 @@ class Housing:
         machine = self._machines.pop(key, None)
         if machine is None or not machine.uid:
             return []
+        self._homes.misfounded.discard(machine.uid)
         return [ForgetHome(machine.uid, machine.flows)]
 
     def _elected(self, key: bytes, term: int, now_ms: int) -> Sequence[Step]:
@@ -370,6 +371,8 @@ class Housing:
         self._strays.pop(key, None)
         if self._log.is_dropped(uid) and self._log.home(uid) is None:
             return self._desk.end(key, now_ms)
+        if uid in self._homes.misfounded:
+            return self._desk.end(key, now_ms) if key in self._led else []
         return [*self._end_flows(key, uid, now_ms), *self._staffing.look(key, self._most, now_ms)]
 
     def _end_flows(self, key: bytes, uid: str, now_ms: int) -> list[Step]:

@@ -23,6 +23,7 @@ from elf.job import events as was
 from elf.job import messages as say
 from elf.job.effects import Send
 from elf.job.home.master import Master
+from elf.job.home.records import home_key
 from elf.job.log.readers import not_taken
 from elf.job.log.streamlog import StreamLog
 from elf.job.spec import JobSpec, app_id
@@ -248,3 +249,34 @@ def test_a_job_is_replaced_in_one_wish_and_not_while_another_reads_it() -> None:
     assert refused == say.JobDropped(seq=5, uid=third.uid, lingers=False)
     assert log.job(new.uid) == new
     assert "is read by over (FROM JOB)" in not_taken(log, third)
+
+
+def test_a_job_that_is_created_on_both_sides_of_a_partition_is_one() -> None:
+    """The side whose words the log does not take gives way, and says so to whoever created it there."""
+    world = World(31, 5)
+    world.start_all()
+    world.run(6_000)
+    keepers = {a.address for a in world.agents if a.node.keeping.keeps}
+    assert len(keepers) == 5
+    leader = next(a for a in world.agents if a.node.keeping.leads)
+    few = [a for a in world.agents if a is not leader][:2]
+    many = [a for a in world.agents if a not in few]
+    world.network.sides = {agent.address: 1 for agent in few}
+    world.run(8_000)
+    world.submit(world.agents.index(few[0]), plan(2), "job", "client:few")
+    world.run(3_000)
+    world.submit(world.agents.index(many[0]), plan(2), "job", "client:many")
+    world.run(4_000)
+    founded = [a for a in world.agents if a.node.homes.jobs()]
+    assert len(founded) == 2, "each side has one"
+    world.network.sides.clear()
+    spec = world.active("job")
+    world.run(20_000)
+    assert [a.address for a in world.agents if a.node.homes.jobs()] == [world.home(spec).address]
+    assert world.home(spec) in many
+    answers = [said for said in world.client_inbox if isinstance(said, say.Answer)]
+    assert sorted(answer.error[:23] for answer in answers) == ["", "job job exists already;"]
+    loser = next(a for a in founded if a in few)
+    assert home_key(spec.uid) not in loser.node.keeping.desk.groups.held() or loser.address in {
+        *world.home(spec).node.housing.keepers(spec.uid)
+    }

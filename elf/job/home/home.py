@@ -23,7 +23,8 @@ WINDOWS_KEPT = 20_000
 
 class Home:
     """Of a job at ``address``. ``durable``: its record is; before that nobody hears of it. ``again``: windows
-    are to be made once more.
+    are to be made once more. ``founder``: the address of the node that founded it, as long as it has not
+    begun.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Home:
         published: int = 0,
     ) -> None:
         self.master = master
+        self.founder = master.spec.master
         self.durable = durable
         self.again = False
         self.changes = Changes(creator)

@@ -96,6 +96,9 @@ class Homes:
         self._placing = Placing()
         self._steering = Steering(address, log)
         self._generations: dict[tuple[str, str], int] = {}
+        self.misfounded: set[str] = set()
+        """Jobs that were founded here, while the log has them from another founder: their groups are to
+        end."""
 
     def restore(
         self, jobs: tuple[StoredJob, ...], flows: Mapping[str, StoredPanes], now_ms: int
@@ -110,7 +113,8 @@ class Homes:
             state, assembled = cast(JobState, job.state), job.assembled
             master = Master(job.versions, state=state, assembled=assembled, now_ms=now_ms)
             self._homes[job.spec.uid] = Home(self._address, master, now_ms, published=job.published)
-        found = [*self.roots.follow(now_ms, flows), *self._attach(now_ms)]
+        found = self._give_way()
+        found += [*self.roots.follow(now_ms, flows), *self._attach(now_ms)]
         for job in jobs:
             home = self._homes.get(job.spec.uid)
             found.extend(home.master.recover() if home is not None else ())
@@ -190,10 +194,24 @@ class Homes:
 
     def log_changed(self, now_ms: int) -> list[Effect]:
         """The stream log says more about jobs and flows."""
-        found = [*self.roots.follow(now_ms), *self._attach(now_ms)]
+        found = [*self._give_way(), *self.roots.follow(now_ms), *self._attach(now_ms)]
         for home in self._homes.values():
             found.extend(home.refused(self._log))
             found.extend(self._advance(home, now_ms))
+        return found
+
+    def _give_way(self) -> list[Effect]:
+        """A job that was created at two nodes at once (on both sides of a partition, say, or by a message
+        that went both ways) is the one that the log has. The other has not begun, and never does.
+        """
+        found: list[Effect] = []
+        for uid, home in list(self._homes.items()):
+            founder = self._log.founded_at(uid)
+            if home.master.state == "preparing" and founder and home.founder not in ("", founder):
+                del self._homes[uid]
+                self._led.pop(uid, None)
+                self.misfounded.add(uid)
+                found.extend(home.changes.not_created(already(home.master.spec.name)))
         return found
 
     def _attach(self, now_ms: int) -> list[Effect]:
@@ -443,9 +461,12 @@ class Homes:
 
 def refusal(request: CreateJob) -> Effect:
     """The answer to whoever creates a job that exists."""
-    name = request.spec.name
-    error = f"job {name} exists already; DROP JOB {name} first, or choose another name"
-    return Send(request.origin, Answer(id=request.id, error=error))
+    return Send(request.origin, Answer(id=request.id, error=already(request.spec.name)))
+
+
+def already(name: str) -> str:
+    """What is said to whoever creates a job that exists."""
+    return f"job {name} exists already; DROP JOB {name} first, or choose another name"
 
 
 def _named(spec: JobSpec) -> tuple[str, str]:

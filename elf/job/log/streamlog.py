@@ -79,6 +79,7 @@ class StreamLog:
         self._ended: set[str] = set()
         self._founders: dict[str, str] = {}
         self._terms: dict[str, int] = {}
+        self._founded_at: dict[str, str] = {}
         for entry in entries:
             self._apply(entry)
 
@@ -117,6 +118,7 @@ class StreamLog:
                 self._members[entry.stream][entry.number] = replace(member, until_us=entry.until_us)
             case JobAdded():
                 self._jobs[entry.spec.uid] = entry.spec
+                self._founded_at[entry.spec.uid] = entry.spec.master
                 self._attach(entry.spec)
             case VersionAdded():
                 self._jobs[entry.spec.uid] = entry.spec
@@ -246,6 +248,10 @@ class StreamLog:
             case EndFlow():
                 ends = wish.uid in self._flows and not self._attached[wish.uid]
                 return FlowEnded(seq=seq, uid=wish.uid) if ends else None
+
+    def founded_at(self, uid: str) -> str:
+        """The address of the node that founded a job's home; empty if the log does not know."""
+        return self._founded_at.get(uid, "")
 
     def alone_at(self, address: str) -> tuple[Flow, ...]:
         """The flows whose root is there and in no group: those of key ranges. While there are some its agent
