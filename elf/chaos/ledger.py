@@ -98,7 +98,7 @@ class Ledger:
         """Flows that agents ever suspended, as they retained too much of them."""
         self.now_ms = 0
         self.first_us = 0
-        """When time begins."""
+        """No row has a time before this."""
         self._banged: set[str] = set()
         """Flows with a row on which the reduce function fails."""
         self._meant: dict[tuple[str, int, bytes], CommitWindows] = {}

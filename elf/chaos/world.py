@@ -33,6 +33,8 @@ from overlay import replica
 
 BEGIN_MS = 1_000_000
 """When time begins."""
+CLOCKS_MS = 60_000
+"""No clock is so slow, and no row so old, that it has a time before the beginning less this."""
 READER_LOSS = 0.5
 """Share of the windows that get lost on their way to the reader, while messages do."""
 HOME_MEMBERS = 5
@@ -82,7 +84,7 @@ class World:
         self.rng = random.Random(seed)
         self.ledger = ledger
         if ledger is not None:
-            ledger.first_us = BEGIN_MS * 1_000
+            ledger.first_us = (BEGIN_MS - CLOCKS_MS) * 1_000
         self.now = BEGIN_MS
         self.disorder_ms = 300
         self.supervised = False

@@ -27,8 +27,8 @@ from tests.chaos.test_plants import NODES, schedule, unheard
 ROOT = Path(__file__).parents[2]
 FIXED = range(1, 1 + int(os.environ.get("ELF_CHAOS_SEEDS", "50")))
 """Seeds that are always run; ``ELF_CHAOS_SEEDS=500`` runs more."""
-FRESH = range(first := int(time.time()), first + -(-len(FIXED) // 25))
-"""Seeds that nobody has run before: one to 25. The processes of ``pytest -n`` agree on the names."""
+FRESH = range(first := int(time.time()), first + -(-len(FIXED) // 5))
+"""Seeds that nobody has run before: one to five. The processes of ``pytest -n`` agree on the names."""
 
 
 @pytest.mark.parametrize("seed", [*FIXED, *(pytest.param(s, id=f"fresh {s - first}") for s in FRESH)])

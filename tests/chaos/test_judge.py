@@ -63,3 +63,26 @@ def test_what_a_full_disk_refuses_has_never_begun(monkeypatch: pytest.MonkeyPatc
     world.run_until(lambda: not judge.open())
     judge.close()
     assert ledger.findings == []
+
+
+def test_a_row_from_before_the_beginning_is_leapt_over_as_any_other() -> None:
+    """Rows come out of order: the first of an agent may be older than the world (seed 61048)."""
+    ledger = Ledger()
+    world = World(3, 4, ledger=ledger)
+    began_us, away = world.now * 1_000, world.agents[3]
+    world.start_all()
+    spec = world.create(0, query_of("leap"))
+    world.run_until(lambda: (spec.flows[0].uid, away.index) in ledger.books)
+    away.log.rows.append((began_us - 100_000, "a"))
+    until_ms = world.now + 8_000
+    for agent in world.agents:
+        world.write(agent, until_ms)
+    world.isolated.add(away.address)
+    world.run(8_000)
+    world.isolated.clear()
+    judge = Judge(world, ledger, until_ms)
+    world.run_until(lambda: not judge.open())
+    judge.close()
+    book = ledger.books[spec.flows[0].uid, away.index]
+    assert (began_us - 1) // spec.plan.fragment.pane_us in book.leapt
+    assert ledger.findings == []
