@@ -21,7 +21,7 @@ from elf.job import messages as say
 from elf.job.log.streamlog import FOREVER_US, StreamLog
 from elf.job.spec import Flow, JobSpec
 from elf.job.stragglers import policy_of
-from elf.job.tops import strategy, three_rounds
+from elf.job.tops import not_thresholds, strategy
 from elf.job.work import FlowWork, InspectWork, JobWork, WorkFacts
 from elf.ql.plan import Fragment, Function, Plan, StreamJoin, side_groups
 from elf.windows.merging import describe as merges
@@ -76,7 +76,7 @@ class Explanations:
             "windows": [kind.text for kind in plan.windows],
             "panes": merges(plan.windows, plan.fragment.pane_us) if plan.windows else "one, for everything",
             "trees": plan.trees,
-            "top_k": {"strategy": top, "why": why, "three_rounds": three_rounds(plan, self._agents(plan))},
+            "top_k": {"strategy": top, "why": why, "thresholds": not_thresholds(plan)},
             "fragments": [_fragment(one) for one in plan.unranged],
             "join": None if plan.join is None else _join(plan.join),
             "flows": [self._flow(*both, spec) for both in zip(fragments, flows, strict=True)],
@@ -113,10 +113,6 @@ class Explanations:
             None if answer.error else msgspec.msgpack.decode(answer.body, type=say.FlowFacts)
             for answer in answers
         ]
-
-    def _agents(self, plan: Plan) -> int:
-        there = self._log.members(plan.fragment.stream)
-        return sum(member.until_us == FOREVER_US for member in there)
 
     # -- what it costs ---------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ def laid_out(told: Mapping[str, Any]) -> str:
         ("panes", told["panes"]),
         ("top-k", f"{told['top_k']['strategy']}: {told['top_k']['why']}"),
     ]
-    head += [("TPUT", told["top_k"]["three_rounds"])] if told["top_k"]["three_rounds"] else []
+    head += [("thresholds", told["top_k"]["thresholds"])] if told["top_k"]["thresholds"] else []
     sections = [_pairs(head)]
     sections += [_fragment(fragment) for fragment in told["fragments"]]
     sections.append(_flows(told["flows"], running=bool(told["job"])))
@@ -136,6 +136,9 @@ def _live(live: Mapping[str, Any], flows: Sequence[Mapping[str, Any]]) -> list[s
                 f"{2 * INDENT}the root made {root['commits']:,} commits of {root['commit_keys']:,} keys, "
                 f"{root['commit_bytes']:,} bytes"
             )
+            left_out = sum(level["left_out"] for level in flow["levels"])
+            unsure = f"; the root asked for all of them {root['unsure']:,} times" if root["unsure"] else ""
+            lines += [f"{2 * INDENT}agents left {left_out:,} keys out{unsure}"] if left_out else []
     master = live["master"]
     if master is None:
         return [*lines, f"{INDENT}the master does not answer"]

@@ -17,6 +17,7 @@ from elf.job.effects import CommitPanes
 from elf.job.home.port import Draft, Drafted
 from elf.job.home.records import encode
 from elf.job.ports import FinisherPort
+from elf.job.thresholds import Unsure
 
 
 def draft(
@@ -33,12 +34,15 @@ def draft(
     began, work = time.thread_time_ns(), effect.work
     if isinstance(work, CommitPanes):
         try:
-            panes = merged_panes(work, store, effect.seq, reduces)
+            panes, threshold = merged_panes(work, store, effect.seq, reduces)
         except PanesGone:
             return Drafted(work, b"", gone=True)
+        except Unsure:
+            return Drafted(work, b"", unsure=True)
         keys, size = size_of(panes)
         fact = encode(panes_fact(panes))
-        return Drafted(work, fact, rows=keys, bytes=size, cpu_us=us_since(began))
+        took = us_since(began)
+        return Drafted(work, fact, rows=keys, bytes=size, cpu_us=took, threshold=threshold)
     if finisher is None:
         raise ElfBug("windows without a finisher")
     try:

@@ -26,7 +26,17 @@ from elf.job.contributions import Piece, to_bytes
 from elf.job.effects import Combine, CommitPanes, ReadCommits, StorePanes
 from elf.job.events import Combined, CommitsRead, PanesCommitted, PanesStored
 from elf.job.messages import PaneRow
+from elf.job.snapshots import Threshold
 from elf.job.tally import TALLY_SCHEMA, TALLY_STATES, UNREDUCED
+from elf.job.thresholds import (
+    LEFT_STATES,
+    SEEN_STATE,
+    Unsure,
+    first_rows,
+    left,
+    seen,
+    threshold_of,
+)
 from elf.job.tops import cut_panes
 from elf.ql.plan import Fragment, Top
 
@@ -47,19 +57,23 @@ def combine(effect: Combine) -> Combined:
     began = time.thread_time_ns()
     tally, payload = _merge(effect.flow.fragment, effect.batch.pieces, effect.flow.fragment.keep)
     batch = effect.batch
-    piece = Piece(batch.start, batch.end, batch.members, tally, payload)
+    excerpt = any(piece.excerpt for piece in batch.pieces)
+    piece = Piece(batch.start, batch.end, batch.members, tally, payload, excerpt)
     return Combined(effect.flow, piece, us_since(began))
 
 
 def commit_panes(effect: CommitPanes, store: Store, reduces: Reduces | None = None) -> PanesCommitted:
-    """Merge a batch, on top of the revision before it, and commit it, unless that is gone."""
+    """Merge a batch, on top of the revision before it, and commit it, unless that is gone, or groups may be
+    missing."""
     began = time.thread_time_ns()
     try:
-        row = merged_panes(effect, store, reduces=reduces)
+        row, threshold = merged_panes(effect, store, reduces=reduces)
     except PanesGone:
         return PanesCommitted(effect, 0, gone=True)
+    except Unsure:
+        return PanesCommitted(effect, 0, unsure=True)
     seq = store.commit_panes(row)
-    return PanesCommitted(effect, seq, *size_of(row), us_since(began))
+    return PanesCommitted(effect, seq, *size_of(row), us_since(began), threshold=threshold)
 
 
 def size_of(row: PaneCommit) -> tuple[int, int]:
@@ -70,9 +84,10 @@ def size_of(row: PaneCommit) -> tuple[int, int]:
 
 def merged_panes(
     effect: CommitPanes, store: Store, seq: int = 0, reduces: Reduces | None = None
-) -> PaneCommit:
-    """Merge a batch, on top of the revision before it; raises ``PanesGone`` if that has been dropped.
-    ``reduces``: the fragment's reduce function, if it has one.
+) -> tuple[PaneCommit, Threshold | None]:
+    """Merge a batch, on top of the revision before it, and find what agents may leave out of the next; raises
+    ``PanesGone`` if that has been dropped, ``Unsure`` if groups may be missing. ``reduces``: the fragment's
+    reduce function, if it has one.
     """
     batch, flow = effect.batch, effect.flow
     pieces = list(batch.pieces)
@@ -91,10 +106,13 @@ def merged_panes(
         check_covered(flow.uid, [(piece.start, piece.end) for piece in base], batch.start, batch.end)
         pieces += base
     tally, raw = _merge(flow.fragment, pieces)
+    threshold = None
+    if flow.fragment.first is not None:
+        tally, raw, threshold = _first_rows(effect, tally, raw)
     payload = raw
     if flow.fragment.reduce is not None:
         tally, payload = _reduced(effect, tally, raw, reduces)
-    return PaneCommit(
+    row = PaneCommit(
         flow.uid,
         batch.start,
         batch.end,
@@ -109,6 +127,7 @@ def merged_panes(
         parts=parts.to_bytes(effect.parts),
         raw=raw if raw != payload else b"",
     )
+    return row, threshold
 
 
 def store_panes(effect: StorePanes, store: Store) -> PanesStored:
@@ -182,11 +201,28 @@ def _merge(fragment: Fragment, pieces: Sequence[Piece], keep: Top | None = None)
     if len(pieces) == 1 and not pieces[0].tally and not pieces[0].payload:
         return b"", b""
     keys = ("_pane", *fragment.keys)
-    tally = merged([opened(p.tally, p.start, p.end) for p in pieces], ("_pane",), tally_states(fragment))
-    payload = merged([opened(p.payload, p.start, p.end) for p in pieces], keys, fragment.states)
+    tallies = [opened(p.tally, p.start, p.end) for p in pieces]
+    payloads = [opened(p.payload, p.start, p.end) for p in pieces]
+    counts, states = tally_states(fragment), fragment.states
+    if any(piece.excerpt for piece in pieces):
+        tallies, payloads = [left(one) for one in tallies], [seen(one) for one in payloads]
+        counts, states = (*counts, *LEFT_STATES), (*states, SEEN_STATE)
+    tally, payload = merged(tallies, ("_pane",), counts), merged(payloads, keys, states)
     if keep is not None and payload is not None:
         payload, tally = keep_best(payload, tally, keep)
     return (encode(tally) if tally is not None else b""), (encode(payload) if payload is not None else b"")
+
+
+def _first_rows(effect: CommitPanes, tally: bytes, raw: bytes) -> tuple[bytes, bytes, Threshold | None]:
+    """(tally, payload) with the first rows of each pane alone, and what agents may leave out of the next."""
+    if not raw and any(piece.excerpt for piece in effect.batch.pieces):
+        raise Unsure("all groups were left out")
+    if not raw:
+        return tally, raw, None
+    fragment, groups, counted = effect.flow.fragment, decode(raw), decode(tally) if tally else None
+    threshold = threshold_of(groups, effect.members.bit_count(), fragment)
+    groups, counted = first_rows(groups, counted, fragment, effect.told)
+    return encode(counted) if counted is not None else b"", encode(groups), threshold
 
 
 def _reduced(effect: CommitPanes, tally: bytes, raw: bytes, reduces: Reduces | None) -> tuple[bytes, bytes]:

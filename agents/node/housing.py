@@ -306,8 +306,9 @@ class Housing:
         led.drafts = [known for known in led.drafts if known is not work]
         if event.gone and isinstance(work, CommitWindows):
             return self._homes.panes_gone(work)
-        if event.gone and isinstance(work, CommitPanes):
-            return self._homes.reading.panes_committed(PanesCommitted(work, 0, gone=True), now_ms)
+        if (event.gone or event.unsure) and isinstance(work, CommitPanes):
+            undone = PanesCommitted(work, 0, gone=event.gone, unsure=event.unsure)
+            return self._homes.reading.panes_committed(undone, now_ms)
         if event.error and spec is not None:
             return self._homes.failed(Failure(spec.uid, event.error, spec.version))
         wanted = _Wanted(event.record, event)
@@ -321,7 +322,15 @@ class Housing:
             return self._homes.saved(wanted.saved, now_ms)
         match wanted.drafted:
             case Drafted(work=CommitPanes() as work) as done:
-                event = PanesCommitted(work, seq, done.rows, done.bytes, done.cpu_us, failure=done.failure)
+                event = PanesCommitted(
+                    work,
+                    seq,
+                    done.rows,
+                    done.bytes,
+                    done.cpu_us,
+                    failure=done.failure,
+                    threshold=done.threshold,
+                )
                 return self._homes.reading.panes_committed(event, now_ms)
             case Drafted(work=CommitWindows() as work) as done:
                 result = done.result and numbered(done.result, seq)

@@ -462,6 +462,8 @@ class Node:
                 return list(self.uplink.committed(message))
             case say.Notice():
                 return list(self.notices.heard(message, self.trees.running, now_ms))
+            case say.LeaveOut():
+                return list(self.uplink.leave_out(message))
             case say.SendAgain():
                 return list(self.uplink.send_again(message))
             case say.Offer():

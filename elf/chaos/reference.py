@@ -64,6 +64,9 @@ def reducing(plan: Plan) -> Plan:
 def reduced(fragment: Fragment, counts: Counts, *, failed: bool) -> Counts | None:
     """What is committed of a pane with these rows; None where the function must fail. ``failed``: it did, at
     this pane or before."""
+    if fragment.first is not None:
+        least = min(sorted(counts.values(), reverse=True)[: fragment.first.rows], default=0)
+        return Counter({key: n for key, n in counts.items() if n >= least})
     if fragment.reduce is None or failed:
         return counts
     return None if BANG in counts else Counter({key: n for key, n in counts.items() if n > 1})

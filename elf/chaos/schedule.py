@@ -107,6 +107,7 @@ JOBS = {
     "final": 2,
     "wait": 2,
     "leap": 3,
+    "first": 2,
 }
 """Kinds of jobs, and how often they are."""
 READERS = ("over", "joined")

@@ -20,6 +20,7 @@ from elf.job import messages as say
 from elf.job.home.heard import Heard
 from elf.job.spec import JobSpec
 from elf.job.worker.stream import WorkerSettings
+from elf.ql.firstrows import with_first
 from elf.ql.plan import Plan, Top
 
 CHECK_EVERY = 20
@@ -81,6 +82,8 @@ def query_of(kind: str) -> Plan:
             return behind(plan(2), wait_us=WAIT_US)
         case "leap":
             return behind(plan(2, 1), leap=True)
+        case "first":
+            return with_first(behind(replace(plan(2), top=Top("s0", True, False, 1), limit=1), leap=True))
         case _:
             return plan(2)
 
@@ -150,6 +153,8 @@ class Story:
         first = world.agents[: schedule.nodes - schedule.joiners]
         world.start_all(first)
         self._until = world.now + schedule.storm_ms + 5_000
+        if "first" in schedule.jobs:
+            self.fashion()
         for agent in first:
             world.write(agent, self._until, rate_ms=schedule.rate_ms)
         for number in sorted(range(schedule.begun), key=lambda n: schedule.jobs[n] in READERS):
@@ -160,6 +165,12 @@ class Story:
             self._specs[number] = world.active(name_of(number))
         self._storm_ms = world.now
         self._subscribe()
+
+    def fashion(self) -> None:
+        """Keys as people choose them: some often, and soon others."""
+        letters = self._people.sample("abcdef", 6)
+        self.world.keys = "".join(key * often for key, often in zip(letters, (8, 4, 2, 1, 1, 1), strict=True))
+        self.world.at(self.world.now + self._people.randrange(2_000, 12_000), self.fashion)
 
     def _query(self, number: int) -> Plan:
         kind = self.schedule.jobs[number]

@@ -285,6 +285,22 @@ def durability(
 
 
 @_bench.command()
+def topk(
+    agents: Annotated[int, typer.Option("--agents", min=1, help="How many agents.")] = 6,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Rows of a pane, of all agents.")] = 200_000,
+    keys: Annotated[int, typer.Option("--keys", min=2, help="Different keys.")] = 50_000,
+    skew: Annotated[float, typer.Option("--skew", min=0, help="Of Zipf's law; 0: all keys alike.")] = 1.05,
+    first: Annotated[int, typer.Option("--first", min=1, help="The LIMIT.")] = 10,
+    panes: Annotated[int, typer.Option("--panes", min=1, help="How many; means.")] = 20,
+    json: _Json = False,
+) -> int:
+    """What goes up of a LIMIT's groups: thresholds beside all groups, TPUT and APPROXIMATE."""
+    from elf.bench.topk import bench_topk
+
+    return bench_topk(agents, rows, keys, skew, first, panes, as_json=json)
+
+
+@_bench.command()
 def plan(
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many jobs.")] = 1000,
     fragments: Annotated[

@@ -36,7 +36,7 @@ def keep_best(groups: pa.Table, counted: pa.Table | None, top: Top) -> tuple[pa.
     if not groups.num_rows:
         return groups, counted
     panes = groups["_pane"].to_numpy()
-    counted = _with_cuts(counted, panes)
+    counted = with_cuts(counted, panes)
     values, credit = _floats(groups, top.state), _floats(groups, CREDIT)
     cut = counted[CUT].to_numpy()
     numbers = counted["_pane"].to_numpy()
@@ -57,7 +57,7 @@ def keep_best(groups: pa.Table, counted: pa.Table | None, top: Top) -> tuple[pa.
     return groups, counted.set_column(counted.schema.get_field_index(CUT), CUT, pa.array(raised))
 
 
-def _with_cuts(counted: pa.Table | None, panes: Int64s) -> pa.Table:
+def with_cuts(counted: pa.Table | None, panes: Int64s) -> pa.Table:
     """A tally with a row for each of these panes and a cut in each row."""
     known = np.empty(0, np.int64) if counted is None else counted["_pane"].to_numpy()
     missing = np.setdiff1d(panes, known)

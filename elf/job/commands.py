@@ -11,7 +11,7 @@ from elf.job.cut import StreamCut
 from elf.job.messages import FlowProgress
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, Wanted
 from elf.job.program.spec import Tap, Tapped
-from elf.job.snapshots import Early, Name, Sealed, Span
+from elf.job.snapshots import Early, Name, Sealed, Span, Threshold
 from elf.job.spec import Flow
 
 
@@ -86,6 +86,14 @@ class Leap:
 
 
 @dataclass(frozen=True)
+class SetThreshold:
+    """What groups of a flow go up from now on (None: all)."""
+
+    uid: str
+    threshold: Threshold | None
+
+
+@dataclass(frozen=True)
 class TakeCut:
     """Write down where we are."""
 
@@ -98,7 +106,20 @@ class SetTaps:
     taps: tuple[Tap, ...]
 
 
-Command = Feed | Idle | Finish | SealOpen | Install | Uninstall | Suspend | Resume | Leap | TakeCut | SetTaps
+Command = (
+    Feed
+    | Idle
+    | Finish
+    | SealOpen
+    | Install
+    | Uninstall
+    | Suspend
+    | Resume
+    | Leap
+    | SetThreshold
+    | TakeCut
+    | SetTaps
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,7 +49,7 @@ def from_bytes(data: bytes) -> int:
 @dataclass(frozen=True)
 class Piece:
     """A partial result. ``tally`` and ``payload`` may hold more panes than ``[start, end)``: the range
-    decides.
+    decides. ``excerpt``: groups may be left out (``elf.job.thresholds``).
     """
 
     start: int
@@ -57,6 +57,7 @@ class Piece:
     members: int
     tally: bytes = b""
     payload: bytes = b""
+    excerpt: bool = False
 
     def clip(self, start: int, end: int) -> Piece:
         return replace(self, start=max(self.start, start), end=min(self.end, end))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from elf.job.commands import Command
 from elf.job.contributions import Batch, PartName, Piece
 from elf.job.messages import LogEntry, Message, PaneRow, Request, SteerJob
+from elf.job.snapshots import Threshold
 from elf.job.spec import Flow, JobSpec, VersionRecord
 from elf.ql.plan import Plan, Top
 from elf.windows import Calendar
@@ -68,6 +69,8 @@ class CommitPanes:
     new: tuple[PartName, ...] = ()
     plain: bool = False
     """Without the flow's reduce function, which has failed."""
+    told: tuple[Threshold, ...] = ()
+    """What its agents were last told to leave out."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from elf.job.commands import Outcome
 from elf.job.contributions import Piece
 from elf.job.effects import CommitPanes, CommitWindows
 from elf.job.messages import Message, PaneRow, Request, SteerJob, WindowResult
+from elf.job.snapshots import Threshold
 from elf.job.spec import Flow
 
 
@@ -40,8 +41,9 @@ class Combined:
 @dataclass(frozen=True)
 class PanesCommitted:
     """The commit is durable, as number ``seq`` of its flow: so many keys and bytes, in so much CPU time.
-    ``gone``: it is a revision of panes that have been dropped meanwhile, and is not made. ``failure``: how
-    the flow's reduce function has failed on some of them.
+    ``gone``: it is a revision of panes that have been dropped meanwhile, and is not made. ``unsure``: nor is
+    one of which groups are left out that may matter. ``failure``: how the flow's reduce function has failed
+    on some of them. ``threshold``: what agents may leave out of the next ones.
     """
 
     done: CommitPanes
@@ -51,6 +53,8 @@ class PanesCommitted:
     cpu_us: int = 0
     gone: bool = False
     failure: str = ""
+    unsure: bool = False
+    threshold: Threshold | None = None
 
 
 @dataclass(frozen=True)

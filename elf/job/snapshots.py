@@ -1,8 +1,16 @@
-"""What a lane hands over of a flow: snapshots of sealed panes, and open ones early."""
+"""What a lane hands over of a flow: snapshots of sealed panes, whole or what is needed of them, and open ones
+early."""
 
 from __future__ import annotations
 
+import hashlib
+import struct
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from elf.keys import UInt64s
 
 Span = tuple[int, int]
 Name = tuple[int, int, int]
@@ -21,6 +29,9 @@ class Sealed:
     tally: bytes
     payload: bytes
     part: int = 0
+    excerpt: tuple[bytes, bytes] | None = None
+    """(tally, payload) in which groups are left out (``elf.job.thresholds``): what goes up, if there is one;
+    the whole is kept."""
 
 
 @dataclass(frozen=True)
@@ -32,3 +43,28 @@ class Early:
     end: int
     tally: bytes
     payload: bytes
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """What agents send of a pane (``elf.job.thresholds``): groups with at least ``least``, and those that are
+    ``watched`` (hashes of keys, 8 bytes each, those of the first rows before the others)."""
+
+    least: float
+    watched: bytes
+
+    @cached_property
+    def number(self) -> int:
+        """Tells it from others."""
+        said = struct.pack("<d", self.least) + self.watched
+        return int.from_bytes(hashlib.blake2b(said, digest_size=7).digest(), "little")
+
+    @property
+    def hashes(self) -> UInt64s:
+        return np.frombuffer(self.watched, np.dtype("<u8"))
+
+    def serves(self, new: Threshold) -> bool:
+        """Whether it does about as well as a newer one."""
+        first = new.hashes[: len(new.hashes) // 2]
+        near = 0.75 * new.least <= self.least <= 1.25 * new.least
+        return near and bool(np.isin(first, self.hashes).all())

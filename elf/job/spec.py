@@ -51,6 +51,7 @@ def flow_uid(fragment: Fragment, generation: str) -> str:
     text = repr((fragment.stream, fragment.columns, fragment.map_sql, *bounds, fragment.late_of))
     text += repr(fragment.range) if fragment.range != (0, 1) else ""
     text += repr(fragment.keep) if fragment.keep is not None else ""
+    text += f"\0first {fragment.first!r}" if fragment.first is not None else ""
     text += f"\0{fragment.function.hash}" if fragment.function is not None else ""
     text += f"\0{fragment.reduce!r}" if fragment.reduce is not None else ""
     text += f"\0wait {fragment.wait_us}" if fragment.wait_us is not None else ""

@@ -14,20 +14,8 @@ import pyarrow as pa
 from elf.aggregates import State
 from elf.job.assembly.lanes import Coder
 from elf.job.assembly.rows import Int64s
+from elf.ql.firstrows import cut_of
 from elf.ql.plan import Plan, Top
-from elf.windows import Sliding
-
-
-def cut_of(plan: Plan) -> Top | None:
-    """What a root may leave out of each pane that it hands to the master on another node, exactly: a window
-    is one pane, and the root has the complete sums of its groups (one stream; key ranges share no group).
-    """
-    plain = plan.made is plan.fragment and not plan.more and not plan.beside
-    if plan.top is None or not plain or len(plan.windows) != 1:
-        return None
-    (window,) = plan.windows
-    whole = isinstance(window, Sliding) and window.is_tumbling and window.size_us == plan.fragment.pane_us
-    return plan.top if whole else None
 
 
 def serves(have: Top | None, need: Top | None) -> bool:
@@ -75,25 +63,35 @@ def strategy(plan: Plan) -> tuple[str, str]:
             "a window is several panes: a group that is small in each of them may be large in the window, so "
             "roots leave nothing out (the master leaves out what the LIMIT does before it finishes rows)"
         )
+    if plan.fragment.first is not None:
+        return "thresholds", (
+            f"a window is one pane and its commit is the last word (STRAGGLERS LEAP): agents send the groups "
+            f"that may be among the first {plan.top.rows}, by what these were a pane before, and all of them "
+            "when the root is not sure that this was enough; exact"
+        )
     return "cut at the roots", (
         f"a window is one pane and a root has complete sums, so it sends masters on other nodes its first "
         f"{plan.top.rows} rows and all that tie with the last; exact"
     )
 
 
-def three_rounds(plan: Plan, agents: int) -> str:
-    """Of a LIMIT whose groups all go up: what a threshold algorithm (TPUT) would send instead, and why it is
-    not done. Empty where it could not be.
+def not_thresholds(plan: Plan) -> str:
+    """Of a LIMIT whose groups all go up: why agents leave none out (``elf.job.thresholds``). Empty where that
+    could not be.
     """
     alone = plan.join is None and not plan.more and plan.fragment.keep is None
-    if plan.top is None or not alone:
+    if plan.top is None or not alone or plan.fragment.first is not None:
         return ""
-    rows = plan.top.rows
+    if cut_of(plan) is None:
+        return "not used: what is left out of one pane may matter in a window of several"
+    state = next(state for state in plan.fragment.states if state.name == plan.top.state)
+    if state.merge != "sum" or not plan.top.descending or plan.top.nulls_first:
+        return "not used: they are for ORDER BY COUNT(…) DESC and SUM(…) DESC"
+    if plan.fragment.leap:
+        return "not used: of early results and functions that reduce groups all groups are needed"
     return (
-        f"not used: three rounds with {agents} agents are at least {2 * rows * agents:,} rows and keys a "
-        f"window (the first {rows} of each agent, then each asked for the {rows} best), and all groups of "
-        "all agents where keys are even or agents many; agents would keep a window for two round trips more, "
-        "and begin again for what comes late"
+        "not used: agents that are late revise a window, which needs all groups of all agents; with "
+        "STRAGGLERS LEAP a window is not revised, and agents send what may be among its first rows"
     )
 
 

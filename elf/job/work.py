@@ -27,8 +27,9 @@ def no_clock() -> int:
 class FlowWork(msgspec.Struct, frozen=True, array_like=True):
     """One agent's work for a flow; its parent in the tree.
 
-    Lane: ``rows`` on time and ``late``, ``groups`` out of the map, ``keys`` and ``bytes`` of ``snapshots``.
-    Up: ``messages`` and ``sent_bytes`` to the parent, ``merges`` of what children sent. Root: ``commits``.
+    Lane: ``rows`` on time and ``late``, ``groups`` out of the map, ``keys`` and ``bytes`` of ``snapshots``,
+    groups of these that were ``left_out`` of what went up. Up: ``messages`` and ``sent_bytes`` to the parent,
+    ``merges`` of what children sent. Root: ``commits``; ``unsure``: how often all groups were asked for.
     """
 
     flow: str
@@ -50,6 +51,8 @@ class FlowWork(msgspec.Struct, frozen=True, array_like=True):
     commit_keys: int = 0
     commit_bytes: int = 0
     commit_us: int = 0
+    left_out: int = 0
+    unsure: int = 0
 
 
 class JobWork(msgspec.Struct, frozen=True, array_like=True):

@@ -115,7 +115,8 @@ CLAUSES: Final[tuple[Clause, ...]] = (
            "it comes without them, names them as missing, and is revised when they are back. WAIT: it waits "
            "so long for all, for dead agents too, 10 MINUTES at most; then as REVISE. LEAP: as REVISE, but "
            "said once: rows of an agent that a window came without are left out for good, and counted as "
-           "leapt by a later window of that agent's.",
+           "leapt by a later window of that agent's. As nothing is added to it later, agents then send only "
+           "the groups that may be among the first of a LIMIT, where a window is one pane.",
            "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS STRAGGLERS WAIT 60 SECONDS"),
     Clause("TREES", "TREES n", "The groups are spread over n trees of agents; the answer is the same.",
            "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip WINDOWING 30 SECONDS TREES 4"),

@@ -138,6 +138,8 @@ class Fragment:
     """(i, m): the groups whose keys' hash is in the i-th of m equal ranges (``elf.job.ranges``)."""
     keep: Top | None = None
     """APPROXIMATE: what every sender keeps of a pane. The last state is then ``CREDIT``."""
+    first: Top | None = None
+    """The rows of a pane that its commit has; agents may leave groups out (``elf.job.thresholds``)."""
     function: Function | None = None
     """What is done to the rows after WHERE and before the map, which then has no WHERE."""
     tables: tuple[Table, ...] = ()

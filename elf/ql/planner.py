@@ -21,6 +21,7 @@ from elf.ql.dialect import Approximate, Stragglers, Trees
 from elf.ql.draft import Draft, Order, Output
 from elf.ql.expressions import Aggregate, Constant, Expr, Over, Ref, Slot, rewrite, walk
 from elf.ql.files import check_size
+from elf.ql.firstrows import with_first
 from elf.ql.job_joins import check_panes
 from elf.ql.kinds import become
 from elf.ql.levels import Level, for_master, for_spark, render_side, storeys
@@ -197,6 +198,8 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
         stages=master.stages,
         named=_named(draft, states),
     )
+    if draft.leap and draft.changes_us is None:
+        found = with_first(found)
     for function in draft.functions:
         found = with_function(found, function)
     return found

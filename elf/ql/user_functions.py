@@ -53,7 +53,7 @@ def _with_reduce(plan: Plan, function: Function) -> Plan:
             "a reduce function gets the columns of GROUP BY, and COUNT, SUM, MIN and MAX, as the SELECT list "
             "names them: put each of them there by itself, and no other aggregate (AVG is SUM and COUNT)"
         )
-    return replace(plan, fragment=replace(fragment, reduce=Reduce(function, columns)))
+    return replace(plan, fragment=replace(fragment, first=None, reduce=Reduce(function, columns)))
 
 
 def _columns(fragment: Fragment) -> tuple[str, ...]:

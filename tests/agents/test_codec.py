@@ -46,6 +46,7 @@ keys = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
 SIMPLE: dict[object, st.SearchStrategy[object]] = {
     str: texts,
     int: st.integers(-(1 << 63), (1 << 63) - 1),
+    float: st.floats(allow_nan=False),
     bool: st.booleans(),
     bytes: st.binary(max_size=64),
     types.NoneType: st.none(),

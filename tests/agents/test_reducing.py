@@ -200,7 +200,7 @@ def test_a_failure_is_in_the_tally_and_what_failed_is_not_tried_again() -> None:
     first = replace(first, batch=replace(first.batch, pieces=(replace(piece, tally=b""),)))
     function = py_reduce(ranged.fragment)
     assert function is not None
-    row = panecommits.merged_panes(first, store, reduces=function)
+    row, _ = panecommits.merged_panes(first, store, reduces=function)
     assert "key range 2 of 2" in function.failure
     counted = decode(row.tally)
     assert dict(zip(counted["_pane"].to_pylist(), counted["unreduced"].to_pylist(), strict=True)) == {
@@ -209,7 +209,7 @@ def test_a_failure_is_in_the_tally_and_what_failed_is_not_tried_again() -> None:
     }
     assert sum(counted["rows_in"].to_pylist()) == 0, "rows are counted in the first key range"
 
-    plainly = panecommits.merged_panes(replace(first, plain=True), store)
+    plainly, _ = panecommits.merged_panes(replace(first, plain=True), store)
     assert sorted(plain(decode(plainly.payload))) == sorted(plain(groups()))
     assert decode(plainly.tally)["unreduced"].to_pylist() == [1, 1, 1]
     with pytest.raises(ElfBug, match="nobody to run it"):
@@ -221,12 +221,12 @@ def test_whoever_leads_next_makes_a_revision_of_what_was_before_the_function() -
     """Records and states of a home carry it; a reader's copy, which is never revised, does not."""
     flow, ours, theirs, later = flow_of(SEVERAL), Store(":memory:"), Store(":memory:"), Store(":memory:")
     function = py_reduce(flow.fragment)
-    first = panecommits.merged_panes(work(flow, 0, 1, 0, [(0, "a", 3), (0, "b", 9)], 0), ours, 1, function)
+    first, _ = panecommits.merged_panes(work(flow, 0, 1, 0, [(0, "a", 3), (0, "b", 9)], 0), ours, 1, function)
     assert plain(decode(first.payload)) == [(0, "b", 9)]
     homestore.apply(theirs, homelog.encode(homestore.panes_fact(first)))
     for kept in homestore._newest(theirs, "f"):
         homestore.apply(later, homelog.encode(kept))
-    second = panecommits.merged_panes(work(flow, 0, 1, 1, [(0, "a", 2)], 1), later, 2, function)
+    second, _ = panecommits.merged_panes(work(flow, 0, 1, 1, [(0, "a", 2)], 1), later, 2, function)
     assert sorted(plain(decode(second.payload))) == [(0, "a", 5), (0, "b", 9)]
     bare = homelog.bare(homestore.panes_fact(first))
     assert not bare.raw

@@ -9,6 +9,8 @@ from functools import partial
 
 import pytest
 
+from agents.committing import panecommits
+from elf.batch import decode, encode
 from elf.chaos.lane import SimLane
 from elf.job.commands import Command, Install, Outcome, Resume, Suspend
 from elf.job.contributions import Piece, Pile, bitmap, numbers
@@ -19,6 +21,7 @@ from elf.job.rollup.root import Root
 from elf.job.rollup.uplink import Uplink, _Line
 from elf.job.stragglers import Leaps
 from elf.job.worker.flowstate import FlowState
+from elf.ql.plan import Fragment, Top
 from overlay.replica.leading import Leadership, Progress
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -177,6 +180,27 @@ def leaps_too_far(patch: pytest.MonkeyPatch) -> None:
 def does_not_wait_for_the_dead(patch: pytest.MonkeyPatch) -> None:
     """Stragglers: WAIT is for those only that are taken to be alive."""
     patch.setattr(Root, "_begun", lambda root, pane: 0)
+
+
+def is_always_sure(patch: pytest.MonkeyPatch) -> None:
+    """Thresholds: a root commits the first of what came, whatever was left out."""
+    patch.setattr("elf.job.thresholds._check", lambda *_: None)
+
+
+def forgets_what_was_left_out(patch: pytest.MonkeyPatch) -> None:
+    """Thresholds: what agents say about what they left out gets lost when it is merged."""
+    merge = panecommits._merge
+
+    def forget(fragment: Fragment, pieces: Sequence[Piece], keep: Top | None = None) -> tuple[bytes, bytes]:
+        tally, payload = merge(fragment, pieces, keep)
+        without = [decode(one) if one else None for one in (tally, payload)]
+        names = ("cut", "left", "lowest", "highest", "seen")
+        plain = [
+            one and one.drop_columns([name for name in names if name in one.column_names]) for one in without
+        ]
+        return encode(plain[0]) if plain[0] else b"", encode(plain[1]) if plain[1] else b""
+
+    patch.setattr(panecommits, "_merge", forget)
 
 
 def skips_what_got_lost(patch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,11 @@ def dead_home(rng: random.Random) -> list[Fault]:
     return [Fault("home", 1_000 + rng.randrange(500), for_ms=9_000)]
 
 
+def fashions(rng: random.Random) -> list[Fault]:
+    """Other keys come first than did, while agents die."""
+    return [Fault("crash", 3_000 + 2_500 * n, (rng.randrange(NODES),), 600) for n in range(3)]
+
+
 def stragglers(rng: random.Random) -> list[Fault]:
     """Agents are away for longer than panes wait: unheard, dead, stuck; and die of their writes meanwhile."""
     mute, dead, stuck = rng.sample(range(6), 3)
@@ -96,10 +101,20 @@ PLANTS: dict[Plant, Storm] = {
     plants.leaps_too_far: stragglers,
     plants.does_not_wait_for_the_dead: stragglers,
     plants.skips_what_got_lost: lossy,
+    plants.is_always_sure: fashions,
+    plants.forgets_what_was_left_out: fashions,
 }
 
 
-FIRST = {plants.merges_what_overlaps: 2, plants.drops_open_panes_unseen: 12, plants.leaps_too_far: 12}
+AGENTS = {stragglers: 6, fashions: 8}
+JOBS = {stragglers: ("leap", "wait"), fashions: ("first",)}
+FIRST = {
+    plants.merges_what_overlaps: 2,
+    plants.drops_open_panes_unseen: 12,
+    plants.leaps_too_far: 12,
+    plants.is_always_sure: 5,
+    plants.forgets_what_was_left_out: 5,
+}
 """What is seen at once costs least."""
 
 
@@ -108,16 +123,16 @@ def schedule(storm: Storm, seed: int) -> Schedule:
     alone = storm is dead_home
     return Schedule(
         seed=seed,
-        nodes=6 if storm is stragglers else NODES,
+        nodes=AGENTS.get(storm, NODES),
         joiners=0,
         home_members=1 if alone else 3,
-        jobs=("leap", "wait") if storm is stragglers else ("plain", "odd", "where"),
+        jobs=JOBS.get(storm, ("plain", "odd", "where")),
         begun=3 if alone or storm is lossy else 2 if storm is stragglers else 1,
         disorder_ms=300,
         faults=tuple(faults),
-        rate_ms=150,
+        rate_ms=200 if storm is fashions else 150,
         quota=9_000 if alone else 256 << 20,
-        storm_ms=12_000 if storm is stragglers else 10_000,
+        storm_ms=12_000 if storm in JOBS else 10_000,
     )
 
 

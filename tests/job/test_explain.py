@@ -39,7 +39,7 @@ def test_what_is_explained_and_what_is_counted_at_each_level() -> None:
     assert [flow["keys"] for flow in told["flows"]] == ["range 1 of 2", "range 2 of 2"]
     assert all(flow["depth"] >= 1 for flow in told["flows"])
     assert told["top_k"]["strategy"] == "cut at the roots"
-    assert "with 6 agents are at least 12 rows and keys a window" in told["top_k"]["three_rounds"]
+    assert "with STRAGGLERS LEAP a window is not revised" in told["top_k"]["thresholds"]
     assert told["graph"] == [
         "lines of clicks → map at the agents → 2 trees, one a key range → reduce at their roots → "
         "windows of 2 s → final fragment at the master"
@@ -48,7 +48,7 @@ def test_what_is_explained_and_what_is_counted_at_each_level() -> None:
     assert told["fragments"][0]["stragglers"] == "REVISE"
     for part in (
         "count by key",
-        "TPUT",
+        "thresholds",
         "pane 2 s",
         "cut at the roots: a window is one pane",
         "range 2 of 2",

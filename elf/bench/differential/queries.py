@@ -58,6 +58,8 @@ _ALIGNED: Final = (
     "WINDOW TUMBLING (SIZE 30 SECONDS)",
     "WINDOW HOPPING (SIZE 60 SECONDS, ADVANCE BY 20 SECONDS)",
 )
+_WHOLE_PANES: Final = ("WINDOWING 10 SECONDS", "WINDOWING 1 SECOND", "WINDOWING 3 SECONDS")
+"""Agents leave out what cannot be among the first rows of these (``elf.job.thresholds``)."""
 _UNBROKEN: Final = (
     *_ALIGNED,
     "WINDOWING 10 SECONDS, 30 SECONDS, 1 MINUTE",
@@ -95,6 +97,9 @@ def make_query(rng: random.Random, *, lateness: bool) -> Query:
 def _over_streams(rng: random.Random, *, lateness: bool) -> Query:
     if rng.random() < 0.06:
         return _approximate(rng, lateness=lateness)
+    if rng.random() < 0.05:
+        query = replace(_approximate(rng, lateness=lateness), approximate=False)
+        return replace(query, window=rng.choice(_WHOLE_PANES), emit="STRAGGLERS LEAP")
     leaves, under = columns(), None
     chance = rng.random()
     if chance < 0.12:

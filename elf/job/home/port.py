@@ -11,6 +11,7 @@ from elf.job.effects import CommitPanes, CommitWindows
 from elf.job.home.homes import StoredJob
 from elf.job.messages import WindowResult
 from elf.job.rollup.flowroots import StoredPanes
+from elf.job.snapshots import Threshold
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ class Drafted:
     """``record`` is to be committed; it is empty when the store has it already. ``result``: the windows as
     they will be published; ``error``: they cannot be made; ``gone``: not of the panes that they were to be
     made of, which the store has no more. ``rows``: keys of panes, or result rows; ``bytes`` of panes;
-    ``cpu_us``: what it took; ``failure``: how a function of the flow or the job has failed."""
+    ``cpu_us``: what it took; ``failure``: how a function of the flow or the job has failed; ``unsure`` and
+    ``threshold``: of panes, as ``PanesCommitted``."""
 
     work: CommitPanes | CommitWindows
     record: bytes
@@ -86,6 +88,8 @@ class Drafted:
     bytes: int = 0
     cpu_us: int = 0
     failure: str = ""
+    unsure: bool = False
+    threshold: Threshold | None = None
 
 
 @dataclass(frozen=True)

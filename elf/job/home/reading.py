@@ -21,7 +21,8 @@ from elf.job.rollup.mirrors import Mirrors, Need
 from elf.job.rollup.panes import Panes
 from elf.job.rollup.root import RootSettings
 from elf.job.spec import Flow, JobSpec
-from elf.job.tops import cut_of, widest
+from elf.job.tops import widest
+from elf.ql.firstrows import cut_of
 from elf.ql.plan import Top
 
 

@@ -27,6 +27,19 @@ class Slice(Message, frozen=True, kw_only=True):
     payload: bytes = b""
 
 
+class Excerpt(Slice, frozen=True, kw_only=True):
+    """A slice in which groups are left out (``elf.job.thresholds``)."""
+
+
+class LeaveOut(Message, frozen=True, kw_only=True):
+    """Root to all workers, down the tree: what groups to send from now on (``elf.job.thresholds``); with
+    ``least`` 0 all."""
+
+    flow: str
+    least: float
+    watched: bytes
+
+
 class FlowProgress(msgspec.Struct, frozen=True, array_like=True):
     """How far a member is with a flow: first pane that it answers for, first pane that it has not sealed; its
     parent in the tree. Since its start: rows in time, late ones, and rows from the future.

@@ -18,14 +18,14 @@ store, and what a reader has it says again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
 from elf.job import parts
 from elf.job.contributions import PartName, from_bytes, to_bytes
-from elf.job.effects import Effect, Forget, Multicast, PrunePanes, ReadCommits, SaveFlow, Send
+from elf.job.effects import CommitPanes, Effect, Forget, Multicast, PrunePanes, ReadCommits, SaveFlow, Send
 from elf.job.events import CommitsRead, PanesCommitted
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import (
@@ -38,6 +38,7 @@ from elf.job.messages import (
     FlowReader,
     FunctionFailed,
     InspectFlow,
+    LeaveOut,
     Offer,
     PaneWish,
     Progress,
@@ -47,10 +48,12 @@ from elf.job.messages import (
     TreeEdge,
     Verdict,
 )
+from elf.job.rollup.asking import Asking
 from elf.job.rollup.history import Segment
 from elf.job.rollup.panes import disjoint
 from elf.job.rollup.root import Root, RootSettings
 from elf.job.rollup.uplink import piece_of
+from elf.job.snapshots import Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.ql.plan import Top
 
@@ -109,6 +112,7 @@ class _Rooted:
     readers: dict[str, _Reader] = field(default_factory=dict)
     told_ms: int = 0
     counts: Counter[str] = field(default_factory=Counter)
+    asking: Asking = field(default_factory=Asking)
 
 
 class FlowRoots:
@@ -268,6 +272,8 @@ class FlowRoots:
         if event.gone:
             rooted.root.give_up(done)
             return None, self._advance(rooted, now_ms)
+        if event.unsure:
+            return None, self._unsure(rooted, done, now_ms)
         segment = rooted.root.committed(done, now_ms)
         rooted.seq = max(rooted.seq, event.seq)
         rooted.counts.update(
@@ -287,7 +293,18 @@ class FlowRoots:
         )
         sent = [effect for to in rooted.readers for effect in self._serve(rooted, to)]
         failed = self._tell_failure(rooted, now_ms)
-        return segment, [Multicast(done.flow.topic, word), *sent, *failed, *self._advance(rooted, now_ms)]
+        threshold = rooted.asking.committed(event.threshold)
+        asked = [_leave_out(done.flow, threshold)] if threshold is not None else []
+        rooted.root.told = rooted.asking.last
+        told = [Multicast(done.flow.topic, word), *asked]
+        return segment, [*told, *sent, *failed, *self._advance(rooted, now_ms)]
+
+    def _unsure(self, rooted: _Rooted, work: CommitPanes, now_ms: int) -> list[Effect]:
+        """What agents left out of these panes may matter: they are asked for all of it."""
+        rooted.counts.update(unsure=1)
+        told = [_leave_out(work.flow, None)] if rooted.asking.unsure() else []
+        asked = self._ask(rooted.root, rooted.root.unsure(work, now_ms))
+        return [*asked, *told, *self._advance(rooted, now_ms)]
 
     def _tell_failure(self, rooted: _Rooted, now_ms: int) -> list[Effect]:
         """The masters of the flow's readers decide what becomes of a reduce function that has failed."""
@@ -363,15 +380,16 @@ class FlowRoots:
         found: list[Effect] = []
         for rooted in self._flows.values():
             found.extend(self._advance(rooted, now_ms))
-            found.extend(self._ask_missing(rooted.root, now_ms))
+            found.extend(self._ask(rooted.root, rooted.root.missing(now_ms)))
             found.extend(self._tell_failure(rooted, now_ms))
             found.extend(self._prune(rooted, now_ms))
         return found
 
-    def _ask_missing(self, root: Root, now_ms: int) -> list[Effect]:
+    @staticmethod
+    def _ask(root: Root, missing: Iterable[tuple[int, int, int]]) -> list[Effect]:
         return [
             Send(member.address, SendAgain(flow=root.flow.uid, start=start, end=end))
-            for number, start, end in root.missing(now_ms)
+            for number, start, end in missing
             if (member := root.member(number)) is not None
         ]
 
@@ -432,6 +450,12 @@ class FlowRoots:
     def check(self) -> None:
         for rooted in self._flows.values():
             rooted.root.check()
+
+
+def _leave_out(flow: Flow, threshold: Threshold | None) -> Multicast:
+    """Agents are told what groups to send of the next panes (None: all)."""
+    least, watched = (0.0, b"") if threshold is None else (threshold.least, threshold.watched)
+    return Multicast(flow.topic, LeaveOut(flow=flow.uid, least=least, watched=watched))
 
 
 def event_time(pane: int | None, pane_us: int) -> int | None:

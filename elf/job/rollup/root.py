@@ -26,6 +26,7 @@ from elf.job.parts import HeldParts
 from elf.job.rollup.history import Segment
 from elf.job.rollup.panes import Panes
 from elf.job.rollup.waiting import Told, why
+from elf.job.snapshots import Threshold
 from elf.job.spec import START_OF_TIME, Flow
 
 
@@ -52,6 +53,17 @@ class RootSettings:
     patient: bool = False
 
 
+@dataclass(frozen=True)
+class Whole:
+    """Panes ``[start, end)`` of these members are collected again since then, with all groups
+    (``elf.job.thresholds``)."""
+
+    start: int
+    end: int
+    members: int
+    at_ms: int
+
+
 class Root(Panes):
     """See the module's docstring. ``segments`` are those that an earlier life committed."""
 
@@ -65,6 +77,9 @@ class Root(Panes):
         self._down: set[int] = set()
         self._proposed: list[CommitPanes] = []
         self._in_flight = False
+        self._whole: Whole | None = None
+        self.told: tuple[Threshold, ...] = ()
+        """The last thresholds of its agents (``elf.job.thresholds``)."""
         self._passed: deque[tuple[int, int]] = deque()
         self._asked_ms: dict[int, int] = {}
         self._began_ms: int | None = None
@@ -129,6 +144,8 @@ class Root(Panes):
         if self._first is not None:
             floor = head if self.flow.fragment.leap else self._first
             piece = piece.clip(floor, piece.end)
+        if piece.excerpt and self._whole is not None:
+            piece = piece.clip(self._whole.end, piece.end)
         if piece.start >= piece.end or not piece.members:
             return
         if piece.start < head:
@@ -199,6 +216,8 @@ class Root(Panes):
         for start, end, covered in self._spans(head, top):
             awaited = bitmap(self.awaited(start, now_ms))
             wanted = awaited if self._wait_ms is None else awaited | self._begun(start)
+            if self._whole is not None and start < self._whole.end:
+                wanted &= self._whole.members
             due = self._due_ms(start)
             expired = due is not None and now_ms - due >= self.limit_ms()
             if not expired and (not covered or wanted & ~covered or self._unheard(start, now_ms)):
@@ -227,6 +246,7 @@ class Root(Panes):
             return
         edges = {heard.progress.live_from for heard in self._heard.values()}
         edges |= {half for _, half in self._passed}
+        edges |= {self._whole.end} if self._whole is not None else set()
         for member in self._roster:
             edges |= {self._pane_of(member.since_us), self._pane_of(member.until_us)}
         inner = sorted(edge for edge in edges if start < edge < end)
@@ -240,7 +260,16 @@ class Root(Panes):
             base, parts = below.members, below.parts
         version, epoch = self._roster_version, self.flow.epoch
         return [
-            CommitPanes(self.flow, batch, revision, base | batch.members, version, epoch, parts=parts)
+            CommitPanes(
+                self.flow,
+                batch,
+                revision,
+                base | batch.members,
+                version,
+                epoch,
+                parts=parts,
+                told=self.told,
+            )
             for batch in pile.take(start, end)
         ]
 
@@ -288,6 +317,25 @@ class Root(Panes):
             raise ElfBug("a commit that is not the one in flight")
         self._in_flight = False
 
+    def unsure(self, work: CommitPanes, now_ms: int) -> list[tuple[int, int, int]]:
+        """What was left out of these panes may matter: they are begun again, with all groups. Returns who is
+        to be asked, as (member, first pane, end).
+        """
+        if not self._in_flight or self._proposed[0] != work:
+            raise ElfBug("a commit that is not the one in flight")
+        self._in_flight = False
+        start, end, members = work.batch.start, work.batch.end, work.batch.members
+        pieces = [piece for other in self._proposed for piece in other.batch.pieces]
+        pieces += [piece for batch in self._held.take(start, end) for piece in batch.pieces]
+        self._proposed.clear()
+        self._whole = Whole(start, end, members, now_ms)
+        for piece in pieces:
+            self.take(piece)
+        there = self._held.spans(start, end)
+        asked = [n for n in numbers(members) if not all(covered >> n & 1 for _, _, covered in there)]
+        self._asked_ms |= dict.fromkeys(asked, now_ms)
+        return [(number, start, end) for number in asked]
+
     # -- who is missing --------------------------------------------------------------------------------------
 
     def awaited(self, pane: int, now_ms: int) -> list[int]:
@@ -325,7 +373,9 @@ class Root(Panes):
         return max(self._settings.limit_ms_min, min(panes_ms, self._settings.limit_ms_max))
 
     def _due_ms(self, pane: int) -> int | None:
-        """When half of the roster's watermarks had passed this pane."""
+        """When half of the roster's watermarks had passed this pane, or it was begun again."""
+        if self._whole is not None and pane < self._whole.end:
+            return self._whole.at_ms
         return next((at_ms for at_ms, half in self._passed if half > pane), None)
 
     def missing(self, now_ms: int) -> list[tuple[int, int, int]]:

@@ -15,13 +15,24 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from elf.job.commands import Leap, Resume, Suspend
+from elf.job.commands import Leap, Resume, SetThreshold, Suspend
 from elf.job.contributions import Batch, Piece, from_bytes, to_bytes
 from elf.job.effects import Combine, Effect, Fetch, Forget, Send, Work
 from elf.job.events import Combined
-from elf.job.messages import Committed, EarlyState, FlowProgress, Offer, Progress, SendAgain, Slice, Verdict
+from elf.job.messages import (
+    Committed,
+    EarlyState,
+    Excerpt,
+    FlowProgress,
+    LeaveOut,
+    Offer,
+    Progress,
+    SendAgain,
+    Slice,
+    Verdict,
+)
 from elf.job.rollup.relay import SELF, Relay
-from elf.job.snapshots import Early, Name, Sealed, Span
+from elf.job.snapshots import Early, Name, Sealed, Span, Threshold
 from elf.job.spec import START_OF_TIME, Flow
 from elf.job.stragglers import Leaps, outside
 
@@ -122,6 +133,9 @@ class Uplink:
         line.owed[name], line.since[name] = [span], now_ms
         line.sizes[name] = len(sealed.tally) + len(sealed.payload) + SNAPSHOT_OVERHEAD
         piece = Piece(sealed.start, sealed.end, 1 << number, sealed.tally, sealed.payload)
+        if sealed.excerpt is not None:
+            tally, payload = sealed.excerpt
+            piece = replace(piece, tally=tally, payload=payload, excerpt=True)
         if sealed.part:
             return [self._send_part(line.flow, piece, number, sealed.part), *self._quota(line)]
         line.relay.add(SELF, piece, now_ms)
@@ -222,6 +236,14 @@ class Uplink:
             below = word.end if behind else START_OF_TIME
             found.extend(self._settle(line, word.start, word.end, leap_to=below))
         return found
+
+    def leave_out(self, word: LeaveOut) -> list[Effect]:
+        """The root says what groups of a flow it needs."""
+        line = self._lines.get(word.flow)
+        if line is None:
+            return []
+        threshold = Threshold(word.least, word.watched) if word.least else None
+        return [Work(line.flow.fragment.stream, SetThreshold(word.flow, threshold))]
 
     def unheard(self, topic: bytes, now_ms: int) -> list[Effect]:
         """Words of a flow's root can't be had any more: offer at once what it may have committed already."""
@@ -355,7 +377,8 @@ class Uplink:
 
 
 def slice_of(flow: Flow, piece: Piece, *, direct: bool = False) -> Slice:
-    return Slice(
+    kind = Excerpt if piece.excerpt else Slice
+    return kind(
         flow=flow.uid,
         epoch=flow.epoch,
         start=piece.start,
@@ -368,4 +391,5 @@ def slice_of(flow: Flow, piece: Piece, *, direct: bool = False) -> Slice:
 
 
 def piece_of(message: Slice) -> Piece:
-    return Piece(message.start, message.end, from_bytes(message.members), message.tally, message.payload)
+    whole = Piece(message.start, message.end, from_bytes(message.members), message.tally, message.payload)
+    return replace(whole, excerpt=isinstance(message, Excerpt))

@@ -20,10 +20,11 @@ from elf.job.cut import FlowCut
 from elf.job.messages import FlowProgress
 from elf.job.parts import LateRows
 from elf.job.ports import ChunkLike, ExtractedLike, MapFailed, MapperPort, Spill
-from elf.job.snapshots import Early, Sealed
+from elf.job.snapshots import Early, Sealed, Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.stragglers import left_over
 from elf.job.tally import Tallies
+from elf.job.thresholds import excerpt
 from elf.job.work import Clock, no_clock
 from elf.job.worker.assigning import FEW_ROWS, Assigner, Mask, Share, Stand, View
 from elf.job.worker.counted import CountWindows
@@ -71,6 +72,8 @@ class FlowState:
         self.suspended = cut.suspended
         self.shed = cut.shed
         self.leapt = cut.leapt
+        self.threshold: Threshold | None = None
+        """What goes up of a sealed pane, if that is not all of it."""
         self._early_ms = 0
         self._changed = False
         self.dirty = True
@@ -258,9 +261,20 @@ class FlowState:
         tally = encode(counted) if counted is not None else b""
         payload = encode(groups) if groups is not None and groups.num_rows else b""
         keys = 0 if groups is None else groups.num_rows
+        part = self._excerpt(groups, counted) if keys else None
         self.work.update(snapshots=1, keys=keys, bytes=len(tally) + len(payload))
         self.work["seal_us"] += self._cpu_us() - began
-        return Sealed(self.flow.uid, start, below, tally, payload)
+        return Sealed(self.flow.uid, start, below, tally, payload, excerpt=part)
+
+    def _excerpt(self, groups: pa.Table, counted: pa.Table | None) -> tuple[bytes, bytes] | None:
+        """(tally, payload) of what goes up, if that is not all."""
+        if self.threshold is None:
+            return None
+        part = excerpt(groups, counted, self.threshold, self.flow.fragment)
+        if part is None:
+            return None
+        self.work["left_out"] += groups.num_rows - part[0].num_rows
+        return encode(part[1]), encode(part[0]) if part[0].num_rows else b""
 
     def part(self, now_ms: int | None) -> list[Sealed]:
         """Parts of what came late and has waited long enough (None: of all of it)."""

@@ -35,6 +35,7 @@ from elf.job.commands import (
     Resume,
     SealOpen,
     SetTaps,
+    SetThreshold,
     Suspend,
     TakeCut,
     Uninstall,
@@ -167,6 +168,10 @@ class StreamWorker:
                 return self._resume(command.uid)
             case Leap():
                 return self._leap(command)
+            case SetThreshold():
+                if command.uid in self._flows:
+                    self._flows[command.uid].threshold = command.threshold
+                return self._outcome((), must_cut=False)
             case TakeCut():
                 return self._outcome((), must_cut=True)
             case SetTaps():
