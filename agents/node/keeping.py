@@ -215,12 +215,14 @@ class Keeping:
 
     def serve(self, asker: str, wish: say.Wish, now_ms: int) -> list[Step]:
         """As a keeper: let the group decide a wish, unless it is hopeless or fulfilled: then who asks hears
-        how long the log is. Whoever is no keeper drops it; it will be repeated at another one."""
+        how long the log is. A keeper that follows may hear of a job's next version before it hears that the
+        job's entry is committed; that does not make the wish fulfilled. Whoever is no keeper drops it; it
+        will be repeated at another one."""
         cluster = self.membership.cluster
         if not self.keeps or cluster is None:
             return []
         try:
-            if self.kept.log.entry_for(wish) is None:
+            if self.kept.log.entry_for(wish) is None and not self.kept.log.is_behind(wish):
                 told = self.membership.tail(cluster, self.kept.log.last, ())
                 return [] if asker == self._me.address else [Send(asker, told)]
         except UserError as refused:

@@ -469,7 +469,7 @@ class Node:
             case say.Offer():
                 return list(self.homes.roots.offered(sender, message, now_ms))
             case say.ReadPanes():
-                return list(self.homes.roots.asked(sender, message, now_ms))
+                return list(self.homes.asked(sender, message, now_ms))
             case say.FlowHead():
                 return list(self.homes.head(message, now_ms))
             case say.PaneRow():

@@ -108,6 +108,7 @@ class SimAgent:
         world = self.world
         self.up, self.life = True, self.life + 1
         self.disk_ms = world.now
+        self._tick_ms: int | None = None
         self.kept: dict[tuple[str, int], Kept] = {}
         self.jobs = InlineJobs(lambda event: world.after(1, self, lambda: self.handle(event)))
         incarnation = self.store.begin_incarnation(world.now // 1_000)
@@ -137,7 +138,6 @@ class SimAgent:
         self.perform(self.node.start([*contacts, *known], self.now_ms))
         for lane in self.lanes.values():
             world.after(world.rng.randrange(1, 100), self, lane.read)
-        self._plan_tick()
 
     def _restored(self) -> Restored:
         told, told_before = self.store.get(CLUSTER_FACT), self.store.get(FOUNDER_FACT)
@@ -232,6 +232,7 @@ class SimAgent:
         world.check_log(self)
         if world.checks():
             self.node.check()
+        self._plan_tick()
 
     def _long(self, effect: NodeEffect) -> None:
         """What takes a while, and comes back as an event."""
@@ -342,10 +343,13 @@ class SimAgent:
             self.store.delete_snapshots([SnapshotName(effect.flow, *name) for name in effect.names])
 
     def _plan_tick(self) -> None:
-        wait = self.node.deadline(self.now_ms) - self.now_ms
-        self.world.after(max(5, wait), self, self._tick)
+        """When the node wants it, as of now: what it has just heard may want it sooner."""
+        at_ms = self.world.now + max(5, self.node.deadline(self.now_ms) - self.now_ms)
+        if self._tick_ms is None or at_ms < self._tick_ms:
+            self._tick_ms = at_ms
+            self.world.after(at_ms - self.world.now, self, partial(self._tick, at_ms))
 
-    def _tick(self) -> None:
-        self.perform(self.node.tick(self.now_ms))
-        if self.up:
-            self._plan_tick()
+    def _tick(self, at_ms: int) -> None:
+        if at_ms == self._tick_ms:  # else one that is due sooner was planned meanwhile
+            self._tick_ms = None
+            self.perform(self.node.tick(self.now_ms))

@@ -87,6 +87,10 @@ class World:
             ledger.first_us = (BEGIN_MS - CLOCKS_MS) * 1_000
         self.now = BEGIN_MS
         self.disorder_ms = 300
+        self.delay_ms = (1, 20)
+        """A message takes at least so long, and less than so long, unless it is slow."""
+        self.work_ms = (1, 60)
+        """Long work, likewise."""
         self.supervised = False
         """Whether an agent that stops with an error is started again."""
         self.network = Network()
@@ -136,7 +140,7 @@ class World:
 
     def later(self, agent: SimAgent, action: Callable[[], None]) -> None:
         """Long work: comes back after a while, unless the agent dies before."""
-        self.after(self.rng.randrange(1, 60) + self.lag(agent.slow_ms), agent, action)
+        self.after(self.rng.randrange(*self.work_ms) + self.lag(agent.slow_ms), agent, action)
 
     def lag(self, most_ms: int) -> int:
         """Of something slow: a random while."""
@@ -199,7 +203,7 @@ class World:
         slow_share = self.loss if self.network.slow is None else self.network.slow
         for _ in range(2 if self.rng.random() < self.doubles else 1):
             slow = self.rng.random() < slow_share
-            delay = self.rng.randrange(100, 2_000) if slow else self.rng.randrange(1, 20)
+            delay = self.rng.randrange(100, 2_000) if slow else self.rng.randrange(*self.delay_ms)
             self.at(self.now + delay + self.lag(agent.slow_ms), partial(self._arrive, to, frames))
 
     def _arrive(self, to: str, frames: list[bytes]) -> None:

@@ -24,6 +24,7 @@ from elf.job.events import (
     WindowsCommitted,
     WindowsRead,
 )
+from elf.job.home.ahead import Ahead
 from elf.job.home.dropping import Dropping
 from elf.job.home.home import Home
 from elf.job.home.master import JobState, Master
@@ -42,6 +43,7 @@ from elf.job.messages import (
     Inspect,
     MoveHome,
     Progress,
+    ReadPanes,
     SteerJob,
     SubscribeJob,
 )
@@ -90,6 +92,7 @@ class Homes:
         self.reading = Reading(address, log, settings, self._homes, self._led, name or address)
         self.roots = self.reading.roots
         self.mirrors = self.reading.mirrors
+        self._ahead = Ahead(log)
         self._dropping = Dropping(log)
         self._next_ms = 0
         self._reminded = 0
@@ -198,6 +201,14 @@ class Homes:
         for home in self._homes.values():
             found.extend(home.refused(self._log))
             found.extend(self._advance(home, now_ms))
+        for sender, word in self._ahead.take():
+            match word:
+                case Progress():
+                    found.extend(self.heard(word, now_ms))
+                case ReadPanes():
+                    found.extend(self.asked(sender, word, now_ms))
+                case FunctionFailed():
+                    found.extend(self.function_failed(word, now_ms))
         return found
 
     def _give_way(self) -> list[Effect]:
@@ -290,6 +301,7 @@ class Homes:
 
     def function_failed(self, word: FunctionFailed, now_ms: int) -> list[Effect]:
         """A user's function has failed at a member."""
+        self._ahead.keep_failure(word)
         found: list[Effect] = []
         for home in self.reading.readers(word.flow):
             found.extend(home.function_failed(self._steering, word, now_ms))
@@ -299,10 +311,16 @@ class Homes:
     # -- what roots and members say --------------------------------------------------------------------------
 
     def heard(self, progress: Progress, now_ms: int) -> list[Effect]:
+        self._ahead.keep_progress(progress)
         found = self.roots.heard(progress, now_ms)
         for report in progress.flows:
             found.extend(self._begun(report.flow, now_ms))
         return found
+
+    def asked(self, sender: str, message: ReadPanes, now_ms: int) -> list[Effect]:
+        """A node whose jobs read flows says what it wants of them."""
+        self._ahead.keep_wishes(sender, message)
+        return self.roots.asked(sender, message, now_ms)
 
     def head(self, message: FlowHead, now_ms: int) -> list[Effect]:
         """A root elsewhere says where its flow is."""

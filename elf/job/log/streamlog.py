@@ -249,6 +249,17 @@ class StreamLog:
                 ends = wish.uid in self._flows and not self._attached[wish.uid]
                 return FlowEnded(seq=seq, uid=wish.uid) if ends else None
 
+    def is_behind(self, wish: Wish) -> bool:
+        """Whether a wish is about a job that this log has not come to: who wishes knows more entries, and an
+        ``entry_for`` of None does not say that what it wants stands there."""
+        match wish:
+            case AddVersion():
+                return wish.spec.uid not in self._jobs
+            case EndVersion() | MoveHome():
+                return wish.uid not in self._jobs
+            case _:
+                return False
+
     def founded_at(self, uid: str) -> str:
         """The address of the node that founded a job's home; empty if the log does not know."""
         return self._founded_at.get(uid, "")
@@ -374,6 +385,10 @@ class StreamLog:
 
     def flow(self, uid: str) -> Flow | None:
         return self._flows.get(uid)
+
+    def lacks(self, uid: str) -> bool:
+        """Whether the log has not come to a flow yet."""
+        return uid not in self._flows and uid not in self._ended
 
     def has_ended(self, uid: str) -> bool:
         """Whether a flow is over; False also for one that the log has not come to yet."""

@@ -1,0 +1,109 @@
+"""What people wait for waits for nothing but its own messages and work: no step of a change rests on a beat,
+on asking again or on a limit, whoever hears of it first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from elf.chaos.engine import plan
+from elf.chaos.world import World
+from elf.job import messages as say
+from elf.job.spec import JobSpec
+from elf.ql.plan import Function, Plan
+from tests.job.test_versions import steer
+
+EVEN, UNEVEN = (1, 2), (1, 35)
+"""How long messages take: none overtakes another, or many do."""
+PROMPT_MS = {EVEN: 150, UNEVEN: 600}
+"""Some twenty messages after the other, and less than any beat."""
+STEP_MS = 5
+BAD = """\
+def map(batch):
+    if "bad" in batch["key"].to_pylist():
+        raise ValueError("no bad, please")
+    return batch
+"""
+
+Delay = tuple[int, int]
+
+
+def at_rest(delay_ms: Delay) -> World:
+    """Sixteen agents."""
+    world = World(91, 16, checking=False)
+    world.delay_ms, world.work_ms = delay_ms, (1, 4)
+    world.start_all()
+    world.run(12_000)
+    return world
+
+
+def took(world: World, done: Callable[[], bool]) -> int:
+    """Milliseconds until that is so."""
+    began = world.now
+    while not done():
+        assert world.now - began < 10_000, "not at all"
+        world.run(STEP_MS)
+    return world.now - began
+
+
+def computed(world: World, spec: JobSpec) -> bool:
+    """Whether every agent computes the flows of a version."""
+    uids = {flow.uid for flow in spec.flows}
+    return all(uids <= agent.worker._flows.keys() for agent in world.agents)
+
+
+def newest(world: World, name: str) -> JobSpec:
+    logs = max((agent.node.log for agent in world.agents), key=lambda log: log.last)
+    found = logs.find_job(name, "me")
+    assert found is not None
+    return found
+
+
+def answered(world: World) -> bool:
+    return bool(world.client_inbox)
+
+
+def steered(world: World, name: str, query: Plan) -> tuple[int, str]:
+    """How long an ALTER takes, and its error."""
+    steer(world, newest(world, name), "alter", query)
+    ms = took(world, lambda: answered(world))
+    answer = world.client_inbox.pop()
+    assert isinstance(answer, say.Answer)
+    return ms, answer.error
+
+
+@pytest.mark.parametrize("delay_ms", [EVEN, UNEVEN])
+@pytest.mark.parametrize("trees", [1, 3])
+def test_a_job_is_created_and_changed_at_once_without_waiting_for_a_beat(delay_ms: Delay, trees: int) -> None:
+    world, waits = at_rest(delay_ms), []
+    for number in range(12):
+        name, first = f"job{number}", replace(plan(2, least=number), trees=trees)
+        roots = tuple(agent.address for agent in world.agents[1:trees])
+        world.submit(number, first, name, "client:1", roots)
+        waits.append(took(world, lambda: answered(world)))
+        world.client_inbox.clear()
+        for where in ("abcd", "abce"):
+            ms, error = steered(world, name, replace(plan(2, least=number, where=where), trees=trees))
+            assert error == ""
+            assert computed(world, newest(world, name))
+            waits.append(ms)
+        world.drop(newest(world, name))
+    assert max(waits) <= PROMPT_MS[delay_ms], waits
+
+
+@pytest.mark.parametrize("delay_ms", [EVEN, UNEVEN])
+def test_a_function_that_fails_at_one_agent_is_refused_without_waiting_for_a_beat(delay_ms: Delay) -> None:
+    world, waits = at_rest(delay_ms), []
+    world.agents[11].log.rows.append((world.now * 1_000, "bad"))
+    world.run(1_500)
+    world.create(0, plan(2))
+    function = Function("map", BAD, "bad.py")
+    for number in range(8):
+        fragment = replace(plan(2, where="abcdefgh"[number]).fragment, function=function)
+        ms, error = steered(world, "job", replace(plan(2), fragment=fragment))
+        assert "no bad, please" in error
+        waits.append(ms)
+    assert max(waits) <= PROMPT_MS[delay_ms], waits
