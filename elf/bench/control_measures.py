@@ -201,7 +201,8 @@ async def cycle(fleet: ControlFleet, client: Client, rounds: int) -> list[float]
     """The master of a job in Python multicasts an epoch → it has what all agents answered, summed up the
     tree."""
     agents = str(len(fleet.places))
-    return await _printed(fleet, client, "cycle", CYCLE, lambda words: words[1:] == [agents], 5 * rounds)
+    found = await _printed(fleet, client, "cycle", CYCLE, lambda words: words[1:] == [agents], 5 * rounds + 1)
+    return found[1:]  # in the first the job's processes start
 
 
 async def route(fleet: ControlFleet, client: Client, rounds: int) -> list[float]:

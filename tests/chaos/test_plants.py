@@ -110,8 +110,8 @@ AGENTS = {stragglers: 6, fashions: 8}
 JOBS = {stragglers: ("leap", "wait"), fashions: ("first",)}
 FIRST = {
     plants.merges_what_overlaps: 2,
-    plants.drops_open_panes_unseen: 12,
-    plants.leaps_too_far: 12,
+    plants.drops_open_panes_unseen: 34,
+    plants.leaps_too_far: 34,
     plants.is_always_sure: 5,
     plants.forgets_what_was_left_out: 5,
 }
