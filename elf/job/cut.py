@@ -40,6 +40,8 @@ class FlowCut:
     part: int = 0
     leapt: tuple[int, int] = (0, 0)
     """The last panes that were open when they were leapt over (``elf.job.stragglers``): first, end."""
+    since: int | None = None
+    """Rows from this pane on are its own, though it has been suspended since. None: from ``live_from``."""
     counted: bytes = b""
     """Windows of rows that are not full (``elf.job.worker.counted``)."""
 

@@ -18,7 +18,7 @@ from agents.lanes.spill import SpillFolder
 from elf.batch import decode
 from elf.chaos.engine import SECOND, Chunk, PyEngine, PyMapper, Source, plan
 from elf.errors import UserError
-from elf.job.commands import Feed, Finish, Idle, Install
+from elf.job.commands import Feed, Finish, Idle, Install, Resume, SealOpen, Suspend
 from elf.job.cut import StreamCut
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import JoinStream, LeaveStream
@@ -253,3 +253,35 @@ def test_member_numbers_are_given_once_and_a_copied_disk_is_refused() -> None:
     assert [m.number for m in log.members("s")] == [0, 1, 2]
     copy = StreamLog(log.after(0))
     assert copy.members("s") == log.members("s")
+
+
+@given(rows_of_a_log, st.integers(1, 7), st.integers(0, 1 << 30))
+def test_rows_around_a_suspension_are_sealed_or_counted(rows: Rows, chunk_rows: int, seed: int) -> None:
+    """Also those that come after it and are of its time."""
+    rng = random.Random(seed)
+    worker = StreamWorker("s", SETTINGS, PyEngine())
+    sealed = list(worker.handle(Install(FLOW)).sealed)
+    for start in range(0, len(rows), chunk_rows):
+        outcome = worker.handle(Feed(chunk(rows[start : start + chunk_rows], start), 0))
+        sealed += outcome.sealed
+        for command in (Suspend(FLOW.uid), Resume(FLOW.uid), SealOpen()):
+            sealed += worker.handle(command).sealed if rng.random() < 0.3 else ()
+        if rng.random() < 0.3:
+            cut = msgspec.msgpack.decode(msgspec.msgpack.encode(worker.cut()), type=StreamCut)
+            worker = StreamWorker("s", SETTINGS, PyEngine(), cut)
+    worker.handle(Resume(FLOW.uid))
+    sealed += worker.handle(Finish()).sealed
+    counts: Counter[str] = Counter()
+    for one in sealed:
+        for row in decode(one.tally).to_pylist() if one.tally else ():
+            counts.update({what: row[what] for what in ("rows_in", "late", "shed")})
+    assert counts.total() == len(rows)
+    assert sum(n for pane in panes_of_some(sealed).values() for n in pane.values()) == counts["rows_in"]
+
+
+def panes_of_some(sealed: list[Sealed]) -> dict[int, Counter[str]]:
+    """The same of what may have gaps."""
+    found: dict[int, Counter[str]] = {}
+    for one in sealed:
+        found |= panes_of([one])[0]
+    return found

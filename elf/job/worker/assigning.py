@@ -37,6 +37,15 @@ class Stand(NamedTuple):
     suspended: bool
     leapt: tuple[int, int] = (0, 0)
     """Panes below ``sealed`` that were leapt over while they were open: first, end."""
+    since: int | None = None
+    """Rows of panes from this one on that come when they are below ``live_from`` are shed: it was suspended
+    in their time."""
+
+    def shed(self, panes: Int64s) -> Mask:
+        """Which of these."""
+        if self.since is None:
+            return np.zeros(len(panes), np.bool_)
+        return np.asarray((panes >= self.since) & (panes < self.live_from))
 
 
 @dataclass
@@ -64,8 +73,8 @@ class Share:
 
     ``groups``: the partial aggregates of its rows on time, or ``few``: these rows, which are not worth a
     statement of their own; ``panes`` and ``rows``: how many each pane got. ``late``: which rows are in no
-    result. ``leapt``: how many others are in none, since the flow leapt over their panes. ``after``: groups,
-    panes and rows of those that revise panes.
+    result. ``leapt``: how many others are in none, since the flow leapt over their panes; ``shed``: since it
+    was suspended. ``after``: groups, panes and rows of those that revise panes.
     """
 
     fresh: int
@@ -77,6 +86,7 @@ class Share:
     after: tuple[pa.Table | None, Int64s, Int64s] | None = None
     failed: MapFailed | None = None
     leapt: int = 0
+    shed: int = 0
     map_us: int = 0
     parts: dict[int, tuple[pa.Table, ...]] = field(default_factory=dict)
     """The groups split in so many key ranges."""
@@ -141,11 +151,12 @@ class Assigner:
         """
         fresh = view.timed & (view.offsets >= applied)
         panes = windows.panes_of(np.maximum(view.before, view.ts), self._fragment.pane_us)
+        shed = int((fresh & at.shed(panes)).sum())
         fresh &= panes >= at.live_from
         panes = np.maximum(panes, at.sealed)
         rows = None if at.suspended else self._chosen(view, panes, fresh)
         late = np.zeros(len(panes), np.bool_)
-        return rows, Share(int(fresh.sum()), late, *np.unique(panes[fresh], return_counts=True))
+        return rows, Share(int(fresh.sum()), late, *np.unique(panes[fresh], return_counts=True), shed=shed)
 
     def _apply(self, view: View, applied: int, at: Stand) -> Share:
         fragment = self._fragment
@@ -153,6 +164,7 @@ class Assigner:
         if applied:
             fresh &= view.offsets >= applied
         panes = windows.panes_of(view.ts, fragment.pane_us)
+        shed = int((fresh & at.shed(panes)).sum())
         fresh &= panes >= at.live_from
         late = fresh & self._is_late(panes, view.before, at.sealed, fragment.revise_us or 0)
         leapt = self._leapt(late, panes, view.before, at)
@@ -165,9 +177,11 @@ class Assigner:
             try:
                 after = self._mapped(view, panes, sealed, at) if sealed.any() else None
             except MapFailed as failed:
-                return Share(int(fresh.sum()), late, panes[:0], panes[:0], failed=failed)
+                return Share(int(fresh.sum()), late, panes[:0], panes[:0], failed=failed, shed=shed)
         numbers, counted = np.unique(panes[on_time], return_counts=True)
-        share = Share(int(fresh.sum()), late, numbers, counted, after=after, leapt=int(leapt.sum()))
+        share = Share(
+            int(fresh.sum()), late, numbers, counted, after=after, leapt=int(leapt.sum()), shed=shed
+        )
         rows = None if at.suspended else self._chosen(view, panes, on_time)
         if rows is None:
             return share
@@ -178,7 +192,7 @@ class Assigner:
             return replace(share, groups=self._mapper.run(rows), map_us=self._cpu_us() - began)
         except MapFailed as failed:
             nothing = (numbers[:0], counted[:0])
-            return Share(share.fresh, share.late, *nothing, failed=failed, leapt=share.leapt)
+            return Share(share.fresh, share.late, *nothing, failed=failed, leapt=share.leapt, shed=shed)
 
     def _is_late(self, panes: Int64s, before: Int64s, sealed: int, more_us: int) -> Mask:
         """By the seal, or by what its own source had before it; ``more_us``: so much more is allowed."""

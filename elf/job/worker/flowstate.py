@@ -72,6 +72,7 @@ class FlowState:
         self.suspended = cut.suspended
         self.shed = cut.shed
         self.leapt = cut.leapt
+        self._since = cut.since
         self.threshold: Threshold | None = None
         """What goes up of a sealed pane, if that is not all of it."""
         self._early_ms = 0
@@ -90,8 +91,10 @@ class FlowState:
         if not self.suspended:
             self.suspended = True
             lost = 0 if self._counted is None else self._counted.drop()
-            self.shed += max(lost, self.tallies.total("rows_in"))
+            counts = Counter(self.tallies.totals())
+            self.shed += max(lost, counts.pop("rows_in"))
             self.tallies = Tallies()
+            self._add_counts(counts)
             self.panes.empty()
             self.shed += self.after.drop() if self.after is not None else 0
 
@@ -99,10 +102,11 @@ class FlowState:
         """Answer for panes from ``live_from`` on; what was shed is told with the first of them."""
         if self.suspended:
             self.suspended = False
+            self._since = self.live_from if self._since is None else self._since
             self.live_from = self.sealed = max(live_from, self.sealed)
             counts = Counter(self.tallies.totals()) + Counter(shed=self.shed)
             self.tallies, self.shed = Tallies(), 0
-            self.tallies.add(np.array([self.live_from], dtype=np.int64), **counts)
+            self._add_counts(counts)
 
     def leap(self, below: int, counted: Mapping[str, int]) -> int:
         """Leave out the open panes below, and go on with what was ``counted`` of snapshots that are left out
@@ -117,9 +121,13 @@ class FlowState:
             self.dirty = self._changed = True
         rows = counts.pop("rows_in", 0)
         counts["leapt"] += rows
+        self._add_counts(counts)
+        return rows
+
+    def _add_counts(self, counts: Mapping[str, int]) -> None:
+        """They are told with the open pane."""
         if any(counts.values()):
             self.tallies.add(np.array([max(self.sealed, self.live_from)], dtype=np.int64), **counts)
-        return rows
 
     def feed(self, source: str, chunk: ChunkLike, view: View, late_of: Mask | None = None) -> dict[str, int]:
         """Map the rows of a chunk that are this flow's into its tree; returns the counts of the chunk.
@@ -128,7 +136,7 @@ class FlowState:
         applied = self.applied.get(source, 0)
         self.applied[source] = max(applied, chunk.end)
         done = applied if applied > chunk.start else 0
-        at = Stand(self.live_from, self.sealed, self.suspended, self.leapt)
+        at = Stand(self.live_from, self.sealed, self.suspended, self.leapt, self._since)
         if self.flow.fragment.late_of:
             share = self._assigner.late(view, done, late_of, at)
         elif self._counted is not None:
@@ -143,8 +151,8 @@ class FlowState:
         self._late += late
         self._future += int(view.future.sum())
         if self.suspended:
-            self.shed += share.fresh
-            return {"shed": share.fresh}
+            self.shed += share.fresh + share.shed
+            return {"shed": share.fresh + share.shed}
         groups = share.of(self.flow.fragment)
         place, count = self.flow.fragment.range
         self.work["map_us"] += share.map_us // count
@@ -173,6 +181,7 @@ class FlowState:
             "future": int(view.future.sum()),
             "unrostered": view.unrostered,
             "leapt": share.leapt,
+            "shed": share.shed,
         }
         if not place:  # rows are counted once for all key ranges
             self._count(share, counts)
@@ -322,6 +331,7 @@ class FlowState:
             suspended=self.suspended,
             shed=self.shed,
             leapt=self.leapt,
+            since=self._since,
             rows=rows,
             late_tree=late_tree,
             late_tally=late_tally,
