@@ -165,6 +165,18 @@ class ProtocolConfig:
         whole(1 << 16),
         "Snapshots of one job that are kept while its root does not take them; beyond it rows are shed.",
     )
+    copies: int = setting(
+        2,
+        whole(0, 4),
+        "A snapshot that waits for its commit is copied to so many neighbours, in other racks if possible: "
+        "so an agent that is gone for good does not take it along.",
+    )
+    copy_after_secs: float = setting(
+        1.0, number(), "How long a snapshot may wait for its commit before it is copied."
+    )
+    copies_bytes_max: int = setting(
+        256 << 20, whole(0), "Copies of others' snapshots that are kept here; beyond it the oldest go."
+    )
     cut_interval_secs: float = setting(5.0, _SECS, "A cut (where a restart goes on) is taken that often.")
 
 

@@ -24,7 +24,7 @@ import overlay as ring
 from agents import codec
 from agents.committing import panecommits, windowcommits
 from agents.committing.making import Making
-from agents.disk import homestore
+from agents.disk import copystore, homestore
 from agents.disk.room import is_refusal
 from agents.disk.store import SnapshotName, Store
 from agents.functions.hosts import Hosts, Settings
@@ -92,6 +92,7 @@ class Driver:
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="commit")
         self._making = Making(node.me, store, self._pool, self.metrics, finals)
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="groups")
+        self._copies = ThreadPoolExecutor(1, thread_name_prefix="copies")
         self._feeding = Feeding(
             streams,
             self._log,
@@ -164,6 +165,7 @@ class Driver:
         await asyncio.to_thread(self._hosts.close)
         self._pool.shutdown(wait=True)
         self._disk.shutdown(wait=True)
+        self._copies.shutdown(wait=True)
         self._making.close()
         await self.transport.close()
         self.store.close()
@@ -304,6 +306,8 @@ class Driver:
             "reads_failed": sum(counted.failed for counted in inputs),
             "rejects_not_kept": sum(lane.rejects_not_kept for lane in self.lanes()),
             "snapshots_left_out": self.node.uplink.left_out,
+            "copies_dropped": self.node.copies.holding.dropped,
+            "copies_damaged": self.node.copies.holding.damaged,
             "slices_of_unknown_flows": self.node.unknown_flow,
             "multicasts_missed": self.node.multicasts_missed,
             "job_calls": self.node.programs.counts["calls_dropped"],
@@ -353,6 +357,9 @@ class Driver:
             case home.Apply() | home.InstallHome() | home.SummariseHome() | home.LoadHome():
                 done = self._disk.submit(homestore.perform, self.store, effect)
                 self._when_done(done, lambda event: self._event(event) if event is not None else None)
+            case _ if isinstance(effect, copystore.COPY_EFFECTS):
+                copied = self._copies.submit(copystore.perform, self.store, effect)
+                self._when_done(copied, lambda event: self._event(event) if event is not None else None)
             case replica.Persist():
                 written = self._disk.submit(self.store.persist, effect.writes)
                 self._when_done(written, lambda _: self._event(Persisted()))

@@ -30,6 +30,10 @@ class Facts:
     def metrics(self) -> bytes:
         node, metrics = self._driver.node, self._driver.metrics
         metrics.snapshots_retained(node.uplink.retained())
+        holding, copying = node.copies.holding, node.copies.copying
+        metrics.copies(
+            wanting=copying.wanting, copied=copying.copied, held=len(holding), held_bytes=holding.bytes
+        )
         metrics.members_live(len(node.overlay.peers()) + 1)
         metrics.jobs(len(node.log.jobs()) + len(node.log.programs()))
         metrics.flows(node.flows)

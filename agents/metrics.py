@@ -33,6 +33,8 @@ Loss = Literal[
     "reads_failed",
     "rejects_not_kept",
     "snapshots_left_out",
+    "copies_dropped",
+    "copies_damaged",
     "slices_of_unknown_flows",
     "multicasts_missed",
     "job_calls",
@@ -83,6 +85,12 @@ class Metrics:
         self._notices = self._counter("notices", "Notices of jobs that came to this node.")
         self._map_seconds = self._counter("map_seconds", "Time spent in parsing and mapping.", "stream")
         self._retained = self._gauge("snapshots_retained", "Snapshots that wait for their commit.")
+        self._wanting = self._gauge(
+            "snapshots_wanting_copies", "Snapshots that wait long, and are on fewer neighbours than set."
+        )
+        self._copied = self._gauge("snapshots_copied", "Snapshots that wait long, and are on neighbours.")
+        self._copies = self._gauge("copies_held", "Copies of other agents' snapshots that are kept here.")
+        self._copies_bytes = self._gauge("copies_held_bytes", "Bytes of these.")
         self._losses = self._gauge("losses", "What could not be read, used or kept since the start.", "kind")
         self._members = self._gauge(
             "members_live", "Live nodes of the ring that this node knows, and itself."
@@ -144,6 +152,13 @@ class Metrics:
 
     def snapshots_retained(self, snapshots: int) -> None:
         self._retained.set(snapshots)
+
+    def copies(self, *, wanting: int, copied: int, held: int, held_bytes: int) -> None:
+        """Of our snapshots at neighbours, and of theirs here."""
+        self._wanting.set(wanting)
+        self._copied.set(copied)
+        self._copies.set(held)
+        self._copies_bytes.set(held_bytes)
 
     def members_live(self, members: int) -> None:
         self._members.set(members)

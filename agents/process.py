@@ -24,6 +24,7 @@ import structlog
 import overlay as ring
 from agents import logs
 from agents.config import Config, FunctionsConfig, StreamConfig
+from agents.disk import copystore
 from agents.disk.restore import stored_flows, stored_jobs
 from agents.disk.room import is_refusal, wait_for_room
 from agents.disk.store import Store
@@ -215,7 +216,13 @@ def _node(config: Config, me: Identity, restored: Restored, store: Store) -> Nod
         revise_ms=_ms(protocol.revise_secs),
     )
     since = [StreamSince(name, since_us(name, stream, store)) for name, stream in config.streams.items()]
-    settings = NodeSettings(root=root, retained_bytes_max=protocol.retained_bytes_max)
+    settings = NodeSettings(
+        root=root,
+        retained_bytes_max=protocol.retained_bytes_max,
+        copies=protocol.copies,
+        copy_after_ms=_ms(protocol.copy_after_secs),
+        copies_bytes_max=protocol.copies_bytes_max,
+    )
     peer, rng = ring.Peer(me.address, me.incarnation), random.Random()
     detect: Detect = config.cluster.detect  # type: ignore[assignment]  # one of its words
     shape = config.ring.overlay(config.cluster.retry_join_secs)
@@ -315,7 +322,19 @@ def restore(store: Store, lanes: list[Lane]) -> Restored:
     flows = stored_flows(store, jobs)
     housed = store.get(HOUSED_FACT) is not None
     groups = store.load_groups()
-    return Restored(cluster, founder, log, groups, jobs, flows, installed, retained, suspended, housed)
+    return Restored(
+        cluster,
+        founder,
+        log,
+        groups,
+        jobs,
+        flows,
+        installed,
+        retained,
+        suspended,
+        copystore.held(store),
+        housed,
+    )
 
 
 def _ms(secs: float) -> int:

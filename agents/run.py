@@ -164,7 +164,7 @@ class Fleet:
             [StreamSince(one.facts.stream, LONG_AGO) for one in streams],
             Overlay(ring_peer(me), OverlayConfig(), rng),
             Groups(ring_peer(me), replica_config(), rng),
-            NodeSettings(root=PATIENT, keepers_max=1, home_members=1),  # they live and die together
+            NodeSettings(root=PATIENT, keepers_max=1, home_members=1, copies=0),  # they live and die together
             Restored(),
             new_cluster_uid=CLUSTER,
         )

@@ -53,9 +53,16 @@ class Statements:
     """The procedures of one agent."""
 
     def __init__(
-        self, me: Identity, log: StreamLog, overlay: ring.Overlay, homes: Homes, membership: Membership
+        self,
+        me: Identity,
+        log: StreamLog,
+        overlay: ring.Overlay,
+        homes: Homes,
+        membership: Membership,
+        copies: Callable[[], Mapping[str, object]],
     ) -> None:
         self._me = me
+        self._copies = copies
         self._membership = membership
         self._log = log
         self._overlay = overlay
@@ -441,6 +448,7 @@ class Statements:
             ),
             "log": {"entries": self._log.last, "leader": leader, "keepers": self._membership.keepers},
             "master_of": sorted(m.spec.name for m in self._homes.jobs()),
+            "copies": self._copies(),
         }
 
     def _inspect(self, spec: JobSpec, windows: int) -> Generator[list[Ask], list[say.Answer], say.JobFacts]:

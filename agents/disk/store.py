@@ -1,8 +1,9 @@
 """The agent's durable memory: what of its state must survive a crash, by table.
 
 What is in it: facts about the agent; for a worker the *cut* of each stream and the snapshots that it
-retains (PROTOCOL 3); for a root its flows and pane commits, for a reader on another node copies of these; for
-a master its jobs and window commits (PROTOCOL 5); and the stream log (PROTOCOL 1).
+retains (PROTOCOL 3), and copies of those of others; for a root its flows and pane commits, for a reader on
+another node copies of these; for a master its jobs and window commits (PROTOCOL 5); and the stream log
+(PROTOCOL 1).
 
 Rules: every method is one transaction, durable when it returns, and may be called from any thread. Values
 are opaque bytes made by the callers. Pane numbers, times (µs) and revisions are signed 64-bit integers;
@@ -29,6 +30,7 @@ from elf.errors import ElfBug
 from overlay import replica
 
 __all__ = [
+    "CopyRow",
     "JobRow",
     "PaneCommit",
     "PaneCommitName",
@@ -63,6 +65,19 @@ class SnapshotRow:
     @property
     def name(self) -> SnapshotName:
         return SnapshotName(self.flow, self.start, self.end, self.part)
+
+
+class CopyRow(NamedTuple):
+    """A copy of a snapshot of another member of the flow's stream, with the crc32 of its contents."""
+
+    flow: str
+    member: int
+    start: int
+    end: int
+    part: int
+    tally: bytes
+    payload: bytes
+    checksum: int
 
 
 @dataclass(frozen=True)
@@ -126,6 +141,7 @@ class JobRow:
 
 
 _SNAPSHOT: Final = "SELECT flow, pane_start, pane_end, part, tally, payload FROM snapshots"
+_COPY_NAME: Final = "flow, member, pane_start, pane_end, part"
 _PANE_NAME: Final = "flow, pane_start, pane_end, revision, members, roster_version, epoch, term"
 _PANE: Final = f"SELECT {_PANE_NAME}, tally, payload, seq FROM pane_commits"
 _WINDOW_NAME: Final = "job, first_start, last_end, revision, version, provisional"
@@ -239,13 +255,45 @@ class Store:
         with self._file.writing() as con:
             _remove(con, names)
 
+    def named_snapshots(self, names: Sequence[SnapshotName]) -> list[SnapshotRow]:
+        """Those of these that are retained."""
+        with self._file.reading() as con:
+            found = (con.execute(_SNAPSHOT + _NAMED, name).fetchone() for name in names)
+            return [SnapshotRow(*row) for row in found if row is not None]
+
     def delete_flow(self, flow: str) -> None:
-        """Forgets the flow, its snapshots and pane commits."""
+        """Forgets the flow, its snapshots, copies and pane commits."""
         with self._file.writing() as con:
             con.execute("DELETE FROM flows WHERE uid = ?", (flow,))
             con.execute("DELETE FROM snapshots WHERE flow = ?", (flow,))
+            con.execute("DELETE FROM copies WHERE flow = ?", (flow,))
             con.execute("DELETE FROM pane_commits WHERE flow = ?", (flow,))
             con.execute("DELETE FROM pane_parts WHERE flow = ?", (flow,))
+
+    # -- holder: copies of the snapshots of others -----------------------------------------------------------
+
+    def keep_copies(self, rows: Sequence[CopyRow]) -> None:
+        """Of two copies of one name the first stays."""
+        with self._file.writing() as con:
+            con.executemany(f"INSERT OR IGNORE INTO copies VALUES ({_marks(8)})", rows)
+
+    def copies(self) -> list[tuple[tuple[str, int, int, int, int], int]]:
+        """Names (flow, member, first pane, end, part) and bytes of contents, the oldest first."""
+        with self._file.reading() as con:
+            found = con.execute(
+                f"SELECT {_COPY_NAME}, length(tally) + length(payload) FROM copies ORDER BY rowid"
+            )
+            return [(row[:5], int(row[5])) for row in found]
+
+    def copies_of(self, flow: str, member: int, start: int, end: int, part: int) -> list[CopyRow]:
+        """Copies of a member's snapshots with a pane in ``[start, end)``, of that part, by start."""
+        with self._file.reading() as con:
+            sql = f"SELECT * FROM copies {_OVERLAP} AND member = ? AND part = ? ORDER BY pane_start"
+            return [CopyRow(*row) for row in con.execute(sql, (flow, end, start, member, part))]
+
+    def forget_copies(self, names: Sequence[tuple[str, int, int, int, int]]) -> None:
+        with self._file.writing() as con:
+            con.executemany(f"DELETE FROM copies WHERE ({_COPY_NAME}) = ({_marks(5)})", names)
 
     # -- root: pane commits ----------------------------------------------------------------------------------
 

@@ -6,10 +6,16 @@ from typing import Final
 
 from agents.disk import hardstate
 
-SCHEMA_VERSION: Final = 7
+SCHEMA_VERSION: Final = 8
 APPLICATION_ID: Final = 0x656C6631
 """``elf1``: tells our files from other programs' SQLite files."""
 
+COPIES: Final = """
+CREATE TABLE copies (
+  flow TEXT NOT NULL, member INTEGER NOT NULL, pane_start INTEGER NOT NULL, pane_end INTEGER NOT NULL,
+  part INTEGER NOT NULL, tally BLOB NOT NULL, payload BLOB NOT NULL, checksum INTEGER NOT NULL,
+  PRIMARY KEY (flow, member, pane_start, pane_end, part));
+"""
 SCHEMA: Final = (
     """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -39,6 +45,7 @@ CREATE TABLE joined (
   stream TEXT NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (stream, digest)) WITHOUT ROWID;
 CREATE TABLE log (seq INTEGER PRIMARY KEY, entry BLOB NOT NULL);
 """
+    + COPIES
     + hardstate.SCHEMA
 )
 UPGRADES: Final[dict[int, str]] = {
@@ -68,4 +75,5 @@ UPDATE window_commits SET seq = known.number FROM (
   FROM window_commits) AS known WHERE window_commits.rowid = known.place;
 CREATE INDEX window_commits_by_seq ON window_commits (job, seq);
 """,
+    7: COPIES,
 }

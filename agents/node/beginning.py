@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import overlay as ring
+from elf.job.copies import CopyName
 from elf.job.home.homes import StoredJob
 from elf.job.home.records import RECORD_BYTES_MAX
 from elf.job.log.keepers import KEEPERS_MAX
@@ -45,6 +46,8 @@ class Restored:
     """Snapshots: flow, first pane, end, part, size in bytes."""
     suspended: frozenset[str] = frozenset()
     """Flows that were over their quota."""
+    copies: Mapping[CopyName, int] = field(default_factory=dict)
+    """Of other agents' snapshots, the oldest first: size in bytes."""
     housed: bool = True
     """False for a data folder of before homes were replicated."""
 
@@ -58,6 +61,9 @@ class NodeSettings:
     offer_ms: int = 3_000
     follow_ms: int = 2_000
     retained_bytes_max: int = 256 << 20
+    copies: int = 2
+    copy_after_ms: int = 1_000
+    copies_bytes_max: int = 256 << 20
     keepers_max: int = KEEPERS_MAX
     home_members: int = KEEPERS_MAX
 

@@ -18,6 +18,7 @@ from agents.answering.statements import Statements
 from agents.codec import pack, unpack
 from agents.node import keeping
 from agents.node.beginning import PEERS_FACT, NodeSettings, Restored
+from agents.node.copies import Copies
 from agents.node.groups import Persisted
 from agents.node.housing import HomeMachine, Housing
 from agents.node.keeping import Keeping
@@ -27,6 +28,7 @@ from agents.node.trees import Trees
 from elf.errors import PeerError
 from elf.job import messages as say
 from elf.job.commands import Uninstall
+from elf.job.copies import CopyEffect, CopyEvent
 from elf.job.effects import Effect, Forget, Multicast, SaveFact, Send, Skewed, Stop, Work
 from elf.job.events import (
     Arrived,
@@ -65,12 +67,12 @@ LOOK_MS = 1_000
 REMEMBER_MS = 5_000
 """Between two times that the peers to be remembered are written down."""
 
-NodeEffect = Effect | HomeEffect | ring.Send | replica.Send | replica.Persist | ProgramEffect
+NodeEffect = Effect | HomeEffect | CopyEffect | ring.Send | replica.Send | replica.Persist | ProgramEffect
 """What the driver performs."""
 
-NodeEvent = Event | HomeEvent | ring.Received | replica.Received | Persisted | ProgramEvent
+NodeEvent = Event | HomeEvent | CopyEvent | ring.Received | replica.Received | Persisted | ProgramEvent
 
-Step = keeping.Step | ToAddress | ToKey | ToApp | ProgramEffect
+Step = keeping.Step | CopyEffect | ToAddress | ToKey | ToApp | ProgramEffect
 """What the parts of a node want; ``_settle`` does what is for the node itself."""
 
 
@@ -129,6 +131,7 @@ class Node:
         )
         names = [stream.name for stream in streams]
         self.trees = Trees(names, self.log, overlay, self.keeping, self.uplink, self.homes.roots)
+        self.copies = Copies(me.address, self.log, overlay, self.uplink, self.homes.roots, settings, restored)
         self._leaving = Leaving(me, names, self.log, overlay, self.keeping, self.uplink)
         self.notices = Notices(self.log)
         self.clocks = Clocks(me.address)
@@ -144,7 +147,8 @@ class Node:
             self.clocks,
             self._leaving,
         )
-        self.clients = Clients(me.address, Statements(me, self.log, overlay, self.homes, self.membership))
+        statements = Statements(me, self.log, overlay, self.homes, self.membership, self.copies.status)
+        self.clients = Clients(me.address, statements)
         self._streams = frozenset(names)
         self.programs = Programs(me.address, me.name, self._streams, self.log, overlay)
         self._restored = restored
@@ -223,6 +227,8 @@ class Node:
                 return [*self.housing.heard(event, now_ms), *self.trees.begin(now_ms)]
             case _ if isinstance(event, HomeEvent):
                 return list(self.housing.heard(event, now_ms))
+            case _ if isinstance(event, CopyEvent):
+                return list(self.copies.performed(event))
             case Arrived():
                 return self._arrived(event.sender, event.message, now_ms)
             case Worked():
@@ -286,6 +292,7 @@ class Node:
             self.keeping.deadline(),
             self.housing.deadline(),
             self.uplink.deadline(),
+            self.copies.deadline(),
             self.clients.deadline(),
             self.programs.deadline(),
         ]
@@ -302,6 +309,7 @@ class Node:
         if self._ring_ready:
             found.extend(self.homes.tick(now_ms, self.membership.keepers))
         found.extend(self.uplink.tick(now_ms))
+        found.extend(self.copies.tick(now_ms))
         found.extend(self.clients.tick(now_ms))
         found.extend(self.programs.tick(now_ms, self.membership.keeper))
         found.extend(self._leaving.tick(now_ms))
@@ -358,6 +366,7 @@ class Node:
                 case ring.PeerDown():
                     todo.extend(self.keeping.peer_down(effect.peer.address, now_ms))
                     todo.extend(self.homes.roots.peer_down(effect.peer.address, now_ms))
+                    self.copies.peer_down(effect.peer.address)
                 case ring.TreeChanged():
                     todo.extend(self.trees.planted(effect.topic, now_ms))
                 case ring.PeerUp():
@@ -431,6 +440,7 @@ class Node:
                     self.homes.reading.roster_changed(entry.stream)
                 case say.HomeMoved():
                     found.extend(self.trees.moved(entry.uid, now_ms))
+                    self.copies.holding.hurry()
                     found.extend(self.clients.moved(entry.uid, now_ms))
                 case say.JobDropped():
                     found.extend(self.homes.dropped(entry.uid))
@@ -459,7 +469,9 @@ class Node:
             case say.FunctionFailed():
                 return list(self.homes.function_failed(message, now_ms))
             case say.Committed():
-                return list(self.uplink.committed(message))
+                return [*self.uplink.committed(message), *self.copies.holding.committed(message)]
+            case _ if isinstance(message, say.COPY_MESSAGES):
+                return list(self.copies.arrived(sender, message, now_ms))
             case say.Notice():
                 return list(self.notices.heard(message, self.trees.running, now_ms))
             case say.LeaveOut():

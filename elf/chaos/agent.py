@@ -14,7 +14,7 @@ import overlay as ring
 from agents.committing import drafts, panecommits, windowcommits
 from agents.committing.early import early_windows
 from agents.committing.kept import Kept
-from agents.disk import homestore
+from agents.disk import copystore, homestore
 from agents.disk.restore import stored_flows, stored_jobs
 from agents.disk.store import SnapshotName, StoreError
 from agents.node.beginning import (
@@ -36,6 +36,7 @@ from elf.job import events as was
 from elf.job import messages as say
 from elf.job.commands import Suspend
 from elf.job.contributions import Piece
+from elf.job.copies import CopyEffect
 from elf.job.home import port as home
 from elf.job.log.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince, read_cluster
 from elf.job.log.streamlog import decode_entry, encode_entry
@@ -157,8 +158,22 @@ class SimAgent:
         groups = self.store.load_groups()
         housed = self.store.get(HOUSED_FACT) is not None
         return Restored(
-            cluster, founder, entries, groups, jobs, panes, installed, retained, suspended, housed
+            cluster,
+            founder,
+            entries,
+            groups,
+            jobs,
+            panes,
+            installed,
+            retained,
+            suspended,
+            copystore.held(self.store),
+            housed,
         )
+
+    def groups(self) -> tuple[bytes, ...]:
+        """The replica groups in which it has a seat."""
+        return self.node.keeping.desk.groups.held()
 
     def crash(self) -> None:
         self.up = False
@@ -204,6 +219,8 @@ class SimAgent:
                     self.store.save_job(effect.spec.uid, record, effect.state)
                 case _ if isinstance(effect, HOME_EFFECTS):
                     self._in_order(partial(self._housed, effect))
+                case _ if isinstance(effect, copystore.COPY_EFFECTS):
+                    self._in_order(partial(self._copy, effect))
                 case do.SaveFact():
                     self.store.put(effect.key, effect.value)
                 case do.SaveFlow():
@@ -299,6 +316,12 @@ class SimAgent:
 
     def _housed(self, effect: HomeWork) -> None:
         event = homestore.perform(self.store, effect)
+        self.world.crash_point(self)
+        if self.up and event is not None:
+            self.handle(event)
+
+    def _copy(self, effect: CopyEffect) -> None:
+        event = copystore.perform(self.store, effect)
         self.world.crash_point(self)
         if self.up and event is not None:
             self.handle(event)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from agents.disk.store import PaneCommit, Store, WindowCommit
+from agents.disk.store import CopyRow, PaneCommit, Store, WindowCommit
 from elf.chaos.ledger import Ledger
+from elf.job.copies import CopyName
 
 PAGES_MAX: Final = 1 << 30
 Transaction = Callable[[], AbstractContextManager[sqlite3.Connection]]
@@ -72,6 +73,18 @@ class SimStore(Store):
             for row in rows:
                 self._ledger.committed(self._agent, row)
         return seq
+
+    def keep_copies(self, rows: Sequence[CopyRow]) -> None:
+        super().keep_copies(rows)
+        if self._ledger is not None:
+            for row in rows:
+                self._ledger.copied(self._agent, row)
+
+    def forget_copies(self, names: Sequence[tuple[str, int, int, int, int]]) -> None:
+        super().forget_copies(names)
+        if self._ledger is not None:
+            for name in names:
+                self._ledger.uncopied(self._agent, CopyName(*name))
 
     def commit_windows(self, *rows: WindowCommit) -> int:
         seq = super().commit_windows(*rows)

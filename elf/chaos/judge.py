@@ -101,11 +101,25 @@ class Judge:
                 elif not book.covers(pane):
                     if pane >= book.live_from and self._computes(agent, uid):
                         self._say(LOST, f"{name} are not sealed")
-                elif not word.members & bitmap([number[agent]]):
+                elif self._must(agent, uid, pane) and not word.members & bitmap([number[agent]]):
                     self._say(LOST, f"{name} are sealed, and not in the last commit")
-                missing = [n for (p, n) in book.parts if p == pane and (number[agent], n) not in word.parts]
+                missing = [
+                    part
+                    for (p, part) in book.parts
+                    if p == pane
+                    and (number[agent], part) not in word.parts
+                    and self._must(agent, uid, pane, part)
+                ]
                 if missing:
                     self._say(LOST, f"{name}: late ones, part {missing[0]}, are not in the last commit")
+
+    def _must(self, agent: int, uid: str, pane: int, part: int = 0) -> bool:
+        """Whether what an agent has sealed must be in the last word: of one that is gone for good what others
+        had of it then, where nobody leaps over stragglers."""
+        if agent not in self._ledger.gone:
+            return True
+        leap = self._ledger.flows[uid].fragment.leap
+        return not leap and self._ledger.rescued(agent, pane, uid, part)
 
     def _computes(self, agent: int, uid: str) -> bool:
         """Whether an agent answers for all panes of a flow from its first one on."""

@@ -12,19 +12,20 @@ reduce function, if it has one); and the judge compares snapshots with the rows 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from agents.committing.sides import Flows, flows_of_sides, is_of
-from agents.disk.store import PaneCommit, SnapshotRow, WindowCommit
+from agents.disk.store import CopyRow, PaneCommit, SnapshotRow, WindowCommit
 from elf.batch import decode
 from elf.chaos.reference import BANG, Counts, Span, Sums, is_right, reduced
 from elf.job.contributions import from_bytes, numbers
+from elf.job.copies import CopyName
 from elf.job.cut import FlowCut
 from elf.job.effects import CommitWindows, Coverage
-from elf.job.messages import LogEntry, MemberJoined, MemberLeft, WindowResult
+from elf.job.messages import FlowEnded, LogEntry, MemberJoined, MemberLeft, WindowResult
 from elf.job.parts import from_bytes as parts_of
 from elf.job.snapshots import Name
 from elf.job.spec import Flow, JobSpec
@@ -107,6 +108,12 @@ class Ledger:
         self._since: dict[tuple[str, int], int] = {}
         """The entry of the log with which an agent joined a stream."""
         self._left: set[tuple[str, int]] = set()
+        self._over: set[str] = set()
+        """Flows that have ended."""
+        self.copies: dict[CopyName, set[int]] = defaultdict(set)
+        """Durable copies of snapshots: who holds them."""
+        self.gone: dict[int, tuple[CopyName, ...]] = {}
+        """Agents that are gone for good: what others had of them then."""
 
     def found(self, kind: str, text: str) -> None:
         self.findings.append(Finding(kind, text, self.now_ms))
@@ -123,6 +130,8 @@ class Ledger:
             self._since.setdefault((entry.stream, entry.number), entry.seq)
         elif isinstance(entry, MemberLeft):
             self._left.add((entry.stream, entry.number))
+        elif isinstance(entry, FlowEnded):
+            self._over.add(entry.uid)
 
     def who(self, flow: str, members: int) -> list[int]:
         """The agents of a contribution set."""
@@ -200,6 +209,69 @@ class Ledger:
     def _panes_of(self, flow: str, start: int, end: int) -> range:
         """Those of which there can be rows."""
         return range(max(start, self.first_us // self.flows[flow].fragment.pane_us), end)
+
+    # -- copies of snapshots ---------------------------------------------------------------------------------
+
+    def copied(self, holder: int, row: CopyRow) -> None:
+        """A holder has made a copy durable."""
+        name = CopyName(row.flow, row.member, row.start, row.end, row.part)
+        if row.flow not in self.flows:  # its owner has it of a cut that nobody wrote
+            self.found(WRONG, f"{self._of_copy(holder, name)}: nobody has begun that flow")
+            return
+        book = self.books.get((row.flow, self._owner(name)))
+        rows = counts_of(row.payload, row.start, row.end)
+        if book is None:
+            known = False
+        elif row.part:
+            known = book.parts.get((row.start, row.part)) == rows.get(row.start, Counter())
+        else:
+            known = (row.start, row.end, row.payload) in book.ranges
+        if not known:
+            self.found(WRONG, f"{self._of_copy(holder, name)}: it has made no such snapshot durable")
+        self.copies[name].add(holder)
+
+    def uncopied(self, holder: int, name: CopyName) -> None:
+        """A holder has deleted a copy: that may be when the snapshot has its answer."""
+        if holder in self.copies[name]:
+            self.copies[name].discard(holder)
+            if name.flow not in self._over and not self.flows[name.flow].fragment.leap:
+                lacking = [pane for pane in self._panes_of_copy(name) if not self.has_copied(name, pane)]
+                if lacking:
+                    self.found(
+                        LOST, f"{self._of_copy(holder, name)} is deleted; no commit of {lacking[0]} has it"
+                    )
+
+    def goes(self, agent: int, others: Set[int]) -> None:
+        """An agent is gone for good: what others have of it must be in the last words."""
+        self.gone[agent] = tuple(
+            name
+            for name, holders in self.copies.items()
+            if name.flow in self.flows and self._owner(name) == agent and holders & others
+        )
+
+    def _owner(self, name: CopyName) -> int:
+        return self._agents[self.flows[name.flow].fragment.stream, name.member]
+
+    def _of_copy(self, holder: int, name: CopyName) -> str:
+        panes = f"panes [{name.start}, {name.end}) of {short(name.flow)}, part {name.part}"
+        return f"a{holder}'s copy of member {name.member}'s snapshot of {panes}"
+
+    def _panes_of_copy(self, name: CopyName) -> range:
+        """Those of which there is a word; what is below the flow's first one is dropped."""
+        first = min((start for start, _, _ in self.panes[name.flow]), default=name.end)
+        return self._panes_of(name.flow, max(name.start, first), name.end)
+
+    def has_copied(self, name: CopyName, pane: int) -> bool:
+        """Whether the last word on a pane has the snapshot."""
+        word = self.latest(name.flow, pane)
+        if word is None:
+            return False
+        return (name.member, name.part) in word.parts if name.part else bool(word.members >> name.member & 1)
+
+    def rescued(self, agent: int, pane: int, flow: str, part: int = 0) -> bool:
+        """Whether others had a durable copy of a snapshot of it when that agent was gone for good."""
+        names = (name for name in self.gone[agent] if name.flow == flow and name.part == part)
+        return any(name.start <= pane < name.end for name in names)
 
     # -- pane commits ----------------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 CLICKS, BUYS = "clicks", "buys"
 STORM_MS = 16_000
 JOINERS_MAX = 2
+GONE_OF, GONE_SHARE = 5, 0.4
+"""Of fleets with so many agents from the beginning this share loses one for good."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ SAID = {
     "cut off": "the home of job {amount} hears nobody, and nobody hears it,",
     "unheard": "nobody hears the home of job {amount}, which hears everybody,",
     "power": "the power of {who} fails after {amount} more steps of its work",
+    "gone": "{who} will be gone for good, disk and all: before, what it seals gets lost on its way",
     "blackout": "all are killed",
     "deaths": "whoever writes to its disk dies of it in {amount} of 1000 cases",
     "loss": "{amount} % of messages are lost",
@@ -121,7 +124,7 @@ def drawn(seed: int, nodes: int) -> Schedule:
     first = nodes - joiners
     begun = rng.choice([1, 2, 3, 3])
     jobs = ("plain", *rng.choices(list(JOBS), list(JOBS.values()), k=3))
-    draw = _Draw(rng, first, nodes, jobs, begun)
+    faults = (*_Draw(rng, first, nodes, jobs, begun).faults(), *_gone(seed, nodes, first))
     return Schedule(
         seed,
         nodes,
@@ -130,11 +133,20 @@ def drawn(seed: int, nodes: int) -> Schedule:
         jobs,
         begun,
         rng.choice([300, 300, 300, 1_500]),
-        draw.faults(),
+        tuple(sorted(faults, key=lambda fault: fault.at_ms)),
         ("cb", *rng.choices(["c", "c", "b", "cb"], k=nodes - 1)) if "both" in jobs else ("c",) * nodes,
         rng.choice([400, 400, 150]),
         rng.choice([256 << 20, 256 << 20, 256 << 20, 6_000]),
     )
+
+
+def _gone(seed: int, nodes: int, first: int) -> tuple[Fault, ...]:
+    """Perhaps one agent that never comes back. Drawn apart: what else befalls a seed is as it was before."""
+    rng = random.Random(f"gone {seed} {nodes}")
+    if first < GONE_OF or rng.random() >= GONE_SHARE:
+        return ()
+    who, lasts_ms = (rng.randrange(first),), rng.choice([1_200, 2_000, 3_000, 5_000])
+    return (Fault("gone", rng.randrange(500, STORM_MS - 1_000 - lasts_ms), who, lasts_ms),)
 
 
 class _Draw:

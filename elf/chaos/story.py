@@ -7,6 +7,7 @@ import traceback
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, STREAM, plan, staged
@@ -14,7 +15,7 @@ from elf.chaos.judge import Judge
 from elf.chaos.ledger import BROKEN, Finding, Ledger, WindowsName, name_of_result
 from elf.chaos.reference import BOOM, DROPPING
 from elf.chaos.schedule import BUYS, READERS, Fault, Schedule
-from elf.chaos.world import Armed, World
+from elf.chaos.world import GONE, Armed, World
 from elf.job import events as was
 from elf.job import messages as say
 from elf.job.home.heard import Heard
@@ -202,6 +203,9 @@ class Story:
                 agents[0].clock_ms = fault.amount if fault.kind == "clock" else agents[0].clock_ms
             case "point" | "power":
                 world.arm(agents[0], Armed(fault.amount, fault.for_ms, power=fault.kind == "power"))
+            case "gone":
+                world.unheard.add(agents[0].address)
+                over = partial(self._goes, agents[0])
             case "home":
                 self._kill(world.home(self._specs[fault.amount]), fault.for_ms)
             case "cut off":
@@ -255,6 +259,18 @@ class Story:
         if agent.up:
             agent.crash()
             self.world.at(self.world.now + down_ms, lambda: self.world.restart(agent))
+
+    def _goes(self, agent: SimAgent) -> None:
+        """For good, with its disk. Where the fleet cannot do without it, it comes back after all."""
+        world, ledger = self.world, self.ledger
+        world.unheard.discard(agent.address)
+        in_time = world.now < self._storm_ms + self.schedule.storm_ms
+        if not (in_time and agent.up and "trees" not in self.schedule.jobs and world.spares(agent)):
+            self._kill(agent, 300)
+            return
+        agent.crash()
+        agent.ended = GONE
+        ledger.goes(agent.index, {one.index for one in world.agents if not one.ended})
 
     # -- people ----------------------------------------------------------------------------------------------
 

@@ -37,6 +37,9 @@ CLOCKS_MS = 60_000
 """No clock is so slow, and no row so old, that it has a time before the beginning less this."""
 READER_LOSS = 0.5
 """Share of the windows that get lost on their way to the reader, while messages do."""
+GONE = "gone for good"
+SPARED_OF = 3
+"""Members of a group that can lose one for good."""
 HOME_MEMBERS = 5
 """Of a home's group, at most."""
 
@@ -180,8 +183,26 @@ class World:
         if not agent.up and not agent.ended:
             contacts = [a.address for a in self.agents if a.up][:2]
             if not agent.belongs and not contacts:  # its bootstrap: with none it would found a cluster
-                contacts = [a.address for a in self.agents[:2] if a is not agent]
+                contacts = [a.address for a in self.agents if a is not agent and not a.ended][:2]
             agent.guard(lambda: agent.start(contacts))
+
+    def spares(self, agent: SimAgent) -> bool:
+        """Whether the fleet can do without an agent for good: no home is there, and each group in which it is
+        has three members, as far as anybody knows."""
+        up = [one for one in self.agents if one.up]
+        log = max((one.node.log for one in up), key=lambda log: log.last)
+        homes = {spec.home for spec in log.jobs()} | {flow.home for flow in log.flows()}
+        standings = [(key, one.node.keeping.desk.groups.standing(key)) for one in up for key in one.groups()]
+        sizes = [
+            len(known.membership.voters)
+            for key, known in standings
+            if known is not None
+            and (key in agent.groups() or agent.address in {m.address for m in known.membership.members})
+        ]
+        alone = (
+            agent.address in homes or not agent.node.ready or any(one.ended == GONE for one in self.agents)
+        )
+        return not alone and all(size >= SPARED_OF for size in sizes)
 
     def send(self, agent: SimAgent, to: str, message: object) -> None:
         frames = encode(message, cluster="sim", sender=agent.address)  # type: ignore[arg-type]
@@ -266,6 +287,7 @@ class World:
         """Nothing ails network, disks and machines any more."""
         self.loss = self.doubles = self.crash_share = 0.0
         self.network = Network()
+        self.unheard.clear()
         self.armed.clear()
         for agent in self.agents:
             agent.slow_ms = agent.slow_disk_ms = 0

@@ -80,7 +80,8 @@ def field_of(name: str, hint: object) -> st.SearchStrategy[typing.Any]:
         return st.one_of(*(field_of(name, arg) for arg in args))
     if origin is typing.Literal:
         return st.sampled_from(args)
-    if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or issubclass(hint, msgspec.Struct)):
+    named = isinstance(hint, type) and issubclass(hint, msgspec.Struct | tuple)
+    if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or named):
         return value_of(hint)
     return SIMPLE[hint]
 

@@ -61,7 +61,7 @@ def test_the_store_is_a_disk_write_by_write(tmp_path: Path) -> None:
 def test_a_store_of_the_schema_before_gets_its_tables(tmp_path: Path) -> None:
     Store(tmp_path / "old").close()
     con = sqlite3.connect(tmp_path / "old")
-    for later in ("replica_groups", "replica_entries", "pane_parts", "joined"):
+    for later in ("replica_groups", "replica_entries", "pane_parts", "joined", "copies"):
         con.execute(f"DROP TABLE {later}")
     con.execute("ALTER TABLE pane_commits DROP COLUMN raw")
     con.execute("DROP INDEX window_commits_by_seq")

@@ -296,6 +296,7 @@ def test_every_measurement_shows() -> None:
     metrics.windows_committed()
     metrics.panes_committed(7)
     metrics.snapshots_retained(8)
+    metrics.copies(wanting=3, copied=4, held=5, held_bytes=6_000)
     metrics.members_live(9)
     metrics.jobs(2)
     metrics.refused("checksum")
@@ -313,6 +314,10 @@ def test_every_measurement_shows() -> None:
         "elf_windows_committed_total": 1,
         "elf_panes_committed_total": 7,
         "elf_snapshots_retained": 8,
+        "elf_snapshots_wanting_copies": 3,
+        "elf_snapshots_copied": 4,
+        "elf_copies_held": 5,
+        "elf_copies_held_bytes": 6_000,
         "elf_members_live": 9,
         "elf_jobs": 2,
         "elf_messages_refused_total,checksum": 1,

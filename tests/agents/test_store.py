@@ -151,6 +151,7 @@ def test_a_file_of_the_first_schema_is_upgraded(tmp_path: Path) -> None:
             "DROP TABLE flows",
             "DROP TABLE pane_parts",
             "DROP TABLE joined",
+            "DROP TABLE copies",
             "PRAGMA user_version = 1",
         ):
             con.execute(statement)
@@ -165,6 +166,7 @@ def test_a_file_of_the_first_schema_is_upgraded(tmp_path: Path) -> None:
     assert new.raw_of("f", 0, 20) == {(13, 0): b"r"}
     assert new.raw_of("f", 0, 13) == {}
     assert new.joined("s") == {}
+    assert new.copies() == []
     assert [(row.last_end, row.seq) for row in new.windows_after("j", 0)] == [(10, 1), (20, 2)]
     assert new.commit_windows(replace(window(10, 20), job="k")) == 2
     new.close()

@@ -17,8 +17,11 @@ from elf.job.contributions import Piece, Pile, bitmap, numbers
 from elf.job.effects import Effect, Work
 from elf.job.home.heard import Heard
 from elf.job.log.streamlog import FOREVER_US, Member, StreamLog
+from elf.job.messages import Slice
+from elf.job.rollup.proxies import Proxies
 from elf.job.rollup.root import Root
-from elf.job.rollup.uplink import Uplink, _Line
+from elf.job.rollup.uplink import Uplink, _Line, reissued
+from elf.job.spec import Flow
 from elf.job.stragglers import Leaps
 from elf.job.worker.flowstate import FlowState
 from elf.ql.plan import Fragment, Top
@@ -211,3 +214,22 @@ def skips_what_got_lost(patch: pytest.MonkeyPatch) -> None:
         return True
 
     patch.setattr(Heard, "take", take)
+
+
+def reissues_as_its_own(patch: pytest.MonkeyPatch) -> None:
+    """Copies: a proxy sends what it has under another number than the owner's."""
+
+    def other(flow: Flow, number: int, pieces: Sequence[Piece], part: int) -> list[Slice]:
+        return reissued(flow, number + 1 if number % 2 == 0 else number - 1, pieces, part)
+
+    patch.setattr("elf.job.rollup.holding.reissued", other)
+
+
+def forgets_copies_early(patch: pytest.MonkeyPatch) -> None:
+    """Copies: a holder takes each commit for one with all members in it."""
+    patch.setattr("elf.job.rollup.holding.from_bytes", lambda members: -1)
+
+
+def appoints_no_proxy(patch: pytest.MonkeyPatch) -> None:
+    """Copies: nobody sends what a dead agent had sealed."""
+    patch.setattr(Proxies, "_appoint", lambda proxies, snapshot, holder, now_ms: False)

@@ -18,11 +18,11 @@ import pytest
 from elf.chaos.ledger import LOST, WRONG, Finding
 from elf.chaos.schedule import SAID, STORM_MS, Fault, Schedule, drawn
 from elf.chaos.shrink import shrunk
-from elf.chaos.story import Verdict, play
+from elf.chaos.story import Story, Verdict, play
 from elf.cli.chaos import ChaosOptions, run_chaos
 from elf.cli.main import main
 from tests.chaos import plants
-from tests.chaos.test_plants import NODES, schedule, unheard
+from tests.chaos.test_plants import NODES, gone, schedule, unheard
 
 ROOT = Path(__file__).parents[2]
 FIXED = range(1, 1 + int(os.environ.get("ELF_CHAOS_SEEDS", "50")))
@@ -50,6 +50,14 @@ def test_agents_and_homes_die_under_larger_windows_jobs_over_jobs_and_joined_one
     verdict = play(storm)
     assert verdict.findings == ()
     assert verdict.windows > 20
+
+
+@pytest.mark.parametrize("seed", [9, 11])
+def test_what_others_have_of_an_agent_that_is_gone_for_good_is_in_the_last_words(seed: int) -> None:
+    story = Story(schedule(gone, seed))
+    assert story.play().findings == ()
+    (copied,) = story.ledger.gone.values()
+    assert copied, "there was something to be saved"
 
 
 def test_a_seed_has_one_history_in_all_processes() -> None:

@@ -86,6 +86,12 @@ def stragglers(rng: random.Random) -> list[Fault]:
     ]
 
 
+def gone(rng: random.Random) -> list[Fault]:
+    """One that nobody has heard of late is gone for good, and messages get lost."""
+    lasts_ms = rng.choice([3_000, 4_500])
+    return [Fault("gone", rng.randrange(1_000, 4_000), (rng.randrange(6),), lasts_ms), *lossy(rng)]
+
+
 PLANTS: dict[Plant, Storm] = {
     plants.merges_what_overlaps: doubled,
     plants.counts_by_place: leaving,
@@ -103,15 +109,19 @@ PLANTS: dict[Plant, Storm] = {
     plants.skips_what_got_lost: lossy,
     plants.is_always_sure: fashions,
     plants.forgets_what_was_left_out: fashions,
+    plants.reissues_as_its_own: gone,
+    plants.forgets_copies_early: gone,
+    plants.appoints_no_proxy: gone,
 }
 
 
-AGENTS = {stragglers: 6, fashions: 8}
+AGENTS = {stragglers: 6, fashions: 8, gone: 6}
 JOBS = {stragglers: ("leap", "wait"), fashions: ("first",)}
 FIRST = {
     plants.merges_what_overlaps: 2,
-    plants.drops_open_panes_unseen: 34,
-    plants.leaps_too_far: 34,
+    plants.drops_open_panes_unseen: 24,
+    plants.leaps_too_far: 24,
+    plants.does_not_wait_for_the_dead: 10,
     plants.is_always_sure: 5,
     plants.forgets_what_was_left_out: 5,
 }

@@ -115,14 +115,23 @@ def wanted(
     long, or want to go; ``candidates``: live others, the nearest first.
     """
     chosen = [address for address in voters if address not in gone]
-    rest = list(candidates)
-    places = Counter(place_of(address) for address in chosen)
-    while rest and len(chosen) < most:
-        best = min(rest, key=lambda address: places[place_of(address)] if place_of(address) else 0)
-        rest.remove(best)
-        chosen.append(best)
-        places[place_of(best)] += 1
+    chosen += apart(chosen, candidates, place_of, most - len(chosen))
     size = (min(len(chosen), most) + 1) // 2 * 2 - 1
     if size < 1 or (gone and size < min(3, len(voters))):
         return tuple(voters)
     return tuple(chosen[:size])
+
+
+def apart(
+    chosen: Sequence[str], candidates: Sequence[str], place_of: Callable[[str], str], count: int
+) -> list[str]:
+    """Up to so many of the candidates: from places (region, rack) where the fewest of all that are chosen
+    stand, and as they come."""
+    places = Counter(place_of(address) for address in chosen)
+    rest, found = list(candidates), list[str]()
+    while rest and len(found) < count:
+        best = min(rest, key=lambda address: places[place_of(address)] if place_of(address) else 0)
+        rest.remove(best)
+        found.append(best)
+        places[place_of(best)] += 1
+    return found

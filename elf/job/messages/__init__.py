@@ -1,6 +1,7 @@
 """What agents and clients say to each other about streams, jobs and windows.
 
-A room each for who speaks to whom. ``rollup``: the members of a flow and its root. ``reading``: the root and
+A room each for who speaks to whom. ``rollup``: the members of a flow and its root. ``copies``: an agent and
+the neighbours that have copies of its snapshots. ``reading``: the root and
 the nodes whose jobs read the flow. ``entries``, ``following``, ``wishes``: the stream log: what it says, its
 keepers and who follows them, what they are asked for. ``homes``: a job's home and whoever creates the job,
 changes it or reads its windows. ``inquiries``: who wants to know of flows, trees and streams. ``clients``: a
@@ -19,6 +20,15 @@ from __future__ import annotations
 
 from elf.job.messages.base import Answer, Message, Request
 from elf.job.messages.clients import Call, Cancel, Execute, Failed, KeepAlive, Published, Reply
+from elf.job.messages.copies import (
+    COPY_MESSAGES,
+    CopiesKept,
+    CopyMessage,
+    CopyVerdict,
+    DropCopies,
+    KeepCopies,
+    OfferCopies,
+)
 from elf.job.messages.entries import (
     FlowEnded,
     HomeMoved,
@@ -97,6 +107,7 @@ MESSAGES: tuple[type[Message], ...] = (
     Verdict,
     Committed,
     Notice,
+    *COPY_MESSAGES,
     ReadPanes,
     FlowHead,
     PaneRow,
@@ -142,6 +153,7 @@ MESSAGES: tuple[type[Message], ...] = (
 """Everything that may stand in a frame."""
 
 __all__ = [
+    "COPY_MESSAGES",
     "MESSAGES",
     "AddJob",
     "AddProgram",
@@ -151,8 +163,12 @@ __all__ = [
     "Call",
     "Cancel",
     "Committed",
+    "CopiesKept",
+    "CopyMessage",
+    "CopyVerdict",
     "CreateJob",
     "DescribeStream",
+    "DropCopies",
     "DropJob",
     "DropJobEntry",
     "EarlyState",
@@ -179,6 +195,7 @@ __all__ = [
     "JobFailed",
     "JoinStream",
     "KeepAlive",
+    "KeepCopies",
     "LeaveOut",
     "LeaveStream",
     "LocateInTree",
@@ -192,6 +209,7 @@ __all__ = [
     "Notice",
     "NotifyJob",
     "Offer",
+    "OfferCopies",
     "PaneRow",
     "PaneWish",
     "ProgramAdded",

@@ -40,6 +40,7 @@ from elf.job.messages import (
     InspectFlow,
     LeaveOut,
     Offer,
+    OfferCopies,
     PaneWish,
     Progress,
     ReadPanes,
@@ -51,6 +52,7 @@ from elf.job.messages import (
 from elf.job.rollup.asking import Asking
 from elf.job.rollup.history import Segment
 from elf.job.rollup.panes import disjoint
+from elf.job.rollup.proxies import Proxies
 from elf.job.rollup.root import Root, RootSettings
 from elf.job.rollup.uplink import piece_of
 from elf.job.snapshots import Threshold
@@ -113,6 +115,7 @@ class _Rooted:
     told_ms: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     asking: Asking = field(default_factory=Asking)
+    proxies: Proxies = field(default_factory=Proxies)
 
 
 class FlowRoots:
@@ -234,6 +237,11 @@ class FlowRoots:
                 word = Verdict(flow=offer.flow, start=start, end=end, verdict=verdict, part=part)
                 found.append(Send(sender, word))
         return found
+
+    def copies_offered(self, holder: str, offer: OfferCopies, now_ms: int) -> list[Effect]:
+        """Copies of a member's snapshots."""
+        rooted = self._flows.get(offer.flow)
+        return [] if rooted is None else [*rooted.proxies.offered(rooted.root, holder, offer, now_ms)]
 
     def peer_down(self, address: str, now_ms: int) -> list[Effect]:
         """The overlay takes an agent for dead: no pane waits for it, of these flows and of those that begin

@@ -350,6 +350,12 @@ class Root(Panes):
             and member.number not in self._down
         ]
 
+    def is_silent(self, number: int, silent_ms: int, now_ms: int) -> bool:
+        """Whether a member is taken for dead, or nothing was heard of it for so long, or ever."""
+        heard = self._heard.get(number)
+        since_ms = self._began_ms if heard is None else heard.at_ms
+        return number in self._down or (since_ms is not None and now_ms - since_ms > silent_ms)
+
     def _begun(self, pane: int) -> int:
         """All that are expected in a pane, but those that say that they began later."""
         return bitmap(

@@ -10,13 +10,14 @@ lane counts (``elf.job.stragglers``). What nobody has confirmed for a while is o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from elf.job.commands import Leap, Resume, SetThreshold, Suspend
 from elf.job.contributions import Batch, Piece, from_bytes, to_bytes
+from elf.job.copies import CopyName
 from elf.job.effects import Combine, Effect, Fetch, Forget, Send, Work
 from elf.job.events import Combined
 from elf.job.messages import (
@@ -116,6 +117,19 @@ class Uplink:
         """Snapshots (names) that are still owed."""
         return sum(len(line.owed) for line in self._lines.values())
 
+    def owed_since(self, before_ms: int) -> Iterator[tuple[CopyName, int]]:
+        """What was sealed by then and is still owed, with sizes in bytes."""
+        for uid, line in self._lines.items():
+            number = self._number_of(line.flow.fragment.stream)
+            for name in line.owed if number is not None else ():
+                if number is not None and line.since[name] <= before_ms:
+                    yield CopyName(uid, number, *name), line.sizes[name]
+
+    def home_of(self, uid: str) -> str:
+        """Where the root of a flow is."""
+        line = self._lines.get(uid)
+        return line.flow.home if line is not None else ""
+
     def owes(self, uid: str) -> bool:
         line = self._lines.get(uid)
         return line is not None and bool(line.owed or line.leaps.counting)
@@ -137,7 +151,8 @@ class Uplink:
             tally, payload = sealed.excerpt
             piece = replace(piece, tally=tally, payload=payload, excerpt=True)
         if sealed.part:
-            return [self._send_part(line.flow, piece, number, sealed.part), *self._quota(line)]
+            sent = reissued(line.flow, number, [piece], sealed.part)
+            return [*(Send(line.flow.home, one) for one in sent), *self._quota(line)]
         line.relay.add(SELF, piece, now_ms)
         return [*self.flush(line.flow, now_ms), *self._quota(line)]
 
@@ -304,14 +319,7 @@ class Uplink:
         number = self._number_of(flow.fragment.stream)
         if number is None:
             return []
-        if part:
-            return [self._send_part(flow, piece, number, part) for piece in pieces]
-        whole = (Piece(p.start, p.end, 1 << number, p.tally, p.payload) for p in pieces)
-        return [Send(flow.home, slice_of(flow, piece, direct=True)) for piece in whole]
-
-    def _send_part(self, flow: Flow, piece: Piece, number: int, part: int) -> Send:
-        one = slice_of(flow, replace(piece, members=0), direct=True)
-        return Send(flow.home, msgspec.structs.replace(one, parts=((number, part),)))
+        return [Send(flow.home, one) for one in reissued(flow, number, pieces, part)]
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -388,6 +396,15 @@ def slice_of(flow: Flow, piece: Piece, *, direct: bool = False) -> Slice:
         tally=piece.tally,
         payload=piece.payload,
     )
+
+
+def reissued(flow: Flow, number: int, pieces: Iterable[Piece], part: int) -> list[Slice]:
+    """Snapshots of a member as its store has them (or a holder's), as they go straight to the root."""
+    if not part:
+        whole = (replace(piece, members=1 << number) for piece in pieces)
+        return [slice_of(flow, piece, direct=True) for piece in whole]
+    alone = (slice_of(flow, replace(piece, members=0), direct=True) for piece in pieces)
+    return [msgspec.structs.replace(one, parts=((number, part),)) for one in alone]
 
 
 def piece_of(message: Slice) -> Piece:

@@ -1,0 +1,82 @@
+"""Copies of other agents' snapshots in an agent's store: effects of ``elf.job.copies`` performed, one after
+the other in their order.
+
+A disk that has no room for copies refuses them, and that is all: they are others' second best. A copy whose
+checksum is wrong is never used; it is deleted, and whoever offers it has one less.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from agents.disk.room import is_refusal
+from agents.disk.store import CopyRow, SnapshotName, Store, StoreError
+from elf.job.contributions import Piece
+from elf.job.copies import (
+    CopiesRead,
+    CopiesStored,
+    Copy,
+    CopyEffect,
+    CopyEvent,
+    CopyName,
+    ForgetCopies,
+    ReadCopies,
+    ReadSnapshots,
+    SnapshotsRead,
+    StoreCopies,
+)
+
+COPY_EFFECTS: Final = (ReadSnapshots, StoreCopies, ForgetCopies, ReadCopies)
+
+
+def perform(store: Store, effect: CopyEffect) -> CopyEvent | None:
+    """Do it; what comes back as an event."""
+    match effect:
+        case ReadSnapshots():
+            return SnapshotsRead(effect.to, tuple(_snapshots(store, effect.names)))
+        case StoreCopies():
+            return _keep(store, effect)
+        case ForgetCopies():
+            with store.unsynced():
+                store.forget_copies(effect.names)
+            return None
+        case ReadCopies():
+            return _read(store, effect)
+
+
+def held(store: Store) -> Mapping[CopyName, int]:
+    """The copies of an earlier life, the oldest first, and their sizes in bytes."""
+    return {CopyName(*name): Copy(CopyName(*name)).size + size for name, size in store.copies()}
+
+
+def _snapshots(store: Store, names: Iterable[CopyName]) -> Iterable[Copy]:
+    """Those of our own that are still there."""
+    named = {SnapshotName(name.flow, *name[2:]): name for name in names}
+    for row in store.named_snapshots(tuple(named)):
+        yield Copy(named[row.name], row.tally, row.payload)
+
+
+def _keep(store: Store, effect: StoreCopies) -> CopiesStored:
+    names = tuple(copy.name for copy in effect.copies)
+    rows = [CopyRow(*c.name, c.tally, c.payload, _checksum(c.tally, c.payload)) for c in effect.copies]
+    try:
+        store.keep_copies(rows)
+    except StoreError as error:
+        if not is_refusal(error):
+            raise
+        return CopiesStored(effect.owner, (), refused=names)
+    return CopiesStored(effect.owner, names)
+
+
+def _read(store: Store, effect: ReadCopies) -> CopiesRead:
+    rows = store.copies_of(effect.flow.uid, effect.member, effect.start, effect.end, effect.part)
+    bad = [row for row in rows if row.checksum != _checksum(row.tally, row.payload)]
+    good = tuple(Piece(row.start, row.end, 0, row.tally, row.payload) for row in rows if row not in bad)
+    damaged = tuple(CopyName(*row[:5]) for row in bad)
+    return CopiesRead(effect.flow, effect.member, effect.part, good, damaged)
+
+
+def _checksum(tally: bytes, payload: bytes) -> int:
+    return zlib.crc32(payload, zlib.crc32(tally))

@@ -1,0 +1,109 @@
+"""The copies of one agent: of its own snapshots at neighbours, and of others' here (the protocol:
+``elf.job.rollup.copying``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import overlay as ring
+from agents.node.beginning import NodeSettings, Restored
+from elf.job import copies as disk
+from elf.job import messages as say
+from elf.job.copies import CopyEffect
+from elf.job.effects import Effect
+from elf.job.log.keepers import apart
+from elf.job.log.streamlog import StreamLog
+from elf.job.rollup.copying import Copying
+from elf.job.rollup.flowroots import FlowRoots
+from elf.job.rollup.holding import Holding
+from elf.job.rollup.uplink import Uplink
+from overlay.ids import closeness, node_id
+
+Step = Effect | CopyEffect
+
+
+class Copies:
+    """Of the agent at ``address``: as an owner (``copying``), as a holder (``holding``)."""
+
+    def __init__(
+        self,
+        address: str,
+        log: StreamLog,
+        overlay: ring.Overlay,
+        uplink: Uplink,
+        roots: FlowRoots,
+        settings: NodeSettings,
+        restored: Restored,
+    ) -> None:
+        self._address = address
+        self._overlay = overlay
+        self._roots = roots
+        self.copying = Copying(
+            uplink, self._neighbours, copies=settings.copies, after_ms=settings.copy_after_ms
+        )
+        self.holding = Holding(
+            log, self._alive, bytes_max=settings.copies_bytes_max, restored=restored.copies
+        )
+
+    def _neighbours(self) -> Sequence[str]:
+        """Live others of the leaf set: from other racks first, then the nearest on the ring."""
+        mine = node_id(self._address)
+        near = [peer.address for peer in self._overlay.leaf_set()]
+        near.sort(key=lambda address: closeness(mine, node_id(address)))
+        return apart([self._address], near, self._overlay.place_of, len(near))
+
+    def _alive(self, address: str) -> bool:
+        return address == self._address or any(peer.address == address for peer in self._overlay.peers())
+
+    # -- what happens ----------------------------------------------------------------------------------------
+
+    def arrived(self, sender: str, message: say.CopyMessage, now_ms: int) -> Sequence[Step]:
+        match message:
+            case say.KeepCopies():
+                return self.holding.keep(sender, message, now_ms)
+            case say.CopiesKept():
+                self.copying.kept(sender, message)
+                return []
+            case say.DropCopies():
+                return self.holding.drop(message)
+            case say.OfferCopies():
+                return self._roots.copies_offered(sender, message, now_ms)
+            case say.CopyVerdict():
+                return self.holding.verdict(message)
+
+    def performed(self, event: disk.CopyEvent) -> Sequence[Step]:
+        """Something was read or written."""
+        match event:
+            case disk.SnapshotsRead():
+                return self.copying.read(event)
+            case disk.CopiesStored():
+                return self.holding.stored(event)
+            case disk.CopiesRead():
+                return self.holding.read(event)
+
+    def peer_down(self, address: str) -> None:
+        self.copying.peer_down(address)
+        self.holding.hurry()
+
+    def deadline(self) -> int | None:
+        if not self._overlay.ready:
+            return None
+        waits = (self.copying.deadline(), self.holding.deadline())
+        return min((at for at in waits if at is not None), default=None)
+
+    def tick(self, now_ms: int) -> list[Step]:
+        if not self._overlay.ready:
+            return []
+        return [*self.copying.tick(now_ms), *self.holding.tick(now_ms)]
+
+    def status(self) -> dict[str, object]:
+        """For people."""
+        holding, copying = self.holding, self.copying
+        return {
+            "held": len(holding),
+            "bytes": holding.bytes,
+            "dropped": holding.dropped,
+            "damaged": holding.damaged,
+            "of_ours": copying.copied,
+            "wanting": copying.wanting,
+        }

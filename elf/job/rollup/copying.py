@@ -1,0 +1,187 @@
+"""Copies of snapshots at neighbours: an agent that is gone for good, with its disk, does not take along what
+it had sealed (paper, 3.4: replicas in the leaf set). Here is the owner's side, and what all have in common;
+``holding`` is the holder's, ``proxies`` the root's.
+
+What becomes of one snapshot (flow, first pane, end, part, member number):
+
+    sealed, its cut durable ── answered within ``after_ms`` ─────────────────▶ never copied
+      └─ still owed ─▶ due ── KeepCopies ─▶ ``copies`` neighbours: durable there ── CopiesKept ─▶ copied
+                        ▲                     │ silent, dead, refused: the next neighbour          │
+                        └─────────────────────┘             answered: DropCopies to its holders ◀──┘
+
+    at a holder  kept ── Committed with its member · CopyVerdict that it is included, final or leapt ·
+                  │      DropCopies · end of the flow · quota (the oldest, counted) ──▶ forgotten
+                  └─ owner dead, says the overlay here (or nothing heard of it for long): OfferCopies ──▶ root
+    at the root  answers as a member's own offer, but "send" only for an owner that is dead or silent to it
+                 too, and for each snapshot to one holder at a time: that is the owner's *proxy*
+    the proxy    sends the snapshot straight to the root, in the owner's name and number
+
+Holders are live neighbours on the ring: in other racks first, then the nearest, and the flow's home last, for
+a copy is wanted where that fails.
+
+Why that is right, whoever says what twice, late, or never:
+
+- **A copy is the snapshot.** It is read from the store, so it leaves the agent after the cut that names it is
+  durable, and its contents never change. So it is the same piece whoever sends it, and the root takes each
+  (member, pane) once (``contributions``): an owner that was not dead, or comes back, two proxies, or a copy
+  beside the piece that came up the tree can't count twice.
+- **The root has the only word** on what is to become of a snapshot, for copies as for the snapshot itself.
+  Under ``STRAGGLERS LEAP`` what was committed without it is the last word, and what was leapt over is the
+  owner's to count, not the holder's.
+- **Nobody waits for a copy.** Panes wait as they would without; one that comes in time is in the pane, a
+  later one makes a revision. Copying is bounded in bytes under way (``UNDERWAY_BYTES``) and at the holder;
+  what is not copied (``wanting``) is counted, and shed nowhere.
+
+Where commits take less than ``after_ms`` there are no copies at all. Until then a snapshot is on its owner's
+disk and on its way up, in the memory of inner nodes or of the root: it is lost only if two die for good at
+once, or one does while the way up is broken. An agent that is gone for good takes its open panes along
+anyway, all rows of the last pane and lateness: to copy sooner would save little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from elf.job.copies import CopyName, ReadSnapshots, SnapshotsRead
+from elf.job.effects import Send
+from elf.job.messages import CopiesKept, DropCopies, KeepCopies
+from elf.job.rollup.uplink import Uplink
+
+LOOK_MS: Final = 500
+"""Between two looks at what is due: what comes within it shares its messages."""
+UNDERWAY_BYTES: Final = 8 << 20
+"""Copies that are not answered yet, over all holders; a larger snapshot goes alone."""
+TOGETHER_BYTES: Final = 1 << 20
+TOGETHER_MAX: Final = 500
+"""Copies in one message: so many, and so many bytes unless one is larger."""
+ANSWER_MS: Final = 5_000
+SILENT_MS: Final = 30_000
+"""A neighbour that did not answer in time is not asked for a while; an older elf never does."""
+
+Step = Send | ReadSnapshots
+
+
+@dataclass
+class _Spread:
+    """Where a snapshot is: ``asked`` are addresses → when."""
+
+    size: int
+    asked: dict[str, int] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+
+
+class Copying:
+    """The copies of one agent's snapshots, ``copies`` of each. ``neighbours``: live others, best first."""
+
+    def __init__(
+        self, uplink: Uplink, neighbours: Callable[[], Sequence[str]], *, copies: int, after_ms: int
+    ) -> None:
+        self._uplink = uplink
+        self._neighbours = neighbours
+        self._copies = copies
+        self._after_ms = after_ms
+        self._due: dict[CopyName, _Spread] = {}
+        self._silent: dict[str, int] = {}
+        self._next_ms = 0
+
+    @property
+    def wanting(self) -> int:
+        """Snapshots that are due and are not on as many neighbours as they should be."""
+        return sum(len(spread.kept) < self._copies for spread in self._due.values())
+
+    @property
+    def copied(self) -> int:
+        """Snapshots that are on as many neighbours as they should be, and have no answer yet."""
+        return len(self._due) - self.wanting
+
+    def deadline(self) -> int | None:
+        return self._next_ms if self._copies and (self._due or self._uplink.retained()) else None
+
+    def tick(self, now_ms: int) -> list[Step]:
+        if not self._copies or now_ms < self._next_ms:
+            return []
+        self._next_ms = now_ms + LOOK_MS
+        owed = dict(self._uplink.owed_since(now_ms - self._after_ms))
+        done = [name for name in self._due if name not in owed]
+        found: list[Step] = list(self._drop(done))
+        if not owed:
+            return found
+        for name, size in owed.items():
+            self._due.setdefault(name, _Spread(size))
+        return [*found, *self._spread(now_ms)]
+
+    def _drop(self, names: Sequence[CopyName]) -> list[Send]:
+        """They have their answer: whoever may have them hears of it."""
+        told: dict[str, list[CopyName]] = {}
+        for name in names:
+            spread = self._due.pop(name)
+            for address in sorted(spread.kept | spread.asked.keys()):
+                told.setdefault(address, []).append(name)
+        return [Send(to, DropCopies(names=tuple(gone))) for to, gone in told.items()]
+
+    def _spread(self, now_ms: int) -> list[Step]:
+        """Ask neighbours for what is on too few of them, as far as the bounds go."""
+        self._give_up(now_ms)
+        live = [address for address in self._neighbours() if self._silent.get(address, 0) <= now_ms]
+        underway = sum(spread.size * len(spread.asked) for spread in self._due.values())
+        groups: dict[tuple[str, ...], list[CopyName]] = {}
+        for name, spread in self._due.items():
+            missing = self._copies - len(spread.kept) - len(spread.asked)
+            tried = spread.kept | spread.asked.keys() | spread.refused
+            order = sorted(live, key=self._uplink.home_of(name.flow).__eq__)
+            to = tuple([address for address in order if address not in tried][: max(0, missing)])
+            cost = spread.size * len(to)
+            if not to or (underway and underway + cost > UNDERWAY_BYTES):
+                continue
+            underway += cost
+            spread.asked.update(dict.fromkeys(to, now_ms))
+            groups.setdefault(to, []).append(name)
+        return [ReadSnapshots(names, to) for to, all_ in groups.items() for names in self._together(all_)]
+
+    def _give_up(self, now_ms: int) -> None:
+        """Whoever has not answered in time is left alone for a while."""
+        for spread in self._due.values():
+            for address in [a for a, at_ms in spread.asked.items() if now_ms - at_ms >= ANSWER_MS]:
+                del spread.asked[address]
+                self._silent[address] = now_ms + SILENT_MS
+        self._silent = {a: until_ms for a, until_ms in self._silent.items() if until_ms > now_ms}
+
+    def _together(self, names: Sequence[CopyName]) -> list[tuple[CopyName, ...]]:
+        found: list[list[CopyName]] = []
+        room = 0
+        for name in names:
+            size = self._due[name].size
+            if not found or room < size or len(found[-1]) >= TOGETHER_MAX:
+                found.append([])
+                room = TOGETHER_BYTES
+            found[-1].append(name)
+            room -= size
+        return [tuple(one) for one in found]
+
+    # -- what is heard ---------------------------------------------------------------------------------------
+
+    def read(self, event: SnapshotsRead) -> list[Step]:
+        """From the store, to the neighbours; what has its answer meanwhile stays."""
+        copies = tuple(copy for copy in event.copies if copy.name in self._due)
+        message = KeepCopies(copies=copies)
+        return [Send(to, message) for to in event.to] if copies else []
+
+    def kept(self, sender: str, message: CopiesKept) -> None:
+        self._silent.pop(sender, None)
+        for names, refused in ((message.names, False), (message.refused, True)):
+            for name in names:
+                spread = self._due.get(name)
+                if spread is not None:
+                    spread.asked.pop(sender, None)
+                    (spread.refused if refused else spread.kept).add(sender)
+
+    def peer_down(self, address: str) -> None:
+        """What was there may be gone: other neighbours are asked."""
+        self._silent.pop(address, None)
+        for spread in self._due.values():
+            spread.asked.pop(address, None)
+            spread.kept.discard(address)
+            spread.refused.discard(address)

@@ -1,0 +1,230 @@
+"""A holder's side of copies (``elf.job.rollup.copying`` has the whole): snapshots of others, kept on our disk
+until they have their answer; and, for those of an agent that is gone, the proxy's.
+
+Copies are ordered by when they came. Beyond ``bytes_max`` the oldest are given up, and counted (``dropped``).
+A snapshot of many panes may be answered in some: it stays until each of them is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from elf.job.contributions import from_bytes
+from elf.job.copies import CopiesRead, CopiesStored, CopyName, ForgetCopies, ReadCopies, StoreCopies
+from elf.job.effects import Send
+from elf.job.log.streamlog import StreamLog
+from elf.job.messages import (
+    Committed,
+    CopiesKept,
+    CopyVerdict,
+    DropCopies,
+    KeepCopies,
+    OfferCopies,
+)
+from elf.job.rollup.uplink import OFFERED_MAX, reissued
+from elf.job.snapshots import Span
+from elf.job.stragglers import outside
+
+OFFER_MS: Final = 2_000
+"""Between two offers of a copy whose owner is dead."""
+STALE_MS: Final = 30_000
+"""The same while its owner lives, which says itself when a copy has its answer: that word may be lost."""
+
+Step = Send | StoreCopies | ForgetCopies | ReadCopies
+
+
+@dataclass
+class _Held:
+    """``spans``: panes without an answer. ``told_ms``: when it came, or was last offered."""
+
+    size: int
+    spans: list[Span]
+    told_ms: int
+    durable: bool = False
+
+
+class Holding:
+    """The copies that one agent holds. ``alive`` is what the overlay says of an address; ``restored``: those
+    of an earlier life, the oldest first, and their sizes."""
+
+    def __init__(
+        self,
+        log: StreamLog,
+        alive: Callable[[str], bool],
+        *,
+        bytes_max: int,
+        restored: Mapping[CopyName, int] | None = None,
+    ) -> None:
+        self._log = log
+        self._alive = alive
+        self._bytes_max = bytes_max
+        self._held: dict[CopyName, _Held] = {}
+        self._of: dict[str, set[CopyName]] = {}
+        self._next_ms = 0
+        self.bytes = 0
+        self.dropped = 0
+        """Copies that were given up for newer ones since the start."""
+        self.damaged = 0
+        """Copies that were found damaged on our disk."""
+        for name, size in (restored or {}).items():
+            self._add(name, size, 0)
+            self._held[name].durable = True
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def _add(self, name: CopyName, size: int, now_ms: int) -> None:
+        self._held[name] = _Held(size, [(name.start, name.end)], now_ms)
+        self._of.setdefault(name.flow, set()).add(name)
+        self.bytes += size
+
+    def _forget(self, names: Iterable[CopyName]) -> list[Step]:
+        gone = []
+        for name in names:
+            held = self._held.pop(name, None)
+            if held is not None:
+                gone.append(name)
+                self.bytes -= held.size
+                self._of[name.flow].discard(name)
+                if not self._of[name.flow]:
+                    del self._of[name.flow]
+        return [ForgetCopies(tuple(gone))] if gone else []
+
+    # -- the owner's word ------------------------------------------------------------------------------------
+
+    def keep(self, sender: str, message: KeepCopies, now_ms: int) -> list[Step]:
+        known, refused, new = [], [], []
+        for copy in message.copies:
+            name = copy.name
+            if name in self._held:
+                known += [name] if self._held[name].durable else []
+            elif copy.size > self._bytes_max or self._log.has_ended(name.flow) or not _makes_sense(name):
+                refused.append(name)
+            else:
+                new.append(copy)
+                self._add(name, copy.size, now_ms)
+        found: list[Step] = []
+        if known or refused:
+            found.append(Send(sender, CopiesKept(names=tuple(known), refused=tuple(refused))))
+        if new:
+            found.append(StoreCopies(sender, tuple(new)))
+        return [*found, *self._shrink()]
+
+    def _shrink(self) -> list[Step]:
+        """Give up the oldest until the others fit."""
+        surplus, names = self.bytes - self._bytes_max, []
+        for name, held in self._held.items():
+            if surplus <= 0:
+                break
+            names.append(name)
+            surplus -= held.size
+        self.dropped += len(names)
+        return self._forget(names)
+
+    def stored(self, event: CopiesStored) -> list[Step]:
+        """They are durable; what was forgotten meanwhile will be deleted."""
+        there = tuple(name for name in event.names if name in self._held)
+        for name in there:
+            self._held[name].durable = True
+        told = CopiesKept(names=there, refused=event.refused)
+        return [Send(event.owner, told), *self._forget(event.refused)]
+
+    def drop(self, message: DropCopies) -> list[Step]:
+        return self._forget(message.names)
+
+    # -- the root's word -------------------------------------------------------------------------------------
+
+    def committed(self, word: Committed) -> list[Step]:
+        flow = self._log.flow(word.flow)
+        members, parts = from_bytes(word.members), set(word.parts)
+        leap = flow is not None and flow.fragment.leap
+        done = []
+        for name in sorted(self._of.get(word.flow, ())):
+            if name.part:
+                included = name.start == word.start and (name.member, name.part) in parts
+            else:
+                included = leap or bool(members >> name.member & 1)
+            if included and self._answered(name, word.start, word.end):
+                done.append(name)
+        return self._forget(done)
+
+    def _answered(self, name: CopyName, start: int, end: int) -> bool:
+        """Panes ``[start, end)`` of a copy have their answer; whether all of them have."""
+        held = self._held[name]
+        held.spans = [rest for span in held.spans for rest in outside(span, start, end)]
+        return not held.spans
+
+    def verdict(self, word: CopyVerdict) -> list[Step]:
+        if word.verdict == "send":
+            flow = self._log.flow(word.flow)
+            return [ReadCopies(flow, word.member, word.start, word.end, word.part)] if flow else []
+        if word.verdict == "wait":
+            return []
+        names = [
+            name for name in sorted(self._of.get(word.flow, ())) if name[1::3] == (word.member, word.part)
+        ]
+        return self._forget([name for name in names if self._answered(name, word.start, word.end)])
+
+    def read(self, event: CopiesRead) -> list[Step]:
+        """As the proxy: the member's own snapshots, in its name."""
+        self.damaged += len(event.damaged)
+        flow = self._log.flow(event.flow.uid) or event.flow
+        sent = [Send(flow.home, one) for one in reissued(flow, event.member, event.pieces, event.part)]
+        return [*sent, *self._forget(event.damaged)]
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def hurry(self) -> None:
+        """An agent has died, or a home has moved: offer at once what should be."""
+        self._next_ms = 0
+
+    def deadline(self) -> int | None:
+        return self._next_ms if self._held else None
+
+    def tick(self, now_ms: int) -> list[Step]:
+        if not self._held or now_ms < self._next_ms:
+            return []
+        self._next_ms = now_ms + OFFER_MS
+        found: list[Step] = []
+        for uid in list(self._of):
+            if self._log.has_ended(uid):
+                found.extend(self._forget(sorted(self._of[uid])))
+            else:
+                found.extend(self._offers(uid, now_ms))
+        return found
+
+    def _offers(self, uid: str, now_ms: int) -> list[Step]:
+        """To the root of a flow: copies of the dead, and those of which nothing was heard for long."""
+        flow = self._log.flow(uid)
+        if flow is None:
+            return []
+        offered: dict[int, list[CopyName]] = {}
+        for name in sorted(self._of[uid]):
+            if now_ms - self._held[name].told_ms >= STALE_MS or self._gone(flow.fragment.stream, name.member):
+                offered.setdefault(name.member, []).append(name)
+        found: list[Step] = []
+        for member, names in offered.items():
+            for name in names[:OFFERED_MAX]:
+                self._held[name].told_ms = now_ms
+            panes = self._panes(names[:OFFERED_MAX])
+            found.append(Send(flow.home, OfferCopies(flow=uid, member=member, names=panes)))
+        return found
+
+    def _panes(self, names: Sequence[CopyName]) -> tuple[tuple[int, int, int], ...]:
+        """What has no answer of these copies, with the part."""
+        return tuple((*span, name.part) for name in names for span in self._held[name].spans)
+
+    def _gone(self, stream: str, number: int) -> bool:
+        """Whether a member is dead, as far as we know; so is one whose address another has now."""
+        member = next((m for m in self._log.members(stream) if m.number == number), None)
+        if member is None:
+            return False  # our log has not come to it
+        return not self._alive(member.address) or any(
+            m.address == member.address and m.number > number for m in self._log.members(stream)
+        )
+
+
+def _makes_sense(name: CopyName) -> bool:
+    return name.start < name.end and name.member >= 0

@@ -1,0 +1,482 @@
+"""Copies of snapshots at neighbours: when they are made and forgotten, and who sends them when their
+owner is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from agents.disk import copystore
+from agents.disk.store import CopyRow, SnapshotRow, Store
+from elf.chaos.engine import STREAM, plan
+from elf.chaos.story import query_of
+from elf.chaos.world import GONE, World
+from elf.job import copies as disk
+from elf.job.contributions import Piece, from_bytes, to_bytes
+from elf.job.copies import COPY_OVERHEAD, CopiesRead, CopiesStored, Copy, CopyName
+from elf.job.effects import CommitPanes, Send
+from elf.job.log.keepers import apart
+from elf.job.log.streamlog import StreamLog
+from elf.job.messages import (
+    Committed,
+    CopiesKept,
+    CopyVerdict,
+    DropCopies,
+    FlowProgress,
+    JobAdded,
+    KeepCopies,
+    MemberJoined,
+    OfferCopies,
+    Slice,
+)
+from elf.job.rollup import copying, holding, proxies
+from elf.job.rollup.copying import Copying
+from elf.job.rollup.holding import Holding
+from elf.job.rollup.proxies import Proxies
+from elf.job.rollup.root import Root, RootSettings
+from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD, Uplink
+from elf.job.snapshots import Sealed
+from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid
+from elf.ql.plan import Fragment
+
+OWNER, HOLDER, OTHER, ROOT = (f"10.0.0.{n}:7100" for n in range(4))
+NEIGHBOURS = (ROOT, HOLDER, OTHER)
+
+
+def flow_of(fragment: Fragment | None = None) -> Flow:
+    fragment = fragment or plan(2).fragment
+    uid = flow_uid(fragment, "1")
+    return Flow(uid, fragment, flow_topic(bytes(16), uid), ROOT)
+
+
+FLOW = flow_of()
+
+
+def log_of(*flows: Flow, addresses: Sequence[str] = (OWNER, HOLDER)) -> StreamLog:
+    """Of members at these addresses, and a job that reads the flows."""
+    joined = [
+        MemberJoined(
+            seq=seq,
+            stream=STREAM,
+            number=seq - 1,
+            agent_id=f"id{seq}",
+            name="a",
+            incarnation=1,
+            address=address,
+            since_us=-1,
+        )
+        for seq, address in enumerate(addresses, 1)
+    ]
+    spec = JobSpec("job", "me", 1, plan(2), flows or (FLOW,), master=ROOT)
+    return StreamLog([*joined, JobAdded(seq=len(joined) + 1, spec=spec)])
+
+
+def name(start: int, end: int | None = None, part: int = 0, member: int = 0) -> CopyName:
+    return CopyName(FLOW.uid, member, start, start + 1 if end is None else end, part)
+
+
+class Owner:
+    """An agent's uplink and its copies; what is to be read from its store is there."""
+
+    def __init__(self, copies: int = 2) -> None:
+        self.uplink = Uplink(lambda _: None, lambda _: (), lambda _: 0, incarnation=1)
+        self.uplink.add(FLOW)
+        self.live = list(NEIGHBOURS)
+        self.copying = Copying(self.uplink, lambda: self.live, copies=copies, after_ms=1_000)
+        self.sent: list[tuple[str, tuple[CopyName, ...]]] = []
+        self.dropped: list[tuple[str, tuple[CopyName, ...]]] = []
+
+    def seal(self, pane: int, now_ms: int, size: int = 10, part: int = 0) -> None:
+        self.uplink.sealed(Sealed(FLOW.uid, pane, pane + 1, b"", bytes(size), part), now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        """Do what it wants; ``sent`` and ``dropped`` are what that was."""
+        self.sent, self.dropped = [], []
+        todo = self.copying.tick(now_ms)
+        while todo:
+            step, *todo = todo
+            match step:
+                case disk.ReadSnapshots():
+                    read = disk.SnapshotsRead(step.to, tuple(Copy(one, b"", b"") for one in step.names))
+                    todo += self.copying.read(read)
+                case Send(to, KeepCopies() as message):
+                    self.sent.append((to, tuple(copy.name for copy in message.copies)))
+                case Send(to, DropCopies() as dropped):
+                    self.dropped.append((to, dropped.names))
+
+    def answers(self, address: str, *names: CopyName, refused: tuple[CopyName, ...] = ()) -> None:
+        self.copying.kept(address, CopiesKept(names=names, refused=refused))
+
+    def commit(self, start: int, end: int) -> None:
+        self.uplink.committed(Committed(flow=FLOW.uid, start=start, end=end, revision=0, members=to_bytes(1)))
+
+
+# -- the owner -----------------------------------------------------------------------------------------------
+
+
+def test_what_is_committed_soon_is_never_copied() -> None:
+    owner = Owner()
+    assert owner.copying.deadline() is None, "nothing is owed: nothing to look at"
+    owner.seal(1, 0)
+    owner.tick(900)
+    assert (owner.sent, owner.copying.wanting) == ([], 0)
+    owner.commit(1, 2)
+    owner.tick(1_500)
+    assert (owner.sent, owner.copying.deadline()) == ([], None)
+
+
+def test_what_waits_is_copied_to_neighbours_and_dropped_there_when_it_has_its_answer() -> None:
+    owner = Owner()
+    owner.seal(1, 0)
+    owner.seal(2, 100)
+    owner.seal(2, 100, part=1)
+    owner.tick(1_100)
+    whole = (name(1), name(2), name(2, part=1))
+    assert owner.sent == [(HOLDER, whole), (OTHER, whole)], "they share messages"
+    assert (owner.copying.wanting, owner.copying.copied) == (3, 0)
+    owner.answers(HOLDER, *whole)
+    owner.answers(OTHER, *whole)
+    owner.tick(1_600)
+    assert (owner.sent, owner.dropped) == ([], [])
+    assert (owner.copying.wanting, owner.copying.copied) == (0, 3)
+    owner.commit(1, 3)
+    owner.tick(2_100)
+    assert owner.dropped == [(HOLDER, whole[:2]), (OTHER, whole[:2])]
+    assert owner.copying.copied == 1, "the part has no answer yet"
+
+
+def test_a_neighbour_that_is_silent_or_dead_or_refuses_has_another_in_its_place() -> None:
+    owner = Owner()
+    owner.seal(1, 0)
+    owner.tick(1_000)
+    owner.answers(OTHER, refused=(name(1),))
+    owner.tick(1_500)
+    assert owner.sent == [(ROOT, (name(1),))]
+    owner.answers(ROOT, name(1))
+    owner.tick(1_000 + copying.ANSWER_MS)
+    assert owner.sent == [], "nobody is left, and the silent one is left alone for a while"
+    assert owner.copying.wanting == 1
+    owner.tick(1_000 + copying.ANSWER_MS + copying.SILENT_MS)
+    assert owner.sent == [(HOLDER, (name(1),))]
+    owner.answers(HOLDER, name(1))
+    assert owner.copying.wanting == 0
+    owner.copying.peer_down(ROOT)
+    owner.live = [OTHER, "10.0.0.9:7100"]
+    owner.tick(60_000)
+    assert owner.sent == [("10.0.0.9:7100", (name(1),))]
+
+
+def test_what_is_under_way_is_bounded_and_a_larger_snapshot_goes_alone() -> None:
+    owner, half = Owner(copies=1), copying.UNDERWAY_BYTES // 2
+    for pane, size in enumerate([half, half + 1, 10, 3 * half]):
+        owner.seal(pane, 0, size=size)
+    owner.tick(1_000)
+    assert owner.sent == [(HOLDER, (name(0),)), (HOLDER, (name(2),))]
+    assert owner.copying.wanting == 4, "counted, and nothing waits for it"
+    owner.answers(HOLDER, name(0), name(2))
+    owner.tick(1_500)
+    assert owner.sent == [(HOLDER, (name(1),))]
+    owner.answers(HOLDER, name(1))
+    owner.tick(2_000)
+    assert owner.sent == [(HOLDER, (name(3),))]
+
+
+def test_small_ones_share_messages_up_to_a_size() -> None:
+    owner = Owner(copies=1)
+    for pane in range(copying.TOGETHER_MAX + 1):
+        owner.seal(pane, 0)
+    for pane in range(3):
+        owner.seal(1_000 + pane, 0, size=copying.TOGETHER_BYTES // 2)
+    owner.tick(1_000)
+    assert [len(names) for _, names in owner.sent] == [copying.TOGETHER_MAX, 2, 1, 1]
+
+
+def test_none_are_copied_where_none_are_wanted() -> None:
+    owner = Owner(copies=0)
+    owner.seal(1, 0)
+    owner.tick(5_000)
+    assert (owner.sent, owner.copying.deadline()) == ([], None)
+
+
+def test_other_racks_come_first_then_the_nearest() -> None:
+    racks = {"a": "eu/1", "b": "eu/1", "c": "eu/2", "d": "", "e": "eu/2"}
+    assert apart(["a"], ["b", "c", "d", "e"], racks.__getitem__, 3) == ["c", "d", "b"]
+
+
+# -- the holder ----------------------------------------------------------------------------------------------
+
+
+class Holder:
+    """What one agent holds, over a real store."""
+
+    def __init__(
+        self, *flows: Flow, bytes_max: int = 10_000, addresses: Sequence[str] = (OWNER, HOLDER)
+    ) -> None:
+        self.store = Store(":memory:")
+        self.dead: set[str] = set()
+        self.log = log_of(*flows, addresses=addresses)
+        self.bytes_max = bytes_max
+        self.begin()
+
+    def begin(self) -> None:
+        """As after a restart."""
+        self.holding = Holding(
+            self.log,
+            lambda address: address not in self.dead,
+            bytes_max=self.bytes_max,
+            restored=copystore.held(self.store),
+        )
+
+    def perform(self, steps: Sequence[holding.Step]) -> list[Send]:
+        """Do what it wants on the disk; what it says."""
+        said: list[Send] = []
+        todo = list(steps)
+        while todo:
+            step = todo.pop(0)
+            if isinstance(step, Send):
+                said.append(step)
+                continue
+            match copystore.perform(self.store, step):
+                case CopiesStored() as stored:
+                    todo += self.holding.stored(stored)
+                case CopiesRead() as read:
+                    todo += self.holding.read(read)
+        return said
+
+    def keep(self, *names: CopyName, size: int = 10, now_ms: int = 0) -> list[Send]:
+        copies = tuple(Copy(one, b"t", bytes(size)) for one in names)
+        return self.perform(self.holding.keep(OWNER, KeepCopies(copies=copies), now_ms))
+
+    def there(self) -> list[CopyName]:
+        """The same in memory and on the disk."""
+        assert len(self.store.copies()) == len(self.holding)
+        return [CopyName(*one) for one, _ in self.store.copies()]
+
+
+def test_copies_are_durable_before_the_owner_hears_of_it() -> None:
+    holder = Holder()
+    message = KeepCopies(copies=(Copy(name(1), b"", b"x"),))
+    first = holder.holding.keep(OWNER, message, 0)
+    assert [type(step) for step in first] == [disk.StoreCopies]
+    assert holder.holding.keep(OWNER, message, 1) == [], "it comes twice, and is not there yet"
+    assert holder.perform(first) == [Send(OWNER, CopiesKept(names=(name(1),)))]
+    assert holder.keep(name(1)) == [Send(OWNER, CopiesKept(names=(name(1),)))]
+    holder.begin()
+    assert holder.there() == [name(1)]
+    assert holder.keep(name(1)) == [Send(OWNER, CopiesKept(names=(name(1),)))]
+
+
+def test_what_was_forgotten_while_it_was_written_is_deleted() -> None:
+    holder = Holder()
+    steps = holder.holding.keep(OWNER, KeepCopies(copies=(Copy(name(1)),)), 0)
+    steps += holder.holding.drop(DropCopies(names=(name(1),)))
+    assert holder.perform(steps) == [Send(OWNER, CopiesKept(names=()))]
+    assert holder.there() == []
+
+
+def test_a_commit_forgets_the_panes_of_its_members_and_parts() -> None:
+    holder = Holder()
+    holder.keep(name(1), name(2, 6), name(2, part=1), name(2, part=2), name(1, member=1))
+
+    def committed(start: int, end: int, members: int, *parts: tuple[int, int]) -> list[CopyName]:
+        word = Committed(
+            flow=FLOW.uid, start=start, end=end, revision=0, members=to_bytes(members), parts=parts
+        )
+        assert holder.perform(holder.holding.committed(word)) == []
+        return holder.there()
+
+    assert committed(1, 4, 0b01) == [name(2, 6), name(2, part=1), name(2, part=2), name(1, member=1)]
+    assert committed(4, 9, 0b10) == [name(2, 6), name(2, part=1), name(2, part=2), name(1, member=1)]
+    assert committed(2, 3, 0b01, (0, 1), (1, 2)) == [name(2, 6), name(2, part=2), name(1, member=1)]
+    assert committed(4, 6, 0b01) == [name(2, part=2), name(1, member=1)]
+    assert committed(1, 2, 0b11) == [name(2, part=2)]
+
+
+def test_where_agents_are_leapt_over_a_commit_is_the_last_word() -> None:
+    leaping = flow_of(query_of("leap").fragment)
+    holder = Holder(leaping)
+    holder.keep(CopyName(leaping.uid, 0, 1, 2))
+    word = Committed(flow=leaping.uid, start=1, end=2, revision=0, members=to_bytes(0b10))
+    holder.perform(holder.holding.committed(word))
+    assert holder.there() == []
+
+
+def test_beyond_the_quota_the_oldest_go_and_are_counted() -> None:
+    size = 1_000 - COPY_OVERHEAD - 1
+    holder = Holder(bytes_max=3_000)
+    for pane in range(4):
+        holder.keep(name(pane), size=size, now_ms=pane)
+    assert holder.there() == [name(1), name(2), name(3)]
+    assert (holder.holding.dropped, holder.holding.bytes) == (1, 3_000)
+    told = holder.keep(name(9), size=9_999)
+    assert told == [Send(OWNER, CopiesKept(names=(), refused=(name(9),)))], "it would never fit"
+    assert len(holder.there()) == 3
+
+
+def test_a_full_disk_refuses_copies_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    holder = Holder()
+    with holder.store._file.reading() as con:
+        (pages,) = con.execute("PRAGMA page_count").fetchone()
+        con.execute(f"PRAGMA max_page_count = {pages}")
+    told = holder.keep(name(1), size=9_000)
+    assert told == [Send(OWNER, CopiesKept(names=(), refused=(name(1),)))]
+    assert (len(holder.holding), holder.holding.bytes) == (0, 0)
+
+
+def test_only_copies_of_the_dead_are_offered_and_at_times_those_of_which_nothing_is_heard() -> None:
+    holder = Holder()
+    holder.keep(name(1), name(2, 4), name(3, part=1), now_ms=1)
+    assert holder.perform(holder.holding.tick(10)) == []
+    offer = OfferCopies(flow=FLOW.uid, member=0, names=((1, 2, 0), (2, 4, 0), (3, 4, 1)))
+    assert holder.perform(holder.holding.tick(holding.STALE_MS + 10)) == [Send(ROOT, offer)]
+    holder.holding.hurry()
+    assert holder.perform(holder.holding.tick(holding.STALE_MS + 20)) == [], "just offered"
+    holder.dead.add(OWNER)
+    holder.holding.hurry()
+    assert holder.perform(holder.holding.tick(holding.STALE_MS + 30)) == [Send(ROOT, offer)]
+
+
+def test_an_agent_in_whose_place_another_has_come_is_dead() -> None:
+    holder = Holder(addresses=(OWNER, HOLDER, OWNER))
+    holder.keep(name(1), name(1, member=2))
+    (offered,) = holder.perform(holder.holding.tick(10))
+    assert offered.message == OfferCopies(flow=FLOW.uid, member=0, names=((1, 2, 0),))
+
+
+def test_the_proxy_sends_in_the_owners_name() -> None:
+    holder = Holder()
+    holder.keep(name(1, 4), name(4, 5), name(2, part=3))
+    word = CopyVerdict(flow=FLOW.uid, member=0, start=1, end=4, verdict="send")
+    (sent,) = holder.perform(holder.holding.verdict(word))
+    assert sent.to == ROOT
+    assert isinstance(sent.message, Slice)
+    assert (from_bytes(sent.message.members), sent.message.direct) == (0b01, True)
+    assert (sent.message.start, sent.message.end, sent.message.payload) == (1, 4, bytes(10))
+    word = CopyVerdict(flow=FLOW.uid, member=0, start=2, end=3, verdict="send", part=3)
+    (sent,) = holder.perform(holder.holding.verdict(word))
+    assert isinstance(sent.message, Slice)
+    assert (from_bytes(sent.message.members), sent.message.parts) == (0, ((0, 3),))
+    assert len(holder.there()) == 3, "they stay until they are in a commit"
+
+
+def test_the_roots_word_is_about_these_panes_only() -> None:
+    holder = Holder()
+    holder.keep(name(1, 4), name(1, member=1), name(1, part=1))
+    for start, end, verdict in ((1, 2, "included"), (2, 3, "final"), (3, 4, "leapt")):
+        assert name(1, 4) in holder.there()
+        word = CopyVerdict(flow=FLOW.uid, member=0, start=start, end=end, verdict=verdict)
+        holder.perform(holder.holding.verdict(word))
+    assert holder.there() == [name(1, member=1), name(1, part=1)]
+
+
+def test_a_damaged_copy_is_never_sent() -> None:
+    holder = Holder()
+    holder.keep(name(1), name(2))
+    with holder.store._file.writing() as con:
+        con.execute("UPDATE copies SET payload = x'00' WHERE pane_start = 1")
+    word = CopyVerdict(flow=FLOW.uid, member=0, start=1, end=3, verdict="send")
+    (sent,) = holder.perform(holder.holding.verdict(word))
+    assert isinstance(sent.message, Slice)
+    assert sent.message.start == 2
+    assert (holder.there(), holder.holding.damaged) == ([name(2)], 1)
+
+
+# -- the root ------------------------------------------------------------------------------------------------
+
+
+def rooted() -> Root:
+    """A root that has heard both members until 10,000 ms, and has begun with pane 1."""
+    root = Root(FLOW, RootSettings())
+    root.set_roster(log_of().members(STREAM), 1)
+    for member in (0, 1):
+        root.hear(member, FlowProgress(FLOW.uid, 0, 5), 10_000)
+    root.begin(1, 0)
+    return root
+
+
+def commit(root: Root, start: int, end: int, members: int) -> None:
+    """The pieces of these members, and the commit."""
+    root.take(Piece(start, end, members))
+    (work,) = root.propose(90_000)
+    assert isinstance(work, CommitPanes)
+    root.committed(work, 90_000)
+
+
+def test_one_holder_at_a_time_is_told_to_send_and_only_for_the_dead() -> None:
+    root, roots = rooted(), Proxies()
+    offer = OfferCopies(flow=FLOW.uid, member=0, names=((1, 2, 0), (2, 3, 7)))
+
+    def told(holder: str, now_ms: int) -> list[str]:
+        said = roots.offered(root, holder, offer, now_ms)
+        assert all(one.to == holder for one in said)
+        return [one.message.verdict for one in said if isinstance(one.message, CopyVerdict)]
+
+    assert told(HOLDER, 10_500) == [], "it lives"
+    root.down(OWNER)
+    assert told(HOLDER, 10_600) == ["send", "send"]
+    assert told(OTHER, 10_700) == told(HOLDER, 10_800) == []
+    assert told(OTHER, 10_600 + proxies.PROXY_MS) == ["send", "send"], "the first one is silent"
+    root.take(Piece(1, 2, 0b01))
+    assert told(HOLDER, 30_000) == ["send"], "the piece is held: it is not its turn yet"
+    root.hear(0, FlowProgress(FLOW.uid, 0, 5), 40_000)
+    assert told(HOLDER, 40_001) == []
+    commit(root, 1, 2, 0b10)
+    assert told(OTHER, 40_002) == ["included"], "that, whoever lives"
+    assert roots.offered(root, OTHER, OfferCopies(flow=FLOW.uid, member=9, names=((1, 2, 0),)), 99_999) == []
+
+
+def test_an_agent_that_is_silent_is_dead_for_its_copies() -> None:
+    root, roots = rooted(), Proxies()
+    offer = OfferCopies(flow=FLOW.uid, member=0, names=((1, 2, 0),))
+    assert roots.offered(root, HOLDER, offer, 10_000 + proxies.SILENT_MS) == []
+    (said,) = roots.offered(root, HOLDER, offer, 10_001 + proxies.SILENT_MS)
+    assert isinstance(said.message, CopyVerdict)
+    assert said.message.verdict == "send"
+
+
+# -- the disk ------------------------------------------------------------------------------------------------
+
+
+def test_an_owner_reads_what_it_retains_and_the_first_copy_of_a_name_stays() -> None:
+    store = Store(":memory:")
+    store.save_cut("s", b"cut", [SnapshotRow("f", 1, 2, 0, b"t", b"p")])
+    names = (CopyName("f", 7, 1, 2), CopyName("f", 7, 2, 3))
+    read = copystore.perform(store, disk.ReadSnapshots(names, (HOLDER,)))
+    assert read == disk.SnapshotsRead((HOLDER,), (Copy(names[0], b"t", b"p"),))
+    store.keep_copies([CopyRow(*names[0], b"t", b"p", 0), CopyRow(*names[1], b"", b"", 0)])
+    store.keep_copies([CopyRow(*names[0], b"other", b"other", 0)])
+    assert copystore.held(store) == {names[0]: SNAPSHOT_OVERHEAD + 2, names[1]: SNAPSHOT_OVERHEAD}
+    store.delete_flow("f")
+    assert store.copies() == []
+
+
+# -- a fleet -------------------------------------------------------------------------------------------------
+
+
+def test_what_an_agent_had_sealed_is_in_the_windows_though_it_is_gone_for_good() -> None:
+    """Nothing of what it sealed has come to the root, and its disk is lost."""
+    world = World(5, 6)
+    world.start_all()
+    spec = world.create(0, query_of("plain"))
+    for agent in world.agents:
+        world.write(agent, world.now + 20_000)
+    world.run(6_000)
+    victim = next(agent for agent in world.agents[1:] if world.spares(agent))
+    world.unheard.add(victim.address)
+    world.run_until(lambda: victim.node.copies.copying.copied > 0, 6_000)
+    held = list(victim.node.copies.copying._due)
+    told = [agent.node.clients.statements.status()["copies"] for agent in world.agents]
+    assert sum(one["held"] for one in told) >= 2 * len(held)  # type: ignore[index]
+    victim.crash()
+    victim.ended = GONE
+    world.run(12_000)
+    pane_us = spec.plan.fragment.pane_us
+    assert held
+    for one in held:
+        revision, counts, status = world.committed(spec)[one.start * pane_us]
+        assert counts == world.truth(spec, one.start * pane_us)
+        assert (status["missing"], revision) == ([], 1), "it came as a revision"
+    later = max(world.committed(spec).values(), key=lambda window: str(window[2]["window_start"]))
+    assert later[2]["missing"] == [f"a{victim.index}"]
+    assert all(len(agent.node.copies.holding) == 0 for agent in world.agents if agent.up), "all is settled"
