@@ -172,7 +172,7 @@ class ProtocolConfig:
         "so an agent that is gone for good does not take it along.",
     )
     copy_after_secs: float = setting(
-        1.0, number(), "How long a snapshot may wait for its commit before it is copied."
+        3.0, number(), "How long a snapshot may wait for its commit before it is copied."
     )
     copies_bytes_max: int = setting(
         256 << 20, whole(0), "Copies of others' snapshots that are kept here; beyond it the oldest go."

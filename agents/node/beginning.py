@@ -62,7 +62,7 @@ class NodeSettings:
     follow_ms: int = 2_000
     retained_bytes_max: int = 256 << 20
     copies: int = 2
-    copy_after_ms: int = 1_000
+    copy_after_ms: int = 3_000
     copies_bytes_max: int = 256 << 20
     keepers_max: int = KEEPERS_MAX
     home_members: int = KEEPERS_MAX

@@ -53,6 +53,9 @@ SUPERVISOR_MS: Final = 1_000
 HomeWork = home.Apply | home.InstallHome | home.SummariseHome | home.LoadHome | home.ForgetHome
 HOME_EFFECTS: Final = (home.Apply, home.InstallHome, home.SummariseHome, home.LoadHome, home.ForgetHome)
 
+COPY_AFTER_MS = 1_000
+"""Sooner than agents do, so that a storm has copies."""
+
 
 class SimAgent:
     """One agent: what survives a crash (``store``, ``log``), and what does not (everything else)."""
@@ -123,6 +126,7 @@ class SimAgent:
             root=world.root_settings,
             retained_bytes_max=world.retained_bytes_max,
             home_members=world.home_members,
+            copy_after_ms=COPY_AFTER_MS,
         )
         restored = self._restored()
         self.node = Node(

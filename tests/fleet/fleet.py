@@ -78,7 +78,7 @@ class Agent:
             },
             "archive": {"path": str(self.folder / "archive"), "roll_secs": 5},
             "http": {"listen": f"127.0.0.1:{self.http_port}"},
-            "protocol": {"straggler_min_secs": 2, "cut_interval_secs": 1},
+            "protocol": {"straggler_min_secs": 2, "cut_interval_secs": 1, "copy_after_secs": 1},
         }
         path = self.folder / "elf.yaml"
         path.write_text(yaml.safe_dump(config))
