@@ -40,8 +40,7 @@ def keep_best(groups: pa.Table, counted: pa.Table | None, top: Top) -> tuple[pa.
     values, credit = _floats(groups, top.state), _floats(groups, CREDIT)
     cut = counted[CUT].to_numpy()
     numbers = counted["_pane"].to_numpy()
-    by_number = np.argsort(numbers, kind="stable")
-    place = by_number[np.searchsorted(numbers[by_number], panes)]
+    place = places(numbers, panes)
     order = np.lexsort((-values, panes))
     starts = np.searchsorted(panes[order], panes[order])
     rank = np.empty(len(panes), np.int64)
@@ -65,6 +64,13 @@ def with_cuts(counted: pa.Table | None, panes: Int64s) -> pa.Table:
     if len(missing):
         parts.append(_uncut(tally(missing)))
     return pa.concat_tables(parts)
+
+
+def places(numbers: Int64s, panes: Int64s) -> Int64s:
+    """Where in a tally of these panes each of others is."""
+    by_number = np.argsort(numbers, kind="stable")
+    found: Int64s = by_number[np.searchsorted(numbers[by_number], panes)]
+    return found
 
 
 def _uncut(counted: pa.Table) -> pa.Table:

@@ -33,7 +33,7 @@ import pyarrow as pa
 
 from elf.aggregates import State, canonical_key
 from elf.errors import ElfError
-from elf.job.approximate import CUT, CUT_STATE, with_cuts
+from elf.job.approximate import CUT, CUT_STATE, places, with_cuts
 from elf.job.assembly.rows import Int64s
 from elf.job.snapshots import Threshold
 from elf.job.tops import cut_panes
@@ -71,7 +71,7 @@ def excerpt(
     panes = groups["_pane"].to_numpy()
     counted = with_cuts(counted, panes)
     numbers = counted["_pane"].to_numpy()
-    place = _places(numbers, panes)
+    place = places(numbers, panes)
     cut, left = np.zeros(len(numbers)), np.zeros(len(numbers), np.int64)
     np.maximum.at(cut, place[~kept], values[~kept])
     left[place[~kept]] = 1
@@ -131,10 +131,14 @@ def _check(groups: pa.Table, counted: pa.Table, fragment: Fragment, told: Mappin
             exact |= here & np.isin(hashes, told[low].hashes)
         rest = here & ~exact
         most = (max(values[rest].max(), 0.0) if rest.any() else 0.0) + cut
-        if exact.sum() < top.rows or np.partition(values[exact], -top.rows)[-top.rows] <= most * (
-            1 + _MARGIN
-        ):
+        known = values[exact]
+        if len(known) < top.rows or _nth(known, top.rows) <= most * (1 + _MARGIN):
             raise Unsure(f"what was left out of pane {pane} may be among its first {top.rows} rows")
+
+
+def _nth(values: Floats, rows: int) -> float:
+    """The least of so many of the greatest."""
+    return float(np.partition(values, -rows)[-rows])
 
 
 def threshold_of(groups: pa.Table, agents: int, fragment: Fragment) -> Threshold | None:
@@ -167,10 +171,3 @@ def _values(groups: pa.Table, top: Top) -> Floats:
 
 def _hashes(groups: pa.Table, fragment: Fragment) -> UInt64s:
     return hash_keys([canonical_key(groups[key]) for key in fragment.group_keys])
-
-
-def _places(numbers: Int64s, panes: Int64s) -> Int64s:
-    """Where in a tally the panes are."""
-    by_number = np.argsort(numbers, kind="stable")
-    found: Int64s = by_number[np.searchsorted(numbers[by_number], panes)]
-    return found

@@ -9,22 +9,10 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from tests.fleet.fleet import Agent, Fleet
 from tests.fleet.test_fleet import SECOND_US, clicks, connected, create, until, watched
 from tests.fleet.test_stragglers import stop
-
-
-@pytest.fixture
-def five(tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path, 5)
-    fleet.start()
-    yield fleet
-    fleet.stop()
 
 
 async def test_windows_have_what_an_agent_had_sealed_that_is_gone_for_good(five: Fleet) -> None:

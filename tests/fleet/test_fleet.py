@@ -8,11 +8,9 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-
-import pytest
 
 import elf.client
 from elf.client import Client, Window
@@ -26,14 +24,6 @@ CREATE = (
 )
 
 Windows = dict[int, Window]
-
-
-@pytest.fixture
-def five(tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path, 5)
-    fleet.start()
-    yield fleet
-    fleet.stop()
 
 
 async def until(condition: Callable[[], bool], what: str, limit_s: float = 60) -> None:

@@ -200,9 +200,10 @@ class Holding:
         flow = self._log.flow(uid)
         if flow is None:
             return []
+        gone = {m: self._gone(flow.fragment.stream, m) for m in {name.member for name in self._of[uid]}}
         offered: dict[int, list[CopyName]] = {}
         for name in sorted(self._of[uid]):
-            if now_ms - self._held[name].told_ms >= STALE_MS or self._gone(flow.fragment.stream, name.member):
+            if now_ms - self._held[name].told_ms >= STALE_MS or gone[name.member]:
                 offered.setdefault(name.member, []).append(name)
         found: list[Step] = []
         for member, names in offered.items():
