@@ -42,6 +42,7 @@ from agents.lanes.spill import SpillFolder
 from agents.lanes.streams import FunctionsAt
 from agents.metrics import Metrics
 from agents.node.beginning import (
+    FOUNDED_FACT,
     HOUSED_FACT,
     PEERS_FACT,
     Detect,
@@ -334,6 +335,7 @@ def restore(store: Store, lanes: list[Lane]) -> Restored:
         suspended,
         copystore.held(store),
         housed,
+        tuple((store.get(FOUNDED_FACT) or b"").decode().split()),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -68,7 +69,9 @@ class Statements:
         self._overlay = overlay
         self._homes = homes
         self._reads = JobReads(log, self._find, self._inspect)
-        self._steering = Steering(self._find, self._ask_home, self._planned, self._reads.unread)
+        self._steering = Steering(
+            self._find, self._ask_home, self._planned, self._reads.unread, self._range_roots
+        )
         self._submissions = Submissions(log, self._schema_of, self._streams_of)
         self._explanations = Explanations(log, self._named)
         self._one_shots = 0
@@ -235,7 +238,9 @@ class Statements:
             self._reads.unread(replaced)
         if any((s.name, s.creator) == (name, creator) for s in self._log.programs()):
             raise UserError(f"job {name} exists already, written in Python; DROP JOB {name} first")
-        spec = JobSpec(name, creator, 0, plan, (), roots=(yield from self._range_roots(name, creator, plan)))
+        spec = JobSpec(name, creator, 0, plan, ())
+        if spec.replicated:  # else they are where the job is: it is asked again when that dies
+            spec = replace(spec, roots=(yield from self._range_roots(name, creator, plan)))
         request = say.CreateJob(id=0, origin="", spec=spec, replace=replacing)
         (answer,) = yield [ToKey(app_id(name, creator), request)]
         if answer.error == SILENT:
@@ -248,7 +253,7 @@ class Statements:
     def _range_roots(
         self, name: str, creator: str, plan: Plan
     ) -> Generator[list[Ask], list[say.Answer], tuple[str, ...]]:
-        """The nodes that are to root the key ranges of a job after the first."""
+        """The nodes that are to found the homes of the key ranges of a job after the first."""
         keys = [range_topic(name, creator, place) for place in range(1, max(s.trees for s in plan.sides))]
         answers = (yield [ToKey(key, say.WhoIsThere(id=0, origin="")) for key in keys]) if keys else []
         if any(answer.error for answer in answers):

@@ -29,16 +29,23 @@ Planned = Callable[
     [say.Execute, "statements.Query", "Mapping[str, Table] | None", Sequence[str]],
     Generator[list[Ask], list[say.Answer], Plan],
 ]
+RangeRoots = Callable[[str, str, Plan], Generator[list[Ask], list[say.Answer], tuple[str, ...]]]
 
 
 class Steering:
     """``find`` a job by name and creator, ``ask_home`` its master, ``planned``: the plan of a
     query, with the tables that it joins and the job that it is for; ``unread`` raises
-    when other jobs read one."""
+    when other jobs read one; ``range_roots``: where its key ranges are to have their homes."""
 
     def __init__(
-        self, find: Find, ask_home: AskHome, planned: Planned, unread: Callable[[JobSpec], None]
+        self,
+        find: Find,
+        ask_home: AskHome,
+        planned: Planned,
+        unread: Callable[[JobSpec], None],
+        range_roots: RangeRoots,
     ) -> None:
+        self._range_roots = range_roots
         self._find = find
         self._ask_home = ask_home
         self._planned = planned
@@ -57,6 +64,7 @@ class Steering:
             reset=statement.reset,
             immediately=statement.immediately,
             note=statement.sql,
+            roots=(yield from self._range_roots(spec.name, spec.creator, plan)),
         )
         return (yield from self._ask(asked, spec, request))
 

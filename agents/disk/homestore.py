@@ -29,7 +29,7 @@ from elf.job.home.port import (
     SummariseHome,
 )
 from elf.job.rollup.flowroots import StoredPanes
-from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord, VersionState
+from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord, VersionState, job_of
 
 STATE_PANES_BYTES: Final = 40 << 20
 """Rows of panes in a state. Beyond it a member that begins with the state does not have the oldest."""
@@ -97,17 +97,14 @@ def _keep_windows(store: Store, fact: log.WindowsKept) -> int:
 def install(store: Store, effect: InstallHome) -> None:
     """Write a whole state."""
     state = log.state_of(effect.state)
-    for fact in (state.job, *state.flows, *state.panes, *state.windows):
+    job = () if isinstance(state.job, log.RangeKept) else (state.job,)
+    for fact in (*job, *state.flows, *state.panes, *state.windows):
         apply(store, log.encode(fact))
 
 
 def summary(store: Store, effect: SummariseHome) -> bytes:
     """The state of a home."""
-    row = store.job(effect.uid)
-    if row is None:
-        raise ElfBug(f"the home of {effect.uid} has no record of the job")
-    kept = msgspec.msgpack.decode(row.record, type=_JobRecord)
-    job = log.JobKept(kept.spec, row.state, kept.first_pane, kept.versions)
+    job = _kept_job(store, effect.uid)
     firsts = store.flows()
     flows = [log.FlowKept(uid, first) for uid in effect.flows if (first := firsts.get(uid)) is not None]
     panes = [row for uid in effect.flows for row in _newest(store, uid)]
@@ -115,6 +112,16 @@ def summary(store: Store, effect: SummariseHome) -> bytes:
     numbers = [row.seq for row in windows]  # the next one is given after the last, which may be a revision
     windows += map(windows_fact, store.windows_after(effect.uid, max(numbers, default=0)))
     return log.encode(log.HomeState(job, tuple(flows), tuple(panes), tuple(windows)))
+
+
+def _kept_job(store: Store, uid: str) -> log.JobKept | log.RangeKept:
+    if uid != job_of(uid):
+        return log.RangeKept(uid)
+    row = store.job(uid)
+    if row is None:
+        raise ElfBug(f"the home of {uid} has no record of the job")
+    kept = msgspec.msgpack.decode(row.record, type=_JobRecord)
+    return log.JobKept(kept.spec, row.state, kept.first_pane, kept.versions)
 
 
 def _newest(store: Store, uid: str) -> list[log.PanesKept]:
@@ -148,12 +155,12 @@ def _fitting(rows: Sequence[WindowCommit]) -> list[log.WindowsKept]:
 def load(store: Store, effect: LoadHome) -> HomeLoaded:
     """A home as another leader, or another life, left it."""
     row = store.job(effect.uid)
-    if row is None:
+    if row is None and effect.uid == job_of(effect.uid):
         return HomeLoaded(effect.group, effect.term, None)
     return HomeLoaded(
         effect.group,
         effect.term,
-        stored_job(store, row.record, row.state),
+        None if row is None else stored_job(store, row.record, row.state),
         {uid: stored_panes(store, uid, first) for uid, first in _firsts(store, effect.flows)},
     )
 

@@ -47,7 +47,6 @@ UNREAD_EVERY_MS: Final = 1_000
 """The same of a stream that no flow reads."""
 QUIET_MS: Final = 100
 """From a chunk to the first ``Idle``: what that does can wait until what the chunk has caused is over."""
-LEAVING_S: Final = 0.1
 ROOM_POLL_S: Final = 0.2
 ROLLS_WAITING_MAX: Final = 32
 """Rolls that may wait for an archive that cannot be reached before reading is held back: about 2 GiB of a
@@ -174,8 +173,8 @@ class Feeding:
         loop = asyncio.get_running_loop()
         idle_ms, asked = 0, CHUNK_BYTES_MIN
         while True:
-            while self._leaving():  # it may stay after all
-                await asyncio.sleep(LEAVING_S)
+            if self._leaving():
+                return
             await self.reading.wait()
             await stream.slots.acquire()
             chunk = await loop.run_in_executor(stream.reader, self._poll, stream, asked, idle_ms)

@@ -25,6 +25,8 @@ heartbeats, and for machines that never stall for half a second."""
 ALONE_MS: Final = 5_000
 HOUSED_FACT: Final = "housed"
 """Durable: every job whose home was here has a replica group."""
+FOUNDED_FACT: Final = "founded"
+"""Durable: homes of key ranges that this agent has founded, a uid a line: it does so once."""
 JOIN_MS: Final = 30_000
 
 
@@ -50,6 +52,8 @@ class Restored:
     """Of other agents' snapshots, the oldest first: size in bytes."""
     housed: bool = True
     """False for a data folder of before homes were replicated."""
+    founded: tuple[str, ...] = ()
+    """Homes of key ranges."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,9 @@ through here (``perform``), and they hear of it when it is committed and applied
 loses them; they begin anew, from the store, where the next leader is, as after a restart. Each proposal
 carries the term in which its root or master began. ``Homes`` tells the stream log where the home is.
 
+The home of a key range after a job's first (``TREES m``) is founded by the agent that the log names for it,
+once in that agent's life (``FOUNDED_FACT``): a group of that key may be elsewhere by then.
+
 A home is over when the log has the job's tombstone and the end of its flows: each member forgets it then.
 """
 
@@ -18,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from agents.node.beginning import HOUSED_FACT
+from agents.node.beginning import FOUNDED_FACT, HOUSED_FACT
 from agents.node.groups import GroupDesk, GroupStep
 from agents.node.staffing import QUICK_MS, STAFF_MS, Staffing
 from elf.job.effects import (
@@ -52,7 +55,7 @@ from elf.job.home.records import home_key
 from elf.job.home.subscribers import numbered
 from elf.job.log.keepers import LOG_GROUP
 from elf.job.log.streamlog import StreamLog
-from elf.job.spec import END_OF_TIME, JobSpec
+from elf.job.spec import END_OF_TIME, JobSpec, job_of
 from overlay import replica
 
 AGAIN_MS: Final = 200
@@ -100,8 +103,8 @@ class HomeMachine:
         if not state:
             return []
         known = record.state_of(state)
-        self.uid = known.job.spec.uid
-        self._know(*known.job.founded, *(fact.flow for fact in known.flows))
+        self.uid = known.uid
+        self._know(*known.founded)
         return [InstallHome(self.key, state)]
 
     def _know(self, *flows: str) -> None:
@@ -111,6 +114,8 @@ class HomeMachine:
         fact = record.record_of(data)
         if isinstance(fact, record.JobKept):
             self._know(*fact.founded)
+        elif isinstance(fact, record.FlowKept):
+            self._know(fact.flow)
         return [Apply(self.key, self.whole.pop(data, data))]
 
     def state(self, index: int) -> list[Step]:
@@ -119,7 +124,7 @@ class HomeMachine:
 
 class Housing:
     """See the module's docstring. ``machines``: of all groups but the stream log's; the desk makes them.
-    ``most``: members of a home."""
+    ``most``: members of a home; ``founded``: homes of key ranges that this agent has founded."""
 
     def __init__(
         self,
@@ -129,8 +134,11 @@ class Housing:
         staffing: Staffing,
         machines: dict[bytes, HomeMachine],
         most: int,
+        founded: Iterable[str],
     ) -> None:
         self._most = most
+        self._founded = set(founded)
+        self._founding: set[str] = set()
         self._homes = homes
         self._log = log
         self._desk = desk
@@ -152,7 +160,7 @@ class Housing:
         return home_key(self._log.founder(flow) or "")
 
     def _replicated(self, flow: str) -> bool:
-        spec = self._log.ever(self._log.founder(flow) or "")
+        spec = self._log.ever(job_of(self._log.founder(flow) or ""))
         return spec is not None and spec.replicated
 
     def perform(self, effect: object, now_ms: int) -> Sequence[Step] | None:
@@ -261,8 +269,28 @@ class Housing:
         if key in self._adopting:
             self._adopting.discard(key)
             found += [] if self._adopting else [SaveFact(HOUSED_FACT, b"1")]
+        if machine.uid != job_of(machine.uid) and machine.uid not in self._founded:
+            found += self._range_founded(machine.uid)
         named = (flow.uid for spec in self._log.versions(machine.uid) for flow in spec.flows)
         return [*found, LoadHome(key, term, machine.uid, tuple(dict.fromkeys((*machine.flows, *named))))]
+
+    def found_ranges(self, agent_id: str) -> list[Step]:
+        """Found the homes of key ranges that the log wants this agent to found, with what is there: before
+        they were replicated their roots were alone."""
+        held = self._desk.groups.held()
+        new = [
+            uid
+            for uid in self._log.to_found(agent_id)
+            if uid not in self._founded | self._founding and home_key(uid) not in held
+        ]
+        self._founding.update(new)
+        return [SummariseHome(home_key(uid), 0, uid, self._log.flows_of(uid)) for uid in new]
+
+    def _range_founded(self, uid: str) -> list[Step]:
+        """Its group is there."""
+        self._founding.discard(uid)
+        self._founded = {known for known in self._founded if self._log.home(known) is not None} | {uid}
+        return [SaveFact(FOUNDED_FACT, "\n".join(sorted(self._founded)).encode())]
 
     def adopt(self, specs: Iterable[JobSpec]) -> list[Step]:
         """Jobs of a data folder of before homes were replicated: found their groups with what is there. That
@@ -292,7 +320,12 @@ class Housing:
                 held = event.group in self._desk.groups.held()
                 return [] if held else self._desk.create(event.group, event.state, now_ms)
             case HomeLoaded():
-                if led is None or led.term != event.term or event.job is None:
+                if led is None or led.term != event.term:
+                    return []
+                uid = self._machines[event.group].uid
+                if uid != job_of(uid):
+                    return self._homes.take_up_range(uid, event.flows, event.term, now_ms)
+                if event.job is None:
                     return []
                 return self._homes.take_up(event.job, event.flows, event.term, now_ms)
 
@@ -378,7 +411,7 @@ class Housing:
             since = self._strays.setdefault(key, now_ms)
             return self._desk.end(key, now_ms) if now_ms - since >= STRAY_MS else []
         self._strays.pop(key, None)
-        if self._log.is_dropped(uid) and self._log.home(uid) is None:
+        if self._log.is_dropped(job_of(uid)) and self._log.home(uid) is None:
             return self._desk.end(key, now_ms)
         if uid in self._homes.misfounded:
             return self._desk.end(key, now_ms) if key in self._led else []

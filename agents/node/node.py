@@ -128,11 +128,12 @@ class Node:
             self.keeping.staffing,
             machines,
             settings.home_members,
+            restored.founded,
         )
         names = [stream.name for stream in streams]
         self.trees = Trees(names, self.log, overlay, self.keeping, self.uplink, self.homes.roots)
         self.copies = Copies(me.address, self.log, overlay, self.uplink, self.homes.roots, settings, restored)
-        self._leaving = Leaving(me, names, self.log, overlay, self.keeping, self.uplink)
+        self._leaving = Leaving(me, names, overlay, self.keeping, self.uplink)
         self.notices = Notices(self.log)
         self.clocks = Clocks(me.address)
         self.requests = Requests(
@@ -177,8 +178,7 @@ class Node:
             self.homes.known(job.spec)
             if not job.spec.replicated:
                 found.extend(self.homes.restore((job,), self._restored.flows, now_ms))
-        alone = {uid: kept for uid, kept in self._restored.flows.items() if self.log.founder(uid) is None}
-        found.extend(self.homes.restore((), alone, now_ms))  # roots of key ranges
+        found.extend(self.housing.found_ranges(self.me.agent_id))
         if not self._restored.housed:
             ours = [job.spec for job in self._restored.jobs if job.spec.home == self.me.address]
             found.extend(self.housing.adopt(ours))
@@ -207,7 +207,7 @@ class Node:
         return self._leaving.under_way
 
     def leave(self, now_ms: int) -> list[NodeEffect]:
-        """Seal everything, hand it over, and go, unless something binds this agent."""
+        """Seal everything, hand it over, and go."""
         return self._settle(self._leaving.begin(), now_ms)
 
     # -- events ----------------------------------------------------------------------------------------------
@@ -451,6 +451,7 @@ class Node:
                     found.extend(self.programs.begin(entry.spec, now_ms))
                     found.extend(self.programs.logged(entry.spec.uid))
         if any(not isinstance(entry, say.MemberLeft) for entry in new):
+            found.extend(self.housing.found_ranges(self.me.agent_id))
             found.extend(self.homes.log_changed(now_ms))
             found.extend(self.trees.begin(now_ms))
             found.extend(self.trees.end(now_ms))

@@ -18,6 +18,7 @@ from agents.disk import copystore, homestore
 from agents.disk.restore import stored_flows, stored_jobs
 from agents.disk.store import SnapshotName, StoreError
 from agents.node.beginning import (
+    FOUNDED_FACT,
     HOUSED_FACT,
     PEERS_FACT,
     NodeSettings,
@@ -173,6 +174,7 @@ class SimAgent:
             suspended,
             copystore.held(self.store),
             housed,
+            tuple((self.store.get(FOUNDED_FACT) or b"").decode().split()),
         )
 
     def groups(self) -> tuple[bytes, ...]:

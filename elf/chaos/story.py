@@ -161,7 +161,7 @@ class Story:
         for number in sorted(range(schedule.begun), key=lambda n: schedule.jobs[n] in READERS):
             if schedule.jobs[number] in READERS:
                 self._specs[0] = world.active(name_of(0))
-            world.submit(number % len(first), self._query(number), name_of(number), PEOPLE)
+            self._submit(number, number % len(first))
         for number in range(schedule.begun):
             self._specs[number] = world.active(name_of(number))
         self._storm_ms = world.now
@@ -172,6 +172,10 @@ class Story:
         letters = self._people.sample("abcdef", 6)
         self.world.keys = "".join(key * often for key, often in zip(letters, (8, 4, 2, 1, 1, 1), strict=True))
         self.world.at(self.world.now + self._people.randrange(2_000, 12_000), self.fashion)
+
+    def _submit(self, number: int, through: int) -> None:
+        query, name = self._query(number), name_of(number)
+        self.world.submit(through, query, name, PEOPLE, self.world.range_roots(name, query))
 
     def _query(self, number: int) -> Plan:
         kind = self.schedule.jobs[number]
@@ -265,7 +269,7 @@ class Story:
         world, ledger = self.world, self.ledger
         world.unheard.discard(agent.address)
         in_time = world.now < self._storm_ms + self.schedule.storm_ms
-        if not (in_time and agent.up and "trees" not in self.schedule.jobs and world.spares(agent)):
+        if not (in_time and agent.up and world.spares(agent)):
             self._kill(agent, 300)
             return
         agent.crash()
@@ -279,7 +283,7 @@ class Story:
         world, number = self.world, fault.amount
         if fault.kind == "create":
             if world.agents[fault.who[0]].up:
-                world.submit(fault.who[0], self._query(number), name_of(number), PEOPLE)
+                self._submit(number, fault.who[0])
             return
         spec = self._specs.get(number)
         if spec is None or not world.home(spec).up:

@@ -25,11 +25,12 @@ from elf.job import events as was
 from elf.job import messages as say
 from elf.job.home.master import Master
 from elf.job.rollup.root import RootSettings
-from elf.job.spec import JobSpec, app_id
+from elf.job.spec import JobSpec, app_id, range_topic
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.plan import Plan
 from elf.windows import Sliding
 from overlay import replica
+from overlay.ids import closeness, node_id, to_int
 
 BEGIN_MS = 1_000_000
 """When time begins."""
@@ -308,6 +309,12 @@ class World:
         request = say.CreateJob(id=999_999, origin=client or agent.address, spec=spec, replace=False)
         routed = agent.node.overlay.route(app_id(name, "me"), pack(request), self.now)
         agent.perform(agent.node._settle(routed, self.now))
+
+    def range_roots(self, name: str, query: Plan) -> tuple[str, ...]:
+        """Where the homes of a job's key ranges after the first are to be: the nodes nearest to them."""
+        up = {node_id(agent.address): agent.address for agent in self.agents if agent.up}
+        keys = [to_int(range_topic(name, "me", place)) for place in range(1, query.trees)]
+        return tuple(up[min(up, key=partial(closeness, key))] for key in keys)
 
     def active(self, name: str) -> JobSpec:
         self.run_until(lambda: self._master(name) is not None)

@@ -43,6 +43,16 @@ def range_topic(name: str, creator: str, place: int) -> bytes:
     return app_id(name, creator, CHOICES - 1 + place)
 
 
+def home_uid(job: str, place: int) -> str:
+    """Uid of the home of a job's key range: that of the first is the job's own."""
+    return f"{job}#{place}" if place else job
+
+
+def job_of(home: str) -> str:
+    """Uid of the job whose home, or the home of whose key range, it is."""
+    return home.partition("#")[0]
+
+
 def flow_uid(fragment: Fragment, generation: str) -> str:
     """The flow's unique name: a hash of everything that decides its contents, plus a generation. No two
     founders may give the same generation, since an ended flow and a new one of equal contents are two.
@@ -98,7 +108,7 @@ class JobSpec:
     master: str = ""
     """Address of its master; empty in records from before flows could be shared."""
     roots: tuple[str, ...] = ()
-    """Where the roots of the key ranges after the first are to be: the nodes at ``range_topic``."""
+    """Where the homes of the key ranges after the first are founded: the nodes at ``range_topic``."""
     replaces: str = ""
     """Uid of the job of that name which is over when, and only when, the stream log has this one."""
 

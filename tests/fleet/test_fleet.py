@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -177,6 +178,36 @@ async def test_the_home_of_a_job_is_killed_and_its_windows_go_on_elsewhere(five:
         await until(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows", 40)
         await until(lambda: all(not w.status["missing"] for w in windows.values()), "complete windows", 40)
         check(five, windows, end_us - 2 * SECOND_US, least=6)
+
+
+async def test_the_home_of_a_key_range_dies_for_good_and_its_windows_go_on(five: Fleet) -> None:
+    """With all that it had: another member of its group is the root of that range, and no window is missing.
+    The job had one tree before."""
+    client = await connected(five, 0)
+    five.begin_writing()
+    await create(client)
+    await client.sql(f"ALTER JOB popular AS {CREATE.split(' AS ', 1)[1]} TREES 4")
+    tree = await client.tree("popular")
+    roots = [five.agent_at(str(flow["root"])) for flow in tree["flows"]]
+    victim = next((root for root in roots if root not in (roots[0], five.agents[0])), roots[0])
+    if victim is five.agents[0]:
+        await client.close()
+        client = await connected(five, 1)
+    async with watched(client, "popular") as windows:
+        await until(lambda: len(windows) >= 4, "four windows")
+        victim.kill()
+        shutil.rmtree(victim.folder / "data")
+        killed_us = time.time_ns() // 1000
+        await until(lambda: max(windows) > killed_us + 2 * SECOND_US, "windows of all key ranges")
+        end_us = five.end_writing()
+        starts = sorted(windows)
+        assert starts == list(range(starts[0], starts[-1] + 1, 2 * SECOND_US))
+        for start in (start for start in starts if killed_us < start < end_us - 2 * SECOND_US):
+            assert windows[start].status["missing"] == [victim.name]
+            assert clicks(windows[start]) == five.truth(start, start + 2 * SECOND_US, without=[victim.name])
+        flows = (await client.tree("popular"))["flows"]
+        assert victim.address not in {flow["root"] for flow in flows}
+    await client.close()
 
 
 async def test_sigterm_takes_a_cut_and_leave_hands_everything_over(five: Fleet) -> None:

@@ -1,17 +1,17 @@
-"""Words about flows that the stream log here has not come to yet.
+"""Words about flows that are not here yet.
 
-The entry of a new flow reaches members, readers and home each when the tree comes to it. Who hears of it
-sooner than the home may have begun, failed, or asked before the home knows the flow. Such a word waits for
-the entry, so that nobody has to wait until it is said again.
+The entry of a new flow reaches members, readers and home each when the tree comes to it, and the home of a
+key range is founded only then. Who hears of it sooner may have begun, failed, or asked before the flow is at
+its home. Such a word waits for it, so that nobody has to wait until it is said again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages import FunctionFailed, Progress, ReadPanes
 
 WORDS_MAX: Final = 4_096
@@ -21,28 +21,28 @@ Word = Progress | ReadPanes | FunctionFailed
 
 
 class Ahead:
-    """What waits for entries of ``log``: of each sender the last word of a kind about a flow."""
+    """Of each sender the last word of a kind about a flow, while it is ``coming`` here."""
 
-    def __init__(self, log: StreamLog) -> None:
-        self._log = log
+    def __init__(self, coming: Callable[[str], bool]) -> None:
+        self._coming = coming
         self._words: dict[tuple[str, type[Word], str], Word] = {}
 
     def keep_progress(self, progress: Progress) -> None:
         """A member has begun."""
         for report in progress.flows:
-            if self._log.lacks(report.flow):
+            if self._coming(report.flow):
                 word = msgspec.structs.replace(progress, flows=(report,))
                 self._keep(report.flow, str(progress.member), word)
 
     def keep_wishes(self, sender: str, message: ReadPanes) -> None:
         """A reader asks."""
         for wish in message.wishes:
-            if self._log.lacks(wish.flow):
+            if self._coming(wish.flow):
                 self._keep(wish.flow, sender, ReadPanes(wishes=(wish,)))
 
     def keep_failure(self, word: FunctionFailed) -> None:
         """A user's function has failed at a member."""
-        if self._log.lacks(word.flow):
+        if self._coming(word.flow):
             self._keep(word.flow, word.agent, word)
 
     def _keep(self, flow: str, sender: str, word: Word) -> None:
@@ -52,10 +52,10 @@ class Ahead:
             del self._words[next(iter(self._words))]
 
     def take(self) -> list[tuple[str, Word]]:
-        """(Sender, word) of each whose flow the log has come to, in the order in which they were said."""
+        """(Sender, word) of each whose flow has come, in the order in which they were said."""
         if not self._words:
             return []
-        known = {key: word for key, word in self._words.items() if not self._log.lacks(key[0])}
+        known = {key: word for key, word in self._words.items() if not self._coming(key[0])}
         for key in known:
             del self._words[key]
         return [(sender, word) for (_, _, sender), word in known.items()]

@@ -92,7 +92,7 @@ class Homes:
         self.reading = Reading(address, log, settings, self._homes, self._led, name or address)
         self.roots = self.reading.roots
         self.mirrors = self.reading.mirrors
-        self._ahead = Ahead(log)
+        self._ahead = Ahead(self.reading.is_coming)
         self._dropping = Dropping(log)
         self._next_ms = 0
         self._reminded = 0
@@ -152,6 +152,15 @@ class Homes:
         self._next_ms = 0
         return self.restore((job,), flows, now_ms)
 
+    def take_up_range(
+        self, uid: str, flows: Mapping[str, StoredPanes], term: int, now_ms: int
+    ) -> list[Effect]:
+        """We lead the home of a key range in this term: be the root of its flows."""
+        self._led[uid] = term
+        self._next_ms = 0
+        found = [*self.roots.follow(now_ms, flows), *self._attach(now_ms)]
+        return [*found, *self._hear_again(now_ms)]
+
     def release(self, uid: str, now_ms: int) -> list[Effect]:
         """We lead a home no more: whatever of it is not committed is for another to do."""
         self._led.pop(uid, None)
@@ -201,6 +210,11 @@ class Homes:
         for home in self._homes.values():
             found.extend(home.refused(self._log))
             found.extend(self._advance(home, now_ms))
+        return [*found, *self._hear_again(now_ms)]
+
+    def _hear_again(self, now_ms: int) -> list[Effect]:
+        """Words about flows that have come."""
+        found: list[Effect] = []
         for sender, word in self._ahead.take():
             match word:
                 case Progress():
@@ -257,10 +271,9 @@ class Homes:
         home = self._homes.get(uid)
         found: list[Effect] = []
         if home is not None:
-            found = home.changes.not_created(
-                not_taken(self._log, home.master.spec)
-                or "an agent that was to keep one of its key ranges has left meanwhile; create it again"
-            )
+            spec = home.master.spec
+            why = not_taken(self._log, spec) or f"job {spec.name} has been dropped meanwhile"
+            found = home.changes.not_created(why)
         return [*found, *self.drop(uid), *self._dropping.dropped(uid)]
 
     def steer(self, request: SteerJob, now_ms: int) -> list[Effect]:

@@ -110,7 +110,8 @@ class Summarised:
 
 @dataclass(frozen=True)
 class HomeLoaded:
-    """``job`` is None when the store knows nothing of it, which must not be."""
+    """``job`` is None for the home of a key range. For a job's it is None when the store knows nothing of it,
+    which must not be."""
 
     group: bytes
     term: int

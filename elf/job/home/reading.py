@@ -20,7 +20,7 @@ from elf.job.rollup.history import Segment
 from elf.job.rollup.mirrors import Mirrors, Need
 from elf.job.rollup.panes import Panes
 from elf.job.rollup.root import RootSettings
-from elf.job.spec import Flow, JobSpec
+from elf.job.spec import Flow, JobSpec, job_of
 from elf.job.tops import widest
 from elf.ql.firstrows import cut_of
 from elf.ql.plan import Top
@@ -49,10 +49,17 @@ class Reading:
 
     def _acts_for(self, flow: Flow) -> bool:
         founder = self._log.founder(flow.uid) or ""
-        spec = self._log.ever(founder)
+        spec = self._log.ever(job_of(founder))
         if spec is not None and spec.replicated:
             return founder in self._led
         return flow.home == self._address
+
+    def is_coming(self, uid: str) -> bool:
+        """Whether a flow may have its root here soon: our log has not come to it, or its home is not up."""
+        flow = self._log.flow(uid)
+        if flow is None:
+            return self._log.lacks(uid)
+        return flow.home == self._address and self.roots.get(uid) is None
 
     def _wanted_from(self, uid: str, settled: int) -> int:
         """The first pane of a flow that a job here may want."""

@@ -2,6 +2,8 @@
 
 A *home* is a job's master together with the roots of the flows that the job founded (PROTOCOL 5). It is one
 replica group, keyed by the job's uid: its leader is master and root, the others hold what it has committed.
+Each key range after a job's first (``TREES m``) has a home of its own, elsewhere on the ring, keyed by its
+``home_uid``: a group of the same kind whose leader is root alone.
 A record is a fact: who applies it to its own store has what the leader has. So every member can go on where
 the last leader stopped, and nothing that was told can be forgotten or done in another way.
 
@@ -28,7 +30,7 @@ def home_key(uid: str) -> bytes:
 
 def founded_flows(spec: JobSpec) -> tuple[str, ...]:
     """Uids of the flows that a version of a job proposes. Which of them it founds the stream log says; the
-    others never are. The roots of key ranges after the first are not in the job's home."""
+    others never are. Those of key ranges after the first are not in the job's home."""
     if not spec.master:  # of before flows could be shared
         return tuple(flow.uid for flow in spec.flows)
     return tuple(
@@ -51,6 +53,12 @@ class JobKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
         """Flows that its versions propose."""
         specs = [self.spec, *(version.spec for version in self.versions)]
         return tuple(dict.fromkeys(uid for spec in specs for uid in founded_flows(spec)))
+
+
+class RangeKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The home of a key range after a job's first: it has no job's record."""
+
+    uid: str
 
 
 class FlowKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -115,10 +123,21 @@ HomeRecord = JobKept | FlowKept | PanesKept | WindowsKept | PanesDropped | Windo
 class HomeState(msgspec.Struct, frozen=True, array_like=True):
     """All of it, for a snapshot."""
 
-    job: JobKept
+    job: JobKept | RangeKept
     flows: tuple[FlowKept, ...] = ()
     panes: tuple[PanesKept, ...] = ()
     windows: tuple[WindowsKept, ...] = ()
+
+    @property
+    def uid(self) -> str:
+        """Whose home it is (``home_uid``)."""
+        return self.job.uid if isinstance(self.job, RangeKept) else self.job.spec.uid
+
+    @property
+    def founded(self) -> tuple[str, ...]:
+        """Flows that are of this home, if they were founded."""
+        founded = self.job.founded if isinstance(self.job, JobKept) else ()
+        return (*founded, *(fact.flow for fact in self.flows))
 
 
 encode: Final = msgspec.msgpack.Encoder().encode

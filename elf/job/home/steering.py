@@ -38,7 +38,7 @@ class Steering:
             case _:
                 plan = request.plan if request.plan is not None else master.plan_of(request.version)
                 reset, at_once = request.reset, request.immediately
-                spec = self._next(master, plan)
+                spec = self._next(master, plan, request.roots)
                 return master.alter(spec, request.note, now_ms, reset=reset, immediately=at_once)
 
     def to_try(self, master: Master, request: SteerJob) -> TryFunctions | None:
@@ -74,9 +74,10 @@ class Steering:
         note = f"rolled back by itself to what version {back} did: {why}"
         return master.alter(self._next(master, master.plan_of(back)), note, now_ms, reset=True)
 
-    def _next(self, master: Master, plan: Plan) -> JobSpec:
+    def _next(self, master: Master, plan: Plan, roots: tuple[str, ...] = ()) -> JobSpec:
         """The next version, with flows that it proposes: those of before where they are equal."""
         spec = replace(master.next_spec(plan), master=self._address)
+        spec = replace(spec, roots=roots or spec.roots)
         mine = {
             flow.topic[:12]
             for version in master.versions

@@ -192,10 +192,6 @@ class Membership:
         self._pause_ms = JOINING_MS
         return self.ask(now_ms, neighbours)
 
-    def stay(self) -> None:
-        """We do not leave after all, and the log has not let us go."""
-        self._leaving = {}
-
     def _join(self, stream: StreamSince) -> JoinStream:
         me = self.me
         return JoinStream(

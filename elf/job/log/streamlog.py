@@ -43,7 +43,7 @@ from elf.job.messages import (
     Wish,
 )
 from elf.job.program.spec import ProgramSpec
-from elf.job.spec import Flow, JobSpec
+from elf.job.spec import Flow, JobSpec, home_uid, job_of
 from elf.ql.plan import Fragment
 
 FOREVER_US = 1 << 62
@@ -62,6 +62,15 @@ class Member:
     until_us: int = FOREVER_US
 
 
+@dataclass(frozen=True)
+class RangeHome:
+    """The home of a key range after a job's first. ``founder``: who founds it, the agent (by its id) that was
+    at ``address`` when the log came to its first flow; another agent there later never does."""
+
+    founder: str
+    address: str
+
+
 class StreamLog:
     """A prefix of the log and what follows from it."""
 
@@ -78,6 +87,7 @@ class StreamLog:
         self._attached: dict[str, dict[tuple[str, int], None]] = {}
         self._ended: set[str] = set()
         self._founders: dict[str, str] = {}
+        self._ranges: dict[str, RangeHome] = {}
         self._terms: dict[str, int] = {}
         self._founded_at: dict[str, str] = {}
         for entry in entries:
@@ -138,8 +148,11 @@ class StreamLog:
                 self._move(entry)
 
     def _move(self, entry: HomeMoved) -> None:
-        """A job, and what it founded, in the specs of all versions that read any of it."""
+        """A job, or a key range of one, and what it founded, in the specs of all versions that read any of
+        it."""
         self._terms[entry.uid] = entry.term
+        if entry.uid in self._ranges:
+            self._ranges[entry.uid] = replace(self._ranges[entry.uid], address=entry.home)
         for uid in self.flows_of(entry.uid):
             self._flows[uid] = replace(self._flows[uid], home=entry.home)
         self._jobs = {uid: self._moved(spec, entry) for uid, spec in self._jobs.items()}
@@ -156,13 +169,27 @@ class StreamLog:
         for flow in spec.flows:
             if flow.uid not in self._ended:
                 self._flows.setdefault(flow.uid, flow)
-                if not flow.fragment.range[0]:
-                    self._founders.setdefault(flow.uid, spec.uid)
+                self._house(flow, spec)
                 if (
                     spec.replicated
                 ):  # what lives on must not rest on a SELECT's flow, which dies with its root
                     self._by_fragment.setdefault(flow.fragment, flow.uid)
                 self._attached.setdefault(flow.uid, {})[spec.uid, spec.version] = None
+
+    def _house(self, flow: Flow, spec: JobSpec) -> None:
+        """Note whose home a new flow is in: the job's, or that of its key range, if that is elsewhere."""
+        home = home_uid(spec.uid, flow.fragment.range[0])
+        there = self._at(flow.home)
+        if flow.uid in self._founders:
+            return
+        if home not in self._ranges and spec.replicated and flow.home != spec.home and there:
+            self._ranges[home] = RangeHome(there[-1].agent_id, flow.home)
+        self._founders[flow.uid] = home if home in self._ranges else spec.uid
+
+    def _at(self, address: str) -> list[Member]:
+        """Who is at an address."""
+        known = (m for of in self._members.values() for m in of.values() if m.address == address)
+        return [member for member in known if member.until_us == FOREVER_US]
 
     def _detach(self, uid: str, version: int, *, lingers: bool) -> None:
         left = self._versions.get(uid, {})
@@ -211,7 +238,7 @@ class StreamLog:
                 return self._join(seq, wish)
             case LeaveStream():
                 member = self.member_of(wish.stream, wish.agent_id)
-                if member is None or member.until_us <= wish.until_us or self.alone_at(member.address):
+                if member is None or member.until_us <= wish.until_us:
                     return None
                 return MemberLeft(seq=seq, stream=wish.stream, number=member.number, until_us=wish.until_us)
             case AddJob():
@@ -219,16 +246,18 @@ class StreamLog:
                     return None
                 if not_taken(self, wish.spec):
                     return JobDropped(seq=seq, uid=wish.spec.uid, lingers=False)
-                if any(self._has_left(flow.home) for flow in self._placed(wish.spec).flows):
-                    return JobDropped(seq=seq, uid=wish.spec.uid, lingers=False)
-                return JobAdded(seq=seq, spec=self._placed(wish.spec))
+                spec = self._placed(wish.spec, wish.spec.home)
+                return JobAdded(seq=seq, spec=spec)
             case AddVersion():
                 uid, version = wish.spec.uid, wish.spec.version
                 known = version in self._versions.get(uid, {}) or self.is_over(uid, version)
                 stands = known or uid not in self._jobs
                 if not stands and not_taken(self, wish.spec):
                     return VersionEnded(seq=seq, uid=uid, version=version)
-                return None if stands else VersionAdded(seq=seq, spec=self._housed(self._placed(wish.spec)))
+                if stands:
+                    return None
+                spec = self._placed(wish.spec, self._jobs[uid].home)
+                return VersionAdded(seq=seq, spec=replace(spec, master=self._jobs[uid].master))
             case EndVersion():
                 # also of a version whose entry has not come yet: then it never does
                 stands = self.is_over(wish.uid, wish.version) or wish.uid not in self._jobs
@@ -241,7 +270,7 @@ class StreamLog:
                 dropped = wish.uid in self._dropped
                 return None if dropped else JobDropped(seq=seq, uid=wish.uid, lingers=True)
             case MoveHome():
-                known = wish.uid in self._jobs and wish.term > self._terms.get(wish.uid, 0)
+                known = job_of(wish.uid) in self._jobs and wish.term > self._terms.get(wish.uid, 0)
                 if not known or self.home(wish.uid) in (None, wish.home):
                     return None
                 return HomeMoved(seq=seq, uid=wish.uid, home=wish.home, term=wish.term)
@@ -256,7 +285,7 @@ class StreamLog:
             case AddVersion():
                 return wish.spec.uid not in self._jobs
             case EndVersion() | MoveHome():
-                return wish.uid not in self._jobs
+                return job_of(wish.uid) not in self._jobs
             case _:
                 return False
 
@@ -264,32 +293,20 @@ class StreamLog:
         """The address of the node that founded a job's home; empty if the log does not know."""
         return self._founded_at.get(uid, "")
 
-    def alone_at(self, address: str) -> tuple[Flow, ...]:
-        """The flows whose root is there and in no group: those of key ranges. While there are some its agent
-        does not leave."""
-        return tuple(f for f in self.flows() if f.home == address and self.founder(f.uid) is None)
+    def _placed(self, spec: JobSpec, home: str) -> JobSpec:
+        """With running flows in the place of those that are equal to them. New ones are at the job's
+        ``home``, which may have moved while the wish was under way; those of a key range where that has its
+        home, or where one was proposed if an agent is there.
+        """
 
-    def _has_left(self, address: str) -> bool:
-        """Whether an agent was there, and none is that has not left."""
-        there = [m for of in self._members.values() for m in of.values() if m.address == address]
-        return bool(there) and all(member.until_us != FOREVER_US for member in there)
+        def placed(flow: Flow) -> Flow:
+            known = self._flows.get(flow.uid) or self._flows.get(self._by_fragment.get(flow.fragment, ""))
+            if known is not None:
+                return known
+            near = flow.home if flow.fragment.range[0] and self._at(flow.home) else home
+            return replace(flow, home=self.home(home_uid(spec.uid, flow.fragment.range[0])) or near)
 
-    def _placed(self, spec: JobSpec) -> JobSpec:
-        """With running flows in the place of those that are equal to them."""
-        flows = (
-            self._flows.get(f.uid) or self._flows.get(self._by_fragment.get(f.fragment, ""), f)
-            for f in spec.flows
-        )
-        return replace(spec, flows=tuple(flows))
-
-    def _housed(self, spec: JobSpec) -> JobSpec:
-        """A version at the home of its job, which may have moved while the wish was under way. The roots of
-        key ranges after the first are where they were proposed."""
-        home = self._jobs[spec.uid].home
-        flows = (
-            f if f.uid in self._flows or f.fragment.range[0] else replace(f, home=home) for f in spec.flows
-        )
-        return replace(spec, master=self._jobs[spec.uid].master, flows=tuple(flows))
+        return replace(spec, flows=tuple(map(placed, spec.flows)))
 
     def _join(self, seq: int, wish: JoinStream) -> MemberJoined | None:
         """A start of an agent joins once: who has left comes back in a later one, and a wish that arrives
@@ -344,7 +361,7 @@ class StreamLog:
             case JobDropped() if entry.uid in self._programs:
                 return self.streams()
             case HomeMoved():
-                moved = [flow for known in self.versions(entry.uid) for flow in known.flows]
+                moved = [flow for known in self.versions(job_of(entry.uid)) for flow in known.flows]
                 return tuple(sorted({flow.fragment.stream for flow in moved}))
             case JobDropped():
                 spec = self._jobs.get(entry.uid)
@@ -395,23 +412,32 @@ class StreamLog:
         return uid in self._ended
 
     def founder(self, uid: str) -> str | None:
-        """Uid of the job that founded a flow, also of one that has ended: they have one home. None of key
-        ranges after the first, whose roots are alone and stay where they are."""
+        """Uid of the home of a flow, also of one that has ended: of the job that founded it, or of its key
+        range of that job."""
         return self._founders.get(uid)
 
-    def flows_of(self, job: str) -> tuple[str, ...]:
-        """The flows that a job founded and that have not ended."""
-        return tuple(uid for uid in self._flows if self._founders.get(uid) == job)
+    def flows_of(self, home: str) -> tuple[str, ...]:
+        """The flows of a home that have not ended."""
+        return tuple(uid for uid in self._flows if self._founders.get(uid) == home)
+
+    def to_found(self, agent_id: str) -> tuple[str, ...]:
+        """Homes of key ranges that this agent is to found, unless it has: they have never moved."""
+        named = (uid for uid, home in self._ranges.items() if home.founder == agent_id)
+        return tuple(uid for uid in named if uid not in self._terms and self.home(uid) is not None)
 
     def ever(self, uid: str) -> JobSpec | None:
         """A job, dropped or not."""
         return self._jobs.get(uid)
 
-    def home(self, job: str) -> str | None:
-        """Where the home of a job is, and of its flows; None when there is nothing left of either."""
-        if job not in self._jobs or (job in self._dropped and not self.flows_of(job)):
+    def home(self, uid: str) -> str | None:
+        """Where the home of a job, or of its key range, is, and of its flows; None when there is nothing left
+        of either."""
+        job = job_of(uid)
+        if job not in self._jobs or (job in self._dropped and not self.flows_of(uid)):
             return None
-        return self._jobs[job].home
+        if uid == job:
+            return self._jobs[job].home
+        return self._ranges[uid].address if uid in self._ranges else None
 
     def readers(self, uid: str) -> tuple[JobSpec, ...]:
         """The jobs that are attached to a flow."""

@@ -88,7 +88,8 @@ class SteerJob(Request, frozen=True, kw_only=True):
     """To a job's home: change what it does. Answered with ``JobFacts`` when that is decided.
 
     ``verb``: ``alter`` to ``plan``, ``rollback`` to what ``version`` did, ``pause``, ``resume``, ``empty``.
-    ``note``: the statement.
+    ``note``: the statement. ``roots``: as ``JobSpec.roots``, for key ranges that have no home yet; empty: as
+    before.
     """
 
     uid: str
@@ -98,6 +99,7 @@ class SteerJob(Request, frozen=True, kw_only=True):
     reset: bool = False
     immediately: bool = False
     note: str = ""
+    roots: tuple[str, ...] = ()
 
 
 class Inspect(Request, frozen=True, kw_only=True):
