@@ -7,7 +7,7 @@ still pure: no thread, no clock; silence comes back as an answer whose ``error``
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from elf.job import messages as say
@@ -34,6 +34,14 @@ class ToKey:
 
 
 @dataclass(frozen=True)
+class Until:
+    """Asked alone: wait until our own copy of the stream log has come so far. Who was told that something is
+    done sees it done when they ask next, here. Comes back without answers, then or after a while."""
+
+    seen: Callable[[], bool]
+
+
+@dataclass(frozen=True)
 class Reading:
     """The client reads the windows of a job from now on. ``drops``: the job is its own one-shot SELECT.
     ``then``: it wants none of them, but what this procedure comes to after ``windows`` of them.
@@ -45,5 +53,5 @@ class Reading:
     windows: int | None = None
 
 
-Ask = ToAddress | ToKey
+Ask = ToAddress | ToKey | Until
 Procedure = Generator[list[Ask], list[say.Answer], say.Reply | Reading]

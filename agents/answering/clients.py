@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from agents.answering.asks import SILENT, Ask, Procedure, Reading
+from agents.answering.asks import SILENT, Ask, Procedure, Reading, Until
 from agents.answering.statements import Statements
 from elf.errors import ElfError
 from elf.job import messages as say
@@ -23,6 +23,8 @@ from elf.job.spec import JobSpec
 
 ANSWER_MS = 8_000
 """How long a node may take to answer a request of ours."""
+LOG_MS = 2_000
+"""How long our own copy of the stream log may take to come so far as somebody else's has."""
 RENEW_MS = 2_000
 LEASED_MS = 4_000
 """A reader to whom windows come all the time renews its lease so often, and asks for none."""
@@ -35,13 +37,14 @@ Step = Ask | Effect
 
 @dataclass
 class _Running:
-    """A procedure and the answers that it waits for, by request id."""
+    """A procedure and the answers that it waits for, by request id; or ``until`` our log says something."""
 
     client: str
     request: int
     procedure: Procedure
     windows: int | None
     waiting: dict[int, say.Answer | None] = field(default_factory=dict)
+    until: Until | None = None
     deadline_ms: int = 0
 
 
@@ -113,12 +116,25 @@ class Clients:
         running.waiting = {}
         running.deadline_ms = now_ms + ANSWER_MS
         for ask in asks:
+            if isinstance(ask, Until):
+                return self._wait(running, ask, now_ms)
             self._next_id += 1
             request = msgspec.structs.replace(ask.request, id=self._next_id, origin=self._address)
             running.waiting[self._next_id] = None
             self._by_id[self._next_id] = running
             found.append(replace(ask, request=request))
         return found if asks else self._step(running, [], now_ms)
+
+    def _wait(self, running: _Running, until: Until, now_ms: int) -> list[Step]:
+        if until.seen():
+            return self._step(running, [], now_ms)
+        running.until, running.deadline_ms = until, now_ms + LOG_MS
+        return [until]
+
+    def log_grew(self, now_ms: int) -> list[Step]:
+        """Our copy of the stream log has new entries."""
+        seen = [run for run in self._running.values() if run.until is not None and run.until.seen()]
+        return [step for running in seen for step in self._go_on(running, now_ms)]
 
     def _finish(self, running: _Running, end: say.Reply | say.Failed | Reading, now_ms: int) -> list[Step]:
         key = (running.client, running.request)
@@ -158,6 +174,7 @@ class Clients:
         answers = [answer or say.Answer(id=id_, error=SILENT) for id_, answer in running.waiting.items()]
         for id_ in running.waiting:
             self._by_id.pop(id_, None)
+        running.until = None
         return self._step(running, answers, now_ms)
 
     def deadline(self) -> int | None:

@@ -17,7 +17,7 @@ import msgspec
 import overlay as ring
 from agents.answering.about import current_only, describe, job_row, summary, trees
 from agents.answering.answers import facts_of, place_of, state_of, stream_tree, table_of
-from agents.answering.asks import SILENT, Ask, Procedure, Reading, ToAddress, ToKey
+from agents.answering.asks import SILENT, Ask, Procedure, Reading, ToAddress, ToKey, Until
 from agents.answering.explain import Explanations
 from agents.answering.jobreads import JobReads
 from agents.answering.steering import Steering
@@ -70,7 +70,7 @@ class Statements:
         self._homes = homes
         self._reads = JobReads(log, self._find, self._inspect)
         self._steering = Steering(
-            self._find, self._ask_home, self._planned, self._reads.unread, self._range_roots
+            log, self._find, self._ask_home, self._planned, self._reads.unread, self._range_roots
         )
         self._submissions = Submissions(log, self._schema_of, self._streams_of)
         self._explanations = Explanations(log, self._named)
@@ -264,6 +264,7 @@ class Statements:
         facts = yield from self._found_job(
             statement.name, asked, statement.query, replacing=statement.replace
         )
+        yield [Until(lambda: self._log.ever(facts.spec.uid) is not None)]
         text = f"job {statement.name} created; its master is {self._named(facts.master)}"
         body = json.dumps({"job": statement.name, "master": facts.master, "uid": facts.spec.uid}).encode()
         return say.Reply(request=asked.request, text=text, body=body)
@@ -288,6 +289,7 @@ class Statements:
         spec = self._find(statement.name, asked.creator)
         self._reads.unread(spec)
         yield from self._ask_home(spec, say.DropJob(id=0, origin="", uid=spec.uid))
+        yield [Until(lambda: self._log.is_dropped(spec.uid))]
         return say.Reply(request=asked.request, text=f"job {spec.name} dropped")
 
     def _notify(self, asked: say.Execute, statement: statements.NotifyJob) -> Procedure:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agents.answering.about import moment_of
-from agents.answering.asks import Ask, Procedure
+from agents.answering.asks import Ask, Procedure, Until
 from elf.errors import UserError
 from elf.job import messages as say
+from elf.job.log.streamlog import StreamLog
 from elf.job.spec import JobSpec
 from elf.ql.plan import Function, Plan, Table
 
@@ -39,12 +40,14 @@ class Steering:
 
     def __init__(
         self,
+        log: StreamLog,
         find: Find,
         ask_home: AskHome,
         planned: Planned,
         unread: Callable[[JobSpec], None],
         range_roots: RangeRoots,
     ) -> None:
+        self._log = log
         self._range_roots = range_roots
         self._find = find
         self._ask_home = ask_home
@@ -118,6 +121,7 @@ class Steering:
     def _ask(self, asked: say.Execute, spec: JobSpec, request: say.SteerJob) -> Procedure:
         answer = yield from self._ask_home(spec, request)
         facts = msgspec.msgpack.decode(answer.body, type=say.JobFacts)
+        yield [Until(lambda: self._log.has_version(spec.uid, facts.spec.version))]
         return say.Reply(request=asked.request, text=f"job {spec.name} {_told(facts, request.verb)}")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agents.answering.asks import SILENT, Ask, Procedure, ToKey
+from agents.answering.asks import SILENT, Ask, Procedure, ToKey, Until
 from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.log.streamlog import StreamLog
@@ -82,6 +82,7 @@ class Submissions:
         if answer.error:
             raise UserError(answer.error)
         body = msgspec.msgpack.decode(answer.body, type=dict[str, str])
+        yield [Until(lambda: self._log.has_program(body["uid"]))]
         text = f"job {spec.name} submitted ({spec.title}, {spec.hash})"
         return say.Reply(request=call.request, text=text, body=json.dumps(body).encode())
 
@@ -133,6 +134,7 @@ class Submissions:
         (answer,) = yield [ToKey(spec.app, note.DropProgram(id=0, origin="", app=spec.app, uid=spec.uid))]
         if answer.error:
             raise UserError(f"job {spec.name} is not dropped: {answer.error}")
+        yield [Until(lambda: self._log.is_dropped(spec.uid))]
         return say.Reply(request=request, text=f"job {spec.name} dropped")
 
     def inspect(self) -> Generator[list[Ask], list[say.Answer], list[Found]]:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 
 import overlay as ring
-from agents.answering.asks import ToAddress, ToKey
+from agents.answering.asks import ToAddress, ToKey, Until
 from agents.answering.clients import Clients
 from agents.answering.statements import Statements
 from agents.codec import pack, unpack
@@ -72,7 +72,7 @@ NodeEffect = Effect | HomeEffect | CopyEffect | ring.Send | replica.Send | repli
 
 NodeEvent = Event | HomeEvent | CopyEvent | ring.Received | replica.Received | Persisted | ProgramEvent
 
-Step = keeping.Step | CopyEffect | ToAddress | ToKey | ToApp | ProgramEffect
+Step = keeping.Step | CopyEffect | ToAddress | ToKey | Until | ToApp | ProgramEffect
 """What the parts of a node want; ``_settle`` does what is for the node itself."""
 
 
@@ -375,6 +375,8 @@ class Node:
                     self.housing.peer_up(now_ms)
                 case ring.Anycasted() | ring.AnycastFailed():  # nothing of ours is sent so
                     pass
+                case Until():
+                    todo.extend(self.keeping.ask(now_ms))
                 case ToAddress() | ToKey():
                     todo.extend(self._ask(effect, now_ms))
                 case ToApp():
@@ -455,6 +457,7 @@ class Node:
             found.extend(self.homes.log_changed(now_ms))
             found.extend(self.trees.begin(now_ms))
             found.extend(self.trees.end(now_ms))
+        found.extend(self.clients.log_grew(now_ms))
         return [*found, *self.keeping.spread(new, now_ms)]
 
     # -- messages --------------------------------------------------------------------------------------------

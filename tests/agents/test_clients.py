@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from agents.answering.clients import RENEW_MS, Clients, _Reader
+from agents.answering.asks import Procedure, Until
+from agents.answering.clients import LOG_MS, RENEW_MS, Clients, _Reader
 from elf.chaos.engine import plan
 from elf.job.effects import Send
 from elf.job.home.heard import Heard
-from elf.job.messages import Published, Reply, SubscribeJob, WindowResult
+from elf.job.messages import Execute, Published, Reply, SubscribeJob, WindowResult
 from elf.job.spec import JobSpec
 
 HOME, ME, CLIENT = "10.0.0.9:7100", "10.0.0.1:7100", "client:1"
@@ -71,3 +72,26 @@ def test_a_reader_does_not_end_before_what_got_lost_has_come() -> None:
     assert not reader.ended
     assert reader.hear(result(1)) == ([1], [])
     assert reader.ended
+
+
+def test_a_request_waits_until_the_log_here_says_what_was_done_or_for_a_while() -> None:
+    log: list[str] = []
+
+    def made() -> Procedure:
+        yield [Until(lambda: "made" in log)]
+        return Reply(request=1, text="done")
+
+    clients = Clients(ME, SimpleNamespace(execute=lambda asked: made()))  # type: ignore[arg-type]
+    asked = Execute(request=1, sql="CREATE …", creator="me")
+    done = [Send(CLIENT, Reply(request=1, text="done"))]
+    (until,) = clients.heard(CLIENT, asked, 0)
+    assert isinstance(until, Until), "the node asks a keeper"
+    assert clients.log_grew(5) == []
+    log.append("made")
+    assert clients.log_grew(9) == done
+    assert clients.heard(CLIENT, asked, 10) == done, "it is there"
+    log.clear()
+    clients.heard(CLIENT, asked, 20)
+    assert clients.tick(20 + LOG_MS - 1) == []
+    assert clients.tick(20 + LOG_MS) == done, "no keeper answers"
+    assert clients.deadline() is None

@@ -11,6 +11,7 @@ import pytest
 
 from elf.chaos.engine import plan
 from elf.chaos.world import World
+from elf.job import events as was
 from elf.job import messages as say
 from elf.job.spec import JobSpec
 from elf.ql.plan import Function, Plan
@@ -107,3 +108,26 @@ def test_a_function_that_fails_at_one_agent_is_refused_without_waiting_for_a_bea
         assert "no bad, please" in error
         waits.append(ms)
     assert max(waits) <= PROMPT_MS[delay_ms], waits
+
+
+def test_who_is_told_that_a_job_is_dropped_sees_that_it_is() -> None:
+    """The answer comes straight from its home, the entry of the log by its own way."""
+    world = at_rest(UNEVEN)
+    behind = 0
+    for number in range(12):
+        spec = world.create(number, plan(2, least=number), f"job{number}")
+        agent = world.agents[(7 * number + 3) % 16]
+        world.run(500)
+        asked = say.Execute(request=number, sql=f"DROP JOB job{number}", creator="me")
+        agent.handle(was.Arrived("client:1", asked))
+        began = world.now
+        while not answered(world):
+            world.run(STEP_MS)
+            others = (one.node.log for one in world.agents)
+            behind += answered(world) and not all(log.is_dropped(spec.uid) for log in others)
+        (reply,) = world.client_inbox
+        assert isinstance(reply, say.Reply), reply
+        assert agent.node.log.is_dropped(spec.uid)
+        assert world.now - began <= PROMPT_MS[UNEVEN]
+        world.client_inbox.clear()
+    assert behind > 0, "others hear of it later"

@@ -376,6 +376,11 @@ class StreamLog:
         """A version of a job, while it reads its flows."""
         return None if uid in self._dropped else self._versions.get(uid, {}).get(number)
 
+    def has_version(self, uid: str, number: int) -> bool:
+        """Whether the log has come to a version of a job, which may be over."""
+        newest = self._jobs.get(uid)
+        return uid in self._dropped or (newest is not None and newest.version >= number)
+
     def versions(self, uid: str) -> tuple[JobSpec, ...]:
         """What is known of a job: its newest version, and all that read flows."""
         newest = self._jobs.get(uid)
@@ -466,6 +471,10 @@ class StreamLog:
 
     def program(self, uid: str) -> ProgramSpec | None:
         return None if uid in self._dropped else self._programs.get(uid)
+
+    def has_program(self, uid: str) -> bool:
+        """Whether the log has come to a job in Python, which may be dropped."""
+        return uid in self._programs or uid in self._dropped
 
     def find_program(self, name: str, creator: str) -> ProgramSpec | None:
         """The job in Python of that name: the creator's own, else the only one of that name."""
