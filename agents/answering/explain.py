@@ -25,6 +25,7 @@ from elf.job.tops import not_thresholds, strategy
 from elf.job.work import FlowWork, InspectWork, JobWork, WorkFacts
 from elf.ql.plan import Fragment, Function, Plan, StreamJoin, side_groups
 from elf.windows.merging import describe as merges
+from elf.windows.sharing import Choice
 
 ASKED_MAX: Final = 128
 """Agents that are asked at a time."""
@@ -75,6 +76,7 @@ class Explanations:
             "streams": list(plan.streams),
             "windows": [kind.text for kind in plan.windows],
             "panes": merges(plan.windows, plan.fragment.pane_us) if plan.windows else "one, for everything",
+            "choice": None if plan.choice is None else _choice(plan.choice),
             "trees": plan.trees,
             "top_k": {"strategy": top, "why": why, "thresholds": not_thresholds(plan)},
             "fragments": [_fragment(one) for one in plan.unranged],
@@ -140,6 +142,18 @@ class Explanations:
             "flows": [{"flow": flow.uid, "levels": levels_of(flow, answered)} for flow in spec.flows],
             "master": _master(spec.uid, answered.values()),
         }
+
+
+def _choice(choice: Choice) -> Told:
+    """Of panes, when the job was planned."""
+    return {
+        "pane_s": choice.pane_us / 1e6,
+        "own_pane_s": choice.own_us / 1e6,
+        "shared": choice.is_shared,
+        "shared_ms_an_hour": choice.shared_ms,
+        "own_ms_an_hour": choice.own_ms,
+        "why": choice.why,
+    }
 
 
 def _why_not_offline(plan: Plan) -> str:

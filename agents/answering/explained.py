@@ -35,6 +35,7 @@ def laid_out(told: Mapping[str, Any]) -> str:
         ("panes", told["panes"]),
         ("top-k", f"{told['top_k']['strategy']}: {told['top_k']['why']}"),
     ]
+    head += [("panes chosen", told["choice"]["why"])] if told["choice"] else []
     head += [("thresholds", told["top_k"]["thresholds"])] if told["top_k"]["thresholds"] else []
     sections = [_pairs(head)]
     sections += [_fragment(fragment) for fragment in told["fragments"]]

@@ -20,6 +20,7 @@ from agents.answering.answers import facts_of, place_of, state_of, stream_tree, 
 from agents.answering.asks import SILENT, Ask, Procedure, Reading, ToAddress, ToKey, Until
 from agents.answering.explain import Explanations
 from agents.answering.jobreads import JobReads
+from agents.answering.sharing import Instead, Sharing
 from agents.answering.steering import Steering
 from agents.answering.submissions import Submissions, described, program_row
 from elf.errors import UserError
@@ -69,6 +70,7 @@ class Statements:
         self._overlay = overlay
         self._homes = homes
         self._reads = JobReads(log, self._find, self._inspect)
+        self._sharing = Sharing(log, self._sample)
         self._steering = Steering(
             log, self._find, self._ask_home, self._planned, self._reads.unread, self._range_roots
         )
@@ -155,10 +157,11 @@ class Statements:
         query: statements.Query,
         known: Mapping[str, Table] | None = None,
         within: Sequence[str] = (),
+        instead: Instead | None = None,
     ) -> Generator[list[Ask], list[say.Answer], Plan]:
         """The plan of a query over a stream of this fleet; its columns are what members have seen. ``known``:
         tables that it joins, where they do not come with the statement; ``within``: whose query it is."""
-        from elf.ql import files, jobs, planner
+        from elf.ql import files, jobs, planner, user_functions
 
         expanded = jobs.expand(query, lambda name: self._reads.read(name, asked.creator), within)
         query = expanded.query
@@ -167,10 +170,19 @@ class Statements:
         schemas = {}
         for stream in late or expanded.streams or self._streams_of(query):
             schemas[stream] = yield from self._schema_of(stream)
-        plan = planner.plan_streams(query, schemas, tables)
-        plan = expanded.finish(plan)
-        if late:
-            plan = planner.over_late(query, plan, late)
+
+        def make(pane_us: int | None) -> Plan:
+            plan = expanded.finish(planner.plan_streams(query, schemas, tables, pane_us))
+            if late:
+                plan = planner.over_late(query, plan, late)
+            for function in (instead.functions if instead is not None else None) or ():
+                plan = user_functions.with_function(plan, function)
+            return plan
+
+        if self.finite:  # what is late must not depend on how far an earlier job has read
+            plan = make(None)
+        else:
+            plan = yield from self._sharing.plan(make, instead)
         plan = yield from self._reads.since(plan)
         if not plan.windows and not self.finite:
             raise UserError(
@@ -232,9 +244,13 @@ class Statements:
     def _found_job(
         self, name: str, asked: say.Execute, query: statements.Query, *, replacing: bool
     ) -> Generator[list[Ask], list[say.Answer], say.JobFacts]:
-        plan, creator = (yield from self._planned(asked, query, within=[name])), asked.creator
+        creator = asked.creator
         replaced = self._log.find_job(name, creator) if replacing else None
-        if replaced is not None and replaced.creator == creator:
+        if replaced is not None and replaced.creator != creator:
+            replaced = None
+        instead = None if replaced is None else Instead(replaced)
+        plan = yield from self._planned(asked, query, None, [name], instead)
+        if replaced is not None:
             self._reads.unread(replaced)
         if any((s.name, s.creator) == (name, creator) for s in self._log.programs()):
             raise UserError(f"job {name} exists already, written in Python; DROP JOB {name} first")

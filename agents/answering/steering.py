@@ -15,6 +15,7 @@ import msgspec
 
 from agents.answering.about import moment_of
 from agents.answering.asks import Ask, Procedure, Until
+from agents.answering.sharing import Instead
 from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.log.streamlog import StreamLog
@@ -27,7 +28,7 @@ if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
 Find = Callable[[str, str], JobSpec]
 AskHome = Callable[[JobSpec, say.Request], Generator[list[Ask], list[say.Answer], say.Answer]]
 Planned = Callable[
-    [say.Execute, "statements.Query", "Mapping[str, Table] | None", Sequence[str]],
+    [say.Execute, "statements.Query", "Mapping[str, Table] | None", Sequence[str], Instead | None],
     Generator[list[Ask], list[say.Answer], Plan],
 ]
 RangeRoots = Callable[[str, str, Plan], Generator[list[Ask], list[say.Answer], tuple[str, ...]]]
@@ -35,7 +36,7 @@ RangeRoots = Callable[[str, str, Plan], Generator[list[Ask], list[say.Answer], t
 
 class Steering:
     """``find`` a job by name and creator, ``ask_home`` its master, ``planned``: the plan of a
-    query, with the tables that it joins and the job that it is for; ``unread`` raises
+    query, with the tables that it joins, the job that it is for, and that job's functions; ``unread`` raises
     when other jobs read one; ``range_roots``: where its key ranges are to have their homes."""
 
     def __init__(
@@ -77,7 +78,7 @@ class Steering:
         """What the job is to do. A function stays until it is dropped."""
         from elf.ql import statements as ql
         from elf.ql.files import tables_in, with_file
-        from elf.ql.user_functions import functions_of, with_function
+        from elf.ql.user_functions import functions_of
 
         functions = {one.kind: one for one in functions_of(replace(spec.plan, beside=()))}
         (written,) = ql.parse(spec.plan.sql)
@@ -97,10 +98,8 @@ class Steering:
                 raise UserError(_no_table(spec, name, known.values()))
             query = with_file(query, name, file)
             del known[name.lower()]
-        plan = yield from self._planned(asked, query, known, [spec.name])
-        for function in functions.values():
-            plan = with_function(plan, function)
-        return plan
+        instead = Instead(spec, tuple(functions.values()))
+        return (yield from self._planned(asked, query, known, [spec.name], instead))
 
     def steer(self, asked: say.Execute, statement: changes.SteerJob) -> Procedure:
         spec = self._find(statement.name, asked.creator)

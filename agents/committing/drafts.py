@@ -39,10 +39,19 @@ def draft(
             return Drafted(work, b"", gone=True)
         except Unsure:
             return Drafted(work, b"", unsure=True)
-        keys, size = size_of(panes)
+        size = size_of(panes)
         fact = encode(panes_fact(panes))
         took = us_since(began)
-        return Drafted(work, fact, rows=keys, bytes=size, cpu_us=took, threshold=threshold)
+        return Drafted(
+            work,
+            fact,
+            rows=size.keys,
+            bytes=size.bytes,
+            cpu_us=took,
+            threshold=threshold,
+            panes=size.panes,
+            rows_in=size.rows,
+        )
     if finisher is None:
         raise ElfBug("windows without a finisher")
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +27,7 @@ from elf.job.effects import Combine, CommitPanes, ReadCommits, StorePanes
 from elf.job.events import Combined, CommitsRead, PanesCommitted, PanesStored
 from elf.job.messages import PaneRow
 from elf.job.snapshots import Threshold
+from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.tally import TALLY_SCHEMA, TALLY_STATES, UNREDUCED
 from elf.job.thresholds import (
     LEFT_STATES,
@@ -52,6 +53,15 @@ Reduces = Callable[[pa.Table], tuple[pa.Table, tuple[int, ...]]]
 (``agents.committing.reducing``)."""
 
 
+class Size(NamedTuple):
+    """Of a commit. ``panes``: empty ones too, but where they begin or end with all times."""
+
+    keys: int
+    bytes: int
+    panes: int
+    rows: int
+
+
 def combine(effect: Combine) -> Combined:
     """Merge disjoint pieces into one for the parent."""
     began = time.thread_time_ns()
@@ -73,13 +83,20 @@ def commit_panes(effect: CommitPanes, store: Store, reduces: Reduces | None = No
     except Unsure:
         return PanesCommitted(effect, 0, unsure=True)
     seq = store.commit_panes(row)
-    return PanesCommitted(effect, seq, *size_of(row), us_since(began), threshold=threshold)
+    size, took = size_of(row), us_since(began)
+    return PanesCommitted(
+        effect, seq, size.keys, size.bytes, took, threshold=threshold, panes=size.panes, rows=size.rows
+    )
 
 
-def size_of(row: PaneCommit) -> tuple[int, int]:
-    """(keys, bytes) of a commit."""
+def size_of(row: PaneCommit) -> Size:
+    """How much there is in a commit."""
     keys = decode(row.payload).num_rows if row.payload else 0
-    return keys, len(row.tally) + len(row.payload)
+    tally = decode(row.tally) if row.tally else None
+    bounded = row.start > START_OF_TIME and row.end < END_OF_TIME
+    there = 0 if tally is None else tally.num_rows
+    rows = 0 if tally is None else pc.sum(tally["rows_in"]).as_py() or 0
+    return Size(keys, len(row.tally) + len(row.payload), row.end - row.start if bounded else there, rows)
 
 
 def merged_panes(

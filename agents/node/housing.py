@@ -363,6 +363,8 @@ class Housing:
                     done.cpu_us,
                     failure=done.failure,
                     threshold=done.threshold,
+                    panes=done.panes,
+                    rows=done.rows_in,
                 )
                 return self._homes.reading.panes_committed(event, now_ms)
             case Drafted(work=CommitWindows() as work) as done:

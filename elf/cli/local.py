@@ -225,6 +225,21 @@ def windows(
 
 
 @_bench.command()
+def sharing(
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Events in the hour.")] = 1_000_000,
+    products: _Products = 10_000,
+    short: Annotated[int, typer.Option("--short", min=1, help="Seconds of a window of the first job.")] = 1,
+    long: Annotated[int, typer.Option("--long", min=2, help="Seconds of a window of the other.")] = 60,
+    repeat: _Repeat = 3,
+    json: _Json = False,
+) -> int:
+    """A job with longer windows beside another: on its panes, or on own ones, in CPU time; one thread."""
+    from elf.bench.sharing import bench_sharing
+
+    return bench_sharing(rows, products, short, long, repeat, as_json=json)
+
+
+@_bench.command()
 def idle(
     seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long each time.")] = 30,
     json: _Json = False,

@@ -40,7 +40,8 @@ class Combined:
 
 @dataclass(frozen=True)
 class PanesCommitted:
-    """The commit is durable, as number ``seq`` of its flow: so many keys and bytes, in so much CPU time.
+    """The commit is durable, as number ``seq`` of its flow: so many keys and bytes, in so much CPU time, of
+    ``panes`` with so many rows.
     ``gone``: it is a revision of panes that have been dropped meanwhile, and is not made. ``unsure``: nor is
     one of which groups are left out that may matter. ``failure``: how the flow's reduce function has failed
     on some of them. ``threshold``: what agents may leave out of the next ones.
@@ -55,6 +56,8 @@ class PanesCommitted:
     failure: str = ""
     unsure: bool = False
     threshold: Threshold | None = None
+    panes: int = 0
+    rows: int = 0
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ class FlowWork(msgspec.Struct, frozen=True, array_like=True):
 
     Lane: ``rows`` on time and ``late``, ``groups`` out of the map, ``keys`` and ``bytes`` of ``snapshots``,
     groups of these that were ``left_out`` of what went up. Up: ``messages`` and ``sent_bytes`` to the parent,
-    ``merges`` of what children sent. Root: ``commits``; ``unsure``: how often all groups were asked for.
+    ``merges`` of what children sent. Root: ``commits`` of so many keys, panes (empty ones too) and rows;
+    ``unsure``: how often all groups were asked for.
     """
 
     flow: str
@@ -53,6 +54,8 @@ class FlowWork(msgspec.Struct, frozen=True, array_like=True):
     commit_us: int = 0
     left_out: int = 0
     unsure: int = 0
+    commit_panes: int = 0
+    commit_rows: int = 0
 
 
 class JobWork(msgspec.Struct, frozen=True, array_like=True):

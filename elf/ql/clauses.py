@@ -100,10 +100,14 @@ CLAUSES: Final[tuple[Clause, ...]] = (
     Clause("WINDOWING", "WINDOWING size [SLIDE slide] | CUMULATE size STEP step | LANDMARK EVERY step | "
            "SESSION gap [MAX length] | n ROWS, …",
            "Windows of event time, or of rows, of the kinds below: a result each. WINDOW TUMBLING (SIZE …), "
-           "HOPPING (SIZE …, ADVANCE BY …) and SESSION (gap) are the same.",
+           "HOPPING (SIZE …, ADVANCE BY …) and SESSION (gap) are the same. Windows are made of panes as long "
+           "as all of them allow, or of the shorter ones of a flow that runs, where that costs less; EXPLAIN "
+           "says which, and why.",
            "SELECT COUNT(*) AS hits FROM log WINDOWING 5 MINUTES SLIDE 30 SECONDS"),
     Clause("LATENESS", "LATENESS duration",
-           "How long a window waits for rows that come out of order; what is later is counted and left out.",
+           "How long a window waits for rows that come out of order; what is later is counted and left out. "
+           "It is the end of a row's pane that counts: where a window is several panes, also those of a flow "
+           "with shorter ones that is shared (EXPLAIN), a row may be late while its window is open.",
            "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS LATENESS 2 SECONDS"),
     Clause("EMIT", "EMIT FINAL [REVISE [bound]] | CHANGES [EVERY period]",
            "When a window is said: once; again for rows that come up to so much later than LATENESS; or "

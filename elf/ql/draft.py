@@ -64,6 +64,9 @@ class Draft:
     functions: tuple[Function, ...] = ()
     """Of a job's query: what is done to its stream's rows, and to its groups."""
     windows: tuple[Kind, ...] = ()
+    pane_us: int | None = None
+    """Length of its panes, where that is chosen: by the job that is read, or for a flow that is shared. None:
+    as long as they can be."""
     lateness_us: int | None = None
     revise_us: int | None = None
     changes_us: int | None = None

@@ -70,5 +70,6 @@ def check_panes(source: Source, tree: exp.Expr, plan: Plan) -> None:
         raise source.at(
             table,
             f"jobs are joined whose windows are made of panes of one length, and these are of {has}: one "
-            "of them joins streams or has windows over another job's",
+            "of them joins streams, has windows over another job's or shares a flow with shorter panes "
+            "(EXPLAIN tells)",
         )

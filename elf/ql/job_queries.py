@@ -18,7 +18,8 @@ from elf.windows import Counted, Kind, Session, Sliding
 @dataclass(frozen=True)
 class JobQuery:
     """``text``: what the tree is of; ``columns``: those that the job's fragments read, by stream; ``tables``:
-    what they join, by what the query calls it, in lower case.
+    what they join, by what the query calls it, in lower case; ``pane_us``: the panes of its flows, which may
+    be shorter than its windows ask for (``elf.windows.sharing``).
     """
 
     name: str
@@ -27,11 +28,12 @@ class JobQuery:
     columns: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)
     functions: tuple[Function, ...] = ()
+    pane_us: int = 0
 
 
 def of_job(draft: Draft, inner: exp.Select) -> Draft:
     """What a job's query is over: its own text, its streams with the types that it was planned with, its
-    tables and its functions, and no windows but its own."""
+    tables, its functions and its panes, and no windows but its own."""
     job: JobQuery = inner.meta[JOB]
     schemas = {
         stream: _typed(draft.schemas[stream], columns, inner) for stream, columns in job.columns.items()
@@ -46,6 +48,7 @@ def of_job(draft: Draft, inner: exp.Select) -> Draft:
         schema=together(schemas, source, inner),
         tables=job.tables,
         functions=job.functions,
+        pane_us=job.pane_us,
         windows=(),
         lateness_us=None,
         revise_us=None,

@@ -114,6 +114,7 @@ def _put(place: exp.Table, source: Source, find: Callable[[str], Read], within: 
         {one.stream: one.columns for one in fragments},
         {table.name.lower(): table for one in fragments for table in one.tables},
         functions_of(replace(job.plan, beside=(), final=None)),
+        job.plan.fragment.pane_us,
     )
     alias = exp.TableAlias(this=exp.to_identifier(place.alias or name))
     subquery = exp.Subquery(this=below, alias=alias)

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from elf.aggregates import State
 from elf.schema import Column
 from elf.windows import Kind, Sliding
+from elf.windows.sharing import Choice
 
 COUNTED = ("window_source", "window_number")
 """The keys that tell windows of rows apart."""
@@ -246,6 +247,8 @@ class Plan:
     name there, in that order."""
     read_as: tuple[str, ...] = ()
     """The ``identity`` of each job in ``reads`` when this was planned."""
+    choice: Choice | None = field(default=None, compare=False)
+    """Of its panes, where a flow with shorter ones ran when this was planned."""
 
     @property
     def identity(self) -> str:

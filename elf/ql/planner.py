@@ -115,9 +115,13 @@ def plan(query: Query, schema: Schema, *, stream: str, tables: Mapping[str, Tabl
 
 
 def plan_streams(
-    query: Query, schemas: Mapping[str, Schema], tables: Mapping[str, Table] | None = None
+    query: Query,
+    schemas: Mapping[str, Schema],
+    tables: Mapping[str, Table] | None = None,
+    pane_us: int | None = None,
 ) -> Plan:
-    """The plan of ``query`` over these streams, each with its columns: a fragment a stream.
+    """The plan of ``query`` over these streams, each with its columns: a fragment a stream. ``pane_us``: the
+    length of its panes, a whole part of what they would be (``is_free``); jobs that it reads have their own.
 
     A column that a stream lacks is NULL there; integers and doubles make doubles. Raises ``QueryError``.
     """
@@ -130,7 +134,7 @@ def plan_streams(
         raise source.at(query.tree, f"{query.tree.key.upper()} is not supported yet")
     try:
         schema = together(schemas, source, query.tree)
-        draft = Draft(source, query.tree, schema, tables=tables or {}, schemas=schemas)
+        draft = Draft(source, query.tree, schema, tables=tables or {}, schemas=schemas, pane_us=pane_us)
         beside: list[Plan] = []
         found = _plan(query.sql, apply_rules(draft), beside)
         found = replace(found, beside=tuple(beside))
@@ -257,7 +261,7 @@ def _fragment(stream: str, schema: Schema, draft: Draft, states: States) -> Frag
             *states.cells,
         ),
         states=(*(column.state for column in states.columns), *states.cell_states, *credit),
-        pane_us=pane_us_of(draft.windows),
+        pane_us=draft.pane_us or pane_us_of(draft.windows),
         lateness_us=draft.lateness_us,
         revise_us=draft.revise_us,
         changes_us=draft.changes_us,

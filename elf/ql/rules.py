@@ -160,6 +160,7 @@ def _over(draft: Draft, table: exp.Expr, inner: exp.Expr) -> Draft:
             joins=tuple(replace(joined, name="") for joined in below.joins),
             beside=below.beside,
             branches=below.branches,
+            pane_us=below.pane_us,
         )
     return with_windows_of(over, below, table, inner) if read else _timed(over, below)
 
@@ -178,6 +179,7 @@ def _fresh(draft: Draft) -> Draft:
     """A query inside another: what it is over, and when, but nothing of what the other does with it."""
     fresh = Draft(draft.source, draft.tree, draft.schema, ctes=draft.ctes)
     fresh = replace(fresh, tables=draft.tables, schemas=draft.schemas, functions=draft.functions)
+    fresh = replace(fresh, pane_us=draft.pane_us)
     return _timed(fresh, draft)
 
 

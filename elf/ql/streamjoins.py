@@ -174,7 +174,7 @@ def _fragment(
         map_sql=render_map(rows, counted),
         keys=names,
         states=tuple(column.state for column in counted.columns),
-        pane_us=pane_us(draft, said.between),
+        pane_us=draft.pane_us or pane_us(draft, said.between),
         lateness_us=draft.lateness_us,
         revise_us=draft.revise_us,
         wait_us=draft.wait_us,

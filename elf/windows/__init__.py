@@ -2,7 +2,7 @@
 
 ``panes``: which pane a row is in, and which panes are complete. ``kinds``: what windows there are.
 ``calendar``: which windows of a job end when, and what they need. ``merging``: how larger pieces are built
-from smaller ones with the fewest merges.
+from smaller ones with the fewest merges. ``sharing``: whether panes of another job are worth these.
 """
 
 from elf.windows.calendar import Calendar, Spans

@@ -60,6 +60,23 @@ def test_two_jobs_share_a_flow_from_different_nodes_and_one_is_dropped() -> None
         assert not any(tree.topic == first.flows[0].topic for tree in agent.node.overlay._scribe.bonds)
 
 
+def test_longer_windows_on_the_panes_of_another_job_outlive_it() -> None:
+    """Windows of 6 s of panes of 2 s (``elf.windows.sharing``), from another node."""
+    world = World(27, 5)
+    first, until = begun(world, 30_000, query=plan(2))
+    world.run(4_000)
+    longer = replace(plan(6), fragment=plan(2).fragment)
+    others = (world.create(n % 5, longer, f"longer{n}") for n in range(20))
+    second = next(other for other in others if other.home != first.home)
+    assert second.flows == first.flows
+    world.run(4_000)
+    assert computed(world) == {1}
+    world.drop(first)
+    world.run(30_000)
+    check_all(world, second, until, least=3)
+    assert computed(world) == {1}, "it goes on with the panes that it began with"
+
+
 def test_twenty_jobs_of_two_fragments_are_two_flows_on_every_agent() -> None:
     """Ten of each are submitted at once, through all agents: the log lets one flow of each begin."""
     world = World(22, 4, checking=False)

@@ -12,7 +12,7 @@ from elf.errors import QueryError, UserError
 from elf.ql.files import files_of
 from elf.ql.jobs import Expanded, Read, expand
 from elf.ql.plan import Function, Plan
-from elf.ql.planner import plan
+from elf.ql.planner import plan, plan_streams
 from elf.ql.statements import Query, Select, parse
 from elf.ql.user_functions import with_function
 from elf.schema import Schema
@@ -106,6 +106,42 @@ def test_what_comes_with_a_job(jobs: dict[str, Plan]) -> None:
     ended = {"hits": with_function(jobs["hits"], Function("final", "def final(batch): return batch", "f.py"))}
     with pytest.raises(QueryError, match="job hits has a final function, and the rows that it gives cannot"):
         planned("SELECT MAX(k) FROM JOB hits", ended)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "SELECT store, product, k FROM JOB hits WHERE k > 2 ORDER BY k DESC LIMIT 3",
+        "SELECT store, SUM(k) AS k FROM JOB hits GROUP BY store WINDOWING 1 MINUTE",
+        "SELECT MAX(a.k) AS k FROM JOB hits AS a JOIN JOB hits AS b ON a.store = b.store",
+        "SELECT MAX(most) AS k FROM JOB most",
+    ],
+)
+def test_a_reader_has_the_panes_of_the_job(asked: str) -> None:
+    """Which may be shorter than its windows need (``elf.windows.sharing``)."""
+    made = {
+        us: {"hits": plan_streams(query(HITS), {"x": SCHEMA}, pane_us=us)} for us in (30_000_000, 5_000_000)
+    }
+    for jobs in made.values():
+        jobs["most"] = planned("SELECT store, MAX(k) AS most FROM JOB hits GROUP BY 1", jobs)
+    own, short = (planned(asked, jobs) for jobs in made.values())
+    assert [f.pane_us for f in own.fragments] == [30_000_000]
+    assert short.fragments == made[5_000_000]["hits"].fragments, "the very flows of the job"
+    assert short.windows == own.windows
+    assert short.read_as != own.read_as
+    if not short.stages and not short.beside:
+        con, table = duckdb.connect(), rows()
+        prepare(con, table)
+        of_own, of_short = (run_live(con, one, table, parts=2, seed=3) for one in (own, short))
+        assert difference(of_short, of_own) is None
+        con.close()
+
+
+def test_jobs_of_unequal_panes_are_not_joined() -> None:
+    plans = [plan_streams(query(HITS), {"x": SCHEMA}, pane_us=us) for us in (None, 5_000_000)]
+    jobs = dict(zip("ab", plans, strict=True))
+    with pytest.raises(QueryError, match=r"of 5 s and of 30 s: .* shares a flow with shorter panes"):
+        planned("SELECT MAX(p.k) AS k FROM JOB a AS p JOIN JOB b AS q ON p.store = q.store", jobs)
 
 
 def test_larger_windows_share_the_flow_whatever_has_been_seen_since(jobs: dict[str, Plan]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+from dataclasses import replace
 
 import duckdb
 import pyarrow as pa
@@ -49,6 +50,16 @@ def test_equal_questions_share_their_fragment(text: str) -> None:
 )
 def test_other_questions_do_not(text: str) -> None:
     assert plan_text(text, SCHEMA).fragment != plan_text(SAME_FRAGMENT[0], SCHEMA).fragment
+
+
+def test_shorter_panes_change_the_pane_alone() -> None:
+    (statement,) = parse(SAME_FRAGMENT[0])
+    assert isinstance(statement, Select)
+    own, short = (plan_streams(statement.query, {"x": SCHEMA}, pane_us=us) for us in (None, 10_000_000))
+    assert own.fragment.pane_us == 30_000_000
+    assert short == replace(own, fragment=replace(own.fragment, pane_us=10_000_000))
+    assert short.grain_us == 10_000_000
+    assert short.identity != own.identity
 
 
 def test_only_the_needed_columns_in_the_order_of_the_schema() -> None:

@@ -77,7 +77,7 @@ class Drafted:
     they will be published; ``error``: they cannot be made; ``gone``: not of the panes that they were to be
     made of, which the store has no more. ``rows``: keys of panes, or result rows; ``bytes`` of panes;
     ``cpu_us``: what it took; ``failure``: how a function of the flow or the job has failed; ``unsure`` and
-    ``threshold``: of panes, as ``PanesCommitted``."""
+    ``threshold``: of panes, as ``PanesCommitted``; ``panes``: how many of them, with ``rows_in`` rows."""
 
     work: CommitPanes | CommitWindows
     record: bytes
@@ -90,6 +90,8 @@ class Drafted:
     failure: str = ""
     unsure: bool = False
     threshold: Threshold | None = None
+    panes: int = 0
+    rows_in: int = 0
 
 
 @dataclass(frozen=True)

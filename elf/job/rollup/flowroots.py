@@ -285,7 +285,12 @@ class FlowRoots:
         segment = rooted.root.committed(done, now_ms)
         rooted.seq = max(rooted.seq, event.seq)
         rooted.counts.update(
-            commits=1, commit_keys=event.keys, commit_bytes=event.bytes, commit_us=event.cpu_us
+            commits=1,
+            commit_keys=event.keys,
+            commit_bytes=event.bytes,
+            commit_us=event.cpu_us,
+            commit_panes=event.panes,
+            commit_rows=event.rows,
         )
         if event.failure and not rooted.root.failure:
             rooted.root.failure = event.failure
