@@ -339,7 +339,7 @@ class ElfParser(Parser):
         """``LATE`` or ``JOB`` before a name: a stream may be called so too."""
         if not self._curr or not self._next or self._curr.text.upper() != word:
             return False
-        named = self._next.token_type in (TokenType.VAR, TokenType.IDENTIFIER)
+        named = self._next.token_type in {TokenType.VAR, TokenType.IDENTIFIER, *self.TABLE_ALIAS_TOKENS}
         return (word == "LATE" and self._next.token_type == TokenType.L_PAREN) or (
             named and self._next.text.upper() not in _CLAUSE_WORDS
         )

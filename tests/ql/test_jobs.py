@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import duckdb
 import pytest
+from sqlglot import exp
 
 from elf.errors import QueryError, UserError
 from elf.ql.files import files_of
 from elf.ql.jobs import Expanded, Read, expand
 from elf.ql.plan import Function, Plan
-from elf.ql.planner import plan, plan_streams
+from elf.ql.planner import late_of, plan, plan_streams
 from elf.ql.statements import Query, Select, parse
 from elf.ql.user_functions import with_function
 from elf.schema import Schema
@@ -86,6 +87,15 @@ def test_the_rows_of_a_jobs_windows(jobs: dict[str, Plan], asked: str, by_hand: 
     assert wanted[1]
     assert difference((got[0], sorted(got[1], key=repr)), (wanted[0], sorted(wanted[1], key=repr))) is None
     con.close()
+
+
+@pytest.mark.parametrize("name", ["long", "date", "text", "first", "end", "row", '"window"'])
+@pytest.mark.parametrize("word", ["JOB", "LATE"])
+def test_a_job_may_be_called_like_a_type_or_a_word_of_sql(word: str, name: str) -> None:
+    asked = query(f"SELECT * FROM {word} {name} WINDOWING 1 MINUTE")
+    (table,) = asked.tree.find_all(exp.Table)
+    assert (table.name, bool(table.meta.get("job"))) == (name.strip('"'), word == "JOB")
+    assert late_of(asked) == (name.strip('"') if word == "LATE" else None)
 
 
 def test_what_comes_with_a_job(jobs: dict[str, Plan]) -> None:
