@@ -79,7 +79,7 @@ class Staffing:
             return []
         want = wanted(
             [me, *others],
-            self._gone(watch, others, now_ms),
+            self._gone(watch, others, now_ms) | standing.going,
             self._candidates(watch, {me, *others}, now_ms),
             self._overlay.place_of,
             most,

@@ -37,6 +37,11 @@ class Changes:
         """The seat shall be released."""
         self._leaving.add(seat)
 
+    def going(self) -> frozenset[str]:
+        """Addresses of members whose seats shall be released."""
+        members = self._place.membership.members
+        return frozenset(member.address for member in members if member.seat in self._leaving)
+
     def invite(self, address: str) -> None:
         """The address shall join."""
         self.invited[address] = self._place.desk.now + self._place.desk.config.learner_ms
@@ -60,30 +65,40 @@ class Changes:
                 del self.invited[address]
         return tuple(address for address in self.invited if address not in self._coming)
 
-    def next(self, caught_up: Callable[[Member], bool], stale: Callable[[Member], bool]) -> Membership | None:
-        """The next membership, if it should be another. ``stale``: a learner not heard for long."""
+    def next(
+        self,
+        caught_up: Callable[[Member], bool],
+        stale: Callable[[Member], bool],
+        answered: Callable[[Member], bool],
+    ) -> Membership | None:
+        """The next membership, if it should be another. ``stale``: a learner not heard for long;
+        ``answered``: who has, in this term."""
         membership, size = self._place.membership, self._place.desk.config.size
         for going in (self._lost, self._leaving):
             going.intersection_update(member.seat for member in membership.members)
             for member in membership.members:
                 if member.seat in going and member.seat != self._place.hard.seat:
                     smaller = membership.without(member)
-                    if self._works(smaller):
+                    if self._works(smaller, answered):
                         return smaller
         for learner in membership.learners:
             if stale(learner):
                 return membership.without(learner)
             if len(membership.voters) <= size and caught_up(learner):
                 return membership.promoted(learner)
-        if len(membership.voters) > size and self._works(smaller := membership.without(self._surplus())):
+        if len(membership.voters) > size and self._works(
+            smaller := membership.without(self._surplus()), answered
+        ):
             return smaller
         return self._admission(membership, size)
 
-    def _works(self, membership: Membership) -> bool:
-        """Whether a majority of it lives, so that nobody is let go on whom the group depends."""
-        mine, alive = self._place.hard.seat, self._place.links.alive
-        sound = (v.seat == mine or (alive(v.address) and v.seat not in self._lost) for v in membership.voters)
-        return sum(sound) >= membership.quorum
+    def _works(self, membership: Membership, answered: Callable[[Member], bool]) -> bool:
+        """Whether a majority of it lives, so that nobody is let go on whom the group depends. Who has not
+        answered yet only counts as alive because nobody had listened to it before this term."""
+        alive = self._place.links.alive
+        others = [voter for voter in membership.voters if voter.seat != self._place.hard.seat]
+        sound = [v for v in others if alive(v.address) and v.seat not in self._lost and answered(v)]
+        return len(membership.voters) - len(others) + len(sound) >= membership.quorum
 
     def _admission(self, membership: Membership, size: int) -> Membership | None:
         while self._coming and len(membership.learners) < size:

@@ -110,6 +110,7 @@ class Group:
             place.leader_address(),
             place.role is Role.LEADER,
             place.committed,
+            frozenset() if self.leadership is None else self.leadership.going(),
         )
 
     def told(self) -> Told:

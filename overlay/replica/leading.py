@@ -127,6 +127,10 @@ class Leadership:
         self._changes.leave(seat)
         self.settle()
 
+    def going(self) -> frozenset[str]:
+        """Addresses of members that asked to be released."""
+        return self._changes.going()
+
     def lost(self, seat: int) -> None:
         """At that seat's address nobody knows of it."""
         self._changes.lost(seat)
@@ -208,7 +212,7 @@ class Leadership:
         """Make the next change of membership, if there is one and it may be made; send invitations."""
         place, desk = self._place, self._place.desk
         if self._ready and self._moving is None and place.log.membership_index <= place.commit:
-            membership = self._changes.next(self._caught_up, self._stale)
+            membership = self._changes.next(self._caught_up, self._stale, self._has_answered)
             if membership is not None:
                 self._append(b"", (membership,))
         if self._changes.invited and ("invite", place.key) not in desk.agenda:
@@ -242,6 +246,10 @@ class Leadership:
             member.seat: self._progress.get(member.seat) or Progress(member, fresh, place.desk.now)
             for member in place.others()
         }
+
+    def _has_answered(self, member: Member) -> bool:
+        progress = self._progress.get(member.seat)
+        return progress is not None and progress.acked > 0
 
     def _commit(self) -> None:
         """Only a record of our own term is committed by counting; it takes all before it along (5.4.2)."""

@@ -117,7 +117,8 @@ class Stored:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What JOINs and heartbeats say of a group (PROTOCOL 5): group epoch, term, committed up to; and who
-    leads, as far as known ("" if not)."""
+    leads, as far as known ("" if not). ``going``: addresses of members that want to go, known to the leader.
+    """
 
     birth: int
     epoch: int
@@ -126,3 +127,4 @@ class Standing:
     leader: str
     leads: bool
     membership: Membership
+    going: frozenset[str] = frozenset()

@@ -227,6 +227,27 @@ def test_a_home_leaves_and_hands_its_jobs_over() -> None:
     agree(world, spec)
 
 
+def test_a_home_leaves_while_another_member_is_dead() -> None:
+    """Its next leader must not take the dead one for alive because it never listened to it: of the two that
+    would be left it could not go on alone. Another member comes first."""
+    world = World(93, 6)
+    world.home_members = 3
+    spec, until = begun(world, 40_000)
+    (home, dead, other) = staffed(world, spec, 3)
+    assert home is world.home(spec)
+    world.run(3_000)
+    dead.crash()
+    dead.ended = "gone"
+    world.run(4_500)
+    home.perform(home.node.leave(world.now))
+    world.run_until(lambda: not home.up, 40_000)
+    assert home_key(spec.uid) not in home.store.load_groups(), "it was let go"
+    world.run(until - world.now + 12_000)
+    assert len(settled(world, spec, until)) >= 12
+    assert other.address in world.home(spec).node.housing.keepers(spec.uid)
+    agree(world, spec)
+
+
 def test_a_dropped_job_leaves_nothing_on_any_member() -> None:
     world = World(89, 5)
     spec, _ = begun(world, 20_000)

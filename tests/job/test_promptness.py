@@ -13,6 +13,10 @@ from elf.chaos.engine import plan
 from elf.chaos.world import World
 from elf.job import events as was
 from elf.job import messages as say
+from elf.job.effects import Send
+from elf.job.home.homes import ASKING_MS, Homes
+from elf.job.log.streamlog import StreamLog
+from elf.job.rollup.root import RootSettings
 from elf.job.spec import JobSpec
 from elf.ql.plan import Function, Plan
 from tests.job.test_versions import steer
@@ -131,3 +135,14 @@ def test_who_is_told_that_a_job_is_dropped_sees_that_it_is() -> None:
         assert world.now - began <= PROMPT_MS[UNEVEN]
         world.client_inbox.clear()
     assert behind > 0, "others hear of it later"
+
+
+def test_the_next_keeper_of_the_log_is_asked_before_anybody_has_noticed_that_one_is_dead() -> None:
+    homes = Homes("home:1", StreamLog(), RootSettings())
+    asked = say.CreateJob(id=1, origin="c", spec=JobSpec("_select_1", "me", 0, plan(2), ()), replace=False)
+    homes.create(asked, b"0" * 16, 0)
+    told = []
+    for now_ms in range(0, 2 * ASKING_MS + 1, 10):
+        found = (effect for effect in homes.tick(now_ms, ["k0", "k1", "k2"]) if isinstance(effect, Send))
+        told += [(now_ms, sent.to) for sent in found if isinstance(sent.message, say.AddJob)]
+    assert told == [(0, "k1"), (ASKING_MS, "k2"), (2 * ASKING_MS, "k0")]

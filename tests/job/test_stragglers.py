@@ -304,6 +304,29 @@ def progress(sealed: int) -> FlowProgress:
     return FlowProgress("uid", 10, sealed)
 
 
+@pytest.mark.parametrize("query", [plan(2, 1), LEAP])
+def test_a_pane_that_nobody_has_does_not_wait_for_a_member_that_says_nothing(
+    query: Plan,
+) -> None:
+    """The others were suspended then, and it has died unseen: the overlay had it for dead before its last
+    word."""
+    root = rooted(query, 3)
+    root.begin(10, 0)
+    for number in (0, 1, 2):
+        root.hear(number, progress(10), 0)
+    root.down("a2")
+    root.hear(2, progress(10), 100)
+    for now_ms in range(1_000, 12_000, 1_000):
+        for number in (0, 1):
+            root.hear(number, FlowProgress("uid", 14, 14 + now_ms // 2_000), now_ms)
+            root.take(Piece(14, 15, 1 << number))
+        assert not root.propose(now_ms) or now_ms >= root.limit_ms()
+        if root._in_flight:
+            break
+    (work,) = root._proposed[:1]
+    assert (work.batch.start, work.members) == (10, 0)
+
+
 def test_explain_says_the_policy() -> None:
     fleet = Fleet(WAIT)
     text, said = asked(fleet.world, 0, "EXPLAIN job")

@@ -56,8 +56,9 @@ from elf.job.spec import (
 )
 from elf.job.work import JobWork
 
-MOVING_MS = 250
-"""Between two words to the log's keepers, while a home has moved and the log does not say so."""
+ASKING_MS = 250
+"""Between two words to keepers of the log, one after the other, while it does not say what it must: one may
+be dead, or a keeper no more, and nobody has noticed."""
 
 
 @dataclass(frozen=True)
@@ -432,8 +433,8 @@ class Homes:
         """``keepers``: of the stream log, by address."""
         found: list[Effect] = []
         if now_ms >= self._next_ms:
-            self._next_ms = now_ms + (MOVING_MS if self._moved() else 1_000)
             found.extend(self._remind(keepers))
+            self._next_ms = now_ms + (ASKING_MS if found else 1_000)
             found.extend(self._expire(now_ms))
             for home in self._homes.values():
                 found.extend(home.tell_of_silence(now_ms))

@@ -214,7 +214,8 @@ class Root(Panes):
         found: list[CommitPanes] = []
         top = max((piece.end for piece in self._held), default=head)
         for start, end, covered in self._spans(head, top):
-            awaited = bitmap(self.awaited(start, now_ms))
+            there = self.awaited(start, now_ms)
+            awaited = bitmap(there)
             wanted = awaited if self._wait_ms is None else awaited | self._begun(start)
             if self._whole is not None and start < self._whole.end:
                 wanted &= self._whole.members
@@ -224,7 +225,7 @@ class Root(Panes):
                 break
             if covered:
                 found.extend(self._commit(self._held, start, end, 0))
-            elif not awaited:
+            elif all(self.is_silent(number, self.limit_ms(), now_ms) for number in there):
                 nobody = Batch(start, end, 0, ())
                 found.append(CommitPanes(self.flow, nobody, 0, 0, self._roster_version, self.flow.epoch))
             else:
