@@ -225,6 +225,7 @@ class Holder:
             self.log,
             lambda address: address not in self.dead,
             bytes_max=self.bytes_max,
+            settings=RootSettings(),
             restored=copystore.held(self.store),
         )
 
