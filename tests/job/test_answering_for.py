@@ -19,11 +19,13 @@ from elf.job.contributions import Piece
 from elf.job.copies import CopyName
 from elf.job.effects import Send
 from elf.job.messages import CopyVerdict, FlowProgress, OfferCopies
-from elf.job.rollup.holding import LOOK_MS, OFFERS_A_LIMIT
+from elf.job.rollup import holding
+from elf.job.rollup.copying import LOOK_MS, SOON_MS
+from elf.job.rollup.holding import OFFERS_A_LIMIT
 from elf.job.rollup.proxies import Proxies
 from elf.job.rollup.root import MIRROR_OF, Root, RootSettings
 from elf.job.spec import flow_uid
-from tests.job.test_copies import FLOW, HOLDER, OTHER, OWNER, ROOT, Holder, flow_of, log_of, rooted
+from tests.job.test_copies import FLOW, HOLDER, OTHER, OWNER, ROOT, Holder, Owner, flow_of, log_of, rooted
 from tests.job.test_stragglers import Fleet
 
 MIRRORED = flow_of(query_of("mirror").fragment)
@@ -41,6 +43,26 @@ def test_a_flow_with_mirrors_is_another_flow() -> None:
     assert flow_uid(fragment, "1") != flow_uid(replace(fragment, mirror=False), "1")
 
 
+# -- the owner -----------------------------------------------------------------------------------------------
+
+
+def test_what_is_sealed_of_a_mirrored_flow_is_copied_at_once() -> None:
+    owner = Owner(flow=MIRRORED)
+    owner.tick(0)
+    owner.seal(1, 100)
+    assert owner.copying.deadline() == 100 + SOON_MS
+    owner.seal(2, 105)
+    owner.tick(100 + SOON_MS)
+    both = (name(1), name(2))
+    assert owner.sent == [(HOLDER, both), (OTHER, both)], "what is sealed in one moment shares messages"
+    owner.answers(HOLDER, *both)
+    owner.answers(OTHER, *both)
+    owner.commit(1, 3)
+    owner.tick(100 + SOON_MS + LOOK_MS)
+    assert owner.dropped == [(HOLDER, both), (OTHER, both)]
+    assert owner.copying.deadline() is None
+
+
 # -- the holder ----------------------------------------------------------------------------------------------
 
 
@@ -49,11 +71,11 @@ def test_copies_of_a_mirrored_flow_are_offered_while_their_owner_lives() -> None
     holder, every = Holder(MIRRORED, FLOW), LIMIT_MS // OFFERS_A_LIMIT
     holder.keep(name(1), name(2), CopyName(FLOW.uid, 0, 1, 2), now_ms=1)
     assert holder.perform(holder.holding.tick(every)) == []
-    assert holder.holding.deadline() == every + LOOK_MS
+    assert holder.holding.deadline() == every + holding.LOOK_MS
     offer = OfferCopies(flow=MIRRORED.uid, member=0, names=((1, 2, 0), (2, 3, 0)))
-    assert holder.perform(holder.holding.tick(every + LOOK_MS)) == [Send(ROOT, offer)]
+    assert holder.perform(holder.holding.tick(every + holding.LOOK_MS)) == [Send(ROOT, offer)]
     assert holder.perform(holder.holding.tick(2 * every)) == [], "just offered"
-    assert holder.perform(holder.holding.tick(2 * every + LOOK_MS)) == [Send(ROOT, offer)]
+    assert holder.perform(holder.holding.tick(2 * every + holding.LOOK_MS)) == [Send(ROOT, offer)]
     holder.perform(holder.holding.drop(say.DropCopies(names=(name(1), name(2)))))
     assert holder.perform(holder.holding.tick(5 * every)) == []
 
@@ -93,6 +115,8 @@ def test_one_holder_at_a_time_answers_for_an_agent_that_is_behind() -> None:
     root.take(Piece(1, 2, 0b10))
     (work,) = root.propose(12_100)
     assert work.members == 0b11, "before the limit"
+    roots.take(root, HOLDER, piece, 12_110)
+    assert roots.answered == {0: 1}, "the other mirror's, while it is being committed"
     root.committed(work, 12_100)
     roots.take(root, OWNER, piece, 12_200)
     root.take(piece)

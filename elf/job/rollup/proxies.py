@@ -18,7 +18,7 @@ from elf.job.rollup.root import Root
 PROXY_MS: Final = 3_000
 """How long a proxy may take."""
 MIRROR_OF: Final = 4
-"""So does a mirror, for this part of the straggler limit at most: a second one can be asked in time."""
+"""A mirror may take this part of the straggler limit: so a second one can be asked in time."""
 SILENT_MS: Final = 3_000
 """An agent that says nothing for so long, three beats, is taken for dead here: a copy of it does no harm."""
 
@@ -61,8 +61,8 @@ class Proxies:
         """A piece has come straight from there: whether it is another's than the member's, and wanted."""
         for number in numbers(piece.members):
             member = root.member(number)
-            known = root.verdict(number, piece.start, piece.end, now_ms) != "send"
-            if member is not None and member.address != sender and not known:
+            others = member is not None and member.address != sender
+            if others and root.lacks(number, piece.start, piece.end, now_ms):
                 self.answered[number] += piece.end - piece.start
 
     def _appoint(self, snapshot: tuple[int, int, int, int], holder: str, now_ms: int) -> bool:

@@ -462,6 +462,12 @@ class Root(Panes):
         spans = self._held.spans(start, end) + self._late.spans(start, end)
         return "wait" if any(covered >> member & 1 for _, _, covered in spans) else "send"
 
+    def lacks(self, member: int, start: int, end: int, now_ms: int) -> bool:
+        """Whether a snapshot of these panes would add to what is committed, proposed or held."""
+        proposed = [p.batch for p in self._proposed if p.batch.members >> member & 1]
+        coming = any(batch.start < end and start < batch.end for batch in proposed)
+        return not coming and self.verdict(member, start, end, now_ms) == "send"
+
     def verdict_of_part(self, name: PartName, pane: int) -> str:
         """Of a retained part, as ``verdict``."""
         if self._first is None:
