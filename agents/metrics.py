@@ -92,7 +92,7 @@ class Metrics:
         self._copies = self._gauge("copies_held", "Copies of other agents' snapshots that are kept here.")
         self._copies_bytes = self._gauge("copies_held_bytes", "Bytes of these.")
         self._mirrored = self._gauge(
-            "panes_mirrored", "Panes of flows with their root here for which neighbours answered."
+            "snapshots_mirrored", "Snapshots that roots here have from neighbours of agents that are behind."
         )
         self._losses = self._gauge("losses", "What could not be read, used or kept since the start.", "kind")
         self._members = self._gauge(

@@ -109,12 +109,12 @@ def _stragglers(facts: say.JobFacts, roots: Sequence[say.FlowFacts | None]) -> s
 
 def _mirrored(roots: Sequence[say.FlowFacts | None]) -> str:
     """For whom neighbours have answered."""
-    panes: Counter[str] = Counter()
+    sent: Counter[str] = Counter()
     for root in roots:
-        panes.update(root.mirrored if root is not None else {})
-    named = [f"{n:,} {'pane' if n == 1 else 'panes'} of {name}" for name, n in sorted(panes.items())]
+        sent.update(root.mirrored if root is not None else {})
+    named = [f"{n:,} snapshots of {name}" for name, n in sorted(sent.items())]
     silent = "; a root does not answer" if None in roots else ""
-    return f"neighbours have answered for {', '.join(named) or 'no panes yet'}{silent}"
+    return f"neighbours have sent {', '.join(named) or 'no snapshots yet'}{silent}"
 
 
 def _leapt(facts: say.JobFacts) -> str:

@@ -318,7 +318,7 @@ def test_every_measurement_shows() -> None:
         "elf_snapshots_copied": 4,
         "elf_copies_held": 5,
         "elf_copies_held_bytes": 6_000,
-        "elf_panes_mirrored": 7,
+        "elf_snapshots_mirrored": 7,
         "elf_members_live": 9,
         "elf_jobs": 2,
         "elf_messages_refused_total,checksum": 1,

@@ -71,7 +71,7 @@ async def test_windows_are_whole_while_an_agents_connection_to_its_root_stands_s
             stopped_us = time.time_ns() // 1_000
             mirrored = lambda: [w for start, w in windows.items() if start >= stopped_us]  # noqa: E731
             await until(lambda: len(mirrored()) >= 3, "windows without its own word")
-            assert metric(home, "panes_mirrored") >= 3
+            assert metric(home, "snapshots_mirrored") >= 3
             network.stopped = frozenset()
             end_us = fleet.end_writing() - SECOND_US
             await until(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows")
@@ -83,7 +83,7 @@ async def test_windows_are_whole_while_an_agents_connection_to_its_root_stands_s
         table = (await statements.sql("DESCRIBE mirrored")).table
         assert table is not None
         (said,) = [row["value"] for row in table.to_pylist() if row["fact"] == "stragglers"]
-        assert re.fullmatch(rf"MIRROR: neighbours have answered for .*\d panes? of {victim.name}.*", said)
+        assert re.fullmatch(rf"MIRROR: neighbours have sent .*\d snapshots of {victim.name}.*", said)
         await statements.close()
     finally:
         fleet.stop()

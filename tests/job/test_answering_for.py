@@ -223,8 +223,8 @@ def test_without_copies_it_is_as_with_revise() -> None:
     assert lacking(fleet) > 0
     assert all(said[-1]["missing"] == [] for said in windows.values())
     assert described(fleet) == (
-        "MIRROR: neighbours have answered for no panes yet; this agent makes no copies (protocol.copies is "
-        "0): when it is behind, nobody answers for it"
+        "MIRROR: neighbours have sent no snapshots yet; this agent makes no copies (protocol.copies is 0): "
+        "when it is behind, nobody answers for it"
     )
 
 
@@ -234,9 +234,9 @@ def test_describe_says_for_whom_neighbours_have_answered() -> None:
     fleet.world.unheard.add(fleet.away.address)
     fleet.world.run(SPAN)
     told, count = described(fleet), answered(fleet)
-    found = re.findall(r"(\d+) panes? of (a\d)", told)
-    assert told.startswith("MIRROR: neighbours have answered for ")
-    assert sum(int(panes) for panes, _ in found) == count
+    found = re.findall(r"(\d+) snapshots of (a\d)", told)
+    assert told.startswith("MIRROR: neighbours have sent ")
+    assert sum(int(sent) for sent, _ in found) == count
     assert f"a{fleet.away.index}" in [who for _, who in found], "and those for which it is an inner node"
     assert home.node.clients.statements.status()["copies"]["mirrored"] == count  # type: ignore[index]
     facts = say.JobFacts(fleet.spec, "active", home.address, None, None, ())

@@ -76,8 +76,8 @@ class FlowReader(msgspec.Struct, frozen=True):
 
 
 class FlowFacts(msgspec.Struct, frozen=True):
-    """What a flow's root knows of it. ``first_us``: start of its first pane. ``mirrored``: for how many panes
-    of which agents neighbours have answered, since the root is where it is (``STRAGGLERS MIRROR``)."""
+    """What a flow's root knows of it. ``first_us``: start of its first pane. ``mirrored``: how many
+    snapshots of which agents neighbours have sent since the root is where it is (``STRAGGLERS MIRROR``)."""
 
     flow: Flow
     first_us: int | None

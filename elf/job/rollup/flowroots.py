@@ -424,7 +424,7 @@ class FlowRoots:
 
     @property
     def mirrored(self) -> int:
-        """Panes for which neighbours have answered, of members that were behind, for the flows here."""
+        """Snapshots that neighbours have sent of members that were behind, to the roots here."""
         return sum(rooted.proxies.answered.total() for rooted in self._flows.values())
 
     def counts(self, uid: str) -> Mapping[str, int] | None:
@@ -469,7 +469,7 @@ class FlowRoots:
         first, committed = root.first_pane, root.durable_to()
         times = (event_time(first, pane_us), event_time(committed, pane_us))
         answered = rooted.proxies.answered.items()
-        mirrored = {member.name: panes for n, panes in answered if (member := root.member(n)) is not None}
+        mirrored = {member.name: sent for n, sent in answered if (member := root.member(n)) is not None}
         return FlowFacts(root.flow, *times, readers, tree, mirrored)
 
     def check(self) -> None:

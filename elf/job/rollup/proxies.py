@@ -31,7 +31,7 @@ class Proxies:
         self._proxy_ms = proxy_ms
         self._appointed: dict[tuple[int, int, int, int], tuple[str, int]] = {}
         self.answered: Counter[int] = Counter()
-        """Panes that others have answered for, by member."""
+        """Snapshots that others have sent, by member."""
 
     def offered(self, root: Root, holder: str, offer: OfferCopies, now_ms: int) -> list[Send]:
         """What a holder is told of the copies that it has."""
@@ -63,7 +63,7 @@ class Proxies:
             member = root.member(number)
             others = member is not None and member.address != sender
             if others and root.lacks(number, piece.start, piece.end, now_ms):
-                self.answered[number] += piece.end - piece.start
+                self.answered[number] += 1
 
     def _appoint(self, snapshot: tuple[int, int, int, int], holder: str, now_ms: int) -> bool:
         """Whether this holder is to send it now."""
