@@ -169,7 +169,8 @@ class ProtocolConfig:
         2,
         whole(0, 4),
         "A snapshot that waits for its commit is copied to so many neighbours, in other racks if possible: "
-        "so an agent that is gone for good does not take it along.",
+        "so an agent that is gone for good does not take it along. With STRAGGLERS MIRROR each is, at once; "
+        "0: nobody answers for this agent.",
     )
     copy_after_secs: float = setting(
         3.0, number(), "How long a snapshot may wait for its commit before it is copied."

@@ -32,7 +32,11 @@ class Facts:
         metrics.snapshots_retained(node.uplink.retained())
         holding, copying = node.copies.holding, node.copies.copying
         metrics.copies(
-            wanting=copying.wanting, copied=copying.copied, held=len(holding), held_bytes=holding.bytes
+            wanting=copying.wanting,
+            copied=copying.copied,
+            held=len(holding),
+            held_bytes=holding.bytes,
+            mirrored=node.homes.roots.mirrored,
         )
         metrics.members_live(len(node.overlay.peers()) + 1)
         metrics.jobs(len(node.log.jobs()) + len(node.log.programs()))

@@ -86,11 +86,14 @@ class Metrics:
         self._map_seconds = self._counter("map_seconds", "Time spent in parsing and mapping.", "stream")
         self._retained = self._gauge("snapshots_retained", "Snapshots that wait for their commit.")
         self._wanting = self._gauge(
-            "snapshots_wanting_copies", "Snapshots that wait long, and are on fewer neighbours than set."
+            "snapshots_wanting_copies", "Snapshots that wait (long, or for mirrors) on too few neighbours."
         )
-        self._copied = self._gauge("snapshots_copied", "Snapshots that wait long, and are on neighbours.")
+        self._copied = self._gauge("snapshots_copied", "Snapshots that wait, and are on neighbours.")
         self._copies = self._gauge("copies_held", "Copies of other agents' snapshots that are kept here.")
         self._copies_bytes = self._gauge("copies_held_bytes", "Bytes of these.")
+        self._mirrored = self._gauge(
+            "snapshots_mirrored", "Snapshots that roots here have from neighbours of agents that are behind."
+        )
         self._losses = self._gauge("losses", "What could not be read, used or kept since the start.", "kind")
         self._members = self._gauge(
             "members_live", "Live nodes of the ring that this node knows, and itself."
@@ -153,12 +156,13 @@ class Metrics:
     def snapshots_retained(self, snapshots: int) -> None:
         self._retained.set(snapshots)
 
-    def copies(self, *, wanting: int, copied: int, held: int, held_bytes: int) -> None:
-        """Of our snapshots at neighbours, and of theirs here."""
+    def copies(self, *, wanting: int, copied: int, held: int, held_bytes: int, mirrored: int) -> None:
+        """Of our snapshots at neighbours, of theirs here, and of those that neighbours sent to roots here."""
         self._wanting.set(wanting)
         self._copied.set(copied)
         self._copies.set(held)
         self._copies_bytes.set(held_bytes)
+        self._mirrored.set(mirrored)
 
     def members_live(self, members: int) -> None:
         self._members.set(members)

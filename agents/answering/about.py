@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
@@ -34,8 +35,15 @@ def job_row(spec: JobSpec, log: StreamLog) -> dict[str, object]:
     }
 
 
-def describe(facts: say.JobFacts, log: StreamLog, named: Callable[[str], str]) -> dict[str, str]:
-    """A job's facts, by name. ``named`` says an address with its agent's name."""
+def describe(
+    facts: say.JobFacts,
+    log: StreamLog,
+    named: Callable[[str], str],
+    roots: Sequence[say.FlowFacts | None] = (),
+) -> dict[str, str]:
+    """A job's facts, by name. ``named`` says an address with its agent's name; ``roots`` is what the roots of
+    its flows know, where mirrors answer for stragglers.
+    """
     plan, flows = facts.spec.plan, facts.spec.flows
     members = (member.name for stream in plan.streams for member in log.members(stream))
     told = {
@@ -50,7 +58,7 @@ def describe(facts: say.JobFacts, log: StreamLog, named: Callable[[str], str]) -
         **({"joins": plan.join.about} if plan.join is not None else {}),
         "windows": "; ".join(kind.text for kind in plan.windows) or "none",
         "emits": _emission(plan.fragment),
-        "stragglers": policy_of(plan.fragment) + (f": {_leapt(facts)}" if plan.fragment.leap else ""),
+        "stragglers": _stragglers(facts, roots),
         "answers from": moment_of(facts.first_us),
         "committed to": moment_of(facts.committed_us),
         "members": ", ".join(dict.fromkeys(members)),
@@ -89,6 +97,24 @@ def _emission(fragment: Fragment) -> str:
     if fragment.revise_us is not None:
         return f"FINAL REVISE {fragment.revise_us / 1e6:g} SECONDS"
     return "FINAL"
+
+
+def _stragglers(facts: say.JobFacts, roots: Sequence[say.FlowFacts | None]) -> str:
+    """The policy, and what came of it."""
+    fragment = facts.spec.plan.fragment
+    if fragment.leap:
+        return f"{policy_of(fragment)}: {_leapt(facts)}"
+    return f"{policy_of(fragment)}: {_mirrored(roots)}" if fragment.mirror else policy_of(fragment)
+
+
+def _mirrored(roots: Sequence[say.FlowFacts | None]) -> str:
+    """For whom neighbours have answered."""
+    sent: Counter[str] = Counter()
+    for root in roots:
+        sent.update(root.mirrored if root is not None else {})
+    named = [f"{n:,} snapshots of {name}" for name, n in sorted(sent.items())]
+    silent = "; a root does not answer" if None in roots else ""
+    return f"neighbours have sent {', '.join(named) or 'no snapshots yet'}{silent}"
 
 
 def _leapt(facts: say.JobFacts) -> str:

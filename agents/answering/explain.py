@@ -47,7 +47,7 @@ class Explanations:
         """A plan; ``spec``: the job that runs it."""
         told = self._plan(plan, spec)
         if spec is not None:
-            facts = yield from self._roots(spec)
+            facts = yield from self.roots(spec)
             for flow, known in zip(told["flows"], facts, strict=True):
                 flow["depth"] = None if known is None else _depth(known)
         if spec is not None and analyze:
@@ -106,7 +106,7 @@ class Explanations:
             "shared_with": sorted(job.name for job in readers if spec is None or job.uid != spec.uid),
         }
 
-    def _roots(self, spec: JobSpec) -> Generator[list[Ask], list[say.Answer], list[say.FlowFacts | None]]:
+    def roots(self, spec: JobSpec) -> Generator[list[Ask], list[say.Answer], list[say.FlowFacts | None]]:
         """What the roots know; None of one that does not answer."""
         answers = yield [
             ToAddress(flow.home, say.InspectFlow(id=0, origin="", uid=flow.uid)) for flow in spec.flows

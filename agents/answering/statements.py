@@ -42,9 +42,9 @@ SAMPLE_MEMBERS = 5
 STREAM_PREFIX = "stream:"
 """What stands before a stream's name where a job's might stand."""
 ROOTS_ASKED_MAX = 16
+"""Roots of flows that are asked how far clocks are apart."""
 LEAPT_WINDOWS = 10
 """Of a job that leaps over stragglers: DESCRIBE JOB looks at so many."""
-"""Roots of flows that are asked how far clocks are apart."""
 ANALYZED_WINDOWS = 3
 """For how many windows EXPLAIN ANALYZE runs a SELECT."""
 COMPARED_WINDOWS = 1_000
@@ -282,8 +282,15 @@ class Statements:
         )
         yield [Until(lambda: self._log.ever(facts.spec.uid) is not None)]
         text = f"job {statement.name} created; its master is {self._named(facts.master)}"
+        text += self._unmirrored(facts.spec.plan)
         body = json.dumps({"job": statement.name, "master": facts.master, "uid": facts.spec.uid}).encode()
         return say.Reply(request=asked.request, text=text, body=body)
+
+    def _unmirrored(self, plan: Plan) -> str:
+        """What to add where a job wants mirrors, and this agent makes none."""
+        if not plan.fragment.mirror or self._copies()["wanted"]:
+            return ""
+        return "; this agent makes no copies (protocol.copies is 0): when it is behind, nobody answers for it"
 
     def _select(self, asked: say.Execute, statement: statements.Select) -> Procedure:
         return Reading((yield from self._one_shot(asked, statement.query)), drops=True)
@@ -412,7 +419,9 @@ class Statements:
                     return table_of(asked.request, [{"fact": k, "value": v} for k, v in about], name)
         spec = self._find(name, asked.creator)
         facts = yield from self._inspect(spec, LEAPT_WINDOWS if spec.plan.fragment.leap else 0)
-        told = describe(facts, self._log, self._named)
+        roots = (yield from self._explanations.roots(spec)) if spec.plan.fragment.mirror else []
+        told = describe(facts, self._log, self._named, roots)
+        told["stragglers"] += self._unmirrored(spec.plan)
         return table_of(asked.request, [{"fact": k, "value": v} for k, v in told.items()], name)
 
     # -- calls -----------------------------------------------------------------------------------------------

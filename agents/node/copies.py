@@ -42,7 +42,11 @@ class Copies:
             uplink, self._neighbours, copies=settings.copies, after_ms=settings.copy_after_ms
         )
         self.holding = Holding(
-            log, self._alive, bytes_max=settings.copies_bytes_max, restored=restored.copies
+            log,
+            self._alive,
+            bytes_max=settings.copies_bytes_max,
+            settings=settings.root,
+            restored=restored.copies,
         )
 
     def _neighbours(self) -> Sequence[str]:
@@ -106,4 +110,6 @@ class Copies:
             "damaged": holding.damaged,
             "of_ours": copying.copied,
             "wanting": copying.wanting,
+            "wanted": self.copying.copies,
+            "mirrored": self._roots.mirrored,
         }

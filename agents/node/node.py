@@ -263,6 +263,7 @@ class Node:
         found: list[Step] = []
         for sealed in event.outcome.sealed:
             found.extend(self.uplink.sealed(sealed, now_ms))
+            self.copies.copying.sealed(sealed.flow, now_ms)
         for early in event.outcome.early:
             found.extend(self.uplink.early(early))
         self.uplink.counted(event.outcome.forgotten)
@@ -528,7 +529,7 @@ class Node:
 
     def _slice(self, sender: str, message: say.Slice, now_ms: int) -> list[Step]:
         if self.homes.roots.get(message.flow) is not None:
-            return list(self.homes.roots.take(message, now_ms))
+            return list(self.homes.roots.take(sender, message, now_ms))
         flow = self.log.flow(message.flow)
         if flow is None or flow.home == self.me.address:  # its root is here no more, or not yet
             self.unknown_flow += 1

@@ -13,6 +13,8 @@ STORM_MS = 16_000
 JOINERS_MAX = 2
 GONE_OF, GONE_SHARE = 5, 0.4
 """Of fleets with so many agents from the beginning this share loses one for good."""
+MIRRORED_SHARE = 0.3
+"""In so many schedules jobs have ``STRAGGLERS MIRROR``."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ SAID = {
     "unheard": "nobody hears the home of job {amount}, which hears everybody,",
     "power": "the power of {who} fails after {amount} more steps of its work",
     "gone": "{who} will be gone for good, disk and all: before, what it seals gets lost on its way",
+    "way up": "the slices that {who} sends get lost",
     "blackout": "all are killed",
     "deaths": "whoever writes to its disk dies of it in {amount} of 1000 cases",
     "loss": "{amount} % of messages are lost",
@@ -89,6 +92,8 @@ class Schedule:
     quota: int = 256 << 20
     """Bytes that an agent retains of a flow."""
     storm_ms: int = STORM_MS
+    mirrored: tuple[int, ...] = ()
+    """Jobs with ``STRAGGLERS MIRROR``."""
 
     def only(self, numbers: tuple[int, ...]) -> Schedule:
         """The same with these faults only (numbers from 1)."""
@@ -113,6 +118,8 @@ JOBS = {
     "first": 2,
 }
 """Kinds of jobs, and how often they are."""
+OTHERWISE = ("wait", "leap", "first")
+"""They have policies for stragglers of their own."""
 READERS = ("over", "joined")
 """They read job 0, which is plain."""
 
@@ -124,7 +131,8 @@ def drawn(seed: int, nodes: int) -> Schedule:
     first = nodes - joiners
     begun = rng.choice([1, 2, 3, 3])
     jobs = ("plain", *rng.choices(list(JOBS), list(JOBS.values()), k=3))
-    faults = (*_Draw(rng, first, nodes, jobs, begun).faults(), *_gone(seed, nodes, first))
+    mirrored, broken = _mirrored(seed, nodes, first, jobs)
+    faults = (*_Draw(rng, first, nodes, jobs, begun).faults(), *_gone(seed, nodes, first), *broken)
     return Schedule(
         seed,
         nodes,
@@ -137,6 +145,7 @@ def drawn(seed: int, nodes: int) -> Schedule:
         ("cb", *rng.choices(["c", "c", "b", "cb"], k=nodes - 1)) if "both" in jobs else ("c",) * nodes,
         rng.choice([400, 400, 150]),
         rng.choice([256 << 20, 256 << 20, 256 << 20, 6_000]),
+        mirrored=mirrored,
     )
 
 
@@ -147,6 +156,21 @@ def _gone(seed: int, nodes: int, first: int) -> tuple[Fault, ...]:
         return ()
     who, lasts_ms = (rng.randrange(first),), rng.choice([1_200, 2_000, 3_000, 5_000])
     return (Fault("gone", rng.randrange(500, STORM_MS - 1_000 - lasts_ms), who, lasts_ms),)
+
+
+def _mirrored(
+    seed: int, nodes: int, first: int, jobs: tuple[str, ...]
+) -> tuple[tuple[int, ...], tuple[Fault, ...]]:
+    """Perhaps some jobs have mirrors, and the way up of some agent is broken. Drawn apart."""
+    rng = random.Random(f"mirrored {seed} {nodes}")
+    if rng.random() >= MIRRORED_SHARE:
+        return (), ()
+    named = tuple(n for n, kind in enumerate(jobs) if kind not in OTHERWISE and rng.random() < 0.6)
+    broken = (
+        Fault("way up", rng.randrange(STORM_MS - 3_000), (rng.randrange(first),), rng.randrange(1_000, 8_000))
+        for _ in range(rng.choice([0, 1, 1, 2]))
+    )
+    return named, tuple(broken)
 
 
 class _Draw:

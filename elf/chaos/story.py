@@ -85,8 +85,16 @@ def query_of(kind: str) -> Plan:
             return behind(plan(2, 1), leap=True)
         case "first":
             return with_first(behind(replace(plan(2), top=Top("s0", True, False, 1), limit=1), leap=True))
+        case "mirror":
+            return mirrored(plan(2))
         case _:
             return plan(2)
+
+
+def mirrored(query: Plan) -> Plan:
+    """The same, with neighbours that answer for stragglers."""
+    fragment, *more = (replace(one, mirror=True) for one in (query.fragment, *query.more))
+    return replace(query, fragment=fragment, more=tuple(more), beside=tuple(map(mirrored, query.beside)))
 
 
 def revising(query: Plan) -> Plan:
@@ -180,7 +188,8 @@ class Story:
     def _query(self, number: int) -> Plan:
         kind = self.schedule.jobs[number]
         reads = (self._specs[0].uid,) if kind in READERS else ()
-        return replace(query_of(kind), reads=reads)
+        query = replace(query_of(kind), reads=reads)
+        return mirrored(query) if number in self.schedule.mirrored else query
 
     def _storm(self) -> None:
         world = self.world
@@ -210,6 +219,9 @@ class Story:
             case "gone":
                 world.unheard.add(agents[0].address)
                 over = partial(self._goes, agents[0])
+            case "way up":
+                world.unheard.add(agents[0].address)
+                over = partial(world.unheard.discard, agents[0].address)
             case "home":
                 self._kill(world.home(self._specs[fault.amount]), fault.for_ms)
             case "cut off":

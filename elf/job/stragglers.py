@@ -9,6 +9,9 @@ has one policy, and jobs share it with that policy only:
     WAIT n   the limit is n, and everybody who is expected is waited for, dead or never heard of. It runs from
              when half of those that are there have passed: more than half may be away. Then as REVISE.
     LEAP     the limit of REVISE; but the commit is the last word on its panes. What comes later is refused.
+    MIRROR   as REVISE; but neighbours have a copy of each snapshot at once, and when half of the limit is
+             up one of them answers for who is missing (the paper's speculative copy; how:
+             ``elf.job.rollup.copying``).
 
 What becomes of a pane on one agent under LEAP, and what it hears:
 
@@ -32,7 +35,8 @@ What becomes of a pane on one agent under LEAP, and what it hears:
   in one commit, or in one count, and each count in one commit, but for those of an agent that leaves.
 - Panes that the root has let go (after ``revise_ms``) it can tell nothing about: they count as leapt.
 
-Not there: an agent that answers for another (the paper's speculative copy).
+Not there: an agent that runs the work of another again, as the paper's mirrors do where the input is shared.
+No input of ours is: each agent reads files of its own machine, and what it has not sealed only it knows.
 """
 
 from __future__ import annotations
@@ -56,8 +60,8 @@ if TYPE_CHECKING:
 
 def policy_of(fragment: Fragment) -> str:
     """What a job says about stragglers, in the words of the query."""
-    if fragment.leap:
-        return "LEAP"
+    if fragment.leap or fragment.mirror:
+        return "LEAP" if fragment.leap else "MIRROR"
     return "REVISE" if fragment.wait_us is None else f"WAIT {fragment.wait_us / 1e6:g} SECONDS"
 
 

@@ -86,19 +86,19 @@ def emission_of(source: Source, clause: Emit, windows: tuple[Kind, ...]) -> tupl
     return None, every
 
 
-def stragglers_of(source: Source, clause: Stragglers, windows: tuple[Kind, ...]) -> tuple[int | None, bool]:
-    """How long windows wait for agents that are behind (µs; None: as the settings say), and whether these are
-    leapt over then. Raises ``QueryError``.
+def stragglers_of(source: Source, clause: Stragglers, windows: tuple[Kind, ...]) -> tuple[int | None, str]:
+    """How long windows wait for agents that are behind (µs; None: as the settings say), and the policy: wait,
+    revise, leap or mirror. Raises ``QueryError``.
     """
-    given, kind = clause.args.get("this"), clause.args["kind"]
+    given, kind = clause.args.get("this"), str(clause.args["kind"])
     if kind == "leap" and any(isinstance(window, Counted) for window in windows):
         raise source.at(clause, "a window of rows is of one source, which no other agent has: leave LEAP out")
     if given is None:
-        return None, kind == "leap"
+        return None, kind
     wait_us = _positive_us(source, given, "the bound of WAIT")
     if wait_us > WAIT_US_MAX:
         raise source.at(given, "STRAGGLERS WAIT takes 10 MINUTES at most: all that waits is kept in memory")
-    return wait_us, False
+    return wait_us, kind
 
 
 def _positive_us(source: Source, node: Duration, what: str = "a window's size and slide") -> int:

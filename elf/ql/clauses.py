@@ -113,11 +113,14 @@ CLAUSES: Final[tuple[Clause, ...]] = (
            "When a window is said: once; again for rows that come up to so much later than LATENESS; or "
            "early and often, as the rows that differ.",
            "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS EMIT FINAL REVISE 10 MINUTES"),
-    Clause("STRAGGLERS", "STRAGGLERS WAIT duration | REVISE | LEAP",
+    Clause("STRAGGLERS", "STRAGGLERS WAIT duration | REVISE | LEAP | MIRROR",
            "What becomes of a window when agents are behind. REVISE (without the clause too): it waits two "
            "panes, 3 to 30 seconds (protocol.straggler_*_secs), and not for agents that are taken for dead; "
            "it comes without them, names them as missing, and is revised when they are back. WAIT: it waits "
-           "so long for all, for dead agents too, 10 MINUTES at most; then as REVISE. LEAP: as REVISE, but "
+           "so long for all, for dead agents too, 10 MINUTES at most; then as REVISE. MIRROR: as REVISE, "
+           "but neighbours have copies of what an agent has of a pane at once (protocol.copies): when half "
+           "of the time is up and it is behind, or does not get through, one of them answers for it, and the "
+           "window is whole. LEAP: as REVISE, but "
            "said once: rows of an agent that a window came without are left out for good, and counted as "
            "leapt by a later window of that agent's. As nothing is added to it later, agents then send only "
            "the groups that may be among the first of a LIMIT, where a window is one pane.",

@@ -73,8 +73,8 @@ class Emit(exp.Expression):
 
 
 class Stragglers(exp.Expression):
-    """``STRAGGLERS WAIT bound | REVISE | LEAP``: ``kind`` is wait, revise or leap; ``this`` is the
-    duration of WAIT.
+    """``STRAGGLERS WAIT bound | REVISE | LEAP | MIRROR``: ``kind`` is wait, revise, leap or mirror; ``this``
+    is the duration of WAIT.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False}
@@ -215,9 +215,10 @@ class ElfParser(Parser):
         return self.expression(Emit(kind=kind, this=bound), start)
 
     def _parse_stragglers(self, start: Token) -> exp.Expression:
-        kind = next((word for word in ("WAIT", "REVISE", "LEAP") if self._match_text_seq(word)), None)
+        words = ("WAIT", "REVISE", "LEAP", "MIRROR")
+        kind = next((word for word in words if self._match_text_seq(word)), None)
         if kind is None:
-            self.raise_error("expected WAIT (with a duration), REVISE or LEAP after STRAGGLERS")
+            self.raise_error("expected WAIT (with a duration), REVISE, LEAP or MIRROR after STRAGGLERS")
         bound = self._parse_duration() if kind == "WAIT" else None
         return self.expression(Stragglers(kind=str(kind).lower(), this=bound), start)
 

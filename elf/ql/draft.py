@@ -72,6 +72,7 @@ class Draft:
     changes_us: int | None = None
     wait_us: int | None = None
     leap: bool = False
+    mirror: bool = False
     trees: int = 1
     approximate: bool = False
     where: tuple[Expr, ...] = ()

@@ -55,6 +55,7 @@ def of_job(draft: Draft, inner: exp.Select) -> Draft:
         changes_us=None,
         wait_us=None,
         leap=False,
+        mirror=False,
     )
 
 
@@ -80,7 +81,7 @@ def with_windows_of(draft: Draft, below: Draft, table: exp.Expr, inner: exp.Sele
     given = {
         "lateness": lateness_us,
         "emit": draft.revise_us or draft.changes_us,
-        "stragglers": draft.wait_us or draft.leap or None,
+        "stragglers": draft.wait_us or draft.leap or draft.mirror or None,
     }
     for word, value in given.items():
         at = draft.tree.args.get(word)
@@ -100,6 +101,7 @@ def with_windows_of(draft: Draft, below: Draft, table: exp.Expr, inner: exp.Sele
         changes_us=below.changes_us,
         wait_us=below.wait_us,
         leap=below.leap,
+        mirror=below.mirror,
     )
 
 

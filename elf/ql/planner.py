@@ -267,6 +267,7 @@ def _fragment(stream: str, schema: Schema, draft: Draft, states: States) -> Frag
         changes_us=draft.changes_us,
         wait_us=draft.wait_us,
         leap=draft.leap,
+        mirror=draft.mirror,
         where_sql="" if draft.branches else render_map.render_where(_of_stream_alone(draft.where), "duckdb"),
         cells=tuple(states.cells),
         keep=_keep(draft, states) if draft.approximate else None,

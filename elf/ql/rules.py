@@ -201,7 +201,7 @@ def _raw(draft: Draft) -> tuple[dict[str, Expr], Draft]:
 
 def _timed(draft: Draft, other: Draft) -> Draft:
     """With the windows, and what stands with them, of another one: a query has them once, on any level."""
-    names = ("windows", "lateness_us", "revise_us", "changes_us", "wait_us", "leap")
+    names = ("windows", "lateness_us", "revise_us", "changes_us", "wait_us", "leap", "mirror")
     return replace(draft, **{name: getattr(other, name) for name in names})
 
 
@@ -261,9 +261,10 @@ def read_window(draft: Draft) -> Draft:
     revise_us, changes_us = draft.revise_us, draft.changes_us
     if emit is not None:
         revise_us, changes_us = emission_of(draft.source, emit, windows)
-    wait_us, leap = draft.wait_us, draft.leap
+    wait_us, leap, mirror = draft.wait_us, draft.leap, draft.mirror
     if stragglers is not None:
-        wait_us, leap = stragglers_of(draft.source, stragglers, windows)
+        wait_us, policy = stragglers_of(draft.source, stragglers, windows)
+        leap, mirror = policy == "leap", policy == "mirror"
     if leap and revise_us is not None:
         raise draft.source.at(
             clause if stragglers is None else stragglers,
@@ -278,6 +279,7 @@ def read_window(draft: Draft) -> Draft:
         changes_us=changes_us,
         wait_us=wait_us,
         leap=leap,
+        mirror=mirror,
     )
 
 

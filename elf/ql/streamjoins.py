@@ -179,6 +179,7 @@ def _fragment(
         revise_us=draft.revise_us,
         wait_us=draft.wait_us,
         leap=draft.leap,
+        mirror=draft.mirror,
         where_sql=render_where((_any(branches),), "duckdb"),
         cells=names[len(said.keys) :],
     )

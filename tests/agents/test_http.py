@@ -296,7 +296,7 @@ def test_every_measurement_shows() -> None:
     metrics.windows_committed()
     metrics.panes_committed(7)
     metrics.snapshots_retained(8)
-    metrics.copies(wanting=3, copied=4, held=5, held_bytes=6_000)
+    metrics.copies(wanting=3, copied=4, held=5, held_bytes=6_000, mirrored=7)
     metrics.members_live(9)
     metrics.jobs(2)
     metrics.refused("checksum")
@@ -318,6 +318,7 @@ def test_every_measurement_shows() -> None:
         "elf_snapshots_copied": 4,
         "elf_copies_held": 5,
         "elf_copies_held_bytes": 6_000,
+        "elf_snapshots_mirrored": 7,
         "elf_members_live": 9,
         "elf_jobs": 2,
         "elf_messages_refused_total,checksum": 1,

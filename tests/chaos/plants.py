@@ -230,6 +230,22 @@ def forgets_copies_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("elf.job.rollup.holding.from_bytes", lambda members: -1)
 
 
+def holds_a_mirrors_piece_beside(patch: pytest.MonkeyPatch) -> None:
+    """Mirrors: what a neighbour sends for an agent is kept, whether the agent's own is there or not."""
+
+    def take(proxies: Proxies, root: Root, sender: str, piece: Piece, now_ms: int) -> None:
+        others = [n for n in numbers(piece.members) if (m := root.member(n)) and m.address != sender]
+        if others and root._first is not None and piece.end > root.committed_to():
+            root._held._pieces.append(piece.clip(root.committed_to(), piece.end))
+
+    def union(pieces: Sequence[Piece]) -> int:
+        return bitmap(number for piece in pieces for number in numbers(piece.members))
+
+    patch.setattr(Proxies, "take", take)
+    patch.setattr(Pile, "check", lambda pile: None)
+    patch.setattr("elf.job.contributions._union", union)
+
+
 def appoints_no_proxy(patch: pytest.MonkeyPatch) -> None:
     """Copies: nobody sends what a dead agent had sealed."""
     patch.setattr(Proxies, "_appoint", lambda proxies, snapshot, holder, now_ms: False)

@@ -92,6 +92,13 @@ def gone(rng: random.Random) -> list[Fault]:
     return [Fault("gone", rng.randrange(1_000, 4_000), (rng.randrange(6),), lasts_ms), *lossy(rng)]
 
 
+def behind(rng: random.Random) -> list[Fault]:
+    """Panes wait for one that stands still. Slices of others get lost for a while, and much takes long."""
+    stuck, *others = rng.sample(range(6), 6)
+    broken = [Fault("way up", 500 + 1_600 * n, (who,), 2_500) for n, who in enumerate(others)]
+    return [Fault("stuck", 0, (stuck,), 9_000), *broken, Fault("overtaking", 0, (), 10_000, 40)]
+
+
 PLANTS: dict[Plant, Storm] = {
     plants.merges_what_overlaps: doubled,
     plants.counts_by_place: leaving,
@@ -112,10 +119,11 @@ PLANTS: dict[Plant, Storm] = {
     plants.reissues_as_its_own: gone,
     plants.forgets_copies_early: gone,
     plants.appoints_no_proxy: gone,
+    plants.holds_a_mirrors_piece_beside: behind,
 }
 
 
-AGENTS = {stragglers: 6, fashions: 8, gone: 6}
+AGENTS = {stragglers: 6, behind: 6, fashions: 8, gone: 6}
 JOBS = {stragglers: ("leap", "wait"), fashions: ("first",)}
 FIRST = {
     plants.merges_what_overlaps: 2,
@@ -124,6 +132,7 @@ FIRST = {
     plants.does_not_wait_for_the_dead: 10,
     plants.is_always_sure: 5,
     plants.forgets_what_was_left_out: 5,
+    plants.holds_a_mirrors_piece_beside: 4,
 }
 """What is seen at once costs least."""
 
@@ -132,6 +141,7 @@ def schedule(storm: Storm, seed: int) -> Schedule:
     faults = sorted(storm(random.Random(seed)), key=lambda fault: fault.at_ms)
     alone = storm is dead_home
     return Schedule(
+        mirrored=(0, 1, 2) if storm is behind else (),
         seed=seed,
         nodes=AGENTS.get(storm, NODES),
         joiners=0,

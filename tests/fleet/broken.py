@@ -1,4 +1,4 @@
-"""A network that breaks: a TCP proxy before each agent, which delays, corrupts, and cuts connections."""
+"""A network that breaks: a TCP proxy before each agent delays, corrupts, stops and cuts what passes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ class Trouble:
 
 
 class BrokenNetwork:
-    """Proxies on a thread of their own. ``trouble`` may be set at any time; ``done``: how often what befell
-    a chunk."""
+    """Proxies on a thread of their own. ``trouble`` may be set at any time, and ``stopped``: ports of those
+    who have connected, whose words wait until they are taken out; ``done``: how often what befell a chunk."""
 
     def __init__(self, seed: int = 1) -> None:
         self.trouble = Trouble()
+        self.stopped: frozenset[int] = frozenset()
         self.done: Counter[str] = Counter()
         self._rng = random.Random(seed)
         self._loop = asyncio.new_event_loop()
@@ -50,7 +51,8 @@ class BrokenNetwork:
         return asyncio.run_coroutine_threadsafe(listen(), self._loop).result(10)
 
     async def _both(self, one: _Ends, other: _Ends) -> None:
-        ways = [(one[0], other[1]), (other[0], one[1])]
+        port = one[1].get_extra_info("peername")[1]
+        ways = [(one[0], other[1], port), (other[0], one[1], 0)]
         tasks = [asyncio.ensure_future(self._pump(*way)) for way in ways]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
@@ -59,8 +61,8 @@ class BrokenNetwork:
             writer.transport.abort()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Until one end closes, or the connection is cut."""
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+        """Until one end closes, or the connection is cut. ``port``: of who has connected and writes."""
         rng = self._rng
         while data := await reader.read(CHUNK_BYTES):
             trouble = self.trouble
@@ -71,6 +73,8 @@ class BrokenNetwork:
                 self.done["corrupted"] += 1
                 at = rng.randrange(len(data))
                 data = data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+            while port in self.stopped:
+                await asyncio.sleep(0.05)
             if trouble.delay_s:
                 await asyncio.sleep(rng.random() * trouble.delay_s)
             writer.write(data)

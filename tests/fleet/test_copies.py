@@ -1,5 +1,5 @@
 """Copies of snapshots with real processes: an agent is killed, and its data folder deleted, when what it had
-sealed is in no commit yet."""
+sealed is in no commit yet; and neighbours answer for one whose connection to its root stands still."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ import re
 import shutil
 import signal
 import time
+from pathlib import Path
 
+import psutil
+
+from tests.fleet.broken import BrokenNetwork
 from tests.fleet.fleet import Agent, Fleet
 from tests.fleet.test_fleet import SECOND_US, clicks, connected, create, until, watched
-from tests.fleet.test_stragglers import stop
+from tests.fleet.test_stragglers import QUERY, stop
 
 
 async def test_windows_have_what_an_agent_had_sealed_that_is_gone_for_good(five: Fleet) -> None:
@@ -41,6 +45,59 @@ async def test_windows_have_what_an_agent_had_sealed_that_is_gone_for_good(five:
         truth = five.truth(start, start + 2 * SECOND_US, without=[home.name])
         assert clicks(windows[start]) == truth
         assert truth != five.truth(start, start + 2 * SECOND_US, without=[home.name, victim.name])
+
+
+async def test_windows_are_whole_while_an_agents_connection_to_its_root_stands_still(tmp_path: Path) -> None:
+    """What it says there comes ten seconds late, and changes nothing any more."""
+    fleet, network = Fleet(tmp_path, 5), BrokenNetwork()
+    for agent in fleet.agents:
+        agent.advertise = network.before("127.0.0.1", agent.port)
+    for agent in fleet.agents[1:]:
+        agent.bootstrap = (fleet.agents[0].reached,)
+    try:
+        fleet.start()
+        client, statements = [await connected(fleet, 1) for _ in range(2)]
+        fleet.begin_writing()
+        await create(client)
+        await statements.sql("DROP JOB popular")
+        await statements.sql(f"CREATE JOB mirrored AS {QUERY} STRAGGLERS MIRROR")
+        async with watched(client, "mirrored") as windows:
+            await until(lambda: len(windows) >= 2, "windows")
+            (tree,) = (await statements.tree("mirrored"))["flows"]
+            home = fleet.agent_at(tree["root"])
+            below = [edge["address"] for edge in tree["edges"] if edge["parent"] == home.reached]
+            victim = next(agent for agent in fleet.agents if agent.reached in below)
+            network.stopped = connections(victim, home)
+            stopped_us = time.time_ns() // 1_000
+            mirrored = lambda: [w for start, w in windows.items() if start >= stopped_us]  # noqa: E731
+            await until(lambda: len(mirrored()) >= 3, "windows without its own word")
+            assert metric(home, "snapshots_mirrored") >= 3
+            network.stopped = frozenset()
+            end_us = fleet.end_writing() - SECOND_US
+            await until(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows")
+            await asyncio.sleep(3)
+            for start, window in windows.items():
+                if start + 2 * SECOND_US <= end_us - 2 * SECOND_US:
+                    assert (window.status["missing"], window.revision) == ([], 0)
+                    assert clicks(window) == fleet.truth(start, start + 2 * SECOND_US)
+        table = (await statements.sql("DESCRIBE mirrored")).table
+        assert table is not None
+        (said,) = [row["value"] for row in table.to_pylist() if row["fact"] == "stragglers"]
+        assert re.fullmatch(rf"MIRROR: neighbours have sent .*\d snapshots of {victim.name}.*", said)
+        await statements.close()
+    finally:
+        fleet.stop()
+        network.close()
+
+
+def connections(agent: Agent, other: Agent) -> frozenset[int]:
+    """The ports from which an agent is connected to another, or to what stands before it."""
+    assert agent.process is not None
+    found = psutil.Process(agent.process.pid).net_connections("tcp")
+    port = int(other.reached.rpartition(":")[2])
+    ports = frozenset(one.laddr.port for one in found if one.raddr and one.raddr.port == port)
+    assert ports
+    return ports
 
 
 def metric(agent: Agent, name: str) -> float:

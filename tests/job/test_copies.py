@@ -79,16 +79,18 @@ def name(start: int, end: int | None = None, part: int = 0, member: int = 0) -> 
 class Owner:
     """An agent's uplink and its copies; what is to be read from its store is there."""
 
-    def __init__(self, copies: int = 2) -> None:
+    def __init__(self, copies: int = 2, flow: Flow = FLOW) -> None:
+        self.uid = flow.uid
         self.uplink = Uplink(lambda _: None, lambda _: (), lambda _: 0, incarnation=1)
-        self.uplink.add(FLOW)
+        self.uplink.add(flow)
         self.live = list(NEIGHBOURS)
         self.copying = Copying(self.uplink, lambda: self.live, copies=copies, after_ms=1_000)
         self.sent: list[tuple[str, tuple[CopyName, ...]]] = []
         self.dropped: list[tuple[str, tuple[CopyName, ...]]] = []
 
     def seal(self, pane: int, now_ms: int, size: int = 10, part: int = 0) -> None:
-        self.uplink.sealed(Sealed(FLOW.uid, pane, pane + 1, b"", bytes(size), part), now_ms)
+        self.uplink.sealed(Sealed(self.uid, pane, pane + 1, b"", bytes(size), part), now_ms)
+        self.copying.sealed(self.uid, now_ms)
 
     def tick(self, now_ms: int) -> None:
         """Do what it wants; ``sent`` and ``dropped`` are what that was."""
@@ -109,7 +111,7 @@ class Owner:
         self.copying.kept(address, CopiesKept(names=names, refused=refused))
 
     def commit(self, start: int, end: int) -> None:
-        self.uplink.committed(Committed(flow=FLOW.uid, start=start, end=end, revision=0, members=to_bytes(1)))
+        self.uplink.committed(Committed(flow=self.uid, start=start, end=end, revision=0, members=to_bytes(1)))
 
 
 # -- the owner -----------------------------------------------------------------------------------------------
@@ -225,6 +227,7 @@ class Holder:
             self.log,
             lambda address: address not in self.dead,
             bytes_max=self.bytes_max,
+            settings=RootSettings(),
             restored=copystore.held(self.store),
         )
 

@@ -214,27 +214,38 @@ def test_streams_whose_columns_disagree() -> None:
         plan_streams(statement.query, schemas)
 
 
+REVISE = (None, False, False)
+
+
 @pytest.mark.parametrize(
     ("clause", "expected"),
     [
-        ("", (None, False)),
-        ("STRAGGLERS REVISE", (None, False)),
-        ("STRAGGLERS WAIT 90 SECONDS", (90_000_000, False)),
-        ("STRAGGLERS LEAP", (None, True)),
+        ("", (None, False, False)),
+        ("STRAGGLERS REVISE", (None, False, False)),
+        ("STRAGGLERS WAIT 90 SECONDS", (90_000_000, False, False)),
+        ("STRAGGLERS LEAP", (None, True, False)),
+        ("STRAGGLERS MIRROR", (None, False, True)),
     ],
 )
-def test_stragglers_decide_the_fragment(clause: str, expected: tuple[int | None, bool]) -> None:
+def test_stragglers_decide_the_fragment(clause: str, expected: tuple[int | None, bool, bool]) -> None:
     """Jobs share a flow with the same policy only; REVISE is what a query without the clause says."""
     rows = "SELECT store, COUNT(*) AS n FROM x GROUP BY store"
     inner = f"SELECT MAX(n) FROM ({rows}) AS t WINDOWING 5 SECONDS {clause}"
     plain, uids = plan_text(f"{rows} WINDOWING 5 SECONDS", SCHEMA).fragment, set()
     for text in (f"{rows} WINDOWING 5 SECONDS {clause}", f"{rows} {clause} WINDOWING 5 SECONDS", inner):
         fragment = plan_text(text, SCHEMA).fragment
-        assert (fragment.wait_us, fragment.leap) == expected
-        assert (fragment == plain) == (expected == (None, False))
+        assert (fragment.wait_us, fragment.leap, fragment.mirror) == expected
+        assert (fragment == plain) == (expected == REVISE)
         uids.add(flow_uid(fragment, "1"))
     assert len(uids) == 1
-    assert (flow_uid(plain, "1") in uids) == (expected == (None, False))
+    assert (flow_uid(plain, "1") in uids) == (expected == REVISE)
+
+
+def test_mirrors_go_with_what_leaping_does_not() -> None:
+    for end in ("WINDOWING 100 ROWS", "WINDOWING 5 SECONDS TREES 2", "WINDOWING 5 SECONDS EMIT FINAL REVISE"):
+        plan = plan_text(f"SELECT store, COUNT(*) FROM x GROUP BY store {end} STRAGGLERS MIRROR", SCHEMA)
+        assert all(fragment.mirror for fragment in plan.fragments)
+        assert plan.fragment.first is None, "its windows are revised"
 
 
 @pytest.mark.parametrize(

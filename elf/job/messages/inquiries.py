@@ -76,13 +76,15 @@ class FlowReader(msgspec.Struct, frozen=True):
 
 
 class FlowFacts(msgspec.Struct, frozen=True):
-    """What a flow's root knows of it. ``first_us``: start of its first pane."""
+    """What a flow's root knows of it. ``first_us``: start of its first pane. ``mirrored``: how many
+    snapshots of which agents neighbours have sent since the root is where it is (``STRAGGLERS MIRROR``)."""
 
     flow: Flow
     first_us: int | None
     committed_us: int | None
     readers: tuple[FlowReader, ...]
     tree: tuple[TreeEdge, ...]
+    mirrored: dict[str, int] = {}
 
 
 class TreePlace(msgspec.Struct, frozen=True):

@@ -36,6 +36,15 @@ Where commits take less than ``after_ms`` there are no copies at all. Until then
 disk and on its way up, in the memory of inner nodes or of the root: it is lost only if two die for good at
 once, or one does while the way up is broken. An agent that is gone for good takes its open panes along
 anyway, all rows of the last pane and lateness: to copy sooner would save little.
+
+Under ``STRAGGLERS MIRROR`` it is the same, sooner, and for an owner that lives and is behind: its way up is
+slow or broken, or it has stopped. A snapshot is due when it is sealed. Holders offer it when it has waited
+for a quarter of the straggler limit, and again as often, whoever lives. The root says "send" also of a pane
+that has waited for half of the limit, of a member that is not in it. So nobody needs to know who has copies:
+an owner that has stopped can't name them, and a tree with broken inner nodes can't be asked. The price is
+each snapshot twice more on the wire and on disks, and while a pane waits up to eight small offers a member to
+its root. What comes after the commit makes a revision, as under REVISE, and with ``copies`` 0 all does.
+(``elf.job.rollup.mirrors`` is something else: copies of whole flows, for masters elsewhere.)
 """
 
 from __future__ import annotations
@@ -51,6 +60,8 @@ from elf.job.rollup.uplink import Uplink
 
 LOOK_MS: Final = 500
 """Between two looks at what is due: what comes within it shares its messages."""
+SOON_MS: Final = 20
+"""Where flows are mirrored: between a seal and the look at what is due."""
 UNDERWAY_BYTES: Final = 8 << 20
 """Copies that are not answered yet, over all holders; a larger snapshot goes alone."""
 TOGETHER_BYTES: Final = 1 << 20
@@ -81,7 +92,7 @@ class Copying:
     ) -> None:
         self._uplink = uplink
         self._neighbours = neighbours
-        self._copies = copies
+        self.copies = copies
         self._after_ms = after_ms
         self._due: dict[CopyName, _Spread] = {}
         self._silent: dict[str, int] = {}
@@ -90,7 +101,7 @@ class Copying:
     @property
     def wanting(self) -> int:
         """Snapshots that are due and are not on as many neighbours as they should be."""
-        return sum(len(spread.kept) < self._copies for spread in self._due.values())
+        return sum(len(spread.kept) < self.copies for spread in self._due.values())
 
     @property
     def copied(self) -> int:
@@ -98,10 +109,10 @@ class Copying:
         return len(self._due) - self.wanting
 
     def deadline(self) -> int | None:
-        return self._next_ms if self._copies and (self._due or self._uplink.retained()) else None
+        return self._next_ms if self.copies and (self._due or self._uplink.retained()) else None
 
     def tick(self, now_ms: int) -> list[Step]:
-        if not self._copies or now_ms < self._next_ms:
+        if not self.copies or now_ms < self._next_ms:
             return []
         self._next_ms = now_ms + LOOK_MS
         owed = dict(self._uplink.owed_since(now_ms - self._after_ms))
@@ -112,6 +123,12 @@ class Copying:
         for name, size in owed.items():
             self._due.setdefault(name, _Spread(size))
         return [*found, *self._spread(now_ms)]
+
+    def sealed(self, uid: str, now_ms: int) -> None:
+        """A snapshot of this flow is durable: if it is mirrored, neighbours are to have it at once, with what
+        else is sealed in this moment."""
+        if self._uplink.is_mirrored(uid):
+            self._next_ms = min(self._next_ms, now_ms + SOON_MS)
 
     def _drop(self, names: Sequence[CopyName]) -> list[Send]:
         """They have their answer: whoever may have them hears of it."""
@@ -129,7 +146,7 @@ class Copying:
         underway = sum(spread.size * len(spread.asked) for spread in self._due.values())
         groups: dict[tuple[str, ...], list[CopyName]] = {}
         for name, spread in self._due.items():
-            missing = self._copies - len(spread.kept) - len(spread.asked)
+            missing = self.copies - len(spread.kept) - len(spread.asked)
             tried = spread.kept | spread.asked.keys() | spread.refused
             order = sorted(live, key=self._uplink.home_of(name.flow).__eq__)
             to = tuple([address for address in order if address not in tried][: max(0, missing)])

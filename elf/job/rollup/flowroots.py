@@ -52,7 +52,7 @@ from elf.job.messages import (
 from elf.job.rollup.asking import Asking
 from elf.job.rollup.history import Segment
 from elf.job.rollup.panes import disjoint
-from elf.job.rollup.proxies import Proxies
+from elf.job.rollup.proxies import MIRROR_OF, PROXY_MS, Proxies
 from elf.job.rollup.root import Root, RootSettings
 from elf.job.rollup.uplink import piece_of
 from elf.job.snapshots import Threshold
@@ -110,12 +110,12 @@ class _Rooted:
     root: Root
     since_ms: int
     seq: int
+    proxies: Proxies
     parents: dict[int, str] = field(default_factory=dict)
     readers: dict[str, _Reader] = field(default_factory=dict)
     told_ms: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     asking: Asking = field(default_factory=Asking)
-    proxies: Proxies = field(default_factory=Proxies)
 
 
 class FlowRoots:
@@ -174,7 +174,9 @@ class FlowRoots:
             root.begin(stored.first_pane, now_ms)
         for address in self._down:
             root.down(address)
-        self._flows[flow.uid] = _Rooted(root, now_ms, stored.seq)
+        mirror_ms = self._settings.limit_ms(flow.fragment) // MIRROR_OF
+        proxies = Proxies(mirror_ms if flow.fragment.mirror else PROXY_MS)
+        self._flows[flow.uid] = _Rooted(root, now_ms, stored.seq, proxies)
 
     def _know_readers(self, rooted: _Rooted, now_ms: int) -> None:
         named = {spec.home for spec in self._log.readers(rooted.root.flow.uid)} - {self._address}
@@ -210,11 +212,13 @@ class FlowRoots:
                 found.extend(self._advance(rooted, now_ms))
         return found
 
-    def take(self, message: Slice, now_ms: int) -> list[Effect]:
+    def take(self, sender: str, message: Slice, now_ms: int) -> list[Effect]:
         rooted = self._flows.get(message.flow)
         if rooted is None:
             return []
         piece = piece_of(message)
+        if message.direct and rooted.root.flow.fragment.mirror:
+            rooted.proxies.take(rooted.root, sender, piece, now_ms)
         for name in message.parts:
             rooted.root.take_part(name, piece)
         if piece.members:
@@ -418,6 +422,11 @@ class FlowRoots:
         rooted.root.forget(below)
         return [PrunePanes(uid, below)]
 
+    @property
+    def mirrored(self) -> int:
+        """Snapshots that neighbours have sent of members that were behind, to the roots here."""
+        return sum(rooted.proxies.answered.total() for rooted in self._flows.values())
+
     def counts(self, uid: str) -> Mapping[str, int] | None:
         """The work of a flow's root (``elf.job.work``)."""
         rooted = self._flows.get(uid)
@@ -458,7 +467,10 @@ class FlowRoots:
         )
         readers = tuple(FlowReader(s.name, s.creator, s.home) for s in self._log.readers(uid))
         first, committed = root.first_pane, root.durable_to()
-        return FlowFacts(root.flow, event_time(first, pane_us), event_time(committed, pane_us), readers, tree)
+        times = (event_time(first, pane_us), event_time(committed, pane_us))
+        answered = rooted.proxies.answered.items()
+        mirrored = {member.name: sent for n, sent in answered if (member := root.member(n)) is not None}
+        return FlowFacts(root.flow, *times, readers, tree, mirrored)
 
     def check(self) -> None:
         for rooted in self._flows.values():

@@ -1,5 +1,5 @@
 """A holder's side of copies (``elf.job.rollup.copying`` has the whole): snapshots of others, kept on our disk
-until they have their answer; and, for those of an agent that is gone, the proxy's.
+until they have their answer; and, for those of an agent that is gone or (a mirror) behind, the proxy's.
 
 Copies are ordered by when they came. Beyond ``bytes_max`` the oldest are given up, and counted (``dropped``).
 A snapshot of many panes may be answered in some: it stays until each of them is.
@@ -23,14 +23,23 @@ from elf.job.messages import (
     KeepCopies,
     OfferCopies,
 )
+from elf.job.rollup.root import RootSettings
 from elf.job.rollup.uplink import OFFERED_MAX, reissued
 from elf.job.snapshots import Span
+from elf.job.spec import Flow
 from elf.job.stragglers import outside
 
 OFFER_MS: Final = 2_000
 """Between two offers of a copy whose owner is dead."""
 STALE_MS: Final = 30_000
 """The same while its owner lives, which says itself when a copy has its answer: that word may be lost."""
+
+LOOK_MS: Final = 250
+"""Between two looks at copies of flows that are mirrored, while there are any."""
+OFFERS_A_LIMIT: Final = 4
+"""Copies of such a flow are offered so often in a straggler limit, alive as their owner may be: first when
+they have waited for a part of it, so that in peace none are; and again, as the root takes what it wants when
+the limit is half up, and remembers no offers."""
 
 Step = Send | StoreCopies | ForgetCopies | ReadCopies
 
@@ -46,8 +55,9 @@ class _Held:
 
 
 class Holding:
-    """The copies that one agent holds. ``alive`` is what the overlay says of an address; ``restored``: those
-    of an earlier life, the oldest first, and their sizes."""
+    """The copies that one agent holds. ``alive`` is what the overlay says of an address; ``settings`` of the
+    roots tell for how long panes wait; ``restored``: copies of an earlier life, the oldest first, and their
+    sizes."""
 
     def __init__(
         self,
@@ -55,14 +65,16 @@ class Holding:
         alive: Callable[[str], bool],
         *,
         bytes_max: int,
+        settings: RootSettings,
         restored: Mapping[CopyName, int] | None = None,
     ) -> None:
         self._log = log
         self._alive = alive
         self._bytes_max = bytes_max
+        self._settings = settings
         self._held: dict[CopyName, _Held] = {}
         self._of: dict[str, set[CopyName]] = {}
-        self._next_ms = 0
+        self._next_ms = self._look_ms = 0
         self.bytes = 0
         self.dropped = 0
         """Copies that were given up for newer ones since the start."""
@@ -181,13 +193,15 @@ class Holding:
         self._next_ms = 0
 
     def deadline(self) -> int | None:
-        return self._next_ms if self._held else None
+        if not self._held:
+            return None
+        return min(self._next_ms, self._look_ms) if self._mirrored() else self._next_ms
 
     def tick(self, now_ms: int) -> list[Step]:
+        found = self._mirror(now_ms)
         if not self._held or now_ms < self._next_ms:
-            return []
+            return found
         self._next_ms = now_ms + OFFER_MS
-        found: list[Step] = []
         for uid in list(self._of):
             if self._log.has_ended(uid):
                 found.extend(self._forget(sorted(self._of[uid])))
@@ -201,16 +215,38 @@ class Holding:
         if flow is None:
             return []
         gone = {m: self._gone(flow.fragment.stream, m) for m in {name.member for name in self._of[uid]}}
+        wanted = (
+            name
+            for name in self._of[uid]
+            if gone[name.member] or now_ms - self._held[name].told_ms >= STALE_MS
+        )
+        return self._offer(flow, wanted, now_ms)
+
+    def _mirrored(self) -> list[Flow]:
+        """Flows that are mirrored, of which copies are here."""
+        flows = (self._log.flow(uid) for uid in self._of)
+        return [flow for flow in flows if flow is not None and flow.fragment.mirror]
+
+    def _mirror(self, now_ms: int) -> list[Step]:
+        """To their roots: copies that have waited for a part of the straggler limit."""
+        found: list[Step] = []
+        for flow in self._mirrored() if now_ms >= self._look_ms else ():
+            self._look_ms = now_ms + LOOK_MS
+            before_ms = now_ms - self._settings.limit_ms(flow.fragment) // OFFERS_A_LIMIT
+            wanted = (name for name in self._of[flow.uid] if self._held[name].told_ms <= before_ms)
+            found.extend(self._offer(flow, wanted, now_ms))
+        return found
+
+    def _offer(self, flow: Flow, wanted: Iterable[CopyName], now_ms: int) -> list[Step]:
         offered: dict[int, list[CopyName]] = {}
-        for name in sorted(self._of[uid]):
-            if now_ms - self._held[name].told_ms >= STALE_MS or gone[name.member]:
-                offered.setdefault(name.member, []).append(name)
+        for name in sorted(wanted):
+            offered.setdefault(name.member, []).append(name)
         found: list[Step] = []
         for member, names in offered.items():
             for name in names[:OFFERED_MAX]:
                 self._held[name].told_ms = now_ms
             panes = self._panes(names[:OFFERED_MAX])
-            found.append(Send(flow.home, OfferCopies(flow=uid, member=member, names=panes)))
+            found.append(Send(flow.home, OfferCopies(flow=flow.uid, member=member, names=panes)))
         return found
 
     def _panes(self, names: Sequence[CopyName]) -> tuple[tuple[int, int, int], ...]:

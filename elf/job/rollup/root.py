@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from elf.errors import ElfBug
 from elf.job.contributions import Batch, PartName, Piece, Pile, bitmap, numbers
@@ -28,6 +29,11 @@ from elf.job.rollup.panes import Panes
 from elf.job.rollup.waiting import Told, why
 from elf.job.snapshots import Threshold
 from elf.job.spec import START_OF_TIME, Flow
+from elf.ql.plan import Fragment
+
+MIRROR_OF: Final = 2
+"""Mirrors are wanted when this part of the straggler limit is up: by then a member has been asked itself
+(after ``quiet_ms``), and a second holder can be asked where the first one is silent."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,10 @@ class RootSettings:
     try_ms: int = 5_000
     reader_ms: int = 900_000
     patient: bool = False
+
+    def limit_ms(self, fragment: Fragment) -> int:
+        """The straggler limit of a flow without a WAIT of its own."""
+        return max(self.limit_ms_min, min(2 * fragment.pane_us // 1000, self.limit_ms_max))
 
 
 @dataclass(frozen=True)
@@ -357,6 +367,12 @@ class Root(Panes):
         since_ms = self._began_ms if heard is None else heard.at_ms
         return number in self._down or (since_ms is not None and now_ms - since_ms > silent_ms)
 
+    def wants_mirrors(self, pane: int, now_ms: int) -> bool:
+        """Whether whoever is not in this pane yet is so far behind that neighbours are to answer for it, dead
+        or alive (``STRAGGLERS MIRROR``)."""
+        due = self._due_ms(pane) if self.flow.fragment.mirror else None
+        return due is not None and now_ms - due >= self.limit_ms() // MIRROR_OF
+
     def _begun(self, pane: int) -> int:
         """All that are expected in a pane, but those that say that they began later."""
         return bitmap(
@@ -376,8 +392,7 @@ class Root(Panes):
         """The straggler limit: two panes long, clamped, or what the job says."""
         if self._wait_ms is not None:
             return self._wait_ms
-        panes_ms = 2 * self.flow.fragment.pane_us // 1000
-        return max(self._settings.limit_ms_min, min(panes_ms, self._settings.limit_ms_max))
+        return self._settings.limit_ms(self.flow.fragment)
 
     def _due_ms(self, pane: int) -> int | None:
         """When half of the roster's watermarks had passed this pane, or it was begun again."""
@@ -447,6 +462,12 @@ class Root(Panes):
             return "final"
         spans = self._held.spans(start, end) + self._late.spans(start, end)
         return "wait" if any(covered >> member & 1 for _, _, covered in spans) else "send"
+
+    def lacks(self, member: int, start: int, end: int, now_ms: int) -> bool:
+        """Whether a snapshot of these panes would add to what is committed, proposed or held."""
+        proposed = [p.batch for p in self._proposed if p.batch.members >> member & 1]
+        coming = any(batch.start < end and start < batch.end for batch in proposed)
+        return not coming and self.verdict(member, start, end, now_ms) == "send"
 
     def verdict_of_part(self, name: PartName, pane: int) -> str:
         """Of a retained part, as ``verdict``."""

@@ -118,12 +118,17 @@ class Uplink:
         return sum(len(line.owed) for line in self._lines.values())
 
     def owed_since(self, before_ms: int) -> Iterator[tuple[CopyName, int]]:
-        """What was sealed by then and is still owed, with sizes in bytes."""
+        """What is still owed of what was sealed by then, of mirrored flows of all; with sizes in bytes."""
         for uid, line in self._lines.items():
-            number = self._number_of(line.flow.fragment.stream)
+            number, mirrored = self._number_of(line.flow.fragment.stream), line.flow.fragment.mirror
             for name in line.owed if number is not None else ():
-                if number is not None and line.since[name] <= before_ms:
+                if number is not None and (mirrored or line.since[name] <= before_ms):
                     yield CopyName(uid, number, *name), line.sizes[name]
+
+    def is_mirrored(self, uid: str) -> bool:
+        """Whether neighbours are to have what is sealed of a flow at once (``STRAGGLERS MIRROR``)."""
+        line = self._lines.get(uid)
+        return line is not None and line.flow.fragment.mirror
 
     def home_of(self, uid: str) -> str:
         """Where the root of a flow is."""
