@@ -24,6 +24,7 @@ from elf.chaos.ledger import Ledger, us_of
 from elf.job import events as was
 from elf.job import messages as say
 from elf.job.home.master import Master
+from elf.job.home.records import home_key
 from elf.job.rollup.root import RootSettings
 from elf.job.spec import JobSpec, app_id, range_topic
 from elf.job.worker.stream import WorkerSettings
@@ -188,11 +189,12 @@ class World:
             agent.guard(lambda: agent.start(contacts))
 
     def spares(self, agent: SimAgent) -> bool:
-        """Whether the fleet can do without an agent for good: no home is there, and each group in which it is
-        has three members, as far as anybody knows."""
+        """Whether the fleet can do without an agent for good: each group in which it is, be it a home that it
+        leads, has three members, as far as anybody knows."""
         up = [one for one in self.agents if one.up]
         log = max((one.node.log for one in up), key=lambda log: log.last)
-        homes = {spec.home for spec in log.jobs()} | {flow.home for flow in log.flows()}
+        homes = {spec.uid for spec in log.jobs()} | {log.founder(flow.uid) or "" for flow in log.flows()}
+        keys = [home_key(uid) for uid in homes if log.home(uid) == agent.address]
         standings = [(key, one.node.keeping.desk.groups.standing(key)) for one in up for key in one.groups()]
         sizes = [
             len(known.membership.voters)
@@ -200,10 +202,9 @@ class World:
             if known is not None
             and (key in agent.groups() or agent.address in {m.address for m in known.membership.members})
         ]
-        alone = (
-            agent.address in homes or not agent.node.ready or any(one.ended == GONE for one in self.agents)
-        )
-        return not alone and all(size >= SPARED_OF for size in sizes)
+        gone = any(one.ended == GONE for one in self.agents)
+        founding = any(key not in agent.groups() for key in keys)
+        return agent.node.ready and not gone and not founding and all(size >= SPARED_OF for size in sizes)
 
     def send(self, agent: SimAgent, to: str, message: object) -> None:
         frames = encode(message, cluster="sim", sender=agent.address)  # type: ignore[arg-type]

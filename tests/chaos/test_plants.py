@@ -86,6 +86,12 @@ def stragglers(rng: random.Random) -> list[Fault]:
     ]
 
 
+def lagging(rng: random.Random) -> list[Fault]:
+    """Half of the agents are alive and heard, but what they read takes so long that panes are committed
+    without them while they have them open."""
+    return [Fault("slow", rng.randrange(2_000), (who,), 9_000, 9_000) for who in rng.sample(range(6), 3)]
+
+
 def gone(rng: random.Random) -> list[Fault]:
     """One that nobody has heard of late is gone for good, and messages get lost."""
     lasts_ms = rng.choice([3_000, 4_500])
@@ -110,8 +116,8 @@ PLANTS: dict[Plant, Storm] = {
     plants.has_one_quota: dead_home,
     plants.revises_what_was_leapt_over: stragglers,
     plants.forgets_what_was_leapt_over: stragglers,
-    plants.drops_open_panes_unseen: stragglers,
-    plants.leaps_too_far: stragglers,
+    plants.drops_open_panes_unseen: lagging,
+    plants.leaps_too_far: lagging,
     plants.does_not_wait_for_the_dead: stragglers,
     plants.skips_what_got_lost: lossy,
     plants.is_always_sure: fashions,
@@ -123,12 +129,10 @@ PLANTS: dict[Plant, Storm] = {
 }
 
 
-AGENTS = {stragglers: 6, behind: 6, fashions: 8, gone: 6}
-JOBS = {stragglers: ("leap", "wait"), fashions: ("first",)}
+AGENTS = {stragglers: 6, lagging: 6, behind: 6, fashions: 8, gone: 6}
+JOBS = {stragglers: ("leap", "wait"), lagging: ("leap", "wait"), fashions: ("first",)}
 FIRST = {
     plants.merges_what_overlaps: 2,
-    plants.drops_open_panes_unseen: 24,
-    plants.leaps_too_far: 24,
     plants.does_not_wait_for_the_dead: 10,
     plants.is_always_sure: 5,
     plants.forgets_what_was_left_out: 5,
@@ -147,7 +151,7 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         joiners=0,
         home_members=1 if alone else 3,
         jobs=JOBS.get(storm, ("plain", "odd", "where")),
-        begun=3 if alone or storm is lossy else 2 if storm is stragglers else 1,
+        begun=3 if alone or storm is lossy else 2 if storm in (stragglers, lagging) else 1,
         disorder_ms=300,
         faults=tuple(faults),
         rate_ms=200 if storm is fashions else 150,
