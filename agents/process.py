@@ -48,6 +48,7 @@ from agents.node.beginning import (
     Detect,
     NodeSettings,
     Restored,
+    from_lines,
     overlay_config,
     replica_config,
 )
@@ -335,7 +336,7 @@ def restore(store: Store, lanes: list[Lane]) -> Restored:
         suspended,
         copystore.held(store),
         housed,
-        tuple((store.get(FOUNDED_FACT) or b"").decode().split()),
+        from_lines(store.get(FOUNDED_FACT)),
     )
 
 

@@ -29,7 +29,7 @@ from elf.job.home.port import (
     SummariseHome,
 )
 from elf.job.rollup.flowroots import StoredPanes
-from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord, VersionState, job_of
+from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord, VersionState, is_range
 
 STATE_PANES_BYTES: Final = 40 << 20
 """Rows of panes in a state. Beyond it a member that begins with the state does not have the oldest."""
@@ -115,7 +115,7 @@ def summary(store: Store, effect: SummariseHome) -> bytes:
 
 
 def _kept_job(store: Store, uid: str) -> log.JobKept | log.RangeKept:
-    if uid != job_of(uid):
+    if is_range(uid):
         return log.RangeKept(uid)
     row = store.job(uid)
     if row is None:
@@ -155,14 +155,9 @@ def _fitting(rows: Sequence[WindowCommit]) -> list[log.WindowsKept]:
 def load(store: Store, effect: LoadHome) -> HomeLoaded:
     """A home as another leader, or another life, left it."""
     row = store.job(effect.uid)
-    if row is None and effect.uid == job_of(effect.uid):
-        return HomeLoaded(effect.group, effect.term, None)
-    return HomeLoaded(
-        effect.group,
-        effect.term,
-        None if row is None else stored_job(store, row.record, row.state),
-        {uid: stored_panes(store, uid, first) for uid, first in _firsts(store, effect.flows)},
-    )
+    job = None if row is None else stored_job(store, row.record, row.state)
+    flows = {uid: stored_panes(store, uid, first) for uid, first in _firsts(store, effect.flows)}
+    return HomeLoaded(effect.group, effect.term, job, flows)
 
 
 def _firsts(store: Store, flows: Iterable[str]) -> list[tuple[str, int | None]]:

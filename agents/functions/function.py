@@ -184,7 +184,7 @@ class UserFunction:
 
 def conform(who: str, given: pa.RecordBatch, schema: pa.Schema) -> pa.Table | str:
     """A result with these columns in these types, without others that the function adds; or why it is none.
-    ``who`` gives it."""
+    ``who`` gives it. (Arrow says that it has "not implemented" what no rule makes one type of another.)"""
     missing = [name for name in schema.names if given.schema.names.count(name) != 1]
     if missing:
         has = ", ".join(given.schema.names) or "(none)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -28,6 +28,16 @@ HOUSED_FACT: Final = "housed"
 FOUNDED_FACT: Final = "founded"
 """Durable: homes of key ranges that this agent has founded, a uid a line: it does so once."""
 JOIN_MS: Final = 30_000
+
+
+def as_lines(uids: Iterable[str]) -> bytes:
+    """A fact that names these."""
+    return "\n".join(sorted(uids)).encode()
+
+
+def from_lines(fact: bytes | None) -> tuple[str, ...]:
+    """What such a fact names."""
+    return tuple((fact or b"").decode().split())
 
 
 @dataclass(frozen=True)

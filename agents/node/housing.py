@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from agents.node.beginning import FOUNDED_FACT, HOUSED_FACT
+from agents.node.beginning import FOUNDED_FACT, HOUSED_FACT, as_lines
 from agents.node.groups import GroupDesk, GroupStep
 from agents.node.staffing import QUICK_MS, STAFF_MS, Staffing
 from elf.job.effects import (
@@ -55,7 +55,7 @@ from elf.job.home.records import home_key
 from elf.job.home.subscribers import numbered
 from elf.job.log.keepers import LOG_GROUP
 from elf.job.log.streamlog import StreamLog
-from elf.job.spec import END_OF_TIME, JobSpec, job_of
+from elf.job.spec import END_OF_TIME, JobSpec, is_range, job_of
 from overlay import replica
 
 AGAIN_MS: Final = 200
@@ -269,7 +269,7 @@ class Housing:
         if key in self._adopting:
             self._adopting.discard(key)
             found += [] if self._adopting else [SaveFact(HOUSED_FACT, b"1")]
-        if machine.uid != job_of(machine.uid) and machine.uid not in self._founded:
+        if is_range(machine.uid) and machine.uid not in self._founded:
             found += self._range_founded(machine.uid)
         named = (flow.uid for spec in self._log.versions(machine.uid) for flow in spec.flows)
         return [*found, LoadHome(key, term, machine.uid, tuple(dict.fromkeys((*machine.flows, *named))))]
@@ -290,7 +290,7 @@ class Housing:
         """Its group is there."""
         self._founding.discard(uid)
         self._founded = {known for known in self._founded if self._log.home(known) is not None} | {uid}
-        return [SaveFact(FOUNDED_FACT, "\n".join(sorted(self._founded)).encode())]
+        return [SaveFact(FOUNDED_FACT, as_lines(self._founded))]
 
     def adopt(self, specs: Iterable[JobSpec]) -> list[Step]:
         """Jobs of a data folder of before homes were replicated: found their groups with what is there. That
@@ -323,7 +323,7 @@ class Housing:
                 if led is None or led.term != event.term:
                     return []
                 uid = self._machines[event.group].uid
-                if uid != job_of(uid):
+                if is_range(uid):
                     return self._homes.take_up_range(uid, event.flows, event.term, now_ms)
                 if event.job is None:
                     return []

@@ -17,7 +17,7 @@ from agents.answering.clients import Clients
 from agents.answering.statements import Statements
 from agents.codec import pack, unpack
 from agents.node import keeping
-from agents.node.beginning import PEERS_FACT, NodeSettings, Restored
+from agents.node.beginning import PEERS_FACT, NodeSettings, Restored, as_lines
 from agents.node.copies import Copies
 from agents.node.groups import Persisted
 from agents.node.housing import HomeMachine, Housing
@@ -330,7 +330,7 @@ class Node:
             return []
         self._saved_peers = peers
         self._remember_ms = now_ms + REMEMBER_MS
-        return [SaveFact(PEERS_FACT, "\n".join(sorted(peers)).encode())]
+        return [SaveFact(PEERS_FACT, as_lines(peers))]
 
     # -- what comes back to ourselves, and what the overlay tells --------------------------------------------
 

@@ -9,7 +9,6 @@ when the first key came. The answers must agree. The sides take turns, and media
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import statistics
 import subprocess
@@ -22,7 +21,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from elf.bench.ingest import ROOT
+from elf.bench.sides import environment
 from elf.errors import ElfError, UserError
 
 Keys = Literal["zipf", "uniform", "unique"]
@@ -130,7 +129,9 @@ def run_side(side: str, work: Work, program: Path | None) -> CbtRun:
     if side not in MAP_SIDES:
         return _run(_python("run", side), msgspec.json.encode(work))
     assert program is not None
-    feed = subprocess.Popen(_python("feed", side), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_env())
+    feed = subprocess.Popen(
+        _python("feed", side), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()
+    )
     assert feed.stdin is not None
     assert feed.stdout is not None
     feed.stdin.write(msgspec.json.encode(work))
@@ -146,16 +147,11 @@ def _python(mode: str, side: str) -> list[str]:
     return [sys.executable, "-P", "-m", "elf.bench.cbt_side", mode, side]
 
 
-def _env() -> dict[str, str]:
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-
-
 def _run(command: list[str], source: object) -> CbtRun:
     if isinstance(source, bytes):
-        done = subprocess.run(command, input=source, capture_output=True, env=_env(), check=False)
+        done = subprocess.run(command, input=source, capture_output=True, env=environment(), check=False)
     else:
-        done = subprocess.run(command, stdin=source, capture_output=True, env=_env(), check=False)  # type: ignore[call-overload]
+        done = subprocess.run(command, stdin=source, capture_output=True, env=environment(), check=False)  # type: ignore[call-overload]
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         raise ElfError(f"{Path(command[0]).name} failed: {said[-1] if said else f'status {done.returncode}'}")

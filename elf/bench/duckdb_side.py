@@ -18,8 +18,9 @@ import pyarrow as pa
 from agents.formats import get_format
 from agents.lanes.samples import sample_lines
 from elf.bench.ingest import Task
-from elf.bench.measure import THREADS, Done, side
+from elf.bench.measure import Done, side
 from elf.bench.query import plan_of
+from elf.bench.sides import THREADS
 from elf.errors import UserError
 from elf.schema import Column, ColumnType, Schema
 

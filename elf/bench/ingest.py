@@ -12,10 +12,7 @@ job, on one core, without an archive.
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,13 +25,11 @@ import pyarrow as pa
 from elf.batch import decode
 from elf.bench.bars import draw
 from elf.bench.cbt_plot import check_plot
-from elf.errors import ElfError, InputError, UserError
+from elf.bench.sides import ask
+from elf.errors import ElfError, InputError
 
 Side = Literal["lane_side", "duckdb_side"]
 PLAIN: Final = "one job, one core"
-ROOT: Final = Path(__file__).parents[2]
-REFUSED: Final = 3
-"""Exit status of a side that has a message for the user, on standard error."""
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -190,18 +185,4 @@ def warm(path: Path) -> None:
 
 def measure_side(side: Side, task: Task) -> Run:
     """One run, in a process of its own. Raises ``UserError``, ``ElfError``."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", f"elf.bench.{side}"],
-        input=msgspec.json.encode(task),
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        check=False,
-    )
-    said = done.stderr.decode(errors="replace").strip()
-    if done.returncode == REFUSED:
-        raise UserError(said)
-    if done.returncode != 0:
-        why = said.splitlines()[-1] if said else f"status {done.returncode}"
-        raise ElfError(f"elf.bench.{side} failed: {why}")
-    return msgspec.json.decode(done.stdout.splitlines()[-1], type=Run)
+    return ask(f"elf.bench.{side}", task, Run)

@@ -7,16 +7,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import msgspec
 import pyarrow as pa
 
 from elf.batch import encode
-from elf.bench.ingest import REFUSED, Run, Task
+from elf.bench.ingest import Run, Task
+from elf.bench.sides import REFUSED, THREADS
 from elf.errors import ElfError
-
-THREADS: Final = 1
 
 
 @dataclass(frozen=True)

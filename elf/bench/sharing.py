@@ -11,10 +11,7 @@ says with the constants that it has, and what it would choose.
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +19,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from elf.bench.sliding import HOUR_MS, ROOT, generate
+from elf.bench.sides import ask
+from elf.bench.sliding import HOUR_MS, generate
 from elf.errors import ElfError, UserError
 from elf.windows import Sliding, sharing
 from elf.windows.kinds import SECOND_US
@@ -77,7 +75,9 @@ def bench_sharing(rows: int, products: int, short_s: int, long_s: int, repeat: i
             runs[name] = {way: [] for way in WAYS}
             for _ in range(repeat):
                 for way in WAYS:
-                    runs[name][way].append(_measure(Asked(str(path), way, key, short_s, long_s)))
+                    runs[name][way].append(
+                        ask("elf.bench.sharing_side", Asked(str(path), way, key, short_s, long_s), Spent)
+                    )
             if len({spent.digest for way in WAYS for spent in runs[name][way]}) != 1:
                 raise ElfError(f"the windows of {long_s} s differ, with {name} keys")
     kinds = (Sliding(long_s * SECOND_US, long_s * SECOND_US),)
@@ -149,18 +149,3 @@ def _fits(rows: int, runs: Mapping[str, Mapping[Way, Sequence[Spent]]]) -> dict[
         "merged_us": round(merged / short.groups, 4),
         "pane_us": round(pane, 1),
     }
-
-
-def _measure(asked: Asked) -> Spent:
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "elf.bench.sharing_side"],
-        input=msgspec.json.encode(asked),
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        check=False,
-    )
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise ElfError(f"elf.bench.sharing_side failed: {said[-1] if said else done.returncode}")
-    return msgspec.json.decode(done.stdout.splitlines()[-1], type=Spent)

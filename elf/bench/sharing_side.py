@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,9 +24,9 @@ from agents.lanes.feeding import CHUNK_BYTES_MAX
 from agents.lanes.lane import Lane, LaneFacts
 from agents.lanes.samples import sample_lines
 from elf.batch import decode, encode
-from elf.bench.measure import THREADS
 from elf.bench.query import plan_of
 from elf.bench.sharing import Asked, Spent
+from elf.bench.sides import answer
 from elf.bench.sliding_side import NO_CUTS
 from elf.job.commands import Finish, Install, Outcome
 from elf.job.contributions import Batch, Piece
@@ -143,11 +141,8 @@ class Home:
 
 
 def main() -> None:
-    pa.set_cpu_count(THREADS)
-    pa.set_io_thread_count(THREADS)
-    asked = msgspec.json.decode(sys.stdin.buffer.read(), type=Asked)
     with tempfile.TemporaryDirectory(prefix="elf-bench-") as folder:
-        sys.stdout.buffer.write(msgspec.json.encode(run(asked, Path(folder))) + b"\n")
+        answer(Asked, lambda asked: run(asked, Path(folder)))
 
 
 if __name__ == "__main__":

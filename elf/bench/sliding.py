@@ -11,10 +11,7 @@ count, and all answers must be the same.
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +20,10 @@ from typing import Final, Literal
 import msgspec
 import numpy as np
 
+from elf.bench.sides import ask
 from elf.errors import ElfError, UserError
 
 Engine = Literal["elf", "duckdb", "live"]
-ROOT: Final = Path(__file__).parents[2]
 TOP_ROWS: Final = 10
 FIRST_MS: Final = 1_767_225_600_000
 HOUR_MS: Final = 3_600_000
@@ -163,15 +160,4 @@ def _print(shape: Shape, runs: dict[tuple[Engine, int], list[Answer]], said: dic
 
 def measure(job: Job) -> Answer:
     """One run of one side, in a process of its own."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "elf.bench.sliding_side"],
-        input=msgspec.json.encode(job),
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        check=False,
-    )
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise ElfError(f"elf.bench.sliding_side failed: {said[-1] if said else done.returncode}")
-    return msgspec.json.decode(done.stdout.splitlines()[-1], type=Answer)
+    return ask("elf.bench.sliding_side", job, Answer)

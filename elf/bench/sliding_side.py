@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import duckdb
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -23,8 +21,9 @@ from agents.lanes.feeding import CHUNK_BYTES_MAX
 from agents.lanes.lane import Lane, LaneFacts
 from agents.lanes.samples import sample_lines
 from elf.batch import decode, encode
-from elf.bench.measure import THREADS, peak_rss_bytes
+from elf.bench.measure import peak_rss_bytes
 from elf.bench.query import plan_of
+from elf.bench.sides import THREADS, answer
 from elf.bench.sliding import TOP_ROWS, Answer, Job
 from elf.job.commands import Finish, Install
 from elf.job.contributions import Batch, Piece
@@ -194,11 +193,8 @@ def answered(
 
 
 def main() -> None:
-    pa.set_cpu_count(THREADS)
-    pa.set_io_thread_count(THREADS)
-    job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
     sides: dict[str, Callable[[Job], Answer]] = {"elf": run_elf, "live": run_live, "duckdb": run_duckdb}
-    sys.stdout.buffer.write(msgspec.json.encode(sides[job.engine](job)) + b"\n")
+    answer(Job, lambda job: sides[job.engine](job))
 
 
 if __name__ == "__main__":

@@ -8,17 +8,15 @@ turns, and medians count. The windows of a minute must be the same in both.
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from elf.bench.sliding import ROOT, generate
+from elf.bench.sides import ask
+from elf.bench.sliding import generate
 from elf.errors import ElfError
 from elf.windows import Sliding
 from elf.windows.merging import describe
@@ -57,7 +55,7 @@ def bench_windows(rows: int, products: int, repeat: int, *, as_json: bool) -> in
         generate(path, rows, products)
         for _ in range(repeat):
             for name, minutes in sides.items():
-                found[name].append(_measure(Asked(str(path), minutes)))
+                found[name].append(ask("elf.bench.windows_side", Asked(str(path), minutes), Spent))
     if len({spent.digest for side in found.values() for spent in side}) != 1:
         raise ElfError("the windows of a minute differ")
     cpu = {name: statistics.median(spent.all for spent in side) for name, side in found.items()}
@@ -80,18 +78,3 @@ def bench_windows(rows: int, products: int, repeat: int, *, as_json: bool) -> in
     if as_json:
         print(json.dumps(said))
     return 0
-
-
-def _measure(asked: Asked) -> Spent:
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "elf.bench.windows_side"],
-        input=msgspec.json.encode(asked),
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        check=False,
-    )
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise ElfError(f"elf.bench.windows_side failed: {said[-1] if said else done.returncode}")
-    return msgspec.json.decode(done.stdout.splitlines()[-1], type=Spent)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 import time
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elf.bench.measure import THREADS
+from elf.bench.sides import answer
 from elf.bench.sliding_side import Master, installed, sealed_of
 from elf.bench.windows import MINUTE_US, Asked, Spent
 from elf.job.spec import END_OF_TIME, START_OF_TIME
@@ -35,10 +33,7 @@ def run(asked: Asked) -> Spent:
 
 
 def main() -> None:
-    pa.set_cpu_count(THREADS)
-    pa.set_io_thread_count(THREADS)
-    asked = msgspec.json.decode(sys.stdin.buffer.read(), type=Asked)
-    sys.stdout.buffer.write(msgspec.json.encode(run(asked)) + b"\n")
+    answer(Asked, run)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,8 @@ class Layout:
         return self.fit(table.rename_columns(self.schema.names))
 
     def fit(self, table: pa.Table) -> pa.Table:
-        """Cast to the types that the tree has seen first; a column of NULLs only takes its type later."""
+        """Cast to the types that the tree has seen first; a column of NULLs only takes its type later. Raises
+        ``ValueError``, also where Arrow knows no cast (its "not implemented")."""
         if table.schema.types == self.schema.types:
             return table.cast(self.schema) if table.schema != self.schema else table
         pairs = list(zip(self.schema.types, table.schema.types, strict=True))

@@ -23,6 +23,7 @@ from agents.node.beginning import (
     PEERS_FACT,
     NodeSettings,
     Restored,
+    from_lines,
     overlay_config,
     replica_config,
 )
@@ -174,7 +175,7 @@ class SimAgent:
             suspended,
             copystore.held(self.store),
             housed,
-            tuple((self.store.get(FOUNDED_FACT) or b"").decode().split()),
+            from_lines(self.store.get(FOUNDED_FACT)),
         )
 
     def groups(self) -> tuple[bytes, ...]:

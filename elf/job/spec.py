@@ -53,6 +53,11 @@ def job_of(home: str) -> str:
     return home.partition("#")[0]
 
 
+def is_range(home: str) -> bool:
+    """Whether it is the home of a key range after a job's first: of roots alone, without a master."""
+    return home != job_of(home)
+
+
 def flow_uid(fragment: Fragment, generation: str) -> str:
     """The flow's unique name: a hash of everything that decides its contents, plus a generation. No two
     founders may give the same generation, since an ended flow and a new one of equal contents are two.

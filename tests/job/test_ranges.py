@@ -87,6 +87,18 @@ def test_the_root_of_a_range_is_away_for_a_while() -> None:
     assert all(end > 0 for end in np.diff(sorted(world.committed(many))) // SECOND)
 
 
+def lacking_alone(world: World, job: JobSpec, dead: SimAgent, until: int) -> None:
+    """No window is skipped, and what they lack is the dead agent's."""
+    windows = settled(world, job, until)
+    assert len(windows) >= 10
+    for start, (_, counts, status) in windows.items():
+        assert not status["skipped"]
+        assert set(status["missing"]) <= {f"a{dead.index}"}
+        whole, rest = world.truth(job, start), world.truth(job, start, status["missing"])
+        for key in whole.keys() | counts.keys():  # what it sealed last may have come to one root only
+            assert counts.get(key, 0) in (whole.get(key, 0), rest.get(key, 0)), (start, key)
+
+
 def test_the_home_of_a_job_of_several_trees_dies_for_good() -> None:
     """Another member goes on with the job and its first key range; the roots of the others stay."""
     world = World(34, 5, checking=False)
@@ -102,14 +114,7 @@ def test_the_home_of_a_job_of_several_trees_dies_for_good() -> None:
     flows = next(spec for spec in world.agents[3].node.log.jobs() if spec.uid == many.uid).flows
     assert [flow.home for flow in flows] == [world.home(many).address, *others[3:]]
     world.run(until - world.now + 12_000)
-    windows = settled(world, many, until)
-    assert len(windows) >= 10
-    for start, (_, counts, status) in windows.items():
-        assert not status["skipped"]
-        assert set(status["missing"]) <= {f"a{home.index}"}
-        whole, rest = world.truth(many, start), world.truth(many, start, status["missing"])
-        for key in whole.keys() | counts.keys():  # what it sealed last may have come to one root only
-            assert counts.get(key, 0) in (whole.get(key, 0), rest.get(key, 0)), (start, key)
+    lacking_alone(world, many, home, until)
     agree(world, many)
 
 
@@ -210,14 +215,7 @@ def test_the_home_of_a_range_dies_for_good() -> None:
     dead.ended = "gone"
     world.run_until(lambda: range_home(world, many, 1) != dead.address, 20_000)
     world.run(max(0, until - world.now) + 12_000)
-    windows = settled(world, many, until)
-    assert len(windows) >= 10
-    for start, (_, counts, status) in windows.items():
-        assert not status["skipped"]
-        assert set(status["missing"]) <= {f"a{dead.index}"}
-        whole, rest = world.truth(many, start), world.truth(many, start, status["missing"])
-        for key in whole.keys() | counts.keys():  # what it sealed last may have come to one root only
-            assert counts.get(key, 0) in (whole.get(key, 0), rest.get(key, 0)), (start, key)
+    lacking_alone(world, many, dead, until)
     altered = world.create(1, replace(plan(2, where="ab"), trees=3), "filtered", ())
     steer(world, many, "alter", altered.plan)
     world.run(6_000)

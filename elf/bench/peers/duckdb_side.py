@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import duckdb
 
-from elf.bench.measure import THREADS
 from elf.bench.peers.serve import Job, Rows
+from elf.bench.sides import THREADS
 from elf.bench.sliding_side import duckdb_sql
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from elf import __version__
-from elf.bench.measure import THREADS
 from elf.bench.peers.serve import Job, Rows
+from elf.bench.sides import THREADS
 from elf.bench.sliding import Job as SlidingJob
 from elf.bench.sliding_side import Master, sealed_of, spec_of
 from elf.job.spec import END_OF_TIME, START_OF_TIME
