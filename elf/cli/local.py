@@ -300,6 +300,22 @@ def durability(
 
 
 @_bench.command()
+def jobs(
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many jobs.")] = 1000,
+    distinct: Annotated[int, typer.Option("--distinct", min=1, help="Different queries among them.")] = 50,
+    agents: Annotated[int, typer.Option("--agents", min=1, help="How many agents.")] = 3,
+    window: Annotated[int, typer.Option("--window", min=1, help="Seconds of a window.")] = 5,
+    windows: Annotated[int, typer.Option("--windows", min=1, help="How many are measured.")] = 6,
+    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Statements under way.")] = 8,
+    json: _Json = False,
+) -> int:
+    """Many jobs of few queries on a fleet, beside those queries alone: CPU, messages, disk, memory."""
+    from elf.bench.jobs import Options, bench_jobs
+
+    return bench_jobs(Options(jobs, distinct, agents, window, windows, at_once), as_json=json)
+
+
+@_bench.command()
 def topk(
     agents: Annotated[int, typer.Option("--agents", min=1, help="How many agents.")] = 6,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Rows of a pane, of all agents.")] = 200_000,

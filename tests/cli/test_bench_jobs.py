@@ -1,0 +1,30 @@
+"""``elf bench jobs``: equal jobs say the same, and share their panes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from elf.bench.jobs import Options, bench_jobs
+from elf.errors import UserError
+
+
+def test_a_small_one(capsys: pytest.CaptureFixture[str]) -> None:
+    options = Options(jobs=6, distinct=2, agents=1, window=1, windows=3, at_once=3)
+    assert bench_jobs(options, as_json=True) == 0
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    few, many = said["distinct"], said["all"]
+    assert few["masters"] == {"2": 1}
+    assert many["masters"] == {"6": 1}
+    assert many["created_again"] == 0
+    assert few["pane_commits_a_window"] == pytest.approx(many["pane_commits_a_window"], abs=1)
+    assert few["window_commits_a_window"] == pytest.approx(2, abs=1)
+    assert many["window_commits_a_window"] == pytest.approx(6, abs=2)
+    assert said["ratios"]["cpu_s_a_window"] > 0
+    assert many["mib"] > 1
+
+
+def test_more_kinds_than_jobs() -> None:
+    with pytest.raises(UserError, match="50 different jobs of 3"):
+        bench_jobs(Options(jobs=3), as_json=False)
