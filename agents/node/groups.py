@@ -5,7 +5,8 @@ Groups say what to write, and what may be said and done once that is durable. A 
 fsync), and the loop must not wait for it; so writes leave as one ``Persist`` for the driver, which performs
 it on a thread and hands ``Persisted`` back. Meanwhile everything that groups say waits here, in order, behind
 it; what they write meanwhile goes into the next ``Persist`` as one transaction. So nothing is sent, and no
-machine told, before what it rests on is on the disk, and a busy agent makes one fsync for many records.
+machine told, before what it rests on is on the disk, and a busy agent makes one fsync for many records, and
+one message to each peer.
 
 What the records of a group mean is its *machine*'s to say: one object a group, told in the order of the
 indices, from the group's snapshot on, at every start again.
@@ -161,11 +162,10 @@ class GroupDesk:
         return found
 
     def _perform(self, effects: Sequence[replica.Send | _Word], now_ms: int) -> list[GroupStep]:
-        found: list[GroupStep] = []
+        sends = [effect for effect in effects if isinstance(effect, replica.Send)]
+        found: list[GroupStep] = [*self.groups.gathered(sends)]
         for effect in effects:
-            if isinstance(effect, replica.Send):
-                found.append(effect)
-            else:
+            if not isinstance(effect, replica.Send):
                 found.extend(self._word(effect, now_ms))
         return found
 

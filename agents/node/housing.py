@@ -154,7 +154,7 @@ class Housing:
 
     def holds(self, flow: str) -> bool:
         """Whether we are a member of the home of a flow."""
-        return self._key_of(flow) in self._desk.groups.held()
+        return self._desk.groups.holds(self._key_of(flow))
 
     def _key_of(self, flow: str) -> bytes:
         return home_key(self._log.founder(flow) or "")
@@ -198,7 +198,7 @@ class Housing:
     def _save_job(self, effect: SaveJob, now_ms: int) -> Sequence[Step]:
         fact = record.JobKept(effect.spec, effect.state, effect.first_pane, effect.versions)
         key = home_key(fact.spec.uid)
-        if key not in self._desk.groups.held() and self._homes.founding(fact.spec.uid):
+        if not self._desk.groups.holds(key) and self._homes.founding(fact.spec.uid):
             return self._desk.create(key, record.encode(record.HomeState(fact)), now_ms)
         led = self._led.get(key)
         return [] if led is None else self._want(key, led, _Wanted(record.encode(fact), saved=effect), now_ms)
@@ -232,7 +232,7 @@ class Housing:
         found: list[Step] = []
         for key in sorted(self._desk.changed - {LOG_GROUP}):
             self._desk.changed.discard(key)
-            held, led = key in self._desk.groups.held(), self._led.get(key)
+            held, led = self._desk.groups.holds(key), self._led.get(key)
             term = self._desk.leading.get(key) if held else None  # that word may come later
             if led is not None and led.term != term:
                 del self._led[key]
@@ -277,11 +277,10 @@ class Housing:
     def found_ranges(self, agent_id: str) -> list[Step]:
         """Found the homes of key ranges that the log wants this agent to found, with what is there: before
         they were replicated their roots were alone."""
-        held = self._desk.groups.held()
         new = [
             uid
             for uid in self._log.to_found(agent_id)
-            if uid not in self._founded | self._founding and home_key(uid) not in held
+            if uid not in self._founded | self._founding and not self._desk.groups.holds(home_key(uid))
         ]
         self._founding.update(new)
         return [SummariseHome(home_key(uid), 0, uid, self._log.flows_of(uid)) for uid in new]
@@ -295,9 +294,8 @@ class Housing:
     def adopt(self, specs: Iterable[JobSpec]) -> list[Step]:
         """Jobs of a data folder of before homes were replicated: found their groups with what is there. That
         is done once; otherwise who was put out of a group would found another."""
-        held = self._desk.groups.held()
         missing = [(s, home_key(s.uid)) for s in specs if s.replicated]
-        missing = [(spec, key) for spec, key in missing if key not in held]
+        missing = [(spec, key) for spec, key in missing if not self._desk.groups.holds(key)]
         self._adopting = {key for _, key in missing}
         found: list[Step] = [
             SummariseHome(key, 0, spec.uid, record.founded_flows(spec)) for spec, key in missing
@@ -317,7 +315,7 @@ class Housing:
             case Summarised() if event.index:
                 return self._desk.compact(event.group, event.index, event.state, now_ms)
             case Summarised():
-                held = event.group in self._desk.groups.held()
+                held = self._desk.groups.holds(event.group)
                 return [] if held else self._desk.create(event.group, event.state, now_ms)
             case HomeLoaded():
                 if led is None or led.term != event.term:
@@ -376,7 +374,7 @@ class Housing:
     # -- time ------------------------------------------------------------------------------------------------
 
     def deadline(self) -> int | None:
-        held = len(self._desk.groups.held()) > (LOG_GROUP in self._desk.groups.held())
+        held = self._desk.groups.seats > self._desk.groups.holds(LOG_GROUP)
         waits = [self._again_ms, self._next_ms if held else None]
         return min((at for at in waits if at is not None), default=None)
 
@@ -391,9 +389,11 @@ class Housing:
         if now_ms >= self._next_ms:
             held = [key for key in self._desk.groups.held() if key != LOG_GROUP]
             for key in held:
-                found.extend(self._look(key, now_ms))
+                if self._staffing.due(key) <= now_ms:
+                    found.extend(self._look(key, now_ms))
             due = (at for key in held if (at := self._staffing.due(key)) > now_ms)
-            self._next_ms = min((now_ms + STAFF_MS, *due))
+            # many groups come to be looked at together, not each at a moment of its own
+            self._next_ms = max(now_ms + QUICK_MS, min((now_ms + STAFF_MS, *due)))
         return found
 
     def peer_up(self, now_ms: int) -> None:

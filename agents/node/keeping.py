@@ -104,7 +104,7 @@ class Keeping:
         """The ring has us: found the log if that is ours to do, take part in our streams' trees, ask
         around."""
         found: list[Step] = []
-        if self._founds and LOG_GROUP not in self._groups.held():
+        if self._founds and not self._groups.holds(LOG_GROUP):
             cluster = self.membership.cluster
             uid = cluster.uid if cluster is not None else self._new_cluster_uid
             state = founding(uid, self.log.after(0, self.log.last))

@@ -61,13 +61,15 @@ class Staffing:
 
     def look(self, key: bytes, most: int, now_ms: int) -> list[GroupStep]:
         """Look at one, if it is time to: change who is in it (``most`` at most), one at a time."""
-        standing = self._desk.groups.standing(key)
+        if now_ms < self.due(key):
+            return []
+        standing = self._desk.groups.standing(key) if self.going or self._desk.groups.leads(key) else None
         if standing is None:
             self._watches.pop(key, None)
+            if self._desk.groups.holds(key):  # those whom we follow see to it
+                self._watches[key] = _Watch(now_ms + STAFF_MS)
             return []
         watch = self._watches.setdefault(key, _Watch())
-        if now_ms < watch.next_ms:
-            return []
         watch.next_ms = now_ms + STAFF_MS
         me, voters = self._address, standing.membership.voters
         others = [voter.address for voter in voters if voter.address != me]

@@ -28,8 +28,8 @@ class ReplicaConfig:
     vote_ms: int = 300
     """Wait for the answers to one ballot."""
     push_ms: int = 250
-    """Wait before an unanswered append is repeated, and before followers are told what is committed if no
-    record tells them."""
+    """Wait before an unanswered append is repeated (twice as long each time, twice), and before followers are
+    told what is committed if no record tells them."""
     ask_ms: int = 500
     """Period of asking for a leader, for admission and for release."""
     forward_ms: int = 5_000

@@ -37,6 +37,8 @@ _ENVELOPES: Final[dict[type[Part], Callable[[Peer, tuple[Any, ...]], Message]]] 
     Stranger: Strangers,
 }
 
+_GATHERED: Final = (VoteRequests, VoteReplies, AppendRequests, AppendReplies, Strangers)
+
 
 class Desk:
     """It decides nothing but the order: writes, then messages, then word to the caller."""
@@ -85,21 +87,41 @@ class Desk:
         effects: list[Effect] = [Persist(tuple(self._writes))] if self._writes else []
         effects += self._messages
         for (to, kind), parts in self._parts.items():
-            effects += (Send(to, _ENVELOPES[kind](self.me, share)) for share in self._shares(parts))
+            effects += _sends(to, kind, parts, self.me, self.config)
         effects += self._words
         self._writes, self._messages, self._parts, self._words, self._luck = [], [], {}, [], None
         return effects
 
-    def _shares(self, parts: Sequence[Part]) -> list[tuple[Part, ...]]:
-        """The parts in messages of bounded size."""
-        shares: list[tuple[Part, ...]] = []
-        share: list[Part] = []
-        size = 0
-        for part in parts:
-            weight = sum(len(e.payload) for e in part.entries) if isinstance(part, AppendRequest) else 0
-            if share and (len(share) >= self.config.parts_max or size + weight > self.config.batch_bytes):
-                shares.append(tuple(share))
-                share, size = [], 0
-            share.append(part)
-            size += weight
-        return [*shares, tuple(share)]
+
+def gathered(sends: Sequence[Send], me: Peer, config: ReplicaConfig) -> list[Send]:
+    """The same messages of several events, the parts for one peer together: each where the first of its kind
+    stood."""
+    found: dict[object, list[Send]] = {}
+    parts: dict[tuple[str, type[Part]], list[Part]] = {}
+    for place, send in enumerate(sends):
+        message = send.message
+        if not isinstance(message, _GATHERED):
+            found[place] = [send]
+            continue
+        for part in message.parts:
+            key = (send.to, type(part))
+            found.setdefault(key, [])
+            parts.setdefault(key, []).append(part)
+    for (to, kind), some in parts.items():
+        found[to, kind] = _sends(to, kind, some, me, config)
+    return [send for several in found.values() for send in several]
+
+
+def _sends(to: str, kind: type[Part], parts: Sequence[Part], me: Peer, config: ReplicaConfig) -> list[Send]:
+    """The parts in messages of bounded size."""
+    shares: list[tuple[Part, ...]] = []
+    share: list[Part] = []
+    size = 0
+    for part in parts:
+        weight = sum(len(e.payload) for e in part.entries) if isinstance(part, AppendRequest) else 0
+        if share and (len(share) >= config.parts_max or size + weight > config.batch_bytes):
+            shares.append(tuple(share))
+            share, size = [], 0
+        share.append(part)
+        size += weight
+    return [Send(to, _ENVELOPES[kind](me, one)) for one in (*shares, tuple(share))]

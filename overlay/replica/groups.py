@@ -3,14 +3,14 @@ for all of them together; holds no logic of theirs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from overlay.effects import Rng
 from overlay.errors import OverlayError
 from overlay.ids import Peer, to_int
 from overlay.replica.config import ReplicaConfig
-from overlay.replica.desk import Desk
-from overlay.replica.effects import Effect, Event, Received
+from overlay.replica.desk import Desk, gathered
+from overlay.replica.effects import Effect, Event, Received, Send
 from overlay.replica.group import Group
 from overlay.replica.leading import Origin
 from overlay.replica.reception import Reception
@@ -190,6 +190,11 @@ class Groups:
             group.compact(index, state)
         return self._take()
 
+    def gathered(self, sends: Sequence[Send]) -> list[Send]:
+        """Messages that were held back, for a caller that performs the effects of several calls at once: what
+        goes to one peer shares messages."""
+        return gathered(sends, self._desk.me, self._desk.config)
+
     # -- questions -------------------------------------------------------------------------------------------
 
     @property
@@ -204,6 +209,20 @@ class Groups:
     def held(self) -> tuple[bytes, ...]:
         """The groups in which we have a seat."""
         return tuple(self._groups)
+
+    @property
+    def seats(self) -> int:
+        """In how many groups we have a seat."""
+        return len(self._groups)
+
+    def holds(self, key: bytes) -> bool:
+        """Whether we have a seat in a group."""
+        return key in self._groups
+
+    def leads(self, key: bytes) -> bool:
+        """Whether we lead a group."""
+        group = self._groups.get(key)
+        return group is not None and group.leadership is not None
 
     def standing(self, key: bytes) -> Standing | None:
         """Epoch, term, committed and leader of a group, as far as we know; None if we have no seat in it."""

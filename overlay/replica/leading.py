@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from overlay.errors import OverlayBug
 from overlay.ids import Peer
@@ -22,12 +23,16 @@ from overlay.replica.messages import (
 from overlay.replica.place import Place
 from overlay.replica.values import Entry, Member, Membership
 
+DOUBLINGS: Final = 2
+"""Of the wait for an answer, at most."""
+
 
 @dataclass
 class Progress:
     """One other member. ``next``: the index to be sent next; ``match``: up to there it has our log, durably.
 
-    ``acked``: the highest round answered, in this term. ``commit``: what it knows to be committed.
+    ``acked``: the highest round answered, in this term. ``commit``: what it knows to be committed. ``told``:
+    up to there the last append went; ``repeats``: how often since its last answer one was repeated.
     """
 
     member: Member
@@ -41,6 +46,13 @@ class Progress:
     commit: int = 0
     offset: int = 0
     piece_of: int = 0
+    told: int = 0
+    repeats: int = 0
+
+    def patience(self, push_ms: int) -> int:
+        """How long to wait for an answer: longer each time, lest a member that is slow for having much to do
+        is given more."""
+        return push_ms << min(self.repeats, DOUBLINGS)
 
 
 @dataclass(frozen=True)
@@ -149,6 +161,8 @@ class Leadership:
             progress.match = max(progress.match, part.match)
             progress.commit = max(progress.commit, part.commit)
             progress.next = max(progress.next if progress.waiting else 0, progress.match + 1)
+            if progress.match >= progress.told:  # also to a word that was repeated since: that was too soon
+                progress.waiting = False
             self._commit()
         elif part.round == progress.round:
             progress.next = max(progress.match + 1, min(progress.next - 1, part.match + 1))
@@ -171,7 +185,7 @@ class Leadership:
         """The peer is heard again, or has been restarted, or misses us: begin to talk anew."""
         for progress in self._progress.values():
             if progress.member.address == address:
-                progress.waiting = False
+                progress.waiting, progress.repeats = False, 0
                 progress.next = min(progress.next, self._place.log.last_index + 1)
                 self._push(progress, force=True)
 
@@ -181,8 +195,8 @@ class Leadership:
         if self._moving is not None and desk.now >= self._moving[1]:
             self._moving = None
         for progress in self._progress.values():
-            if progress.waiting and desk.now - progress.sent >= desk.config.push_ms:
-                progress.waiting = False
+            if progress.waiting and desk.now - progress.sent >= progress.patience(desk.config.push_ms):
+                progress.waiting, progress.repeats = False, progress.repeats + 1
                 self._push(progress, force=True)
             else:
                 self._push(progress, force=progress.commit < self._place.commit)
@@ -309,6 +323,7 @@ class Leadership:
             return None
         progress.heard = self._place.desk.now
         progress.acked = max(progress.acked, part.round)
+        progress.repeats = 0
         if part.round == progress.round:
             progress.waiting = False
         return progress
@@ -333,11 +348,13 @@ class Leadership:
         progress.round, progress.waiting, progress.sent = self._round, True, place.desk.now
         prev_term = place.log.term_at(progress.next - 1)
         if prev_term is None:
+            progress.told = place.log.last_index
             self._send_piece(progress)
         else:
             config = place.desk.config
             entries = place.log.batch(progress.next, config.batch_entries, config.batch_bytes)
             header = place.header(progress.member.seat)
+            progress.told = progress.next - 1 + len(entries)
             part = AppendRequest(header, self._round, progress.next - 1, prev_term, place.commit, entries)
             place.desk.part(address, part)
         self._arm()

@@ -104,7 +104,7 @@ class Judge:
 
     def _elected(self, address: str, groups: Groups, effect: Elected) -> None:
         """Election safety: one leader a term. Leader completeness: it has all that was committed before."""
-        if effect.group not in groups.held():
+        if not groups.holds(effect.group):
             return
         name = self._name(groups, effect.group)
         place = groups.group(effect.group).place
@@ -123,7 +123,7 @@ class Judge:
 
     def _committed(self, address: str, groups: Groups, effect: Committed) -> None:
         """State-machine safety: the same record at the same index everywhere, in order, none left out."""
-        if effect.group not in groups.held():
+        if not groups.holds(effect.group):
             return
         name, entry = self._name(groups, effect.group), effect.entry
         term = groups.group(effect.group).place.term

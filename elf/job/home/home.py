@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elf.job.effects import CommitWindows, Effect, PruneWindows
+from elf.job.effects import Effect, PruneWindows
 from elf.job.events import Failure, WindowsCommitted
 from elf.job.home.changes import Changes
 from elf.job.home.master import Master
@@ -22,9 +22,8 @@ WINDOWS_KEPT = 20_000
 
 
 class Home:
-    """Of a job at ``address``. ``durable``: its record is; before that nobody hears of it. ``again``: windows
-    are to be made once more. ``founder``: the address of the node that founded it, as long as it has not
-    begun.
+    """Of a job at ``address``. ``durable``: its record is; before that nobody hears of it. ``founder``: the
+    address of the node that founded it, as long as it has not begun.
     """
 
     def __init__(
@@ -40,7 +39,6 @@ class Home:
         self.master = master
         self.founder = master.spec.master
         self.durable = durable
-        self.again = False
         self.changes = Changes(creator)
         self.subscribers = Subscribers(master, now_ms, published)
         self._address = address
@@ -107,11 +105,6 @@ class Home:
         self._commits, self._rows = self._commits + 1, self._rows + event.rows
         self._final_us += event.cpu_us
         return self.master.windows_committed(event.done)
-
-    def panes_gone(self, work: CommitWindows) -> None:
-        """Windows could not be made, since their panes are to be had elsewhere now: with the next tick."""
-        self.master.panes_gone(work)
-        self.again = True
 
     def failed(self, event: Failure) -> list[Effect]:
         """A window cannot be finished: its readers are told; the version stays as it is, for people to look

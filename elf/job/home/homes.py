@@ -46,6 +46,7 @@ from elf.job.messages import (
     ReadPanes,
     SteerJob,
     SubscribeJob,
+    Wish,
 )
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.rollup.root import RootSettings
@@ -59,6 +60,10 @@ from elf.job.work import JobWork
 ASKING_MS = 250
 """Between two words to keepers of the log, one after the other, while it does not say what it must: one may
 be dead, or a keeper no more, and nobody has noticed."""
+
+
+LOOK_MS = 1_000
+"""Between two looks at all homes: whoever has nothing under way costs nothing in between."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,13 @@ class Homes:
         self.mirrors = self.reading.mirrors
         self._ahead = Ahead(self.reading.is_coming)
         self._dropping = Dropping(log)
-        self._next_ms = 0
+        self._next_ms = self._all_ms = 0
+        self._stirred: set[str] = set()
+        """Homes, by uid, of which the log may have something to say; all are looked at every ``LOOK_MS``."""
+        self._early: set[str] = set()
+        """Homes that were told of open panes."""
+        self._again: set[str] = set()
+        """Homes whose windows are to be made once more: their panes are to be had elsewhere now."""
         self._reminded = 0
         self._placing = Placing()
         self._steering = Steering(address, log)
@@ -143,14 +154,14 @@ class Homes:
         """The group of a new job is there, and we lead it."""
         self._led[uid] = term
         self._homes[uid].durable = True
-        self._next_ms = 0
+        self._stir(uid, 0)
 
     def take_up(
         self, job: StoredJob, flows: Mapping[str, StoredPanes], term: int, now_ms: int
     ) -> list[Effect]:
         """We lead a home in this term: go on with all that is committed of it."""
         self._led[job.spec.uid] = term
-        self._next_ms = 0
+        self._stir(job.spec.uid, 0)
         return self.restore((job,), flows, now_ms)
 
     def take_up_range(
@@ -158,7 +169,7 @@ class Homes:
     ) -> list[Effect]:
         """We lead the home of a key range in this term: be the root of its flows."""
         self._led[uid] = term
-        self._next_ms = 0
+        self._stir(uid, 0)
         found = [*self.roots.follow(now_ms, flows), *self._attach(now_ms)]
         return [*found, *self._hear_again(now_ms)]
 
@@ -202,16 +213,25 @@ class Homes:
         durable = not spec.replicated
         home = Home(self._address, Master([record]), now_ms, durable=durable, creator=request)
         self._homes[spec.uid] = home
-        self._next_ms = now_ms
+        self._stir(spec.uid, now_ms)
         return spec, [SaveJob(spec, "preparing", None, (record,))]
 
     def log_changed(self, now_ms: int) -> list[Effect]:
         """The stream log says more about jobs and flows."""
         found = [*self._give_way(), *self.roots.follow(now_ms), *self._attach(now_ms)]
-        for home in self._homes.values():
+        for home in self._changing():
             found.extend(home.refused(self._log))
             found.extend(self._advance(home, now_ms))
         return [*found, *self._hear_again(now_ms)]
+
+    def _changing(self) -> list[Home]:
+        """Homes of jobs that begin, or are being changed."""
+        return [home for home in self._homes.values() if home.master.is_changing]
+
+    def _stir(self, uid: str, at_ms: int) -> None:
+        """Look at a home soon: the log may have to say more of it."""
+        self._stirred.add(uid)
+        self._next_ms = min(self._next_ms, at_ms)
 
     def _hear_again(self, now_ms: int) -> list[Effect]:
         """Words about flows that have come."""
@@ -231,9 +251,10 @@ class Homes:
         that went both ways) is the one that the log has. The other has not begun, and never does.
         """
         found: list[Effect] = []
-        for uid, home in list(self._homes.items()):
+        for home in [home for home in self._homes.values() if home.master.state == "preparing"]:
+            uid = home.master.spec.uid
             founder = self._log.founded_at(uid)
-            if home.master.state == "preparing" and founder and home.founder not in ("", founder):
+            if founder and home.founder not in ("", founder):
                 del self._homes[uid]
                 self._led.pop(uid, None)
                 self.misfounded.add(uid)
@@ -299,7 +320,7 @@ class Homes:
         home = self._homes.get(request.uid)
         if home is None:
             return [self._absent(request)]
-        self._next_ms = now_ms
+        self._stir(request.uid, now_ms)
         try:
             return home.steer(self._steering, request, now_ms)
         except UserError as refused:
@@ -310,7 +331,7 @@ class Homes:
         home = self._homes.get(job.spec.uid)
         if home is None or not home.changes.saved(job):
             return []
-        self._next_ms = now_ms
+        self._stir(job.spec.uid, now_ms)
         return home.answers()
 
     def function_failed(self, word: FunctionFailed, now_ms: int) -> list[Effect]:
@@ -319,7 +340,7 @@ class Homes:
         found: list[Effect] = []
         for home in self.reading.readers(word.flow):
             found.extend(home.function_failed(self._steering, word, now_ms))
-            self._next_ms = now_ms
+            self._stir(home.master.spec.uid, now_ms)
         return found
 
     # -- what roots and members say --------------------------------------------------------------------------
@@ -349,7 +370,7 @@ class Homes:
     def _advance(self, home: Home, now_ms: int) -> list[Effect]:
         found = home.advance(now_ms)
         if found:
-            self._next_ms = now_ms
+            self._stir(home.master.spec.uid, now_ms)
         return found
 
     def windows_committed(self, event: WindowsCommitted, now_ms: int) -> list[Effect]:
@@ -359,7 +380,7 @@ class Homes:
         found = [*home.windows_committed(event), *self._advance(home, now_ms)]
         if event.failure:
             found.extend(home.final_failed(self._steering, event, now_ms))
-            self._next_ms = now_ms
+            self._stir(event.done.spec.uid, now_ms)
         if event.result is not None:
             found.extend(home.subscribers.publish(event.result))
         return found
@@ -367,13 +388,15 @@ class Homes:
     def panes_gone(self, work: CommitWindows) -> list[Effect]:
         home = self._homes.get(work.spec.uid)
         if home is not None:
-            home.panes_gone(work)
+            home.master.panes_gone(work)
+            self._again.add(work.spec.uid)
         return []
 
     def early(self, state: EarlyState, now_ms: int) -> list[Effect]:
         """A member's open panes: for the masters here, and by us as the root for those elsewhere."""
         found = self.roots.early(state)
         for home in self.reading.readers(state.flow):
+            self._early.add(home.master.spec.uid)
             home.subscribers.take_early(state)
             found.extend(home.subscribers.make_early(now_ms))
         return found
@@ -418,46 +441,69 @@ class Homes:
 
     def deadline(self, now_ms: int) -> int | None:
         waits = [*self.reading.deadlines(now_ms)]
-        waits += [home.subscribers.early_due_ms() for home in self._homes.values()]
+        waits += [home.subscribers.early_due_ms() for home in self._told_early()]
         waits += [self._next_ms] if self._homes or self._dropping or self._led else []
         return min((at for at in waits if at is not None), default=None)
 
-    def _moved(self) -> list[MoveHome]:
-        """Homes here that the stream log has elsewhere."""
-        elsewhere = (
-            (uid, term) for uid, term in self._led.items() if self._log.home(uid) not in (None, self._address)
-        )
-        return [MoveHome(uid=uid, home=self._address, term=term) for uid, term in elsewhere]
+    def _moved(self, uid: str) -> list[MoveHome]:
+        """If a home is here that the stream log has elsewhere."""
+        term = self._led.get(uid)
+        if term is None or self._log.home(uid) in (None, self._address):
+            return []
+        return [MoveHome(uid=uid, home=self._address, term=term)]
 
     def tick(self, now_ms: int, keepers: Sequence[str]) -> list[Effect]:
         """``keepers``: of the stream log, by address."""
         found: list[Effect] = []
         if now_ms >= self._next_ms:
+            everything = now_ms >= self._all_ms
+            if everything:
+                self._all_ms = now_ms + LOOK_MS
+                self._stirred = {*self._homes, *self._led}
             found.extend(self._remind(keepers))
-            self._next_ms = now_ms + (ASKING_MS if found else 1_000)
-            found.extend(self._expire(now_ms))
-            for home in self._homes.values():
-                found.extend(home.tell_of_silence(now_ms))
+            self._next_ms = min(self._all_ms, now_ms + (ASKING_MS if self._stirred or found else LOOK_MS))
+            if everything:
+                found.extend(self._look(now_ms))
         found.extend(self.reading.tick(now_ms))
-        for home in list(self._homes.values()):
+        for home in self._changing():
             found.extend(self._advance(home, now_ms))
-            if home.again:
-                home.again = False
-                found.extend(home.master.assemble())
-            found.extend(home.prune(now_ms))
+        again, self._again = self._again, set()
+        for uid in sorted(again & self._homes.keys()):
+            found.extend(self._homes[uid].master.assemble())
+        for home in self._told_early():
             found.extend(home.subscribers.make_early(now_ms))
         return found
 
+    def _told_early(self) -> list[Home]:
+        self._early = {uid for uid in self._early if uid in self._homes}
+        return [self._homes[uid] for uid in sorted(self._early)]
+
+    def _look(self, now_ms: int) -> list[Effect]:
+        """At all homes, whatever becomes of time alone."""
+        found = self._expire(now_ms)
+        for home in list(self._homes.values()):
+            found.extend(home.tell_of_silence(now_ms))
+            found.extend(self._advance(home, now_ms))
+            found.extend(home.prune(now_ms))
+        return found
+
     def _remind(self, keepers: Sequence[str]) -> list[Effect]:
-        """What the stream log must say and does not say yet, to one keeper after the other: who led the log
-        may have died with the home that has moved."""
+        """What the stream log must say of homes that are stirred and does not say yet, to one keeper after
+        the other: who led the log may have died with the home that has moved. Those of which it says all are
+        stirred no more."""
         if not keepers:
             return []
         self._reminded += 1
         keeper = keepers[self._reminded % len(keepers)]
-        durable = [home.master for home in self._homes.values() if home.durable and home.changes.durable]
-        wishes = [wish for master in durable for wish in master.wishes(self._log)]
-        return [Send(keeper, wish) for wish in (*wishes, *self._moved(), *self._dropping.wishes())]
+        found: list[Wish] = []
+        for uid in sorted(self._stirred):
+            home = self._homes.get(uid)
+            master = home.master if home is not None and home.durable and home.changes.durable else None
+            wishes = [*(master.wishes(self._log) if master is not None else ()), *self._moved(uid)]
+            if not wishes and (home is None or master is not None):
+                self._stirred.discard(uid)
+            found.extend(wishes)
+        return [Send(keeper, wish) for wish in (*found, *self._dropping.wishes())]
 
     def _expire(self, now_ms: int) -> list[Effect]:
         found: list[Effect] = []

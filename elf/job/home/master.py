@@ -106,9 +106,18 @@ class Master:
         """Of all its versions, each once."""
         return tuple({flow.flow.uid: flow for v in self.versions for flow in v.flows}.values())
 
+    def reads(self, uid: str) -> bool:
+        """Whether one of its versions reads a flow."""
+        return any(flow.flow.uid == uid for v in self.versions for flow in v.flows)
+
     @property
     def finished(self) -> bool:
         return self.current.last
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a version is being prepared."""
+        return self.state in ("preparing", "altering", "resuming")
 
     def _pending(self) -> Version | None:
         return next((v for v in self.versions if v.record.state == "preparing"), None)

@@ -46,6 +46,8 @@ class Reading:
         self._log = log
         self._homes = homes
         self._led = led
+        self._readers: dict[str, dict[str, None]] = defaultdict(dict)
+        """Of each flow, the uids of jobs here that read it, or did."""
 
     def _acts_for(self, flow: Flow) -> bool:
         founder = self._log.founder(flow.uid) or ""
@@ -67,7 +69,14 @@ class Reading:
 
     def readers(self, uid: str) -> list[Home]:
         """The jobs here that read a flow."""
-        return [h for h in self._homes.values() if any(f.flow.uid == uid for f in h.master.flows)]
+        known = self._readers.get(uid, {})
+        homes = [(job, self._homes.get(job)) for job in known]
+        found = [home for _, home in homes if home is not None and home.master.reads(uid)]
+        if len(found) < len(homes):
+            self._readers[uid] = {home.master.spec.uid: None for home in found}
+        if not found:
+            self._readers.pop(uid, None)
+        return found
 
     # -- which panes -----------------------------------------------------------------------------------------
 
@@ -104,6 +113,8 @@ class Reading:
             flows = [panes for flow in spec.flows if (panes := self._panes(flow.uid)) is not None]
             if len(flows) == len(spec.flows):
                 master.attach(version, spec, flows)
+                for flow in spec.flows:
+                    self._readers[flow.uid][spec.uid] = None
         return found
 
     def _panes(self, uid: str) -> Panes | None:
