@@ -222,9 +222,14 @@ class Driver:
         except Exception as error:
             self._broken(error)
 
+    def _events(self, events: Sequence[NodeEvent]) -> None:
+        for event in events:
+            if self._end is not None and not self._end.done():
+                self._event(event)
+
     def _perform(self, effects: Sequence[NodeEffect]) -> None:
         same, frames = None, []  # a multicast goes to many children: encoded once
-        for effect in effects:
+        for effect in homestore.in_runs(effects):
             match effect:
                 case do.Send() if effect.to in self._clients:
                     self._clients[effect.to].put_nowait(effect.message)
@@ -354,7 +359,10 @@ class Driver:
                 self._making.forget(effect.uid)
                 forgotten = self._disk.submit(homestore.perform, self.store, effect)
                 self._when_done(forgotten, lambda _: None)
-            case home.Apply() | home.InstallHome() | home.SummariseHome() | home.LoadHome():
+            case homestore.ApplyRun():
+                applied = self._disk.submit(homestore.apply_run, self.store, effect)
+                self._when_done(applied, self._events)
+            case home.InstallHome() | home.SummariseHome() | home.LoadHome():
                 done = self._disk.submit(homestore.perform, self.store, effect)
                 self._when_done(done, lambda event: self._event(event) if event is not None else None)
             case _ if isinstance(effect, copystore.COPY_EFFECTS):

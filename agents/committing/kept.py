@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,19 +14,63 @@ from agents.committing.panetables import joined
 from agents.committing.sides import Sides
 from elf.job.effects import CommitWindows, Coverage
 from elf.job.spec import END_OF_TIME
+from elf.windows import Sliding
+
+CONTENTS_MAX: Final = 8
+CONTENTS_BYTES_MAX: Final = 1 << 20
+"""Windows of equal jobs that are kept until all of these have them: so many ranges, of that size each."""
 
 PaneRange = tuple[str, int, int, int]
 """Panes of a flow in one revision: flow, start, end, revision."""
 
 
+class Contents(NamedTuple):
+    """Windows as they are committed: encoded, with the revision of their panes. ``empty``: there are none."""
+
+    revision: int
+    status: bytes
+    rows: bytes
+    empty: bool
+
+
+def alike(effect: CommitWindows) -> Hashable | None:
+    """What the windows of an effect are made of, beside their plan: those of equal jobs are the same, bit by
+    bit. None where they are the job's own: what is revised or cut off, what has a function, and what may
+    reach back to where the job began.
+    """
+    plan = effect.spec.plan
+    sizes = [kind.size_us for kind in plan.windows if isinstance(kind, Sliding)]
+    plain = not (plan.final or plan.stages or plan.join or plan.beside or effect.landmarks or effect.final)
+    running = effect.revised is None and effect.skipped_to is None and effect.until_us >= END_OF_TIME
+    if not plain or not running or not sizes or len(sizes) < len(plan.windows):
+        return None
+    if effect.first_us - max(sizes) < effect.from_us:
+        return None
+    return effect.spec.version, effect.first_us, effect.last_us, effect.coverage, effect.names
+
+
 class Kept:
-    """What a master keeps in memory of one job's windows. It may be lost at any time."""
+    """What a master keeps in memory of one job's windows, or of those that equal jobs have in common. It may
+    be lost at any time."""
 
     def __init__(self) -> None:
+        self._contents: OrderedDict[Hashable, Contents] = OrderedDict()
         self._assembly: Sides | None = None
         self._tally: pa.Table | None = None
         self._revisions: list[PaneRange] = []
         self._landmarks: tuple[int, ...] = ()
+
+    def made(self, key: Hashable | None) -> Contents | None:
+        """Windows that an equal job has had made already."""
+        return None if key is None else self._contents.get(key)
+
+    def remember(self, key: Hashable | None, contents: Contents) -> None:
+        """For equal jobs."""
+        if key is None or len(contents.rows) + len(contents.status) > CONTENTS_BYTES_MAX:
+            return
+        self._contents[key] = contents
+        if len(self._contents) > CONTENTS_MAX:
+            self._contents.popitem(last=False)
 
     def resume(self, effect: CommitWindows) -> tuple[Sides, int]:
         """What these windows go on from, and the event time up to which nothing need be read."""

@@ -3,9 +3,10 @@ is kept in between.
 
 What is kept of a *version* of a job from one of its windows to the next (prepared statements, and
 ``agents.committing.kept``) spares work and decides nothing. It is one thread's at a time: who leads a home
-anew may still be at work on windows that it began in the term before. The driver's loop alone adds versions
-and lets them go, so that none comes back with work that was waiting; their statements are closed at once, or
-by the thread that is at work on them.
+anew may still be at work on windows that it began in the term before. Versions with equal plans, of whichever
+jobs, have in common what their windows have in common (``agents.committing.kept.alike``), which is made once.
+The driver's loop alone adds versions and lets them go, so that none comes back with work that was waiting;
+their statements are closed at once, or by the thread that is at work on them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from agents.committing import drafts, panecommits, windowcommits
 from agents.committing.early import early_windows
 from agents.committing.finals import FinalFunction, running
 from agents.committing.finals import why_not as final_fails
-from agents.committing.kept import Kept
+from agents.committing.kept import Kept, alike
 from agents.committing.reducing import ReduceFunction, reducing
 from agents.committing.reducing import why_not as reduce_fails
 from agents.disk.store import Store, StoreError
@@ -47,10 +48,13 @@ USERS_AT_ONCE: Final = 4
 
 
 class _Version:
-    """What is kept of one version."""
+    """What is kept of one version, or in ``common`` with all that have an equal plan."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, plan: Plan, common: _Version | None = None) -> None:
+        self.plan = plan
+        self.common = common
+        self.users = 0
+        """Versions that have this in common."""
         self._lock = threading.Lock()
         self._finisher: Finisher | None = None
         self._kept = Kept()
@@ -64,7 +68,7 @@ class _Version:
         try:
             with self._lock:
                 if self._finisher is None:
-                    self._finisher = Finisher.of(self._plan)
+                    self._finisher = Finisher.of(self.plan)
                 yield self._finisher, self._kept
         finally:
             if self._gone:
@@ -73,6 +77,11 @@ class _Version:
     def let_go(self) -> None:
         self._gone = True
         self._close()
+
+    def rest(self) -> None:
+        """It is not needed now, while windows are made in common."""
+        self._close()
+        self._kept = Kept()
 
     def _close(self) -> None:
         """Unless a thread is at work, which does it then."""
@@ -105,12 +114,13 @@ class Making:
         self._finals = finals
         self._stopping = threading.Event()
         self._versions: dict[tuple[str, int], _Version] = {}
+        self._common: dict[Plan, _Version] = {}
         self._log = structlog.get_logger().bind(agent=me.name, address=me.address)
 
     # -- what is wanted --------------------------------------------------------------------------------------
 
     def commit(self, effect: CommitWindows) -> Future[WindowsCommitted | Failure]:
-        return self._pool.submit(self._commit, effect, self._version(effect.spec))
+        return self._pool.submit(self._commit, effect, self._maker(effect))
 
     def commit_panes(self, effect: CommitPanes) -> Future[PanesCommitted]:
         return self._pool_of(_reduce_of(effect)).submit(self._commit_panes, effect)
@@ -121,7 +131,7 @@ class Making:
 
     def draft(self, effect: Draft, work: CommitWindows) -> Future[Drafted]:
         """``work``: of the effect."""
-        return self._pool_of(work.spec.plan.final).submit(self._draft, effect, work, self._version(work.spec))
+        return self._pool_of(work.spec.plan.final).submit(self._draft, effect, work, self._maker(work))
 
     def early(self, effect: MakeEarly) -> Future[EarlyMade]:
         return self._pool_of(effect.committed.spec.plan.final).submit(self._early, effect)
@@ -134,12 +144,12 @@ class Making:
         live = {v.spec.version for v in job.versions if v.state == "committed" and job.state != "dropped"}
         for number in self.versions(job.spec.uid):
             if number not in live:
-                self._versions.pop((job.spec.uid, number)).let_go()
+                self._let_go(job.spec.uid, number)
 
     def forget(self, uid: str) -> None:
         """The home of a job is here no more."""
         for number in self.versions(uid):
-            self._versions.pop((uid, number)).let_go()
+            self._let_go(uid, number)
 
     def versions(self, uid: str) -> list[int]:
         """The versions of a job of which something is kept."""
@@ -152,20 +162,37 @@ class Making:
 
     def close(self) -> None:
         """When no thread makes windows any more."""
-        for version in self._versions.values():
-            version.let_go()
-        self._versions.clear()
+        for uid, number in list(self._versions):
+            self._let_go(uid, number)
 
     # -- on the loop -----------------------------------------------------------------------------------------
+
+    def _maker(self, work: CommitWindows) -> _Version:
+        """What these windows are made with: the version's own, or what equal ones have in common."""
+        version = self._version(work.spec)
+        if version.common is None or alike(work) is None:
+            return version
+        version.rest()
+        return version.common
 
     def _version(self, spec: JobSpec) -> _Version:
         key = (spec.uid, spec.version)
         found = self._versions.get(key)
         if found is None:
             for number in self.versions(spec.uid)[:-VERSIONS_MADE]:
-                self._versions.pop((spec.uid, number)).let_go()
-            found = self._versions[key] = _Version(spec.plan)
+                self._let_go(spec.uid, number)
+            common = self._common.setdefault(spec.plan, _Version(spec.plan))
+            common.users += 1
+            found = self._versions[key] = _Version(spec.plan, common)
         return found
+
+    def _let_go(self, uid: str, number: int) -> None:
+        version = self._versions.pop((uid, number))
+        version.let_go()
+        if version.common is not None:
+            version.common.users -= 1
+            if not version.common.users:
+                self._common.pop(version.common.plan).let_go()
 
     def _pool_of(self, function: Function | None) -> ThreadPoolExecutor:
         return self._pool if function is None else self._users

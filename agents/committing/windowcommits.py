@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from agents.committing.finishing import staged
-from agents.committing.kept import Kept, PaneRange, bounded, reached
+from agents.committing.kept import Contents, Kept, PaneRange, alike, bounded, reached
 from agents.committing.meeting import met
 from agents.committing.panetables import (
     check_covered,
@@ -76,17 +76,26 @@ def made_windows(
     function of the version, which is not called for those.
 
     What is ``kept`` of the windows before spares reading and merging their panes again; it decides nothing.
-    Windows that are made again after a revision are made of their panes, beside what is kept.
+    Windows that are made again after a revision are made of their panes, beside what is kept. What an equal
+    job has had made is not made again.
     """
-    names = names_of(effect, store)
-    check_there(effect, names)
-    revision = sum(name.revision > 0 for name in names)
+    kept = Kept() if kept is None or effect.revised is not None else kept
+    key = alike(effect)
+    contents, names = kept.made(key), list[PaneCommitName]()
+    if contents is None:
+        names = names_of(effect, store)
+        check_there(effect, names)
+    revision = sum(name.revision > 0 for name in names) if contents is None else contents.revision
     row = _stored(effect, store, revision)
     if row is not None:
         return row, False
-    kept = Kept() if kept is None or effect.revised is not None else kept
-    status, rows = _assemble(effect, names, store, finisher, kept)
-    status, rows = treated(effect.spec, status, rows, treat)
+    if contents is None:
+        status, rows = _assemble(effect, names, store, finisher, kept)
+        status, rows = treated(effect.spec, status, rows, treat)
+        contents = Contents(
+            revision, encode(status), encode(rows), empty=not status.num_rows and not rows.num_rows
+        )
+        kept.remember(key, contents)
     made = WindowCommit(
         effect.spec.uid,
         effect.first_us,
@@ -94,10 +103,10 @@ def made_windows(
         revision,
         effect.spec.version,
         False,
-        encode(status),
-        encode(rows),
+        contents.status,
+        contents.rows,
         repr(effect.coverage).encode(),
-        UNNUMBERED if status.num_rows or rows.num_rows else 0,
+        0 if contents.empty else UNNUMBERED,
     )
     return made, True
 

@@ -6,9 +6,10 @@ which hears of all records since the last state again, comes to what was there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, islice
+from typing import Final, TypeVar, cast
 
 import msgspec
 
@@ -31,6 +32,10 @@ from elf.job.home.port import (
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord, VersionState, is_range
 
+T = TypeVar("T")
+
+RUN_RECORDS_MAX: Final = 64
+"""In one transaction: lanes wait for it with their cuts."""
 STATE_PANES_BYTES: Final = 40 << 20
 """Rows of panes in a state. Beyond it a member that begins with the state does not have the oldest."""
 STATE_WINDOWS_BYTES: Final = 8 << 20
@@ -74,6 +79,27 @@ def apply(store: Store, record: bytes) -> int:
             case log.WindowsDropped():
                 store.prune_windows(fact.job, fact.below_us)
     return 0
+
+
+@dataclass(frozen=True)
+class ApplyRun:
+    """Records that come one after the other, of whichever groups."""
+
+    effects: tuple[Apply, ...]
+
+
+def in_runs(effects: Sequence[T]) -> Iterator[T | ApplyRun]:
+    """The same, in order, records that follow each other in runs of bounded length."""
+    for is_record, some in groupby(effects, lambda effect: isinstance(effect, Apply)):
+        while is_record and (run := tuple(islice(some, RUN_RECORDS_MAX))):
+            yield ApplyRun(cast(tuple[Apply, ...], run))
+        yield from some
+
+
+def apply_run(store: Store, run: ApplyRun) -> list[Applied]:
+    """Write them, in one transaction."""
+    with store.unsynced(), store.together():
+        return [Applied(one.group, one.record, apply(store, one.record)) for one in run.effects]
 
 
 def _keep_panes(store: Store, fact: log.PanesKept) -> int:
@@ -223,7 +249,7 @@ def perform(
     """Do what must be done in order; what comes of it, if anything does."""
     match effect:
         case Apply():
-            return Applied(effect.group, effect.record, apply(store, effect.record))
+            return apply_run(store, ApplyRun((effect,)))[0]
         case InstallHome():
             install(store, effect)
         case SummariseHome():

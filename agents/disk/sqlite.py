@@ -66,9 +66,13 @@ class SqliteFile:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: all of it is durable after the block, or none of it happened."""
+        """One transaction: all of it is durable after the block, or none of it happened. Inside of another
+        one of this thread it is a part of that."""
         with self._write, self._errors():
             con = self._connection()
+            if con.in_transaction:
+                yield con
+                return
             before = con.total_changes
             con.execute("BEGIN IMMEDIATE")
             try:
@@ -86,7 +90,7 @@ class SqliteFile:
     def unsynced(self) -> Iterator[None]:
         """Transactions of this thread in the block are all or nothing, in their order among all others, and
         durable as soon as a later one is that is synced. (In memory nothing is ever synced.)"""
-        if self._shared is not None:
+        if self._shared is not None or getattr(self._mine, "unsynced", False):
             yield
             return
         with self._errors():

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -171,6 +171,12 @@ class Store:
     def unsynced(self) -> AbstractContextManager[None]:
         """What is written in this block, by this thread, is durable with the next write outside of such."""
         return self._file.unsynced()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is written in this block, by this thread, is one transaction."""
+        with self._file.writing():
+            yield
 
     # -- facts -----------------------------------------------------------------------------------------------
 

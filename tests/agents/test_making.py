@@ -10,6 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from agents.committing.kept import alike
 from agents.committing.making import VERSIONS_MADE, Making
 from agents.disk.store import Store
 from agents.lanes import engine
@@ -27,11 +28,13 @@ class Watched(engine.Finisher):
     """Which are open; ``held``: while it is not set, they stay at work."""
 
     opened: set[engine.Finisher]
+    runs = 0
     at_work = threading.Event()
     held = threading.Event()
 
     def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
         self.opened.add(self)
+        Watched.runs += 1
         self.at_work.set()
         assert self.held.wait(30)
         return super().run(groups, *beside)
@@ -44,7 +47,7 @@ class Watched(engine.Finisher):
 @pytest.fixture
 def making(monkeypatch: pytest.MonkeyPatch) -> Iterator[Making]:
     monkeypatch.setattr(engine, "Finisher", Watched)
-    Watched.opened = set()
+    Watched.opened, Watched.runs = set(), 0
     Watched.at_work.clear()
     Watched.held.set()
     store, pool = Store(":memory:"), ThreadPoolExecutor(2)
@@ -63,7 +66,7 @@ PANES = [commit(pane, 1, 0, [("a", 2, 0.5, "x")]) for pane in range(-3, 9)]
 
 def version(number: int) -> JobSpec:
     job = spec(3, 1)
-    return replace(job, version=number, plan=replace(job.plan, final_sql="SELECT * FROM groups"))
+    return replace(job, version=number, plan=replace(job.plan, final_sql=f"SELECT * FROM groups -- {number}"))
 
 
 def wanted(number: int = 1, last: int = 3) -> CommitWindows:
@@ -118,3 +121,47 @@ def test_one_that_is_at_work_when_its_home_is_forgotten_is_closed_by_its_thread(
         assert done.rows == 3
     assert making.versions(version(1).uid) == []
     assert not Watched.opened
+
+
+def of(name: str, work: CommitWindows) -> CommitWindows:
+    """The same of a job of another name."""
+    return replace(work, spec=replace(work.spec, name=name))
+
+
+def test_windows_of_equal_jobs_are_made_once(making: Making) -> None:
+    names = ("one", "two", "three")
+    for last in (3, 6):
+        done = [making.commit(of(name, wanted(last=last))).result(30) for name in names]
+        results = [one.result for one in done if isinstance(one, WindowsCommitted)]
+        assert [one.name for one in results if one] == list(names)
+        assert len({(one.status, one.payload, one.number) for one in results if one}) == 1
+    assert Watched.runs == 2
+    for name in names:
+        assert len(Watched.opened) == 1, "somebody needs it"
+        making.forget(of(name, wanted()).spec.uid)
+    assert not Watched.opened
+
+
+def test_what_equal_jobs_do_not_have_in_common(making: Making) -> None:
+    """A job that is altered, or begins here, parts from the others."""
+    work = wanted(last=6)
+    assert alike(work) == alike(of("other", work))
+    own = (
+        replace(work, revised=(3, 4)),
+        replace(work, until_us=work.last_us),
+        replace(work, skipped_to=work.last_us),
+        replace(work, landmarks=(0,)),
+        replace(work, from_us=work.first_us - 1),
+        replace(work, spec=replace(work.spec, plan=replace(work.spec.plan, windows=()))),
+    )
+    assert [alike(one) for one in own] == [None] * len(own)
+    others = (
+        wanted(2, last=6),
+        wanted(last=3),
+        replace(work, coverage=tuple(replace(part, revision=1) for part in work.coverage)),
+        replace(work, coverage=tuple(replace(part, flow="copy") for part in work.coverage)),
+    )
+    assert alike(work) not in [alike(one) for one in others]
+    making.commit(of("one", wanted(1))).result(30)
+    making.commit(of("two", wanted(2))).result(30)
+    assert Watched.runs == 2

@@ -16,8 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.disk.homestore import RUN_RECORDS_MAX, ApplyRun, apply_run, in_runs, windows_fact
 from agents.disk.store import PaneCommit, SnapshotName, SnapshotRow, Store, StoreError, WindowCommit
 from elf.errors import ElfBug, UserError
+from elf.job.home.port import Apply, ForgetHome
+from elf.job.home.records import encode
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 
 
@@ -312,3 +315,36 @@ def test_a_killed_writer_loses_nothing_that_it_said_and_leaves_nothing_half(tmp_
         store.close()
         assert cut in (said, said + 1)
         assert names == [(n, n + 1, part) for n in range(1, cut + 1) for part in (0, 1)]
+
+
+def test_what_is_written_together_is_one_transaction(store: Store) -> None:
+    def write(*rows: WindowCommit) -> list[int]:
+        with store.unsynced(), store.together():
+            store.put("fact", b"1")
+            with store.unsynced():
+                return [store.commit_windows(row) for row in rows]
+
+    with pytest.raises(ElfBug):
+        write(window(0, 5), replace(window(0, 5), rows=b"others"))
+    assert store.windows("j", 0, 9) == []
+    assert store.get("fact") is None
+    assert write(window(0, 5), window(5, 9)) == [1, 2]
+    assert store.get("fact") == b"1"
+    assert len(store.windows("j", 0, 9)) == 2
+
+
+def test_records_that_follow_each_other_are_written_in_runs(store: Store) -> None:
+    rows = [window(at, at + 1) for at in range(RUN_RECORDS_MAX + 1)]
+    applies = [Apply(bytes(16), encode(windows_fact(row))) for row in rows]
+    other = ForgetHome("of another job", ())
+    runs = list(in_runs([other, *applies, other, applies[0]]))
+    assert [len(run.effects) if isinstance(run, ApplyRun) else run for run in runs] == [
+        other,
+        RUN_RECORDS_MAX,
+        1,
+        other,
+        1,
+    ]
+    done = [one for run in runs if isinstance(run, ApplyRun) for one in apply_run(store, run)]
+    assert [one.record for one in done] == [one.record for one in (*applies, applies[0])]
+    assert [one.seq for one in done] == [*range(1, len(rows) + 1), 1], "the first word under a name stays"

@@ -25,10 +25,12 @@ from overlay.replica import (
     Recorded,
     ReplicaConfig,
     Seated,
+    Send,
     Snapped,
     Snapshot,
 )
 from overlay.replica.disk import torn
+from overlay.replica.leading import Progress
 from overlay.replica.log import Log
 from overlay.replica.messages import (
     AppendRequest,
@@ -141,3 +143,38 @@ def test_a_snapshot_of_another_history_leaves_nothing_of_ours() -> None:
     log = Log(Snapshot(1, 1, GROUP, b""), [Entry(index, 2, b"x", ()) for index in (2, 3, 4)])
     log.snap(Snapshot(3, 3, GROUP, b"theirs"))
     assert (log.last_index, log.last_term, log.entries) == (3, 3, [])
+
+
+def parts(kind: type[AppendRequest], *indices: int, payload: bytes = b"") -> tuple[AppendRequest, ...]:
+    return tuple(kind(HEADER, at, at, 4, 0, (Entry(at + 1, 4, payload, ()),)) for at in indices)
+
+
+def test_messages_that_were_held_back_are_gathered() -> None:
+    """To each peer its parts in their order, each kind in a message, or in several of bounded size."""
+    node = Groups(STRANGER, ReplicaConfig(parts_max=3, batch_bytes=10), random.Random(1))
+    asked = Send("a", Ask(STRANGER, KEY))
+    some = parts(AppendRequest, 1, 2, 3, 4)
+    first, second = AppendRequests(STRANGER, some[:1]), AppendRequests(STRANGER, some[1:])
+    votes = VoteRequests(STRANGER, (VoteRequest(HEADER, 5, True, False, 1, 1),))
+    held = [Send("a", first), Send("b", first), asked, Send("a", votes), Send("a", second)]
+    assert node.gathered(held) == [
+        Send("a", AppendRequests(STRANGER, some[:3])),
+        Send("a", AppendRequests(STRANGER, some[3:])),
+        Send("b", first),
+        asked,
+        Send("a", votes),
+    ]
+    large = parts(AppendRequest, 1, 2, payload=bytes(8))
+    (one, other) = node.gathered([Send("a", AppendRequests(STRANGER, large))])
+    assert [one.message, other.message] == [AppendRequests(STRANGER, (part,)) for part in large]
+    assert node.gathered([]) == []
+
+
+def test_who_does_not_answer_is_asked_less_often() -> None:
+    """250, 500, then every 1,000 ms."""
+    progress = Progress(Member("a", 1), next=5, heard=0)
+    waits = []
+    for _ in range(5):
+        waits.append(progress.patience(250))
+        progress.repeats += 1
+    assert waits == [250, 500, 1000, 1000, 1000]
