@@ -15,9 +15,13 @@ from elf.chaos.world import SimAgent, World
 from elf.errors import ElfBug
 from elf.job import events as was
 from elf.job import messages as say
+from elf.job.effects import CommitWindows, PruneWindows
+from elf.job.home.home import WINDOWS_KEPT, Home
+from elf.job.home.master import Master
 from elf.job.home.records import PanesKept, bare, encode, home_key
 from elf.job.rollup.root import RootSettings
-from elf.job.spec import JobSpec
+from elf.job.spec import JobSpec, VersionRecord
+from tests.agents.test_commits import spec as made_of
 from tests.job.test_fleet_simulated import begun, settled
 from tests.job.test_versions import steer
 
@@ -364,3 +368,15 @@ def test_a_reader_to_whom_windows_come_all_the_time_is_not_forgotten() -> None:
         assert not told or max(told) >= max(before)
         before = {row.last_end for row in home.store.windows(spec.uid, -(1 << 62), 1 << 62)}
     assert len(told) > 8
+
+
+def test_windows_of_long_ago_are_forgotten_in_twentieths() -> None:
+    """Not with a record of the group for each minute."""
+    job, minute_us = made_of(60_000, 60_000), 60 * SECOND
+    master = Master([VersionRecord(job, "committed", first_pane=0)], state="active", assembled={1: 0})
+    home, pruned = Home("a", master, 0), []
+    for minute in range(1, 2_100):
+        master.windows_committed(CommitWindows(job, (minute - 1) * minute_us, minute * minute_us, (), ()))
+        pruned += home.prune(minute * 60_000)
+    below = [(minute - WINDOWS_KEPT) * minute_us for minute in (1, 1_001, 2_001)]
+    assert pruned == [PruneWindows(job.uid, at) for at in below]

@@ -18,7 +18,9 @@ from elf.job.work import JobWork
 ROOT_SILENT_MS = 6_000
 """Whoever creates a job that shares a flow is told after so long that the root does not answer."""
 WINDOWS_KEPT = 20_000
-"""The last windows of a job that its home keeps."""
+"""The last windows of a job that its home keeps, and up to a twentieth of that."""
+PRUNED_AT_ONCE = 20
+"""So many times are they forgotten while that many windows are made."""
 
 
 class Home:
@@ -44,6 +46,7 @@ class Home:
         self._address = address
         self._created_ms = now_ms
         self._pruned_ms = 0
+        self._pruned_us = START_OF_TIME
         self._failure = ""
         self._commits = self._rows = self._final_us = 0
 
@@ -123,7 +126,11 @@ class Home:
         if not START_OF_TIME < assembled < END_OF_TIME:
             return []
         kept_us = WINDOWS_KEPT * min(kind.step_us for kind in windows)
-        return [PruneWindows(self.master.spec.uid, assembled - kept_us)]
+        below_us = assembled - kept_us
+        if below_us - self._pruned_us < kept_us // PRUNED_AT_ONCE:
+            return []  # a record of its group for each minute would say little
+        self._pruned_us = below_us
+        return [PruneWindows(self.master.spec.uid, below_us)]
 
     # -- what it shows ---------------------------------------------------------------------------------------
 

@@ -80,6 +80,8 @@ class StreamLog:
         self._jobs: dict[str, JobSpec] = {}
         self._programs: dict[str, ProgramSpec] = {}
         self._dropped: set[str] = set()
+        self._over_jobs: set[str] = set()
+        """Jobs that read jobs, or did."""
         self._flows: dict[str, Flow] = {}
         self._by_fragment: dict[Fragment, str] = {}
         self._versions: dict[str, dict[int, JobSpec]] = {}
@@ -165,6 +167,8 @@ class StreamLog:
         return replace(spec, master=master, flows=flows)
 
     def _attach(self, spec: JobSpec) -> None:
+        if spec.plan.reads:
+            self._over_jobs.add(spec.uid)
         self._versions.setdefault(spec.uid, {})[spec.version] = spec
         for flow in spec.flows:
             if flow.uid not in self._ended:
@@ -455,7 +459,8 @@ class StreamLog:
 
     def read_by(self, uid: str) -> tuple[str, ...]:
         """Names of the jobs that read this one (FROM JOB)."""
-        return tuple(sorted({spec.name for spec in self.jobs() if uid in spec.plan.reads}))
+        jobs = [spec for one in self._over_jobs if (spec := self.job(one)) is not None]
+        return tuple(sorted({spec.name for spec in jobs if uid in spec.plan.reads}))
 
     def find_job(self, name: str, creator: str) -> JobSpec | None:
         """The job of that name: the creator's own, else the only one of that name."""
