@@ -19,7 +19,6 @@ import statistics
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,14 +26,13 @@ from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 
 import msgspec
-from prometheus_client.parser import text_string_to_metric_families
 from rich.table import Table
 
 from elf.bench.control_fleet import FIRST_US, SECOND_US, ControlFleet
 from elf.bench.ingest import Run, Task, measure_side, warm
+from elf.bench.metered import read
 from elf.cli.printing import console
 from elf.cli.processes import ended
-from elf.errors import ElfError
 from elf.generator.clicks import Clicks
 from elf.generator.feed import write_finite
 
@@ -146,13 +144,13 @@ async def _fsyncs(fleet: ControlFleet, options: Options) -> list[float]:
     writing = asyncio.create_task(_write(fleet))
     try:
         await asyncio.sleep(SETTLE_SECS)
-        before, began = await _counted(fleet), time.monotonic()
+        before, began = await read(fleet.running), time.monotonic()
         await asyncio.sleep(options.seconds)
-        after, took = await _counted(fleet), time.monotonic() - began
+        after, took = await read(fleet.running), time.monotonic() - began
     finally:
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
-    return [(late - early) / took for early, late in zip(before, after, strict=True)]
+    return [late.since(early).fsyncs / took for early, late in zip(before, after, strict=True)]
 
 
 async def _backlog(fleet: ControlFleet, size: int) -> tuple[float, float]:
@@ -199,19 +197,6 @@ async def _write(fleet: ControlFleet) -> None:
     while True:
         fleet.write(time.time_ns() // 1000, 5)
         await asyncio.sleep(0.05)
-
-
-async def _counted(fleet: ControlFleet) -> list[float]:
-    return [await asyncio.to_thread(_fsyncs_of, str(agent.http)) for agent in fleet.running]
-
-
-def _fsyncs_of(address: str) -> float:
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    found = [family for family in text_string_to_metric_families(text) if family.name == "elf_fsyncs"]
-    if not found:
-        raise ElfError(f"the agent at {address} does not count its fsyncs")
-    return float(sum(sample.value for sample in found[0].samples if sample.name.endswith("_total")))
 
 
 def _print(options: Options, found: dict[str, object]) -> None:
