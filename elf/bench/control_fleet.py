@@ -99,36 +99,43 @@ class Place:
 
 
 class ControlFleet:
-    """``size`` agents. ``ready_ms``: from the moment when the last process began until all were ready."""
+    """``size`` agents. ``ready_ms``: from the moment when the last process began until all were ready.
+    ``before``: another checkout of elf, which they are of until they are restarted."""
 
-    def __init__(self, processes: Processes, folder: Path, size: int, detect: str = "default") -> None:
+    def __init__(
+        self,
+        processes: Processes,
+        folder: Path,
+        size: int,
+        detect: str = "default",
+        before: Path | None = None,
+    ) -> None:
         self.places = [Place(folder, f"web-{number:03}") for number in range(size)]
         self.ready_ms = 0.0
         self.running: list[Agent] = []
         self._detect = detect
         self._processes = processes
         self._agents = Agents(processes, folder / "starter.log")
+        self._before = Agents(processes, folder / "before.log", before) if before else self._agents
         self._said: list[Said] = []
 
     async def start(self) -> None:
         """Start all; returns when all are ready and have read a line."""
         self.write(FIRST_US, 1)
         founder = self._start(self.places[:1], None)
-        await self._agents.listening(founder, LISTEN_SECS)
+        await self._before.listening(founder, LISTEN_SECS)
         others = self._start(self.places[1:], founder[0].address)
-        await self._agents.listening(others, LISTEN_SECS)
+        await self._before.listening(others, LISTEN_SECS)
         ready = await self.heard("agent is ready")
         await self.heard("lines read")
         last = max(agent.began for agent in self.running)
         self.ready_ms = 1e3 * (max(said.at for said in ready) - last)
 
     def _start(self, places: Sequence[Place], bootstrap: str | None) -> list[Agent]:
-        new = [self._begin(place, place.config(bootstrap, self._detect)) for place in places]
+        configs = [(place, place.config(bootstrap, self._detect)) for place in places]
+        new = [self._before.start(place.name, config, place.log) for place, config in configs]
         self.running += new
         return new
-
-    def _begin(self, place: Place, config: Path) -> Agent:
-        return self._agents.start(place.name, config, place.log)
 
     def signal(self, agent: Agent, number: signal.Signals) -> float:
         """Send a signal; the clock's time when it was sent."""
@@ -145,10 +152,10 @@ class ControlFleet:
             await asyncio.sleep(POLL_SECS)
 
     async def restart(self, agent: Agent) -> Agent:
-        """Start one that was killed again, where it was, with its data folder; returns when it listens."""
+        """Start one that is gone again, where it was, with its data folder; returns when it listens."""
         place = next(place for place in self.places if place.name == agent.name)
         other = self.running[0].address if self.running else None
-        new = self._begin(place, place.config(other, self._detect, agent.address))
+        new = self._agents.start(place.name, place.config(other, self._detect, agent.address), place.log)
         self.running.append(new)
         await self._agents.listening([new], LISTEN_SECS)
         return new

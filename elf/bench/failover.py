@@ -8,6 +8,9 @@ for ten seconds. Measured is the time from it until the first correct window tha
 subscriber. Killed agents are started again then, and the next strike waits until windows name nobody as
 missing, and so many agents keep the log and the job that as many may die. At the end each window is judged by
 its last revision: those in which a line is missing are lost, those with a line too many wrong.
+
+With ``--from`` it is a rolling upgrade: agents begin as those of another checkout of elf, and each restart is
+one of this elf, until all are.
 """
 
 from __future__ import annotations
@@ -116,7 +119,8 @@ def _missing(window: Window) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Options:
-    """``by``: how agents are struck, one of ``SIGNALS``; ``at_once``: how many; ``seed``: whom, when."""
+    """``by``: how agents are struck, one of ``SIGNALS``; ``at_once``: how many; ``seed``: whom, when.
+    ``before``: the checkout of elf from which they are upgraded."""
 
     agents: int = 16
     strikes: int = 6
@@ -125,6 +129,7 @@ class Options:
     detect: str = "default"
     seed: int = 1
     at_once: int = 1
+    before: str | None = None
 
 
 def bench_failover(options: Options, *, as_json: bool) -> int:
@@ -134,13 +139,26 @@ def bench_failover(options: Options, *, as_json: bool) -> int:
         least = 2 * options.at_once + 1
         raise UserError(f"--at-once {options.at_once}: a majority must live: give --agents {least} or more")
     with tempfile.TemporaryDirectory(prefix="elf-bench-") as folder, ended() as processes:
-        fleet = ControlFleet(processes, Path(folder), options.agents, options.detect)
+        before = _checkout(options) if options.before is not None else None
+        fleet = ControlFleet(processes, Path(folder), options.agents, options.detect, before)
         run = _Run(fleet, Ledger(options.window_ms), options)
         try:
             asyncio.run(run.run(options.strikes))
         finally:
             fleet.close()
     return _report(run, options, as_json=as_json)
+
+
+def _checkout(options: Options) -> Path:
+    """Where agents are upgraded from."""
+    root = Path(options.before or "").absolute()
+    if not (root / "agents" / "preload.py").is_file():
+        raise UserError(f"--from {options.before}: no checkout of elf there (git worktree add PATH COMMIT)")
+    if (options.by, options.at_once, options.strikes) != ("term", 1, options.agents):
+        raise UserError(
+            "--from: each agent is restarted once; give --by term, and as many --strikes as --agents"
+        )
+    return root
 
 
 class _Run:
@@ -150,6 +168,7 @@ class _Run:
         self.fleet = fleet
         self.ledger = ledger
         self._by, self._at_once = options.by, options.at_once
+        self._once, self._upgraded = options.before is not None, set[str]()
         self.took: dict[str, list[float]] = {"master": [], "other": []}
         self._rng = random.Random(options.seed)
         self.judged = range(0)
@@ -253,15 +272,17 @@ class _Run:
             await asyncio.wait([took_by])
         for agent in struck_ones:
             await self.fleet.restart(agent)
+            self._upgraded.add(agent.name)
         return await took_by
 
     def _chosen(self, victim: str) -> list[Agent]:
         """The job's master or not, and so many others that those are all who are struck at once."""
         master = self.ledger.last[self.ledger.came[-1][1]].master
-        others = [one for one in self.fleet.running if one.address != master]
-        if victim == "other":
+        there = [one for one in self.fleet.running if not self._once or one.name not in self._upgraded]
+        others = [one for one in there if one.address != master]
+        first = [one for one in there if one.address == master]
+        if others and (victim == "other" or not first):
             return self._rng.sample(others, self._at_once)
-        first = [one for one in self.fleet.running if one.address == master]
         return [*first, *self._rng.sample(others, self._at_once - 1)]
 
     def _after(self, killed: float) -> float | None:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from elf.cli.processes import Processes
+from elf.cli.processes import ROOT, Processes
 from elf.errors import ElfError
 
 POLL_SECS: Final = 0.005
@@ -51,11 +51,13 @@ class Agent:
 
 
 class Agents:
-    """All agents of one command; they end with their starter, which is one of its ``Processes``."""
+    """All agents of one command, of the elf at ``root``; they end with their starter, which is one of its
+    ``Processes``."""
 
-    def __init__(self, processes: Processes, log: Path) -> None:
+    def __init__(self, processes: Processes, log: Path, root: Path = ROOT) -> None:
         self._processes = processes
-        self._starter = processes.start("the agents' starter", "agents.preload", [], log, talks=True)
+        name = "the agents' starter"
+        self._starter = processes.start(name, "agents.preload", [], log, talks=True, root=root)
         self._agents: dict[str, Agent] = {}
         self._read = b""
         if self._starter.process.stdout is not None:

@@ -271,12 +271,15 @@ def failover(
     detect: Annotated[Detect, typer.Option("--detect", help="The agents' cluster.detect.")] = Detect.DEFAULT,
     seed: Annotated[int, typer.Option("--seed", help="Which agents are struck, and when.")] = 1,
     at_once: Annotated[int, typer.Option("--at-once", min=1, max=2, help="How many are struck at once.")] = 1,
+    before: Annotated[
+        str | None, typer.Option("--from", help="A checkout of an earlier elf: upgrade the agents from it.")
+    ] = None,
     json: _Json = False,
 ) -> int:
     """Agents are killed, restarted or stopped while they work: how long until the next correct window?"""
     from elf.bench.failover import Options, bench_failover
 
-    options = Options(agents, strikes, by.value, window_ms, detect.value, seed, at_once)
+    options = Options(agents, strikes, by.value, window_ms, detect.value, seed, at_once, before)
     return bench_failover(options, as_json=json)
 
 

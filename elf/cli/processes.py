@@ -24,6 +24,8 @@ from elf.errors import ElfError
 STOP_SECS: Final = 8.0
 """After so long a process that was asked to stop is killed."""
 
+ROOT: Final = Path(__file__).parents[2]
+"""The place that this very code was imported from."""
 POLL_SECS: Final = 0.05
 TAIL_LINES: Final = 12
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -73,10 +75,18 @@ class Processes:
         self._children: list[Child] = []
 
     def start(
-        self, name: str, module: str, args: Sequence[str], log: Path | None, *, talks: bool = False
+        self,
+        name: str,
+        module: str,
+        args: Sequence[str],
+        log: Path | None,
+        *,
+        talks: bool = False,
+        root: Path = ROOT,
     ) -> Child:
-        """Start a module of this installation in this Python. Variables for agents (``ELF_…``) are not handed
-        on. ``talks``: its standard input and output are pipes to us, only its errors go to the log.
+        """Start a module of this installation, or of the checkout at ``root``, in this Python. Variables for
+        agents (``ELF_…``) are not handed on. ``talks``: its standard input and output are pipes to us, only
+        its errors go to the log.
         """
         command = [sys.executable, "-P", "-m", module, *args]
         with contextlib.ExitStack() as opened:
@@ -86,7 +96,7 @@ class Processes:
                 stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if talks else out,
                 stderr=out if talks else subprocess.STDOUT if out is not None else None,
-                env=_environment(),
+                env=_environment(root),
                 start_new_session=True,
             )
         child = Child(name, process, log)
@@ -135,10 +145,10 @@ def ended() -> Iterator[Processes]:
             signal.signal(number, handler)
 
 
-def _environment() -> dict[str, str]:
-    """Ours, without variables for agents, and with the place that this very code was imported from."""
+def _environment(root: Path) -> dict[str, str]:
+    """Ours, without variables for agents, and with the place that the code is to be imported from."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("ELF_")}
-    paths = [str(Path(__file__).parents[2]), *filter(None, [env.get("PYTHONPATH")])]
+    paths = [str(root), *filter(None, [env.get("PYTHONPATH")])]
     return {**env, "PYTHONPATH": os.pathsep.join(paths)}
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from elf.bench.failover import Ledger, Options, bench_failover
+from elf.cli.processes import ROOT
 from elf.client import Window
 from elf.errors import UserError
 
@@ -22,6 +24,22 @@ def test_agents_are_killed(agents: int, at_once: int, capsys: pytest.CaptureFixt
     assert found["wrong"] == found["lost"] == found["doubled"] == 0
     for victim in ("master_ms", "other_ms", "recovery_ms"):
         assert 0 < found[victim]["p50"] <= found[victim]["max"]
+
+
+def test_agents_are_upgraded_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """From another checkout, which here is this one."""
+    assert bench_failover(Options(3, 3, "term", 500, "fast", before=str(ROOT)), as_json=True) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (found["before"], found["agents"], found["strikes"]) == (str(ROOT), 3, 3)
+    assert found["windows"] > 4
+    assert found["wrong"] == found["lost"] == found["doubled"] == 0
+
+
+def test_an_upgrade_is_from_a_checkout_and_restarts_each_agent_once(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no checkout of elf there"):
+        bench_failover(Options(3, 3, "term", before=str(tmp_path)), as_json=True)
+    with pytest.raises(UserError, match="give --by term, and as many --strikes as --agents"):
+        bench_failover(Options(3, 2, "term", before=str(ROOT)), as_json=True)
 
 
 def test_a_majority_must_live() -> None:
