@@ -445,6 +445,8 @@ class Node:
                     found.extend(self.trees.moved(entry.uid, now_ms))
                     self.copies.holding.hurry()
                     found.extend(self.clients.moved(entry.uid, now_ms))
+                case say.JobAdded():
+                    self.homes.placed(entry.spec)
                 case say.JobDropped():
                     found.extend(self.homes.dropped(entry.uid))
                     found.extend(self.clients.job_ended(entry.uid))

@@ -169,7 +169,7 @@ class ControlFleet:
         written."""
         at = time.time()
         for number, place in enumerate(self.places):
-            rows = [_line(first_us + 1000 * row, number + row) for row in range(lines)]
+            rows = [line_of(first_us + 1000 * row, number + row) for row in range(lines)]
             place.clicks.write(b"".join(rows))
         return at
 
@@ -219,7 +219,7 @@ class ControlFleet:
             place.close()
 
 
-def _line(us: int, number: int) -> bytes:
+def line_of(us: int, number: int) -> bytes:
     ts = datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds")
     store = ("video_games", "toys", "books")[number % 3]
     row = {"ts": ts, "product": f"product {number % 50}", "store": store, "user": number, "clicks": 1}

@@ -109,7 +109,7 @@ async def submit(fleet: ControlFleet, client: Client, rounds: int) -> list[float
     found = []
     for number in range(rounds):
         began = time.perf_counter()
-        await client.sql(_create(f"submit_{number}", OPERATORS["top_products"]))
+        await client.sql(create(f"submit_{number}", OPERATORS["top_products"]))
         found.append(1e3 * (time.perf_counter() - began))
         await client.sql(f"DROP JOB submit_{number}")
         await _pause()
@@ -118,7 +118,7 @@ async def submit(fleet: ControlFleet, client: Client, rounds: int) -> list[float
 
 async def notify(fleet: ControlFleet, client: Client, rounds: int) -> list[float]:
     """The master sends a notice → the last agent has logged it."""
-    await client.sql(_create("noticed", OPERATORS["stores"]))
+    await client.sql(create("noticed", OPERATORS["stores"]))
     found = []
     for number in range(5 * rounds):
         fleet.forget()
@@ -134,7 +134,7 @@ async def notify(fleet: ControlFleet, client: Client, rounds: int) -> list[float
 async def filters(fleet: ControlFleet, client: Client, rounds: int) -> list[float]:
     """ALTER JOB with another WHERE sent → the last agent computes by it."""
     select = "SELECT store, COUNT(*) AS n FROM clicks WHERE user >= {} GROUP BY store"
-    await client.sql(_create("filtered", select.removeprefix("SELECT ").format(0)))
+    await client.sql(create("filtered", select.removeprefix("SELECT ").format(0)))
     found = []
     for number in range(1, rounds + 1):
         words = f"AS {select.format(number)} WINDOWING 1 SECONDS LATENESS 0 SECONDS"
@@ -145,7 +145,7 @@ async def filters(fleet: ControlFleet, client: Client, rounds: int) -> list[floa
 
 async def code(fleet: ControlFleet, client: Client, rounds: int) -> list[float]:
     """ALTER JOB with another map function sent → the last agent has tried it and computes by it."""
-    await client.sql(_create("coded", OPERATORS["stores"]))
+    await client.sql(create("coded", OPERATORS["stores"]))
     found = []
     with tempfile.TemporaryDirectory(prefix="elf-bench-") as folder:
         file = Path(folder) / "map.py"
@@ -169,7 +169,7 @@ async def _altered(fleet: ControlFleet, client: Client, statement: str) -> float
 async def window(fleet: ControlFleet, client: Client, rounds: int) -> list[float]:
     """The last agent has read the line that ends a window → its result is at the subscriber; four jobs."""
     for name, query in OPERATORS.items():
-        await client.sql(_create(name, query))
+        await client.sql(create(name, query))
     arrived: dict[tuple[str, int], float] = {}
     readers = [asyncio.create_task(_subscribe(client, name, arrived)) for name in OPERATORS]
     await asyncio.sleep(2 * PAUSE_SECS)
@@ -244,8 +244,8 @@ async def _submit(client: Client, job: str, text: str) -> None:
     await client.submit(text, f"{job}.py", job)
 
 
-def _create(name: str, query: str) -> str:
-    return f"CREATE JOB {name} AS SELECT {query} WINDOWING 1 SECONDS LATENESS 0 SECONDS"
+def create(name: str, query: str, how: str = "") -> str:
+    return f"CREATE JOB {name} AS SELECT {query} WINDOWING 1 SECONDS LATENESS 0 SECONDS {how}"
 
 
 async def _pause() -> None:

@@ -42,8 +42,10 @@ from elf.job.copies import CopyEffect
 from elf.job.home import port as home
 from elf.job.log.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince, read_cluster
 from elf.job.log.streamlog import decode_entry, encode_entry
-from elf.job.program.port import ProgramEffect
+from elf.job.ports import FinisherPort
+from elf.job.program.port import ProgramEffect, ProgramEvent
 from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
+from elf.job.spec import JobSpec
 from elf.job.worker.stream import StreamWorker
 from overlay import replica
 
@@ -62,11 +64,15 @@ COPY_AFTER_MS = 1_000
 class SimAgent:
     """One agent: what survives a crash (``store``, ``log``), and what does not (everything else)."""
 
+    copy_after_ms = COPY_AFTER_MS
+    tick_ms_min = 5
+    """Between two ticks of the node, at least."""
+
     def __init__(self, world: World, index: int) -> None:
         self.world = world
         self.index = index
         self.address = f"10.0.0.{index}:7100"
-        self.store = SimStore(world.ledger, index)
+        self.store = self.new_store()
         self.agent_id = str(uuid.UUID(int=world.rng.getrandbits(128), version=4))
         self.store.put("agent_id", self.agent_id.encode())
         if world.ledger is not None:
@@ -88,6 +94,9 @@ class SimAgent:
         """Its lanes do nothing."""
         self.slow_disk_ms = 0
         """A write takes up to so much longer."""
+
+    def new_store(self) -> SimStore:
+        return SimStore(self.world.ledger, self.index)
 
     @property
     def log(self) -> Log:
@@ -116,7 +125,7 @@ class SimAgent:
         self.disk_ms = world.now
         self._tick_ms: int | None = None
         self.kept: dict[tuple[str, int], Kept] = {}
-        self.jobs = InlineJobs(lambda event: world.after(1, self, lambda: self.handle(event)))
+        self.jobs = InlineJobs(self.from_program)
         incarnation = self.store.begin_incarnation(world.now // 1_000)
         me = Identity(self.agent_id, f"a{self.index}", incarnation, self.address)
         peer = ring.Peer(self.address, incarnation)
@@ -128,7 +137,7 @@ class SimAgent:
             root=world.root_settings,
             retained_bytes_max=world.retained_bytes_max,
             home_members=world.home_members,
-            copy_after_ms=COPY_AFTER_MS,
+            copy_after_ms=self.copy_after_ms,
         )
         restored = self._restored()
         self.node = Node(
@@ -290,6 +299,14 @@ class SimAgent:
                 raise TypeError(repr(effect))
         self.world.later(self, work)
 
+    def from_program(self, event: ProgramEvent) -> None:
+        """A job in Python has done something."""
+        self.world.after(1, self, partial(self.handle, event))
+
+    def finisher(self, spec: JobSpec) -> FinisherPort:
+        """Of a version's windows."""
+        return PyFinisher(spec.plan)
+
     def _answer(self, make: Callable[[], NodeEvent]) -> None:
         self.handle(make())
 
@@ -339,7 +356,7 @@ class SimAgent:
             reduce = py_reduce(work.flow.fragment)
             done = drafts.draft(effect, self.store, None, self.address, None, reduces=reduce)
             return replace(done, failure=reduce.failure) if reduce is not None else done
-        finisher, final = PyFinisher(work.spec.plan), py_final(work.spec.plan)
+        finisher, final = self.finisher(work.spec), py_final(work.spec.plan)
         done = drafts.draft(effect, self.store, finisher, self.address, self._kept(work), final)
         return replace(done, failure=final.failure) if final is not None else done
 
@@ -349,7 +366,7 @@ class SimAgent:
         return replace(done, failure=reduce.failure) if reduce is not None else done
 
     def _windows(self, effect: do.CommitWindows) -> was.WindowsCommitted:
-        finisher = PyFinisher(effect.spec.plan)
+        finisher = self.finisher(effect.spec)
         return windowcommits.commit_windows(effect, self.store, finisher, self.address, self._kept(effect))
 
     def _kept(self, effect: do.CommitWindows) -> Kept:
@@ -358,8 +375,8 @@ class SimAgent:
         return self.kept.setdefault((effect.spec.uid, effect.spec.version), Kept())
 
     def _early(self, effect: do.MakeEarly) -> NodeEvent:
-        plan = effect.committed.spec.plan
-        return early_windows(effect, self.store, PyFinisher(plan), self.address, py_final(plan))
+        spec = effect.committed.spec
+        return early_windows(effect, self.store, self.finisher(spec), self.address, py_final(spec.plan))
 
     def _fetch(self, effect: do.Fetch) -> was.Fetched:
         rows = self.store.overlapping(effect.flow.uid, effect.start, effect.end)
@@ -374,7 +391,7 @@ class SimAgent:
 
     def _plan_tick(self) -> None:
         """When the node wants it, as of now: what it has just heard may want it sooner."""
-        at_ms = self.world.now + max(5, self.node.deadline(self.now_ms) - self.now_ms)
+        at_ms = self.world.now + max(self.tick_ms_min, self.node.deadline(self.now_ms) - self.now_ms)
         if self._tick_ms is None or at_ms < self._tick_ms:
             self._tick_ms = at_ms
             self.world.after(at_ms - self.world.now, self, partial(self._tick, at_ms))

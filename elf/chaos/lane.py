@@ -16,6 +16,7 @@ from elf.chaos.engine import Chunk, PyEngine, Source
 from elf.job import events as was
 from elf.job.commands import Command, Feed, Idle, Install, Leap, Outcome
 from elf.job.cut import StreamCut
+from elf.job.ports import Engine
 from elf.job.worker.stream import StreamWorker
 
 if TYPE_CHECKING:
@@ -43,12 +44,15 @@ class SimLane:
         self._stream = stream
         stored = agent.store.load_cut(stream)
         self.cut = msgspec.msgpack.decode(stored, type=StreamCut) if stored else None
-        self.worker = StreamWorker(stream, agent.world.worker_settings, PyEngine(), self.cut)
+        self.worker = StreamWorker(stream, agent.world.worker_settings, self.engine(), self.cut)
         applied = [dict(f.applied).get("log", 0) for f in self.cut.flows] if self.cut else []
         ends = [s.end for s in self.cut.sources] if self.cut else []
         self.position = min(applied or ends or [0])
         self._waiting: list[Command] = []
         self._busy = False
+
+    def engine(self) -> Engine:
+        return PyEngine()
 
     def give(self, command: Command) -> None:
         self._waiting.append(command)

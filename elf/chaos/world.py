@@ -76,6 +76,8 @@ class World:
     event time.
     """
 
+    agent_type: type[SimAgent] = SimAgent
+
     def __init__(
         self,
         seed: int,
@@ -111,13 +113,13 @@ class World:
         self.root_settings = RootSettings()
         self.home_members = HOME_MEMBERS
         self.retained_bytes_max = 256 << 20
-        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._n = 0
         self.worker_settings = WorkerSettings(
             idle_ms=1_500, future_us=None, lateness_us=500_000, cut_ms=1_300
         )
         self.lane: type[SimLane] = SimLane
-        self.agents = [SimAgent(self, i) for i in range(agents)]
+        self.agents = [self.agent_type(self, i) for i in range(agents)]
         self.by_address = {agent.address: agent for agent in self.agents}
         self.client_inbox: list[object] = []
         self.isolated: set[str] = set()
@@ -130,11 +132,11 @@ class World:
         """Of every message that was sent so far: when, by whom, to whom, and all its bytes."""
         return self._said.hexdigest()
 
-    def at(self, when: int, action: Callable[[], None]) -> None:
+    def at(self, when: float, action: Callable[[], None]) -> None:
         self._n += 1
         heapq.heappush(self._heap, (when, self._n, action))
 
-    def after(self, delay: int, agent: SimAgent, action: Callable[[], None]) -> None:
+    def after(self, delay: float, agent: SimAgent, action: Callable[[], None]) -> None:
         life = agent.life
 
         def guarded() -> None:
@@ -258,7 +260,8 @@ class World:
     def run(self, ms: int) -> None:
         end = self.now + ms
         while self._heap and self._heap[0][0] <= end:
-            self.now, _, action = heapq.heappop(self._heap)
+            when, _, action = heapq.heappop(self._heap)
+            self.now = int(when)
             if self.ledger is not None:
                 self.ledger.now_ms = self.now
             action()

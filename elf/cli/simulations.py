@@ -98,3 +98,19 @@ def chaos(
     from elf.cli.chaos import ChaosOptions, numbers_of, run_chaos
 
     return run_chaos(ChaosOptions(seeds, first_seed, nodes, numbers_of(only), shrink, workers, json))
+
+
+@_sim.command()
+def control(
+    nodes: Annotated[int, typer.Option("--nodes", min=2, max=5_000, help="Agents of the fleet.")] = 64,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each figure is measured.")] = 3,
+    link_ms: Annotated[
+        float, typer.Option("--link-ms", min=0.0, max=1_000.0, help="What a message is under way.")
+    ] = 0.5,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the ring; CPU is measured anew.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+) -> int:
+    """How fast masters steer a fleet that no machine has: measured CPU on virtual time, one core an agent."""
+    from elf.cli.simcontrol import ControlOptions, simulate_control
+
+    return simulate_control(ControlOptions(nodes, rounds, link_ms, seed, json))

@@ -144,6 +144,22 @@ def test_a_clock_is_not_off_by_what_nobody_can_measure() -> None:
     assert heard(7_000, None, 2) == 3_499
 
 
+def test_a_clock_that_seems_right_is_compared_with_all_others_once_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, make = [], Clocks.skews
+    monkeypatch.setattr(Clocks, "skews", lambda clocks, now_ms: made.append(now_ms) or make(clocks, now_ms))
+    clocks, warned = Clocks("root:1"), []
+    for now in range(0, 120_000, 1_000):
+        for number in range(9):
+            ahead = 5_000 if number == 4 and now >= 60_000 else 0
+            clocks.hear(f"a{number}:1", now + number + ahead, now + number, 2.0)
+            skew = clocks.beyond(f"a{number}:1", 2_000, now + number)
+            warned += [(number, now, skew)] if skew is not None else []
+    assert warned == [(4, 60_000, 5_000)]
+    assert len(made) <= 120
+
+
 def test_words_that_waited_while_their_hearer_was_restarted_are_no_skew() -> None:
     clocks = Clocks("root:1")
     for sent in (1_000, 2_000, 3_000):

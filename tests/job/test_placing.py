@@ -98,3 +98,21 @@ def test_jobs_of_a_whole_fleet_spread_and_answer() -> None:
     for name, home in homes.items():
         assert home in {nearest(addresses, key) for key in topics_of(name, "me")}
     assert max(Counter(homes.values()).values()) <= 2
+
+
+def test_a_name_is_free_again_when_its_job_was_dropped_wherever_that_lived() -> None:
+    """Also at the node of the first key, which let the name through, where the home was at the second."""
+    world = World(4, 8)
+    world.start_all()
+    elsewhere = 0
+    for n in range(6):
+        spec = world.create(n, PLAN, f"job{n}")
+        world.run(500)
+        first = nearest([agent.address for agent in world.agents], topics_of(spec.name, "me")[0])
+        elsewhere += world.home(spec).address != first
+        world.drop(spec)
+        world.run(500)
+        again = world.create(n + 1, PLAN, f"job{n}")
+        assert again.generation == spec.generation + 1
+        world.run(500)
+    assert elsewhere

@@ -3,6 +3,7 @@ one commit or in one count (``elf.job.stragglers``). The ledger and the judge of
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -325,6 +326,37 @@ def test_a_pane_that_nobody_has_does_not_wait_for_a_member_that_says_nothing(
             break
     (work,) = root._proposed[:1]
     assert (work.batch.start, work.members) == (10, 0)
+
+
+@pytest.mark.parametrize("query", [plan(2, 1), LEAP, WAIT])
+@pytest.mark.parametrize("seed", range(3))
+def test_half_of_the_watermarks_is_found_as_soon_as_it_is_there(query: Plan, seed: int) -> None:
+    rng, members = random.Random(seed), 9
+    root, sealed, expected = rooted(query, members), [10] * members, list[tuple[int, int]]()
+    root.begin(10, 0)
+    for now_ms in range(0, 3_000, 10):
+        number = rng.randrange(members)
+        sealed[number] += rng.choice([0, 0, 1, 3])
+        root.hear(number, progress(sealed[number]), now_ms)
+        half = root._half_passed(now_ms)
+        if half is not None and (not expected or half > expected[-1][1]):
+            expected.append((now_ms, half))
+    assert list(root._passed) == expected
+    assert len(expected) > 10
+
+
+def test_a_word_of_a_watermark_costs_as_much_among_many_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each member speaks every second: what looks at all members for each of their words is their square."""
+    looks, look = [], Root._half_passed
+    monkeypatch.setattr(Root, "_half_passed", lambda root, now_ms: looks.append(1) or look(root, now_ms))
+    root = rooted(LEAP, 1_000)
+    root.begin(10, 0)
+    for pane in range(10, 15):
+        for beat in range(3):
+            for number in range(1_000):
+                root.hear(number, progress(pane), 1_000 * pane + 300 * beat)
+    assert [half for _, half in root._passed] == [10, 11, 12, 13, 14]
+    assert len(looks) <= 2 * 5
 
 
 def test_explain_says_the_policy() -> None:

@@ -129,7 +129,7 @@ class Homes:
             master = Master(job.versions, state=state, assembled=assembled, now_ms=now_ms)
             self._homes[job.spec.uid] = Home(self._address, master, now_ms, published=job.published)
         found = self._give_way()
-        found += [*self.roots.follow(now_ms, flows), *self._attach(now_ms)]
+        found += [*self.roots.follow(now_ms, flows), *self.reading.attach(now_ms)]
         for job in jobs:
             home = self._homes.get(job.spec.uid)
             found.extend(home.master.recover() if home is not None else ())
@@ -170,7 +170,7 @@ class Homes:
         """We lead the home of a key range in this term: be the root of its flows."""
         self._led[uid] = term
         self._stir(uid, 0)
-        found = [*self.roots.follow(now_ms, flows), *self._attach(now_ms)]
+        found = [*self.roots.follow(now_ms, flows), *self.reading.attach(now_ms)]
         return [*found, *self._hear_again(now_ms)]
 
     def release(self, uid: str, now_ms: int) -> list[Effect]:
@@ -180,7 +180,7 @@ class Homes:
         found = left.changes.moved(left.master.spec.name) if left is not None else []
         self._dropping.release(uid)
         self.reading.release(set(self._log.flows_of(uid)))
-        return [*found, *self._attach(now_ms)]
+        return [*found, *self.reading.attach(now_ms)]
 
     # -- life of a job ---------------------------------------------------------------------------------------
 
@@ -191,6 +191,10 @@ class Homes:
             if _named(home.master.spec) == _named(asked):
                 return Here(app_id(asked.name, asked.creator))
         return self._placing.where(request, len(self._homes), now_ms)
+
+    def placed(self, spec: JobSpec) -> None:
+        """The log has a new job, wherever its home is: whoever asks for that name again means another one."""
+        self._placing.placed(spec.name, spec.creator)
 
     def create(
         self, request: CreateJob, key: bytes, now_ms: int, replaces: str = ""
@@ -218,7 +222,7 @@ class Homes:
 
     def log_changed(self, now_ms: int) -> list[Effect]:
         """The stream log says more about jobs and flows."""
-        found = [*self._give_way(), *self.roots.follow(now_ms), *self._attach(now_ms)]
+        found = [*self._give_way(), *self.roots.follow(now_ms), *self.reading.attach(now_ms)]
         for home in self._changing():
             found.extend(home.refused(self._log))
             found.extend(self._advance(home, now_ms))
@@ -260,12 +264,6 @@ class Homes:
                 self.misfounded.add(uid)
                 found.extend(home.changes.not_created(already(home.master.spec.name)))
         return found
-
-    def _attach(self, now_ms: int) -> list[Effect]:
-        """Give masters what the log names for their jobs."""
-        for _, _, spec in self.reading.named():
-            self._placing.placed(spec.name, spec.creator)
-        return self.reading.attach(now_ms)
 
     def drop(self, uid: str) -> list[Effect]:
         home = self._homes.pop(uid, None)

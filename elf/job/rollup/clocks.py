@@ -21,6 +21,9 @@ WARN_EVERY_MS: Final = 60_000
 SURE_MS: Final = 3_000
 """Clocks heard for less are not warned about: the first words may have waited for us, as those that were sent
 while we were restarted."""
+LOOK_EVERY_MS: Final = 1_000
+"""Between two times that the median of all is made anew for a clock that seems right: that takes as many
+steps as there are clocks, and each of them speaks every second."""
 UNMEASURED_MS: Final = 100.0
 """How long a message may have been under way to us from somebody whose round trip nobody has measured."""
 
@@ -35,6 +38,10 @@ class _Heard:
     at_ms: int = 0
     warned_ms: int | None = None
 
+    @property
+    def offset_ms(self) -> float:
+        return max(self.samples) + (self.half_ms or 0.0)
+
 
 class Clocks:
     """The clocks of those who send us ``Progress``, by address; times are integer ms."""
@@ -42,6 +49,8 @@ class Clocks:
     def __init__(self, address: str) -> None:
         self._address = address
         self._heard: dict[str, _Heard] = {}
+        self._middle = 0.0
+        self._middle_ms: int | None = None
 
     def hear(self, address: str, their_ms: int, now_ms: int, rtt_ms: float | None) -> None:
         if not their_ms or address == self._address:
@@ -56,10 +65,10 @@ class Clocks:
         self._heard = {a: h for a, h in self._heard.items() if now_ms - h.at_ms <= FORGET_MS}
         if not self._heard:
             return {}
-        offsets = {a: max(h.samples) + (h.half_ms or 0.0) for a, h in self._heard.items()}
+        offsets = {a: h.offset_ms for a, h in self._heard.items()}
         offsets[self._address] = 0.0
-        middle = median(offsets.values())
-        return {address: round(offset - middle) for address, offset in offsets.items()}
+        self._middle, self._middle_ms = median(offsets.values()), now_ms
+        return {address: round(offset - self._middle) for address, offset in offsets.items()}
 
     def beyond(self, address: str, limit_ms: int, now_ms: int) -> int | None:
         """The skew of a clock that is further off than the limit; once a minute each, else None."""
@@ -67,6 +76,9 @@ class Clocks:
         if heard is None or (heard.warned_ms is not None and now_ms - heard.warned_ms < WARN_EVERY_MS):
             return None
         if now_ms - heard.since_ms < SURE_MS:
+            return None
+        fresh = self._middle_ms is not None and now_ms - self._middle_ms < LOOK_EVERY_MS
+        if fresh and abs(heard.offset_ms - self._middle) <= limit_ms:
             return None
         skew = self.skews(now_ms).get(address, 0)
         if abs(skew) <= limit_ms + self._unsure_ms(heard):

@@ -91,6 +91,8 @@ class Root(Panes):
         self.told: tuple[Threshold, ...] = ()
         """The last thresholds of its agents (``elf.job.thresholds``)."""
         self._passed: deque[tuple[int, int]] = deque()
+        self._above: set[int] = set()
+        """Members whose watermark was seen above the last of these: fewer than half of them are not half."""
         self._asked_ms: dict[int, int] = {}
         self._began_ms: int | None = None
         self.refused = 0
@@ -122,9 +124,16 @@ class Root(Panes):
         """A member's watermark."""
         self._down.discard(member)
         self._heard.setdefault(member, Told(progress, now_ms)).hear(progress, now_ms)
+        last = self._passed[-1][1] if self._passed else START_OF_TIME
+        if progress.sealed <= last:
+            return
+        self._above.add(member)
+        if self._wait_ms is None and 2 * len(self._above) < len(self._roster):
+            return
         half = self._half_passed(now_ms)
-        if half is not None and (not self._passed or half > self._passed[-1][1]):
+        if half is not None and half > last:
             self._passed.append((now_ms, half))
+            self._above = {number for number, told in self._heard.items() if told.progress.sealed > half}
 
     def _half_passed(self, now_ms: int) -> int | None:
         """Half of the roster's watermarks have passed every pane below this one; where the dead are waited
