@@ -66,7 +66,11 @@ def fail(error: ElfError) -> int:
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    """As Ctrl-C, which a loop that runs takes care of; a shell starts what is in the background without."""
+    if callable(signal.getsignal(signal.SIGINT)):
+        signal.raise_signal(signal.SIGINT)
+    else:
+        raise KeyboardInterrupt
 
 
 def _say(text: str, status: int) -> int:

@@ -7,7 +7,8 @@ from typing import Final
 
 from elf.ql.dialect import UNITS_US, Duration, Emit, Stragglers, Windowing, Windowings
 from elf.ql.source import Source
-from elf.windows import Counted, Cumulative, Kind, Landmark, Session, Sliding, counted
+from elf.windows import Counted, Cumulative, Kind, Landmark, Session, Sliding, counted, pane_us_of
+from elf.windows.kinds import span
 
 DAY_US: Final = UNITS_US["DAY"]
 REVISE_US: Final = 10 * UNITS_US["MINUTE"]
@@ -20,6 +21,9 @@ DURATION_US_MAX: Final = 1_000_000 * DAY_US
 """The longest duration that is understood."""
 ROWS_MAX: Final = 1_000_000
 """The most rows of a window of rows: agents keep what is open."""
+PANES_MAX: Final = 100_000
+"""The most panes of a window (a day has 86,400 seconds): each is rolled up by itself, and kept while a window
+has it."""
 
 
 def windows_of(source: Source, clause: Windowings) -> tuple[Kind, ...]:
@@ -29,6 +33,14 @@ def windows_of(source: Source, clause: Windowings) -> tuple[Kind, ...]:
     if alone is not None and len(kinds) > 1:
         what = "sessions" if isinstance(alone, Session) else "windows of rows"
         raise source.at(kinds[alone], f"{what} stand alone; make another job for the other windows")
+    pane_us = pane_us_of(tuple(kinds))
+    for kind, written in kinds.items():
+        if isinstance(kind, Sliding | Cumulative) and kind.size_us > PANES_MAX * pane_us:
+            raise source.at(
+                written,
+                f"a window of {span(kind.size_us)} would be made of {kind.size_us // pane_us:,} panes of "
+                f"{span(pane_us)}, and {PANES_MAX:,} is the most: let it slide, or step, by longer times",
+            )
     return tuple(kinds)
 
 

@@ -35,6 +35,8 @@ UNITS_US: dict[str, int] = {
 """Units of a duration, singular (a plural S is accepted), in microseconds."""
 
 _ROWS = ("ROW", "ROWS")
+_SLIDES = ("EVERY", "SLIDING", "SLIDES", "ADVANCE", "HOP")
+"""What other languages say for SLIDE."""
 _CLAUSE_WORDS = frozenset({"WINDOWING", "LATENESS", "EMIT", "STRAGGLERS", "TREES", "APPROXIMATE"})
 
 
@@ -241,6 +243,8 @@ class ElfParser(Parser):
         else:
             size = self._parse_duration()
             slide = self._parse_duration() if self._match_text_seq("SLIDE") else None
+            if slide is None and self._curr and self._curr.text.upper() in _SLIDES:
+                self.raise_error("sliding windows are written SLIDE, as in 5 MINUTES SLIDE 30 SECONDS")
         return self.expression(Windowing(kind=kind, size=size, slide=slide), start)
 
     def _parse_rows(self) -> exp.Expression:

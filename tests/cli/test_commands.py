@@ -290,6 +290,27 @@ def test_a_live_log_ends_with_a_whole_line_on_sigterm(tmp_path: Path) -> None:
     assert path.read_bytes().endswith(b"\n")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_ended_says_nothing_of_it(number: signal.Signals, tmp_path: Path) -> None:
+    """While it says its windows, of which there are more than a pipe holds."""
+    query = "SELECT COUNT(*) AS n FROM clicks WINDOWING 1 DAYS SLIDE 20 SECONDS"
+    lines = tmp_path / "clicks.json"
+    assert elf("generate", "clicks", "--out", str(lines), "--rows", "2000").returncode == 0
+    with subprocess.Popen(
+        [*ELF, "run", "--stream", f"clicks={lines}", "-q", query],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=_with_ctrl_c,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline(), "the first window"
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+        assert (process.returncode, said) == (130, b"")
+
+
+def _with_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def test_the_overlay_simulation_ends_with_one_json_object() -> None:
     done = elf("sim", "overlay", "--nodes", "20", "--keys", "30", "--partition", "10", "--json")
     facts = json.loads(done.stdout.splitlines()[-1])
