@@ -102,7 +102,7 @@ CLAUSES: Final[tuple[Clause, ...]] = (
            "Windows of event time, or of rows, of the kinds below: a result each. WINDOW TUMBLING (SIZE …), "
            "HOPPING (SIZE …, ADVANCE BY …) and SESSION (gap) are the same. Windows are made of panes as long "
            "as all of them allow, or of the shorter ones of a flow that runs, where that costs less; EXPLAIN "
-           "says which, and why.",
+           "says which, and why. One has 100,000 panes at most.",
            "SELECT COUNT(*) AS hits FROM log WINDOWING 5 MINUTES SLIDE 30 SECONDS"),
     Clause("LATENESS", "LATENESS duration",
            "How long a window waits for rows that come out of order; what is later is counted and left out. "
