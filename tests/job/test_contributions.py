@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elf.job.contributions import Piece, Pile, bitmap, from_bytes, numbers, to_bytes
-from elf.job.rollup.relay import SELF, Relay
+from elf.job.rollup.relay import FIRST_MS, SELF, Relay
 
 PANES = 12
 
@@ -76,22 +76,41 @@ def test_bitmaps_come_back(members: set[int]) -> None:
 def test_a_relay_waits_for_those_who_reported_and_not_for_ever() -> None:
     relay = Relay(wait_ms=1_000)
     relay.add(SELF, Piece(0, 1, 1), 0)
-    assert [batch.members for batch in relay.ready(("child",), 0)] == [1]  # the child never reported
-    relay.add("child", Piece(0, 1, 2), 10)
-    assert [batch.members for batch in relay.ready(("child",), 10)] == [2]
+    assert relay.ready(("child",), 0) == []  # the child never reported: a moment
+    assert relay.deadline() == FIRST_MS
+    assert [batch.members for batch in relay.ready(("child",), FIRST_MS)] == [1]
+    relay.add("child", Piece(0, 1, 2), 60)
+    assert [batch.members for batch in relay.ready(("child",), 60)] == [2]
     assert relay.supplements == 1
-    relay.add(SELF, Piece(1, 2, 1), 20)
-    assert relay.ready(("child",), 20) == []  # now it is waited for
-    relay.add("child", Piece(1, 3, 2), 30)
-    assert [(b.start, b.end, b.members) for b in relay.ready(("child",), 30)] == [(1, 2, 3)]
-    assert relay.deadline() == 1_030
-    assert [(b.start, b.end, b.members) for b in relay.ready(("child",), 1_030)] == [(2, 3, 2)]
+    relay.add(SELF, Piece(1, 2, 1), 70)
+    assert relay.ready(("child",), 70) == []  # now it is waited for
+    relay.add("child", Piece(1, 3, 2), 80)
+    assert [(b.start, b.end, b.members) for b in relay.ready(("child",), 80)] == [(1, 2, 3)]
+    assert relay.deadline() == 1_080
+    assert [(b.start, b.end, b.members) for b in relay.ready(("child",), 1_080)] == [(2, 3, 2)]
+
+
+def test_the_first_panes_of_all_children_go_up_as_one() -> None:
+    relay = Relay()
+    relay.add("left", Piece(0, 1, 2), 0)
+    assert relay.ready(("left", "right"), 0) == []
+    relay.add(SELF, Piece(0, 2, 1), 5)
+    assert relay.ready(("left", "right"), 5) == []
+    relay.add("right", Piece(0, 1, 4), 10)
+    assert [(b.start, b.end, b.members) for b in relay.ready(("left", "right"), 10)] == [(0, 1, 7)]
+    assert relay.deadline() == 1_010
+
+
+def test_a_root_waits_for_nobody_below_its_own_relay() -> None:
+    relay = Relay()
+    relay.add(SELF, Piece(0, 1, 1), 0)
+    assert [batch.members for batch in relay.ready(("child",), 0, root=True)] == [1]
 
 
 def test_a_relay_does_not_wait_for_a_child_that_went_away() -> None:
     relay = Relay()
     relay.add("child", Piece(0, 1, 2), 0)
-    relay.ready(("child",), 0)
-    relay.add(SELF, Piece(1, 2, 1), 10)
-    assert relay.ready(("child",), 10) == []
-    assert [batch.members for batch in relay.ready((), 20)] == [1]
+    relay.ready(("child",), FIRST_MS)
+    relay.add(SELF, Piece(1, 2, 1), 60)
+    assert relay.ready(("child",), 60) == []
+    assert [batch.members for batch in relay.ready((), 70)] == [1]

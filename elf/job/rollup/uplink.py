@@ -201,7 +201,8 @@ class Uplink:
     def flush(self, flow: Flow, now_ms: int) -> list[Effect]:
         line = self._lines[flow.uid]
         found: list[Effect] = []
-        for batch in line.relay.ready(self._children_of(flow.topic), now_ms):
+        root = self._parent_of(flow.topic) is None
+        for batch in line.relay.ready(self._children_of(flow.topic), now_ms, root=root):
             found.extend(self._up(flow, batch))
         return found
 
