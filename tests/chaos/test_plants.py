@@ -86,6 +86,11 @@ def stragglers(rng: random.Random) -> list[Fault]:
     ]
 
 
+def dead(rng: random.Random) -> list[Fault]:
+    """One is dead for longer than it takes to notice; nothing else holds panes up."""
+    return [Fault("crash", 2_000 + rng.randrange(1_500), (rng.randrange(6),), 6_000)]
+
+
 def lagging(rng: random.Random) -> list[Fault]:
     """Half of the agents are alive and heard, but what they read takes so long that panes are committed
     without them while they have them open."""
@@ -118,7 +123,7 @@ PLANTS: dict[Plant, Storm] = {
     plants.forgets_what_was_leapt_over: stragglers,
     plants.drops_open_panes_unseen: lagging,
     plants.leaps_too_far: lagging,
-    plants.does_not_wait_for_the_dead: stragglers,
+    plants.does_not_wait_for_the_dead: dead,
     plants.skips_what_got_lost: lossy,
     plants.is_always_sure: fashions,
     plants.forgets_what_was_left_out: fashions,
@@ -129,11 +134,10 @@ PLANTS: dict[Plant, Storm] = {
 }
 
 
-AGENTS = {stragglers: 6, lagging: 6, behind: 6, fashions: 8, gone: 6}
-JOBS = {stragglers: ("leap", "wait"), lagging: ("leap", "wait"), fashions: ("first",)}
+AGENTS = {stragglers: 6, dead: 6, lagging: 6, behind: 6, fashions: 8, gone: 6}
+JOBS = {stragglers: ("leap", "wait"), dead: ("wait",), lagging: ("leap", "wait"), fashions: ("first",)}
 FIRST = {
     plants.merges_what_overlaps: 2,
-    plants.does_not_wait_for_the_dead: 10,
     plants.is_always_sure: 5,
     plants.forgets_what_was_left_out: 5,
     plants.holds_a_mirrors_piece_beside: 4,
