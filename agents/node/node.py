@@ -172,7 +172,7 @@ class Node:
             # before anything else: the lanes go on at once, and what they seal must find its line
             retained = {(a, b, part): size for uid, a, b, part, size in kept if uid == flow.uid}
             self.uplink.add(flow, retained, suspended=flow.uid in self._restored.suspended)
-        found: list[Step] = self._sweep()
+        found: list[Step] = [*self._sweep(), *self.uplink.restored()]
         found.extend(self.keeping.start(contacts, now_ms))
         for job in self._restored.jobs:
             self.homes.known(job.spec)

@@ -99,6 +99,11 @@ class Uplink:
             line.since[name] = 0
             line.sizes[name] = size
 
+    def restored(self) -> list[Effect]:
+        """After a restart: what the answers that came last lead to. The snapshots may be forgotten and the
+        lane's last cut still say that their flow is suspended, or the other way round."""
+        return [effect for line in self._lines.values() for effect in self._quota(line)]
+
     def rehome(self, flow: Flow) -> None:
         """The root of a flow is elsewhere now: it hears at once how far we are, and what we owe."""
         line = self._lines.get(flow.uid)
