@@ -187,7 +187,7 @@ class Judge:
     ) -> None:
         name = f"{spec.name}'s window {span} of version {record.spec.version}"
         if status["skipped"]:
-            if span[1] <= record.cut_us:
+            if span[1] <= min(record.cut_us, record.ends_us):  # PAUSE ends what an ALTER has cut off before
                 self._say(LOST, f"{name} is skipped, and nobody has cut it off")
         elif record.state == "committed" and span[1] <= self._until_us:
             sums, failed = self._ledger.last_sums(record.spec), bool(status["function_failed"])
