@@ -29,6 +29,7 @@ REQUEST: Final = struct.Struct(">cqqi")
 ANSWER: Final = struct.Struct(">q")
 _PR_SET_PDEATHSIG: Final = 1
 NICENESS: Final = 5
+"""Of this process and all sandboxes, above the agent's."""
 FILES_MAX: Final = 64
 FILE_BYTES_MAX: Final = 64 << 20
 NO_PROCESS: Final = -1
@@ -65,6 +66,7 @@ def environment(root: str) -> dict[str, str]:
 
 
 def main(control: socket.socket) -> None:
+    os.nice(NICENESS)  # before the imports: where many agents start theirs at once, their loops go first
     from agents.functions import child  # everything that a sandbox needs
 
     gc.freeze()  # what is imported stays shared: no collection writes to it
@@ -125,7 +127,6 @@ def _confine(output: int, memory_bytes: int) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
-    os.nice(NICENESS)
     kind, used = _memory_now()
     for limit, value in (
         (kind, used + memory_bytes),
