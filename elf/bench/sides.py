@@ -6,15 +6,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 import pyarrow as pa
 
+from elf.cli.processes import ROOT
 from elf.errors import ElfError, UserError
 
-ROOT: Final = Path(__file__).parents[2]
 REFUSED: Final = 3
 """Exit status of a side that has a message for the user, on standard error."""
 THREADS: Final = 1
