@@ -27,9 +27,8 @@ from agents.node.requests import Requests
 from agents.node.trees import Trees
 from elf.errors import PeerError
 from elf.job import messages as say
-from elf.job.commands import Uninstall
 from elf.job.copies import CopyEffect, CopyEvent
-from elf.job.effects import Effect, Forget, Multicast, SaveFact, Send, Skewed, Stop, Work
+from elf.job.effects import Effect, Forget, Multicast, SaveFact, Send, Skewed, Stop
 from elf.job.events import (
     Arrived,
     Combined,
@@ -131,7 +130,8 @@ class Node:
             restored.founded,
         )
         names = [stream.name for stream in streams]
-        self.trees = Trees(names, self.log, overlay, self.keeping, self.uplink, self.homes.roots)
+        installed = restored.installed
+        self.trees = Trees(names, self.log, overlay, self.keeping, self.uplink, self.homes.roots, installed)
         self.copies = Copies(me.address, self.log, overlay, self.uplink, self.homes.roots, settings, restored)
         self._leaving = Leaving(me, names, overlay, self.keeping, self.uplink)
         self.notices = Notices(self.log)
@@ -172,7 +172,7 @@ class Node:
             # before anything else: the lanes go on at once, and what they seal must find its line
             retained = {(a, b, part): size for uid, a, b, part, size in kept if uid == flow.uid}
             self.uplink.add(flow, retained, suspended=flow.uid in self._restored.suspended)
-        found: list[Step] = [*self._sweep(), *self.uplink.restored()]
+        found: list[Step] = [*self.trees.end(now_ms), *self._sweep(), *self.uplink.restored()]
         found.extend(self.keeping.start(contacts, now_ms))
         for job in self._restored.jobs:
             self.homes.known(job.spec)
@@ -187,10 +187,8 @@ class Node:
     def _sweep(self) -> list[Step]:
         """Forget what a crash left of flows that had ended, and of copies. A flow that our log has not come
         to may be of a home in whose group we are already."""
-        installed, kept = sorted(self._restored.installed), self._restored.flows
-        ended = [Work(stream, Uninstall(uid)) for stream, uid in installed if self.log.flow(uid) is None]
-        gone = [uid for uid in kept if self.log.has_ended(uid) or is_copy(uid)]
-        return [*ended, *(Forget(uid, whole_flow=True) for uid in gone)]
+        gone = [uid for uid in self._restored.flows if self.log.has_ended(uid) or is_copy(uid)]
+        return [Forget(uid, whole_flow=True) for uid in gone]
 
     @property
     def flows(self) -> int:

@@ -7,7 +7,7 @@ flows along; all others hang below the new one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import overlay as ring
 from agents.node.keeping import Keeping, Step
@@ -20,7 +20,8 @@ from elf.job.spec import Flow
 
 
 class Trees:
-    """Of the agent with these streams. ``running``: the flows that it computes, by uid."""
+    """Of the agent with these streams. ``installed``: what its lanes compute from an earlier life, (stream,
+    flow). ``running``: the flows in whose trees it is, by uid."""
 
     def __init__(
         self,
@@ -30,6 +31,7 @@ class Trees:
         keeping: Keeping,
         uplink: Uplink,
         roots: FlowRoots,
+        installed: Iterable[tuple[str, str]] = (),
     ) -> None:
         self._streams = frozenset(streams)
         self._log = log
@@ -37,6 +39,7 @@ class Trees:
         self._keeping = keeping
         self._uplink = uplink
         self._roots = roots
+        self._installed = {uid: stream for stream, uid in sorted(installed)}
         self._hosted: dict[str, bytes] = {}
         self._on_ring = False
         self.running: dict[str, Flow] = {}
@@ -59,6 +62,7 @@ class Trees:
         for flow in self.ours():
             if flow.uid not in self.running:
                 self.running[flow.uid] = flow
+                self._installed[flow.uid] = flow.fragment.stream
                 self._uplink.add(flow)
                 found.append(Work(flow.fragment.stream, Install(flow)))
                 found.extend(self._overlay.subscribe(flow.topic, now_ms, home=flow.home))
@@ -71,15 +75,16 @@ class Trees:
         return [flow for flow, stream in named if stream in self._streams and number(stream) is not None]
 
     def end(self, now_ms: int) -> list[Step]:
-        """Stop what the log says has ended: as a worker, as an inner node, as the root."""
+        """Stop what the log says has ended: as a worker, as an inner node, as the root. After a restart the
+        log may say so before we are in the flow's tree."""
         found: list[Step] = []
         for flow in self._uplink.flows():
             if self._log.flow(flow.uid) is None:
                 found.extend(self._uplink.remove(flow.uid))
-        for flow in [flow for uid, flow in self.running.items() if self._log.flow(uid) is None]:
-            del self.running[flow.uid]
-            found.append(Work(flow.fragment.stream, Uninstall(flow.uid)))
-            found.extend(self._overlay.unsubscribe(flow.topic, now_ms))
+        for uid in [uid for uid in self._installed if self._log.flow(uid) is None]:
+            found.append(Work(self._installed.pop(uid), Uninstall(uid)))
+            if uid in self.running:
+                found.extend(self._overlay.unsubscribe(self.running.pop(uid).topic, now_ms))
         for uid in [uid for uid in self._hosted if self._log.flow(uid) is None]:
             found.extend(self._overlay.unhost(self._hosted.pop(uid), now_ms))
         return found

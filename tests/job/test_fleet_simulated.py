@@ -8,6 +8,7 @@ import pytest
 
 from elf.chaos.engine import SECOND, STREAM, plan
 from elf.chaos.world import World
+from elf.job.events import Arrived
 from elf.job.rollup.root import RootSettings
 from elf.job.spec import JobSpec, stream_topic
 from elf.ql.plan import Plan
@@ -228,3 +229,24 @@ def test_a_member_that_missed_the_word_of_a_job_has_it_from_the_tree() -> None:
     world.run(1_500)
     assert deaf.node.log.job(spec.uid) is not None
     assert deaf.node.membership._next_ms == 1 << 60
+
+
+def test_a_flow_whose_end_an_agent_hears_of_before_it_is_on_the_ring_again_leaves_its_lane() -> None:
+    world = World(9, 7)
+    spec, _ = begun(world, 6_000)
+    world.run(6_000)
+    away = next(a for a in world.agents if a.address != spec.home and not a.node.keeping.keeps)
+    (flow,) = away.worker.flows()
+    away.crash()
+    world.drop(spec)
+    other = next(a for a in world.agents if a.up)
+    world.run_until(lambda: not other.node.log.flows())
+    away.start([other.address])
+    assert away.worker.flows() == (flow,), "as its last cut has it"
+    keeping, log = other.node.keeping, other.node.log
+    word = keeping.membership.tail(keeping.membership.cluster, 0, log.after(0))
+    away.handle(Arrived(other.address, word))
+    assert not away.node.ready
+    world.run_until(lambda: away.node.ready)
+    world.run(100)
+    assert away.worker.flows() == ()
