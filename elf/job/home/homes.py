@@ -16,7 +16,7 @@ from typing import cast
 import msgspec
 
 from elf.errors import UserError
-from elf.job.effects import CommitWindows, Effect, ReadWindows, SaveJob, Send
+from elf.job.effects import CommitWindows, Effect, ReadWindows, SaveFlow, SaveJob, Send
 from elf.job.events import (
     EarlyMade,
     Failure,
@@ -346,9 +346,8 @@ class Homes:
     def heard(self, progress: Progress, now_ms: int) -> list[Effect]:
         self._ahead.keep_progress(progress)
         found = self.roots.heard(progress, now_ms)
-        for report in progress.flows:
-            found.extend(self._begun(report.flow, now_ms))
-        return found
+        begun = [effect.flow for effect in found if isinstance(effect, SaveFlow)]
+        return [*found, *(effect for uid in begun for effect in self._begun(uid, now_ms))]
 
     def asked(self, sender: str, message: ReadPanes, now_ms: int) -> list[Effect]:
         """A node whose jobs read flows says what it wants of them."""

@@ -77,6 +77,7 @@ class StreamLog:
     def __init__(self, entries: Iterable[LogEntry] = ()) -> None:
         self._entries: list[LogEntry] = []
         self._members: dict[str, dict[int, Member]] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
         self._jobs: dict[str, JobSpec] = {}
         self._programs: dict[str, ProgramSpec] = {}
         self._dropped: set[str] = set()
@@ -125,6 +126,7 @@ class StreamLog:
                 self._members[entry.stream][entry.number] = Member(
                     entry.number, entry.agent_id, entry.name, entry.incarnation, entry.address, since
                 )
+                self._numbers[entry.stream, entry.agent_id] = entry.number
             case MemberLeft():
                 member = self._members[entry.stream][entry.number]
                 self._members[entry.stream][entry.number] = replace(member, until_us=entry.until_us)
@@ -345,7 +347,8 @@ class StreamLog:
         return tuple(self._members.get(stream, {}).values())
 
     def member_of(self, stream: str, agent_id: str) -> Member | None:
-        return next((m for m in self.members(stream) if m.agent_id == agent_id), None)
+        number = self._numbers.get((stream, agent_id))
+        return None if number is None else self._members[stream][number]
 
     def jobs(self) -> tuple[JobSpec, ...]:
         """Jobs that are not dropped, each as its newest version that reads flows (of a paused one, that

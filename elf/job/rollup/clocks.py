@@ -22,8 +22,8 @@ SURE_MS: Final = 3_000
 """Clocks heard for less are not warned about: the first words may have waited for us, as those that were sent
 while we were restarted."""
 LOOK_EVERY_MS: Final = 1_000
-"""Between two times that the median of all is made anew for a clock that seems right: that takes as many
-steps as there are clocks, and each of them speaks every second."""
+"""Between two times that the median of all is made anew: that takes as many steps as there are clocks, and
+each of them speaks every second."""
 UNMEASURED_MS: Final = 100.0
 """How long a message may have been under way to us from somebody whose round trip nobody has measured."""
 
@@ -42,6 +42,11 @@ class _Heard:
     def offset_ms(self) -> float:
         return max(self.samples) + (self.half_ms or 0.0)
 
+    @property
+    def unsure_ms(self) -> float:
+        """How far it may be wrong."""
+        return UNMEASURED_MS if self.half_ms is None else self.half_ms
+
 
 class Clocks:
     """The clocks of those who send us ``Progress``, by address; times are integer ms."""
@@ -50,6 +55,7 @@ class Clocks:
         self._address = address
         self._heard: dict[str, _Heard] = {}
         self._middle = 0.0
+        self._middle_way_ms = 0.0
         self._middle_ms: int | None = None
 
     def hear(self, address: str, their_ms: int, now_ms: int, rtt_ms: float | None) -> None:
@@ -68,6 +74,7 @@ class Clocks:
         offsets = {a: h.offset_ms for a, h in self._heard.items()}
         offsets[self._address] = 0.0
         self._middle, self._middle_ms = median(offsets.values()), now_ms
+        self._middle_way_ms = median([0.0, *(h.unsure_ms for h in self._heard.values())])
         return {address: round(offset - self._middle) for address, offset in offsets.items()}
 
     def beyond(self, address: str, limit_ms: int, now_ms: int) -> int | None:
@@ -77,16 +84,13 @@ class Clocks:
             return None
         if now_ms - heard.since_ms < SURE_MS:
             return None
-        fresh = self._middle_ms is not None and now_ms - self._middle_ms < LOOK_EVERY_MS
-        if fresh and abs(heard.offset_ms - self._middle) <= limit_ms:
-            return None
-        skew = self.skews(now_ms).get(address, 0)
-        if abs(skew) <= limit_ms + self._unsure_ms(heard):
+        if self._middle_ms is None or now_ms - self._middle_ms >= LOOK_EVERY_MS:
+            self.skews(now_ms)
+        skew = round(heard.offset_ms - self._middle)
+        unsure_ms = (
+            heard.unsure_ms + self._middle_way_ms + 1
+        )  # its own way, and that of the one in the middle
+        if abs(skew) <= limit_ms + unsure_ms:
             return None
         heard.warned_ms = now_ms
         return skew
-
-    def _unsure_ms(self, heard: _Heard) -> float:
-        """How far a skew may be wrong: by its own way, and by that of the clock in the middle."""
-        ways = [UNMEASURED_MS if h.half_ms is None else h.half_ms for h in (heard, *self._heard.values())]
-        return ways[0] + median([0.0, *ways[1:]]) + 1

@@ -207,9 +207,9 @@ class FlowRoots:
         for report in progress.flows:
             rooted = self._flows.get(report.flow)
             if rooted is not None:
-                rooted.root.hear(progress.member, report, now_ms)
                 rooted.parents[progress.member] = report.parent
-                found.extend(self._advance(rooted, now_ms))
+                if rooted.root.hear(progress.member, report, now_ms):
+                    found.extend(self._advance(rooted, now_ms))
         return found
 
     def take(self, sender: str, message: Slice, now_ms: int) -> list[Effect]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from elf.job.contributions import bitmap
 from elf.job.effects import Coverage
 from elf.job.log.streamlog import Member
 from elf.job.rollup.history import History, Segment
-from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
+from elf.job.rollup.roster import Roster
+from elf.job.spec import START_OF_TIME, Flow
 
 PRUNE_MS = 60_000
 """How often it is looked at what can be forgotten."""
@@ -27,8 +27,7 @@ class Panes:
         self.flow = flow
         self._history = History(segments)
         self._first: int | None = None
-        self._roster: tuple[Member, ...] = ()
-        self._roster_version = 0
+        self._roster = Roster(flow.fragment.pane_us)
         self._marks: deque[tuple[int, int]] = deque()
 
     @property
@@ -42,8 +41,7 @@ class Panes:
         return self._first
 
     def set_roster(self, members: tuple[Member, ...], version: int) -> None:
-        self._roster = members
-        self._roster_version = version
+        self._roster = Roster(self.flow.fragment.pane_us, members, version)
 
     def durable_to(self) -> int:
         """Panes below this one are committed and durable here."""
@@ -85,19 +83,10 @@ class Panes:
 
     def expected(self, pane: int) -> int:
         """The roster of a pane, as a contribution set."""
-        return bitmap(m.number for m in self._roster if self._is_expected(m, pane))
-
-    def _is_expected(self, member: Member, pane: int) -> bool:
-        return self._pane_of(member.since_us) <= pane < self._pane_of(member.until_us)
-
-    def _pane_of(self, us: int) -> int:
-        pane_us = self.flow.fragment.pane_us
-        if abs(us) >= END_OF_TIME or not pane_us:
-            return END_OF_TIME if us > 0 else START_OF_TIME
-        return -(-us // pane_us)
+        return self._roster.expected(pane)
 
     def member(self, number: int) -> Member | None:
-        return next((m for m in self._roster if m.number == number), None)
+        return self._roster.member(number)
 
     def revise_ms(self, default_ms: int) -> int:
         """How long after its commit a pane may be revised: for late rows at least as long as its job says."""

@@ -21,12 +21,13 @@ from typing import Final
 from elf.errors import ElfBug
 from elf.job.contributions import Batch, PartName, Piece, Pile, bitmap, numbers
 from elf.job.effects import CommitPanes
-from elf.job.log.streamlog import FOREVER_US, Member
+from elf.job.log.streamlog import Member
 from elf.job.messages import FlowProgress
 from elf.job.parts import HeldParts
 from elf.job.rollup.history import Segment
 from elf.job.rollup.panes import Panes
-from elf.job.rollup.waiting import Told, why
+from elf.job.rollup.presence import Presence
+from elf.job.rollup.waiting import why
 from elf.job.snapshots import Threshold
 from elf.job.spec import START_OF_TIME, Flow
 from elf.ql.plan import Fragment
@@ -34,6 +35,8 @@ from elf.ql.plan import Fragment
 MIRROR_OF: Final = 2
 """Mirrors are wanted when this part of the straggler limit is up: by then a member has been asked itself
 (after ``quiet_ms``), and a second holder can be asked where the first one is silent."""
+LOOK_MS: Final = 200
+"""Between two looks at what is due, while something waits."""
 
 
 @dataclass(frozen=True)
@@ -80,18 +83,17 @@ class Root(Panes):
     def __init__(self, flow: Flow, settings: RootSettings, segments: Sequence[Segment] = ()) -> None:
         super().__init__(flow, segments)
         self._settings = settings
-        self._heard: dict[int, Told] = {}
+        self._presence = Presence(settings.grace_ms)
         self._held = Pile()
         self._late = Pile()
         self._parts = HeldParts()
-        self._down: set[int] = set()
         self._proposed: list[CommitPanes] = []
         self._in_flight = False
         self._whole: Whole | None = None
         self.told: tuple[Threshold, ...] = ()
         """The last thresholds of its agents (``elf.job.thresholds``)."""
         self._passed: deque[tuple[int, int]] = deque()
-        self._above: set[int] = set()
+        self._above = 0
         """Members whose watermark was seen above the last of these: fewer than half of them are not half."""
         self._asked_ms: dict[int, int] = {}
         self._began_ms: int | None = None
@@ -105,14 +107,14 @@ class Root(Panes):
         """Of a new flow, known to the members since ``since_ms``: the first pane, after every ``live_from``,
         when all members have said theirs, or some have and the limit is up. It is durable before ``begin``.
         """
-        if self._first is not None or not self._heard:
+        presence = self._presence
+        if self._first is not None or not presence.heard:
             return None
         tries = self.flow.fragment.function is not None
         waited = now_ms - since_ms >= (self._settings.try_ms if tries else self._settings.prepare_ms)
-        silent = any(m.number not in self._heard for m in self._roster if m.until_us == FOREVER_US)
-        if silent and not waited:
+        if self._roster.staying & ~presence.heard and not waited:
             return None
-        return max(heard.progress.live_from for heard in self._heard.values())
+        return max(presence[member].progress.live_from for member in presence)
 
     def begin(self, first_pane: int, now_ms: int) -> None:
         """Commit from this pane on (PROTOCOL 6); what lies below is dropped."""
@@ -120,40 +122,42 @@ class Root(Panes):
             self._first = first_pane
             self._began_ms = now_ms
 
-    def hear(self, member: int, progress: FlowProgress, now_ms: int) -> None:
-        """A member's watermark."""
-        self._down.discard(member)
-        self._heard.setdefault(member, Told(progress, now_ms)).hear(progress, now_ms)
+    def hear(self, member: int, progress: FlowProgress, now_ms: int) -> bool:
+        """A member's watermark. Whether it may change what is to be done now: most words don't, and there is
+        one of each member each second."""
+        news = self._presence.hear(member, progress, now_ms)
         last = self._passed[-1][1] if self._passed else START_OF_TIME
         if progress.sealed <= last:
-            return
-        self._above.add(member)
-        if self._wait_ms is None and 2 * len(self._above) < len(self._roster):
-            return
+            return news
+        self._above |= 1 << member
+        there = self._may_be_there(now_ms)
+        if 2 * (self._above & there).bit_count() < there.bit_count():
+            return news
         half = self._half_passed(now_ms)
-        if half is not None and half > last:
-            self._passed.append((now_ms, half))
-            self._above = {number for number, told in self._heard.items() if told.progress.sealed > half}
+        if half is None or half <= last:
+            return news
+        self._passed.append((now_ms, half))
+        self._above = bitmap(n for n in self._presence if self._presence[n].progress.sealed > half)
+        return True
 
     def _half_passed(self, now_ms: int) -> int | None:
         """Half of the roster's watermarks have passed every pane below this one; where the dead are waited
         for, half of those of others."""
-        there = [m for m in self._roster if self._wait_ms is None or self._is_there(m, now_ms)]
-        sealed = sorted(
-            (self._heard[m.number].progress.sealed for m in there if m.number in self._heard),
-            reverse=True,
-        )
-        need = (len(there) + 1) // 2
+        there, presence = self._may_be_there(now_ms), self._presence
+        need = (there.bit_count() + 1) // 2
+        sealed = sorted((presence[n].progress.sealed for n in numbers(there & presence.heard)), reverse=True)
         return sealed[need - 1] if 0 < need <= len(sealed) else None
 
-    def _is_there(self, member: Member, now_ms: int) -> bool:
-        """Whether something is (or, soon after a beginning, may yet be) heard of it."""
-        heard, began = self._heard.get(member.number), self._began_ms
-        if member.number in self._down:
-            return False
-        if heard is None:
-            return began is None or now_ms - began <= self.limit_ms()
-        return now_ms - heard.at_ms <= self._settings.grace_ms
+    def _may_be_there(self, now_ms: int) -> int:
+        """Members of whom something is (or, soon after a beginning, may yet be) heard; all where the dead are
+        not waited for."""
+        if self._wait_ms is None:
+            return self._roster.all
+        presence, began = self._presence, self._began_ms
+        there = presence.there(now_ms)
+        if began is None or now_ms - began <= self.limit_ms():
+            there |= ~(presence.heard | presence.dead)
+        return self._roster.all & there
 
     def take(self, piece: Piece) -> None:
         """A partial result, from the tree or straight from a member. Parts that overlap what is covered are
@@ -191,8 +195,8 @@ class Root(Panes):
     def down(self, address: str) -> bool:
         """The overlay says that a member is dead: until it is heard of again nobody waits for it. True if it
         is one of ours. What it has then comes as a revision, also if it was never dead."""
-        found = {m.number for m in self._roster if m.address == address}
-        self._down |= found
+        found = [m.number for m in self._roster.members if m.address == address]
+        self._presence.lose(found)
         return bool(found)
 
     def _hold(self, pile: Pile, piece: Piece) -> None:
@@ -233,8 +237,7 @@ class Root(Panes):
         found: list[CommitPanes] = []
         top = max((piece.end for piece in self._held), default=head)
         for start, end, covered in self._spans(head, top):
-            there = self.awaited(start, now_ms)
-            awaited = bitmap(there)
+            awaited = self.awaited(start, now_ms)
             wanted = awaited if self._wait_ms is None else awaited | self._begun(start)
             if self._whole is not None and start < self._whole.end:
                 wanted &= self._whole.members
@@ -244,9 +247,9 @@ class Root(Panes):
                 break
             if covered:
                 found.extend(self._commit(self._held, start, end, 0))
-            elif all(self.is_silent(number, self.limit_ms(), now_ms) for number in there):
+            elif all(self.is_silent(number, self.limit_ms(), now_ms) for number in numbers(awaited)):
                 nobody = Batch(start, end, 0, ())
-                found.append(CommitPanes(self.flow, nobody, 0, 0, self._roster_version, self.flow.epoch))
+                found.append(CommitPanes(self.flow, nobody, 0, 0, self._roster.version, self.flow.epoch))
             else:
                 break
         return found
@@ -255,8 +258,7 @@ class Root(Panes):
         """Just (re)started, and somebody of the roster has not yet said how far it is."""
         if self._began_ms is None or now_ms - self._began_ms > self.limit_ms():
             return False
-        heard = self._heard.keys() | self._down
-        return any(m.number not in heard and self._is_expected(m, pane) for m in self._roster)
+        return bool(self._roster.expected(pane) & ~(self._presence.heard | self._presence.dead))
 
     def _spans(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         """Like ``Pile.spans``, cut also where the set of awaited members changes and where the limit runs
@@ -264,11 +266,9 @@ class Root(Panes):
         """
         if start >= end:
             return
-        edges = {heard.progress.live_from for heard in self._heard.values()}
+        edges = self._presence.beginnings(start, end) | set(self._roster.edges(start, end))
         edges |= {half for _, half in self._passed}
         edges |= {self._whole.end} if self._whole is not None else set()
-        for member in self._roster:
-            edges |= {self._pane_of(member.since_us), self._pane_of(member.until_us)}
         inner = sorted(edge for edge in edges if start < edge < end)
         for left, right in zip([start, *inner], [*inner, end], strict=True):
             yield from self._held.spans(left, right)
@@ -278,7 +278,7 @@ class Root(Panes):
         if revision:
             below = self._history.within(start, start + 1)[0]
             base, parts = below.members, below.parts
-        version, epoch = self._roster_version, self.flow.epoch
+        version, epoch = self._roster.version, self.flow.epoch
         return [
             CommitPanes(
                 self.flow,
@@ -309,7 +309,7 @@ class Root(Panes):
                 Batch(pane, pane + 1, 0, tuple(pieces.values())),
                 below.revision + 1,
                 below.members,
-                self._roster_version,
+                self._roster.version,
                 self.flow.epoch,
                 parts=below.parts | pieces.keys(),
                 new=tuple(pieces),
@@ -358,23 +358,16 @@ class Root(Panes):
 
     # -- who is missing --------------------------------------------------------------------------------------
 
-    def awaited(self, pane: int, now_ms: int) -> list[int]:
-        """Members that a commit of this pane waits for."""
-        return [
-            member.number
-            for member in self._roster
-            if self._is_expected(member, pane)
-            and (heard := self._heard.get(member.number)) is not None
-            and heard.progress.live_from <= pane
-            and now_ms - heard.at_ms <= self._settings.grace_ms
-            and member.number not in self._down
-        ]
+    def awaited(self, pane: int, now_ms: int) -> int:
+        """Members that a commit of this pane waits for, as a contribution set."""
+        return self._roster.expected(pane) & self._presence.begun(pane) & self._presence.there(now_ms)
 
     def is_silent(self, number: int, silent_ms: int, now_ms: int) -> bool:
         """Whether a member is taken for dead, or nothing was heard of it for so long, or ever."""
-        heard = self._heard.get(number)
-        since_ms = self._began_ms if heard is None else heard.at_ms
-        return number in self._down or (since_ms is not None and now_ms - since_ms > silent_ms)
+        told = self._presence.get(number)
+        since_ms = self._began_ms if told is None else told.at_ms
+        dead = self._presence.dead >> number & 1
+        return bool(dead) or (since_ms is not None and now_ms - since_ms > silent_ms)
 
     def wants_mirrors(self, pane: int, now_ms: int) -> bool:
         """Whether whoever is not in this pane yet is so far behind that neighbours are to answer for it, dead
@@ -384,12 +377,7 @@ class Root(Panes):
 
     def _begun(self, pane: int) -> int:
         """All that are expected in a pane, but those that say that they began later."""
-        return bitmap(
-            member.number
-            for member in self._roster
-            if self._is_expected(member, pane)
-            and ((heard := self._heard.get(member.number)) is None or heard.progress.live_from <= pane)
-        )
+        return self._roster.expected(pane) & (self._presence.begun(pane) | ~self._presence.heard)
 
     @property
     def _wait_ms(self) -> int | None:
@@ -416,10 +404,10 @@ class Root(Panes):
         wanted = []
         head = self.committed_to()
         told = {
-            member: (start, heard.progress.sealed)
-            for member, heard in self._heard.items()
-            if (start := max(head, heard.progress.live_from)) < heard.progress.sealed
-            and member not in self._down
+            member: (start, progress.sealed)
+            for member in self._presence
+            if (start := max(head, (progress := self._presence[member].progress).live_from)) < progress.sealed
+            and not self._presence.dead >> member & 1
             and now_ms - self._asked_ms.get(member, now_ms - 10**9) >= self._settings.ask_every_ms
         }
         spans = self._held.spans(head, max(end for _, end in told.values())) if told else []
@@ -493,14 +481,14 @@ class Root(Panes):
 
     def why(self, time_of: Callable[[int], int | None], now_ms: int) -> str:
         """Why nothing is committed for a while (``elf.job.rollup.waiting``)."""
-        there = [m for m in self._roster if m.until_us == FOREVER_US]
+        staying = self._roster.staying
         if self._first is None:
-            silent = [m.name for m in there if m.number not in self._heard]
-            return f"the flow begins when its agents have answered; missing: {', '.join(silent) or 'none'}"
+            silent = ", ".join(m.name for m in self._members(staying & ~self._presence.heard))
+            return f"the flow begins when its agents have answered; missing: {silent or 'none'}"
         pane = self.durable_to()
-        awaited = set(self.awaited(pane, now_ms))
-        told = {m.name: self._heard[m.number] for m in there if m.number in awaited}
-        late = [m.name for m in there if m.number not in awaited and self._is_expected(m, pane)]
+        awaited = self.awaited(pane, now_ms)
+        told = {m.name: self._presence[m.number] for m in self._members(staying & awaited)}
+        late = [m.name for m in self._members(staying & ~awaited & self._roster.expected(pane))]
         found = why(told, late, pane, time_of, now_ms)
         more = (
             f"; the job waits up to {self.limit_ms() / 1000:g} s for them" if late and self._wait_ms else ""
@@ -509,18 +497,20 @@ class Root(Panes):
 
     def reached(self) -> tuple[str, ...]:
         """Ids of the agents that run the flow and have not left."""
-        there = [m for m in self._roster if m.until_us == FOREVER_US and m.number in self._heard]
-        return tuple(m.agent_id for m in there)
+        return tuple(m.agent_id for m in self._members(self._roster.staying & self._presence.heard))
+
+    def _members(self, found: int) -> list[Member]:
+        return [m for m in self._roster.members if found >> m.number & 1]
 
     def sealed_of(self, member: int) -> int | None:
-        heard = self._heard.get(member)
-        return None if heard is None else heard.progress.sealed
+        told = self._presence.get(member)
+        return None if told is None else told.progress.sealed
 
     def deadline(self, now_ms: int) -> int | None:
-        """When a tick may change something: a limit or a question comes due."""
-        if self._first is None or (not self._held and not self._passed):
-            return None
-        return now_ms + 200
+        """When a tick may change something: a limit or a question comes due, of a flow that is to begin or of
+        a pane that waits."""
+        waits = self._held or (self._passed and self._passed[-1][1] > self.committed_to())
+        return now_ms + LOOK_MS if waits or (self._first is None and self._presence.heard) else None
 
     def check(self) -> None:
         """Raise ``ElfBug`` when an invariant is broken."""
