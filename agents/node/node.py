@@ -52,6 +52,7 @@ from elf.job.log.streamlog import StreamLog
 from elf.job.program.messages import MESSAGES as PROGRAM_MESSAGES
 from elf.job.program.port import ProgramEffect, ProgramEvent
 from elf.job.program.programs import Programs, ToApp
+from elf.job.rollup.beginning import Beginning
 from elf.job.rollup.clocks import Clocks
 from elf.job.rollup.mirrors import is_copy
 from elf.job.rollup.notices import Notices
@@ -117,6 +118,7 @@ class Node:
             offer_ms=settings.offer_ms,
             retained_bytes_max=settings.retained_bytes_max,
         )
+        self.beginning = Beginning(self.log.flow, overlay.parent)
         self.homes = Homes(
             me.address, self.log, settings.root, me.name, lambda uid: self.housing.keepers(uid)
         )
@@ -274,7 +276,11 @@ class Node:
         told = event.outcome.progress
         if event.command == "Install":  # who fails the first time does not answer for the flow
             told = tuple(one for one in told if one.flow not in self._unfit)
-        if self.uplink.progress(told) or event.command in ("Install", "Finish"):
+        for news in self.uplink.progress(told):
+            if (number := self.membership.number(event.stream)) is not None:
+                began = say.Began(number, news.live_from, news.sealed)
+                found.extend(self._begun(say.Begun(flow=news.flow, members=(began,)), now_ms))
+        if event.command == "Finish":
             found.extend(self.uplink.beat(now_ms))
         found.extend(self.programs.tapped(event.outcome.tapped, now_ms))
         return found
@@ -291,6 +297,7 @@ class Node:
             self.keeping.deadline(),
             self.housing.deadline(),
             self.uplink.deadline(),
+            self.beginning.deadline(),
             self.copies.deadline(),
             self.clients.deadline(),
             self.programs.deadline(),
@@ -308,6 +315,7 @@ class Node:
         if self._ring_ready:
             found.extend(self.homes.tick(now_ms, self.membership.keepers))
         found.extend(self.uplink.tick(now_ms))
+        found.extend(self.beginning.tick(now_ms))
         found.extend(self.copies.tick(now_ms))
         found.extend(self.clients.tick(now_ms))
         found.extend(self.programs.tick(now_ms, self.membership.keeper))
@@ -469,6 +477,8 @@ class Node:
                 return self._slice(sender, message, now_ms)
             case say.Progress():
                 return [*self._clock(sender, message, now_ms), *self.homes.heard(message, now_ms)]
+            case say.Begun():
+                return self._begun(message, now_ms)
             case say.EarlyState():
                 return list(self.homes.early(message, now_ms))
             case say.FunctionFailed():
@@ -517,6 +527,14 @@ class Node:
                 return list(self.clients.heard(sender, message, now_ms))
             case _:
                 return []
+
+    def _begun(self, message: say.Begun, now_ms: int) -> list[Step]:
+        """Here is the flow's home, or we are on the way to it."""
+        flow = self.log.flow(message.flow)
+        if flow is not None and flow.home == self.me.address:
+            return list(self.homes.heard(message, now_ms))
+        self.beginning.add(message.flow, message.members, now_ms)
+        return []
 
     def _clock(self, sender: str, message: say.Progress, now_ms: int) -> list[Step]:
         """A member says what its clock shows."""

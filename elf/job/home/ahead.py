@@ -12,12 +12,12 @@ from typing import Final
 
 import msgspec
 
-from elf.job.messages import FunctionFailed, Progress, ReadPanes
+from elf.job.messages import Begun, FunctionFailed, Progress, ReadPanes
 
 WORDS_MAX: Final = 4_096
 """Words that wait; of more the oldest are forgotten. All of them are said again each second."""
 
-Word = Progress | ReadPanes | FunctionFailed
+Word = Progress | Begun | ReadPanes | FunctionFailed
 
 
 class Ahead:
@@ -33,6 +33,13 @@ class Ahead:
             if self._coming(report.flow):
                 word = msgspec.structs.replace(progress, flows=(report,))
                 self._keep(report.flow, str(progress.member), word)
+
+    def keep_begun(self, message: Begun) -> None:
+        """Members have begun, several at once."""
+        if self._coming(message.flow):
+            for one in message.members:
+                word = msgspec.structs.replace(message, members=(one,))
+                self._keep(message.flow, str(one.member), word)
 
     def keep_wishes(self, sender: str, message: ReadPanes) -> None:
         """A reader asks."""

@@ -35,6 +35,7 @@ from elf.job.log.readers import is_read, not_taken
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import (
     Answer,
+    Begun,
     CreateJob,
     DropJob,
     EarlyState,
@@ -242,7 +243,7 @@ class Homes:
         found: list[Effect] = []
         for sender, word in self._ahead.take():
             match word:
-                case Progress():
+                case Progress() | Begun():
                     found.extend(self.heard(word, now_ms))
                 case ReadPanes():
                     found.extend(self.asked(sender, word, now_ms))
@@ -343,9 +344,14 @@ class Homes:
 
     # -- what roots and members say --------------------------------------------------------------------------
 
-    def heard(self, progress: Progress, now_ms: int) -> list[Effect]:
-        self._ahead.keep_progress(progress)
-        found = self.roots.heard(progress, now_ms)
+    def heard(self, word: Progress | Begun, now_ms: int) -> list[Effect]:
+        """How far members are with flows."""
+        if isinstance(word, Begun):
+            self._ahead.keep_begun(word)
+            found = self.roots.begun(word, now_ms)
+        else:
+            self._ahead.keep_progress(word)
+            found = self.roots.heard(word, now_ms)
         begun = [effect.flow for effect in found if isinstance(effect, SaveFlow)]
         return [*found, *(effect for uid in begun for effect in self._begun(uid, now_ms))]
 

@@ -70,6 +70,8 @@ from elf.job.messages.inquiries import (
 )
 from elf.job.messages.reading import FlowHead, PaneRow, PaneWish, ReadPanes
 from elf.job.messages.rollup import (
+    Began,
+    Begun,
     Committed,
     EarlyState,
     Excerpt,
@@ -100,6 +102,7 @@ MESSAGES: tuple[type[Message], ...] = (
     Slice,
     Excerpt,
     Progress,
+    Begun,
     EarlyState,
     LeaveOut,
     SendAgain,
@@ -160,6 +163,8 @@ __all__ = [
     "AddVersion",
     "Answer",
     "AskWhy",
+    "Began",
+    "Begun",
     "Call",
     "Cancel",
     "Committed",

@@ -64,6 +64,21 @@ class Progress(Message, frozen=True, kw_only=True):
     """The sender's clock."""
 
 
+class Began(msgspec.Struct, frozen=True, array_like=True):
+    """A member that answers for a flow from pane ``live_from`` on; ``sealed`` as in ``FlowProgress``."""
+
+    member: int
+    live_from: int
+    sealed: int
+
+
+class Begun(Message, frozen=True, kw_only=True):
+    """Members to the home of a new flow, up its tree: these have begun (``elf.job.rollup.beginning``)."""
+
+    flow: str
+    members: tuple[Began, ...]
+
+
 class EarlyState(Message, frozen=True, kw_only=True):
     """Member to the root of a flow, and on to its readers: all open panes, from ``start`` on, as they are now
     (``elf.job.home.early``). ``end``: after the last that has a row; ``number`` counts since the agent's

@@ -31,10 +31,12 @@ from elf.job.log.streamlog import StreamLog
 from elf.job.messages import (
     Answer,
     AskWhy,
+    Begun,
     Committed,
     EarlyState,
     FlowFacts,
     FlowHead,
+    FlowProgress,
     FlowReader,
     FunctionFailed,
     InspectFlow,
@@ -211,6 +213,17 @@ class FlowRoots:
                 if rooted.root.hear(progress.member, report, now_ms):
                     found.extend(self._advance(rooted, now_ms))
         return found
+
+    def begun(self, message: Begun, now_ms: int) -> list[Effect]:
+        """Members answer for a flow that is new to them."""
+        rooted = self._flows.get(message.flow)
+        if rooted is None:
+            return []
+        news = False
+        for one in message.members:
+            word = FlowProgress(message.flow, one.live_from, one.sealed)
+            news |= rooted.root.hear(one.member, word, now_ms)
+        return self._advance(rooted, now_ms) if news else []
 
     def take(self, sender: str, message: Slice, now_ms: int) -> list[Effect]:
         rooted = self._flows.get(message.flow)

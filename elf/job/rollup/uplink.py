@@ -334,13 +334,13 @@ class Uplink:
 
     # -- time ------------------------------------------------------------------------------------------------
 
-    def progress(self, reports: Iterable[FlowProgress]) -> bool:
-        """What a lane says of its flows; True when a flow is new (the home wants to know at once)."""
-        news = False
+    def progress(self, reports: Iterable[FlowProgress]) -> list[FlowProgress]:
+        """What a lane says of its flows. Returns what is of new ones: their homes want to know at once."""
+        news = []
         for report in reports:
             line = self._lines.get(report.flow)
             if line is not None:
-                news |= line.progress is None
+                news += [report] if line.progress is None else []
                 line.progress = report
         return news
 

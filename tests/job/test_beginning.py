@@ -1,0 +1,64 @@
+"""Who begins a flow is gathered on the way up its tree (``tests/sim`` counts what comes to many's home)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from elf.chaos.agent import SimAgent
+from elf.chaos.engine import plan
+from elf.chaos.world import World
+from elf.job import messages as say
+from elf.job.messages import Began, Begun
+from elf.job.rollup.beginning import FORGET_MS, GATHER_MS, Beginning
+from elf.job.spec import Flow
+
+FLOW = Flow("uid", plan(2).fragment, b"t" * 16, "home")
+
+
+def test_what_gets_lost_on_the_way_is_said_again_with_the_next_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(6, 20)
+    world.start_all()
+    send = World.send
+    lost = Counter[str]()
+
+    def sent(world: World, agent: SimAgent, to: str, message: object) -> None:
+        if isinstance(message, say.Begun):
+            lost[to] += 1
+        else:
+            send(world, agent, to, message)
+
+    monkeypatch.setattr(World, "send", sent)
+    before = world.now
+    spec = world.create(0, plan(2))
+    assert lost
+    assert world.now - before <= 2_000
+    home = world.home(spec)
+    root = home.node.homes.roots.get(spec.flows[0].uid)
+    assert root is not None
+    assert root.why(lambda pane: None, world.now).count("nothing is heard") == 0
+
+
+def test_words_wait_for_their_flow_and_are_forgotten_when_they_were_said_again() -> None:
+    flows: dict[str, Flow] = {}
+    beginning = Beginning(flows.get, {FLOW.topic: "parent"}.get)
+    beginning.add("uid", [Began(3, 10, 10)], 100)
+    beginning.add("never", [Began(4, 10, 10)], 100)
+    assert beginning.deadline() == 100 + GATHER_MS
+    assert beginning.tick(100 + GATHER_MS) == []
+    flows["uid"] = FLOW
+    beginning.add("uid", [Began(3, 11, 11), Began(5, 10, 10)], 106)
+    (sent,) = beginning.tick(100 + 2 * GATHER_MS)
+    assert sent.to == "parent"
+    assert sent.message == Begun(flow="uid", members=(Began(3, 11, 11), Began(5, 10, 10)))
+    assert beginning.deadline() is not None
+    assert beginning.tick(100 + FORGET_MS) == []
+    assert beginning.deadline() is None, "nothing waits"
+
+
+def test_without_a_parent_they_go_to_the_home() -> None:
+    beginning = Beginning({"uid": FLOW}.get, lambda topic: None)
+    beginning.add("uid", [Began(3, 10, 10)], 100)
+    (sent,) = beginning.tick(100 + GATHER_MS)
+    assert sent.to == "home"
