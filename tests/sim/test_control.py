@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+from functools import partial
 
 import pytest
 
@@ -11,8 +12,10 @@ from elf.bench.simulated.costs import Costs, measured
 from elf.bench.simulated.fleet import SimFleet
 from elf.bench.simulated.measures import MEASURES, create, notify, window
 from elf.bench.simulated.world import TimedWorld
+from elf.chaos.agent import SimAgent
 from elf.cli.simcontrol import ControlOptions, simulate_control
 from elf.errors import ElfError
+from elf.job import messages as say
 
 SLOW = Costs(send_ms=1.0, receive_ms=2.0, hop_ms=0.5, sync_ms=4.0, archive_ms=0.5, archive_sync_ms=3.0)
 """Far more than this machine takes for anything, so that tests do not depend on it."""
@@ -118,3 +121,46 @@ def test_a_statement_that_is_refused_is_an_error() -> None:
     fleet = SimFleet(2, 1, Costs(), 0.5)
     with fleet.running(), pytest.raises(ElfError, match="there is no stream nothing"):
         fleet.sql("CREATE JOB one AS SELECT COUNT(*) FROM nothing WINDOWING 1 SECONDS")
+
+
+def test_a_home_of_many_hears_who_begins_in_few_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = SimFleet(60, 5, measured(), 0.5)
+    words: dict[str, list[say.Begun]] = {}
+    send = TimedWorld.send
+
+    def sent(world: TimedWorld, agent: SimAgent, to: str, message: object) -> None:
+        if isinstance(message, say.Begun):
+            words.setdefault(to, []).append(message)
+        send(world, agent, to, message)
+
+    with fleet.running():
+        monkeypatch.setattr(TimedWorld, "send", sent)
+        fleet.sql(create("job", JOB))
+        spec = fleet.world.agents[0].node.log.find_job("job", "me")
+        assert spec is not None
+        heard = [one.member for word in words[spec.home] for one in word.members]
+        assert len(set(heard)) == 59
+        assert len(words[spec.home]) <= 30, "a word from each is 59"
+        assert len(heard) <= 59 + 10, "twice of those only whose place in the tree has changed"
+        fleet.sql("DROP JOB job")
+
+
+def test_a_loop_and_the_other_threads_take_turns() -> None:
+    world = TimedWorld(1, 2, SLOW, link_ms=10.0)
+    agent = world.agents[0]
+    agent.up, seen = True, list[str]()
+    agent.store.waited()
+
+    def step(what: str) -> None:
+        world.charge(5.0)
+        seen.append(what)
+
+    with world.charged():
+        for number in range(4):
+            world.after(0, agent, partial(step, f"loop {number}"))
+        world.after(1.0, agent, partial(seen.append, "late"))
+        world.run(0.5)  # the first has begun
+        world.later(agent, partial(step, "lane"))
+        world.run(60)
+    assert seen[:3] in (["loop 0", "lane", "loop 1"], ["loop 0", "loop 1", "lane"])
+    assert seen[-1] == "late", "each in its own order"

@@ -13,7 +13,8 @@ over, and so does the way of all that it has sent. So the figures are link delay
 | sockets, hops between threads, the archive, syncs, sandboxes | not there: constants (``costs``) |
 | Python's collector, HTTP, logging, reading of files | not there, not charged |
 
-A sync is waited for, by the thread that an agent has for it or, where its loop waits, by the agent. Agents
-share one heap here, so their caches are colder than on machines of their own. A fleet comes together, and
-rests, without charges; nothing is measured before it is ready.
+An agent's loop and its other threads take turns on its core when both have something to do. A sync is waited
+for, by the thread that an agent has for it or, where its loop waits, by the agent. Agents share one heap
+here, so their caches are colder than on machines of their own. A fleet comes together, and rests, without
+charges; nothing is measured before it is ready.
 """

@@ -44,6 +44,8 @@ class TimedAgent(SimAgent):
         """Lines were archived since the last cut."""
         self.archived = False
         """The cut that is being made waits for them too."""
+        self._looks = 0
+        """The life in which it is about to look when its next tick is due."""
         self._told: list[tuple[str, str]] = []
         self._forgotten: list[SnapshotName] = []
         self._finishers: dict[tuple[str, int], FinisherPort] = {}
@@ -62,6 +64,16 @@ class TimedAgent(SimAgent):
         told += [("noticed", text) for _, text in self.notices]
         self.notices.clear()
         return told
+
+    def _plan_tick(self) -> None:
+        """Once for all that a turn of the loop has brought, as the driver does."""
+        if self._looks != self.life:
+            self._looks = self.life
+            self.world.after(0, self, self._look)
+
+    def _look(self) -> None:
+        self._looks = 0
+        super()._plan_tick()
 
     # -- what it waits for -----------------------------------------------------------------------------------
 

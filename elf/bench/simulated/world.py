@@ -46,12 +46,22 @@ class Said:
 
 @dataclass
 class Core:
-    """What waits for an agent's one core, and what it has done."""
+    """What waits for an agent's one core, of its loop and of its other threads, and what it has done. Where
+    both have something to do they take turns, as an operating system lets threads do."""
 
-    waiting: deque[Callable[[], None]] = field(default_factory=deque)
+    loop: deque[Callable[[], None]] = field(default_factory=deque)
+    threads: deque[Callable[[], None]] = field(default_factory=deque)
     busy: bool = False
+    loops_turn: bool = False
     steps: int = 0
     cpu_ms: float = 0.0
+
+    def take(self) -> Callable[[], None] | None:
+        """The next step."""
+        if self.loop and self.threads:
+            self.loops_turn = not self.loops_turn
+        queue = self.loop if self.loop and (self.loops_turn or not self.threads) else self.threads
+        return queue.popleft() if queue else None
 
 
 class TimedWorld(World):
@@ -99,7 +109,8 @@ class TimedWorld(World):
     def later(self, agent: SimAgent, action: Callable[[], None]) -> None:
         """On another thread of the agent, which is on the same core."""
         self.charge(self.costs.hop_ms)
-        self.after(0, agent, action)
+        life = agent.life
+        self.at(self.exact, lambda: self._offer(agent, life, action, self.cores[agent.index].threads))
 
     def run(self, ms: float) -> None:
         end = self.exact + ms
@@ -118,18 +129,25 @@ class TimedWorld(World):
 
     # -- the cores -------------------------------------------------------------------------------------------
 
-    def _offer(self, agent: SimAgent, life: int, action: Callable[[], None]) -> None:
-        """A step of an agent, when its core is free."""
+    def _offer(
+        self,
+        agent: SimAgent,
+        life: int,
+        action: Callable[[], None],
+        queue: deque[Callable[[], None]] | None = None,
+    ) -> None:
+        """A step of an agent, of its loop or another ``queue``, when it has its turn on the core."""
         core = self.cores[agent.index]
-        core.waiting.append(lambda: self._step(agent, action) if agent.up and agent.life == life else None)
+        queue = core.loop if queue is None else queue
+        queue.append(lambda: self._step(agent, action) if agent.up and agent.life == life else None)
         if not core.busy:
             core.busy = True
             self._go_on(core)
 
     def _go_on(self, core: Core) -> None:
         before = core.cpu_ms
-        while core.waiting:
-            core.waiting.popleft()()
+        while (step := core.take()) is not None:
+            step()
             if core.cpu_ms > before:
                 self.at(self.exact + core.cpu_ms - before, partial(self._go_on, core))
                 return
