@@ -276,10 +276,11 @@ class Node:
         told = event.outcome.progress
         if event.command == "Install":  # who fails the first time does not answer for the flow
             told = tuple(one for one in told if one.flow not in self._unfit)
-        for news in self.uplink.progress(told):
-            if (number := self.membership.number(event.stream)) is not None:
-                began = say.Began(number, news.live_from, news.sealed)
-                found.extend(self._begun(say.Begun(flow=news.flow, members=(began,)), now_ms))
+        news, number = self.uplink.progress(told), self.membership.number(event.stream)
+        if news and number is not None:
+            ours = ((one.flow, say.Began(number, one.live_from, one.sealed)) for one in news)
+            begun = say.Begun(flows=tuple(say.FlowBegun(flow, (began,)) for flow, began in ours))
+            found.extend(self._begun(begun, now_ms))
         if event.command == "Finish":
             found.extend(self.uplink.beat(now_ms))
         found.extend(self.programs.tapped(event.outcome.tapped, now_ms))
@@ -529,12 +530,15 @@ class Node:
                 return []
 
     def _begun(self, message: say.Begun, now_ms: int) -> list[Step]:
-        """Here is the flow's home, or we are on the way to it."""
-        flow = self.log.flow(message.flow)
-        if flow is not None and flow.home == self.me.address:
-            return list(self.homes.heard(message, now_ms))
-        self.beginning.add(message.flow, message.members, now_ms)
-        return []
+        """Of flows whose home is here, or of such that we are on the way to."""
+        here: list[say.FlowBegun] = []
+        for begun in message.flows:
+            flow = self.log.flow(begun.flow)
+            if flow is not None and flow.home == self.me.address:
+                here.append(begun)
+            else:
+                self.beginning.add(begun, now_ms)
+        return list(self.homes.heard(say.Begun(flows=tuple(here)), now_ms)) if here else []
 
     def _clock(self, sender: str, message: say.Progress, now_ms: int) -> list[Step]:
         """A member says what its clock shows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from elf.chaos.agent import SimAgent
 from elf.chaos.engine import plan
 from elf.chaos.world import World
 from elf.job import messages as say
-from elf.job.messages import Began, Begun
+from elf.job.messages import Began, Begun, FlowBegun
 from elf.job.rollup.beginning import FORGET_MS, GATHER_MS, Beginning
 from elf.job.spec import Flow
 
@@ -43,22 +44,25 @@ def test_what_gets_lost_on_the_way_is_said_again_with_the_next_beat(monkeypatch:
 def test_words_wait_for_their_flow_and_are_forgotten_when_they_were_said_again() -> None:
     flows: dict[str, Flow] = {}
     beginning = Beginning(flows.get, {FLOW.topic: "parent"}.get)
-    beginning.add("uid", [Began(3, 10, 10)], 100)
-    beginning.add("never", [Began(4, 10, 10)], 100)
+    beginning.add(FlowBegun("uid", (Began(3, 10, 10),)), 100)
+    beginning.add(FlowBegun("never", (Began(4, 10, 10),)), 100)
     assert beginning.deadline() == 100 + GATHER_MS
     assert beginning.tick(100 + GATHER_MS) == []
     flows["uid"] = FLOW
-    beginning.add("uid", [Began(3, 11, 11), Began(5, 10, 10)], 106)
+    beginning.add(FlowBegun("uid", (Began(3, 11, 11), Began(5, 10, 10))), 106)
     (sent,) = beginning.tick(100 + 2 * GATHER_MS)
     assert sent.to == "parent"
-    assert sent.message == Begun(flow="uid", members=(Began(3, 11, 11), Began(5, 10, 10)))
+    assert sent.message == Begun(flows=(FlowBegun("uid", (Began(3, 11, 11), Began(5, 10, 10))),))
     assert beginning.deadline() is not None
     assert beginning.tick(100 + FORGET_MS) == []
     assert beginning.deadline() is None, "nothing waits"
 
 
-def test_without_a_parent_they_go_to_the_home() -> None:
-    beginning = Beginning({"uid": FLOW}.get, lambda topic: None)
-    beginning.add("uid", [Began(3, 10, 10)], 100)
+def test_without_a_parent_they_go_to_the_home_and_many_flows_in_one_message() -> None:
+    flows = {uid: replace(FLOW, uid=uid) for uid in ("one", "two")}
+    beginning = Beginning(flows.get, lambda topic: None)
+    for uid in flows:
+        beginning.add(FlowBegun(uid, (Began(3, 10, 10),)), 100)
     (sent,) = beginning.tick(100 + GATHER_MS)
     assert sent.to == "home"
+    assert [begun.flow for begun in sent.message.flows] == ["one", "two"]  # type: ignore[attr-defined]

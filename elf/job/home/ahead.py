@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from elf.job.messages import Begun, FunctionFailed, Progress, ReadPanes
+from elf.job.messages import Begun, FlowBegun, FunctionFailed, Progress, ReadPanes
 
 WORDS_MAX: Final = 4_096
 """Words that wait; of more the oldest are forgotten. All of them are said again each second."""
@@ -36,10 +36,10 @@ class Ahead:
 
     def keep_begun(self, message: Begun) -> None:
         """Members have begun, several at once."""
-        if self._coming(message.flow):
-            for one in message.members:
-                word = msgspec.structs.replace(message, members=(one,))
-                self._keep(message.flow, str(one.member), word)
+        for begun in message.flows:
+            for one in begun.members if self._coming(begun.flow) else ():
+                word = Begun(flows=(FlowBegun(begun.flow, (one,)),))
+                self._keep(begun.flow, str(one.member), word)
 
     def keep_wishes(self, sender: str, message: ReadPanes) -> None:
         """A reader asks."""

@@ -72,11 +72,17 @@ class Began(msgspec.Struct, frozen=True, array_like=True):
     sealed: int
 
 
-class Begun(Message, frozen=True, kw_only=True):
-    """Members to the home of a new flow, up its tree: these have begun (``elf.job.rollup.beginning``)."""
+class FlowBegun(msgspec.Struct, frozen=True, array_like=True):
+    """Members that have begun a flow."""
 
     flow: str
     members: tuple[Began, ...]
+
+
+class Begun(Message, frozen=True, kw_only=True):
+    """Members to the homes of new flows, up their trees: who has begun (``elf.job.rollup.beginning``)."""
+
+    flows: tuple[FlowBegun, ...]
 
 
 class EarlyState(Message, frozen=True, kw_only=True):

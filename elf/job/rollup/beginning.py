@@ -11,12 +11,12 @@ whose parent is dead, or of an elf that knows no such words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from elf.job.effects import Send
-from elf.job.messages import Began, Begun
+from elf.job.messages import Began, Begun, FlowBegun
 from elf.job.spec import Flow
 
 GATHER_MS: Final = 5
@@ -43,17 +43,17 @@ class Beginning:
         self._parent_of = parent_of
         self._words: dict[str, _Words] = {}
 
-    def add(self, flow: str, members: Iterable[Began], now_ms: int) -> None:
+    def add(self, begun: FlowBegun, now_ms: int) -> None:
         """Ours, or what a child has gathered."""
-        words = self._words.setdefault(flow, _Words(now_ms + GATHER_MS, now_ms + FORGET_MS))
-        words.members.update((one.member, one) for one in members)
+        words = self._words.setdefault(begun.flow, _Words(now_ms + GATHER_MS, now_ms + FORGET_MS))
+        words.members.update((one.member, one) for one in begun.members)
 
     def deadline(self) -> int | None:
         return min((words.due_ms for words in self._words.values()), default=None)
 
     def tick(self, now_ms: int) -> list[Send]:
         """What has waited long enough, to our parents in the trees, or to homes where there is none."""
-        found: list[Send] = []
+        found: dict[str, list[FlowBegun]] = {}
         for uid, words in [one for one in self._words.items() if now_ms >= one[1].due_ms]:
             flow = self._flow_of(uid)
             if flow is None and now_ms < words.until_ms:
@@ -61,6 +61,6 @@ class Beginning:
                 continue
             del self._words[uid]
             if flow is not None:
-                begun = Begun(flow=uid, members=tuple(words.members.values()))
-                found.append(Send(self._parent_of(flow.topic) or flow.home, begun))
-        return found
+                begun = FlowBegun(uid, tuple(words.members.values()))
+                found.setdefault(self._parent_of(flow.topic) or flow.home, []).append(begun)
+        return [Send(to, Begun(flows=tuple(flows))) for to, flows in found.items()]

@@ -215,15 +215,18 @@ class FlowRoots:
         return found
 
     def begun(self, message: Begun, now_ms: int) -> list[Effect]:
-        """Members answer for a flow that is new to them."""
-        rooted = self._flows.get(message.flow)
-        if rooted is None:
-            return []
-        news = False
-        for one in message.members:
-            word = FlowProgress(message.flow, one.live_from, one.sealed)
-            news |= rooted.root.hear(one.member, word, now_ms)
-        return self._advance(rooted, now_ms) if news else []
+        """Members answer for flows that are new to them."""
+        found: list[Effect] = []
+        for begun in message.flows:
+            rooted = self._flows.get(begun.flow)
+            if rooted is None:
+                continue
+            news = False
+            for one in begun.members:
+                word = FlowProgress(begun.flow, one.live_from, one.sealed)
+                news |= rooted.root.hear(one.member, word, now_ms)
+            found.extend(self._advance(rooted, now_ms) if news else ())
+        return found
 
     def take(self, sender: str, message: Slice, now_ms: int) -> list[Effect]:
         rooted = self._flows.get(message.flow)
