@@ -166,7 +166,7 @@ class Driver:
         self._pool.shutdown(wait=True)
         self._disk.shutdown(wait=True)
         self._copies.shutdown(wait=True)
-        self._making.close()
+        self._making.versions.close()
         await self.transport.close()
         self.store.close()
         self._log.info("agent stopped")
@@ -246,7 +246,7 @@ class Driver:
                     self.store.append_log([(entry.seq, encode_entry(entry)) for entry in effect.entries])
                 case do.SaveJob():
                     self.store.save_job(effect.spec.uid, homestore.job_record(effect), effect.state)
-                    self._making.saved(effect)
+                    self._making.versions.saved(effect)
                 case do.SaveFlow():
                     self.store.save_flow(effect.flow, effect.first_pane)
                 case do.PrunePanes(below=None):
@@ -356,7 +356,7 @@ class Driver:
                 self.metrics.panes_committed()
                 self._when_done(self._making.draft_panes(effect, panes), self._event)
             case home.ForgetHome():
-                self._making.forget(effect.uid)
+                self._making.versions.forget(effect.uid)
                 forgotten = self._disk.submit(homestore.perform, self.store, effect)
                 self._when_done(forgotten, lambda _: None)
             case homestore.ApplyRun():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import overlay as ring
 from agents.committing import drafts, panecommits, windowcommits
 from agents.committing.early import early_windows
-from agents.committing.kept import Kept
+from agents.committing.versions import Version, Versions
 from agents.disk import copystore, homestore
 from agents.disk.restore import stored_flows, stored_jobs
 from agents.disk.store import SnapshotName, StoreError
@@ -45,8 +45,8 @@ from elf.job.log.streamlog import decode_entry, encode_entry
 from elf.job.ports import FinisherPort
 from elf.job.program.port import ProgramEffect, ProgramEvent
 from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
-from elf.job.spec import JobSpec
 from elf.job.worker.stream import StreamWorker
+from elf.ql.plan import Plan
 from overlay import replica
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ class SimAgent:
         """Its lanes do nothing."""
         self.slow_disk_ms = 0
         """A write takes up to so much longer."""
+        self.versions = Versions(self.finisher)
 
     def new_store(self) -> SimStore:
         return SimStore(self.world.ledger, self.index)
@@ -124,7 +125,7 @@ class SimAgent:
         self.up, self.life = True, self.life + 1
         self.disk_ms = world.now
         self._tick_ms: int | None = None
-        self.kept: dict[tuple[str, int], Kept] = {}
+        self.versions.close()
         self.jobs = InlineJobs(self.from_program)
         incarnation = self.store.begin_incarnation(world.now // 1_000)
         me = Identity(self.agent_id, f"a{self.index}", incarnation, self.address)
@@ -233,7 +234,10 @@ class SimAgent:
                 case do.SaveJob():
                     record = homestore.job_record(effect)
                     self.store.save_job(effect.spec.uid, record, effect.state)
+                    self.versions.saved(effect)
                 case _ if isinstance(effect, HOME_EFFECTS):
+                    if isinstance(effect, home.ForgetHome):
+                        self.versions.forget(effect.uid)
                     self._in_order(partial(self._housed, effect))
                 case _ if isinstance(effect, copystore.COPY_EFFECTS):
                     self._in_order(partial(self._copy, effect))
@@ -276,13 +280,15 @@ class SimAgent:
             case do.CommitPanes():
                 work = partial(self._answer, partial(self._panes, effect))
             case do.CommitWindows():
-                work = partial(self._durable, partial(self._windows, effect))
+                work = partial(self._durable, partial(self._windows, effect, self._maker(effect)))
             case do.MakeEarly():
                 work = partial(self._answer, partial(self._early, effect))
             case do.TryFunctions():
                 work = partial(self._answer, partial(was.FunctionsTried, effect.request, ""))
-            case home.Draft():
-                work = partial(self._answer, partial(self._draft, effect))
+            case home.Draft(work=do.CommitPanes() as panes):
+                work = partial(self._answer, partial(self._draft_panes, effect, panes))
+            case home.Draft(work=do.CommitWindows() as windows):
+                work = partial(self._answer, partial(self._draft, effect, windows, self._maker(windows)))
             case replica.Persist():
                 work = partial(self._persist, effect)
             case do.Fetch():
@@ -303,9 +309,9 @@ class SimAgent:
         """A job in Python has done something."""
         self.world.after(1, self, partial(self.handle, event))
 
-    def finisher(self, spec: JobSpec) -> FinisherPort:
-        """Of a version's windows."""
-        return PyFinisher(spec.plan)
+    def finisher(self, plan: Plan) -> FinisherPort:
+        """Of a version's windows, or of those that equal ones have in common."""
+        return PyFinisher(plan)
 
     def _answer(self, make: Callable[[], NodeEvent]) -> None:
         self.handle(make())
@@ -350,14 +356,15 @@ class SimAgent:
         if self.up and event is not None:
             self.handle(event)
 
-    def _draft(self, effect: home.Draft) -> home.Drafted:
-        work = effect.work
-        if isinstance(work, do.CommitPanes):
-            reduce = py_reduce(work.flow.fragment)
-            done = drafts.draft(effect, self.store, None, self.address, None, reduces=reduce)
-            return replace(done, failure=reduce.failure) if reduce is not None else done
-        finisher, final = self.finisher(work.spec), py_final(work.spec.plan)
-        done = drafts.draft(effect, self.store, finisher, self.address, self._kept(work), final)
+    def _draft_panes(self, effect: home.Draft, work: do.CommitPanes) -> home.Drafted:
+        reduce = py_reduce(work.flow.fragment)
+        done = drafts.draft(effect, self.store, None, self.address, None, reduces=reduce)
+        return replace(done, failure=reduce.failure) if reduce is not None else done
+
+    def _draft(self, effect: home.Draft, work: do.CommitWindows, version: Version) -> home.Drafted:
+        final = py_final(work.spec.plan)
+        with version.alone() as (finisher, kept):
+            done = drafts.draft(effect, self.store, finisher, self.address, kept, final)
         return replace(done, failure=final.failure) if final is not None else done
 
     def _panes(self, effect: do.CommitPanes) -> was.PanesCommitted:
@@ -365,18 +372,22 @@ class SimAgent:
         done = panecommits.commit_panes(effect, self.store, reduce)
         return replace(done, failure=reduce.failure) if reduce is not None else done
 
-    def _windows(self, effect: do.CommitWindows) -> was.WindowsCommitted:
-        finisher = self.finisher(effect.spec)
-        return windowcommits.commit_windows(effect, self.store, finisher, self.address, self._kept(effect))
+    def _windows(self, effect: do.CommitWindows, version: Version) -> was.WindowsCommitted:
+        with version.alone() as (finisher, kept):
+            return windowcommits.commit_windows(effect, self.store, finisher, self.address, kept)
 
-    def _kept(self, effect: do.CommitWindows) -> Kept:
+    def _maker(self, effect: do.CommitWindows) -> Version:
         if self.world.ledger is not None:
             self.world.ledger.means(effect)
-        return self.kept.setdefault((effect.spec.uid, effect.spec.version), Kept())
+        return self.versions.maker(effect)
 
     def _early(self, effect: do.MakeEarly) -> NodeEvent:
-        spec = effect.committed.spec
-        return early_windows(effect, self.store, self.finisher(spec), self.address, py_final(spec.plan))
+        plan = effect.committed.spec.plan
+        finisher = self.finisher(plan)
+        try:
+            return early_windows(effect, self.store, finisher, self.address, py_final(plan))
+        finally:
+            finisher.close()
 
     def _fetch(self, effect: do.Fetch) -> was.Fetched:
         rows = self.store.overlapping(effect.flow.uid, effect.start, effect.end)

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from agents.committing.kept import alike
-from agents.committing.making import VERSIONS_MADE, Making
+from agents.committing.making import Making
+from agents.committing.versions import VERSIONS_MADE
 from agents.disk.store import Store
 from agents.lanes import engine
 from agents.metrics import Metrics
@@ -56,7 +57,7 @@ def making(monkeypatch: pytest.MonkeyPatch) -> Iterator[Making]:
     yield made
     made.stop()
     pool.shutdown()
-    made.close()
+    made.versions.close()
     store.close()
     assert not Watched.opened
 
@@ -79,20 +80,20 @@ def test_a_version_is_kept_from_one_window_to_the_next(making: Making) -> None:
         assert isinstance(done, WindowsCommitted)
         assert done.rows == 3
         assert len(Watched.opened) == 1
-    assert making.versions(version(1).uid) == [1]
+    assert making.versions.numbers(version(1).uid) == [1]
 
 
 def test_a_forgotten_home_leaves_no_statement_open(making: Making) -> None:
     making.commit(wanted()).result(30)
-    making.forget(version(1).uid)
-    assert making.versions(version(1).uid) == []
+    making.versions.forget(version(1).uid)
+    assert making.versions.numbers(version(1).uid) == []
     assert not Watched.opened
 
 
 def test_of_a_job_the_last_versions_are_kept(making: Making) -> None:
     for number in range(1, 6):
         making.commit(wanted(number)).result(30)
-    assert making.versions(version(1).uid) == [3, 4, 5]
+    assert making.versions.numbers(version(1).uid) == [3, 4, 5]
     assert len(Watched.opened) == VERSIONS_MADE + 1
 
 
@@ -103,8 +104,8 @@ def test_what_is_saved_of_a_job_says_which_versions_go_on(
     for number in (1, 2):
         making.commit(wanted(number)).result(30)
     records = (VersionRecord(version(1), state="finished"), VersionRecord(version(2), state="committed"))
-    making.saved(SaveJob(version(2), state, None, records))
-    assert making.versions(version(1).uid) == left
+    making.versions.saved(SaveJob(version(2), state, None, records))
+    assert making.versions.numbers(version(1).uid) == left
     assert len(Watched.opened) == len(left)
 
 
@@ -113,13 +114,13 @@ def test_one_that_is_at_work_when_its_home_is_forgotten_is_closed_by_its_thread(
     Watched.held.clear()
     first, second = making.commit(wanted()), making.commit(wanted(last=6))
     assert Watched.at_work.wait(30)
-    making.forget(version(1).uid)
+    making.versions.forget(version(1).uid)
     assert len(Watched.opened) == 1
     Watched.held.set()
     for done in (first.result(30), second.result(30)):
         assert isinstance(done, WindowsCommitted)
         assert done.rows == 3
-    assert making.versions(version(1).uid) == []
+    assert making.versions.numbers(version(1).uid) == []
     assert not Watched.opened
 
 
@@ -138,7 +139,7 @@ def test_windows_of_equal_jobs_are_made_once(making: Making) -> None:
     assert Watched.runs == 2
     for name in names:
         assert len(Watched.opened) == 1, "somebody needs it"
-        making.forget(of(name, wanted()).spec.uid)
+        making.versions.forget(of(name, wanted()).spec.uid)
     assert not Watched.opened
 
 

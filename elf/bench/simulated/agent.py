@@ -20,7 +20,7 @@ from elf.job import events as was
 from elf.job.home import port as home
 from elf.job.ports import FinisherPort
 from elf.job.program.port import ProgramEvent
-from elf.job.spec import JobSpec
+from elf.ql.plan import Plan
 
 if TYPE_CHECKING:
     from elf.bench.simulated.lane import TimedLane
@@ -48,7 +48,6 @@ class TimedAgent(SimAgent):
         """The life in which it is about to look when its next tick is due."""
         self._told: list[tuple[str, str]] = []
         self._forgotten: list[SnapshotName] = []
-        self._finishers: dict[tuple[str, int], FinisherPort] = {}
 
     def new_store(self) -> TimedStore:
         return TimedStore(None, self.index)
@@ -98,11 +97,8 @@ class TimedAgent(SimAgent):
 
     # -- effects ---------------------------------------------------------------------------------------------
 
-    def finisher(self, spec: JobSpec) -> FinisherPort:
-        key = (spec.uid, spec.version)
-        if key not in self._finishers:
-            self._finishers[key] = self.world.prepared.finisher(spec.plan)
-        return self._finishers[key]
+    def finisher(self, plan: Plan) -> FinisherPort:
+        return self.world.prepared.finisher(plan)
 
     def _long(self, effect: NodeEffect) -> None:
         match effect:
