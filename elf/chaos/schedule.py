@@ -15,6 +15,8 @@ GONE_OF, GONE_SHARE = 5, 0.4
 """Of fleets with so many agents from the beginning this share loses one for good."""
 MIRRORED_SHARE = 0.3
 """In so many schedules jobs have ``STRAGGLERS MIRROR``."""
+EQUAL_SHARE = 0.35
+"""In so many schedules there are jobs with equal queries at one agent."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +96,16 @@ class Schedule:
     storm_ms: int = STORM_MS
     mirrored: tuple[int, ...] = ()
     """Jobs with ``STRAGGLERS MIRROR``."""
+    together: tuple[int, ...] = ()
+    """Jobs with equal queries that are to have one home."""
 
     def only(self, numbers: tuple[int, ...]) -> Schedule:
         """The same with these faults only (numbers from 1)."""
         return replace(self, faults=tuple(f for n, f in enumerate(self.faults, 1) if n in numbers))
 
 
+DRAWN = 4
+"""Jobs of each schedule; equal ones come after them."""
 JOBS = {
     "plain": 1,
     "slide": 3,
@@ -122,6 +128,8 @@ OTHERWISE = ("wait", "leap", "first")
 """They have policies for stragglers of their own."""
 READERS = ("over", "joined")
 """They read job 0, which is plain."""
+OWN = ("larger", "final", *READERS)
+"""Their windows are made for each job, also for equal ones (``agents.committing.kept.alike``)."""
 
 
 def drawn(seed: int, nodes: int) -> Schedule:
@@ -130,22 +138,24 @@ def drawn(seed: int, nodes: int) -> Schedule:
     joiners = min(rng.choice([0, 0, 1, JOINERS_MAX]), max(0, nodes - 3))
     first = nodes - joiners
     begun = rng.choice([1, 2, 3, 3])
-    jobs = ("plain", *rng.choices(list(JOBS), list(JOBS.values()), k=3))
+    jobs = ("plain", *rng.choices(list(JOBS), list(JOBS.values()), k=DRAWN - 1))
     mirrored, broken = _mirrored(seed, nodes, first, jobs)
-    faults = (*_Draw(rng, first, nodes, jobs, begun).faults(), *_gone(seed, nodes, first), *broken)
+    more, together, asked = _equal(seed, nodes, first, jobs[:begun])
+    faults = (*_Draw(rng, first, nodes, jobs, begun).faults(), *_gone(seed, nodes, first), *broken, *asked)
     return Schedule(
         seed,
         nodes,
         joiners,
         rng.choice([1, 3, 5, 5]),
-        jobs,
+        (*jobs, *more),
         begun,
         rng.choice([300, 300, 300, 1_500]),
         tuple(sorted(faults, key=lambda fault: fault.at_ms)),
         ("cb", *rng.choices(["c", "c", "b", "cb"], k=nodes - 1)) if "both" in jobs else ("c",) * nodes,
         rng.choice([400, 400, 150]),
         rng.choice([256 << 20, 256 << 20, 256 << 20, 6_000]),
-        mirrored=mirrored,
+        mirrored=(*mirrored, *(len(jobs) + n for n in range(len(more)) if together[0] in mirrored)),
+        together=together,
     )
 
 
@@ -171,6 +181,34 @@ def _mirrored(
         for _ in range(rng.choice([0, 1, 1, 2]))
     )
     return named, tuple(broken)
+
+
+def _equal(
+    seed: int, nodes: int, first: int, begun: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[int, ...], tuple[Fault, ...]]:
+    """Perhaps some more jobs: their kinds; those that are to be together, one that has begun before the storm
+    or only these; and what people ask for them. Drawn apart."""
+    rng = random.Random(f"equal {seed} {nodes}")
+    if rng.random() >= EQUAL_SHARE:
+        return (), (), ()
+    models = [number for number, kind in enumerate(begun) if kind not in OWN]
+    model = rng.choice(models)
+    kind = rng.choice([begun[model], "long"])
+    numbers = range(DRAWN, DRAWN + rng.choice([2, 2, 3]))
+    joins = kind == begun[model] and rng.random() < 0.7
+    begins = [0 if joins else rng.randrange(500), *(2_000 for _ in numbers[1:])]
+    found = [
+        Fault("create", at + rng.randrange(1_500), (rng.randrange(first),), amount=number)
+        for number, at in zip(numbers, begins, strict=True)
+    ]
+    for _ in range(rng.choice([0, 1, 1, 2])):
+        number, at = rng.choice(numbers), rng.randrange(6_000, STORM_MS - 1_000)
+        verb = rng.choice(["alter", "alter", "rollback", "pause", "drop"])
+        whom = numbers if verb == "alter" and rng.random() < 0.5 else (number,)
+        found += [Fault(verb, at + rng.randrange(500), amount=one) for one in whom]
+        if verb == "pause":
+            found.append(Fault("resume", at + rng.randrange(1_000, 5_000), amount=number))
+    return (kind,) * len(numbers), (*([model] if joins else []), *numbers), tuple(found)
 
 
 class _Draw:

@@ -14,7 +14,7 @@ from elf.chaos.engine import SECOND, STREAM, plan, staged
 from elf.chaos.judge import Judge
 from elf.chaos.ledger import BROKEN, Finding, Ledger, WindowsName, name_of_result
 from elf.chaos.reference import BOOM, DROPPING
-from elf.chaos.schedule import BUYS, READERS, Fault, Schedule
+from elf.chaos.schedule import BUYS, DRAWN, READERS, Fault, Schedule
 from elf.chaos.world import GONE, Armed, World
 from elf.job import events as was
 from elf.job import messages as say
@@ -71,6 +71,8 @@ def query_of(kind: str) -> Plan:
             return replace(plan(2), trees=3)
         case "late":
             return revising(plan(2))
+        case "long":
+            return revising(plan(3, 1))
         case "larger":
             return staged(revising(plan(2, least=2)), 6, 2)
         case "over":
@@ -124,6 +126,9 @@ class Story:
             letters = schedule.streams[agent.index] if schedule.streams else "c"
             agent.streams = tuple(name for name in (STREAM, BUYS) if name[0] in letters)
         self._people = random.Random(schedule.seed)
+        self._alike = {number: random.Random(f"alike {schedule.seed}") for number in schedule.together}
+        """Who asks for jobs that are drawn apart: all of them for the same, one after the other."""
+        self._names: dict[int, str] = {}
         self._specs: dict[int, JobSpec] = {}
         self._heard: dict[str, Heard] = defaultdict(lambda: Heard(0))
         self._told: set[WindowsName] = set()
@@ -168,10 +173,10 @@ class Story:
             world.write(agent, self._until, rate_ms=schedule.rate_ms)
         for number in sorted(range(schedule.begun), key=lambda n: schedule.jobs[n] in READERS):
             if schedule.jobs[number] in READERS:
-                self._specs[0] = world.active(name_of(0))
+                self._specs[0] = world.active(self._name(0))
             self._submit(number, number % len(first))
         for number in range(schedule.begun):
-            self._specs[number] = world.active(name_of(number))
+            self._specs[number] = world.active(self._name(number))
         self._storm_ms = world.now
         self._subscribe()
 
@@ -182,8 +187,23 @@ class Story:
         self.world.at(self.world.now + self._people.randrange(2_000, 12_000), self.fashion)
 
     def _submit(self, number: int, through: int) -> None:
-        query, name = self._query(number), name_of(number)
+        query, name = self._query(number), self._name(number)
         self.world.submit(through, query, name, PEOPLE, self.world.range_roots(name, query))
+
+    def _name(self, number: int) -> str:
+        """Of a job that is to be where others are, one whose keys are those of their agent."""
+        if number not in self._names:
+            others = filter(None, map(self._spec, self.schedule.together))
+            home = next(map(self.world.home, others), None) if number in self.schedule.together else None
+            name = f"job{number}"
+            self._names[number] = name if home is None else self.world.name_at(name, home)
+        return self._names[number]
+
+    def _spec(self, number: int) -> JobSpec | None:
+        """As the longest log has it, or as it was before the storm."""
+        known, name = self.world.longest(), self._names.get(number)
+        specs = known.jobs() if known is not None else ()
+        return next((spec for spec in specs if spec.name == name), self._specs.get(number))
 
     def _query(self, number: int) -> Plan:
         kind = self.schedule.jobs[number]
@@ -297,19 +317,19 @@ class Story:
             if world.agents[fault.who[0]].up:
                 self._submit(number, fault.who[0])
             return
-        spec = self._specs.get(number)
+        spec = self._specs.get(number) or self._spec(number)
         if spec is None or not world.home(spec).up:
             return
-        home = world.home(spec)
+        home, people = world.home(spec), self._people if number < DRAWN else self._alike[number]
         request: say.Request
         if fault.kind == "drop":
             request = say.DropJob(id=1, origin=PEOPLE, uid=spec.uid)
         else:
-            where, least = self._people.choice(["", "abc", "bd"]), self._people.choice([0, 0, 2])
-            size, slide = self._people.choice([(2, 2), (4, 2), (6, 2), (3, 1)])
-            final = DROPPING if self._people.random() < 0.2 else None
+            where, least = people.choice(["", "abc", "bd"]), people.choice([0, 0, 2])
+            size, slide = people.choice([(2, 2), (4, 2), (6, 2), (3, 1)])
+            final = DROPPING if people.random() < 0.2 else None
             query = replace(plan(size, slide, where=where, least=least), final=final)
-            if size == slide and self._people.random() < 0.3:
+            if size == slide and people.random() < 0.3:
                 query = staged(query, 4, 2)
             request = say.SteerJob(
                 id=1,
@@ -318,7 +338,7 @@ class Story:
                 verb=fault.kind,  # type: ignore[arg-type]
                 plan=query if fault.kind == "alter" else None,
                 version=1,
-                immediately=self._people.random() < 0.3,
+                immediately=people.random() < 0.3,
                 note=f"{fault.kind} …",
             )
         home.guard(lambda: home.handle(was.Arrived(PEOPLE, request)))
@@ -331,7 +351,7 @@ class Story:
                 self._heard[message.job].take(message.number, message.before)
                 self._told.add(name_of_result(message))
         world.client_inbox.clear()
-        known = max((a.node.log for a in world.agents if a.up), key=lambda log: log.last, default=None)
+        known = world.longest()
         for spec in known.jobs() if known is not None else ():
             home = world.home(spec)
             if home.up:
@@ -343,8 +363,3 @@ class Story:
 
 def _nothing() -> None:
     """It is over by itself."""
-
-
-def name_of(number: int) -> str:
-    """The name of a job of the schedule."""
-    return f"job{number}"

@@ -25,8 +25,9 @@ from elf.job import events as was
 from elf.job import messages as say
 from elf.job.home.master import Master
 from elf.job.home.records import home_key
+from elf.job.log.streamlog import StreamLog
 from elf.job.rollup.root import RootSettings
-from elf.job.spec import JobSpec, app_id, range_topic
+from elf.job.spec import JobSpec, app_id, range_topic, topics_of
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.plan import Plan
 from elf.windows import Sliding
@@ -44,6 +45,8 @@ SPARED_OF = 3
 """Members of a group that can lose one for good."""
 HOME_MEMBERS = 5
 """Of a home's group, at most."""
+NAMES_MAX = 20_000
+"""So many are tried until one is where it is wanted: of 8 agents one in 64 is."""
 
 
 @dataclass
@@ -335,10 +338,25 @@ class World:
         home = self.home(spec)
         home.handle(was.Arrived(home.address, say.DropJob(id=1, origin=home.address, uid=spec.uid)))
 
+    def name_at(self, name: str, home: SimAgent) -> str:
+        """A name that begins so, of which both keys are nearest to an agent (``elf.job.home.placing``)."""
+        nodes = {node_id(agent.address): agent for agent in self.agents if agent.up or agent is home}
+
+        def there(key: bytes) -> bool:
+            return nodes[min(nodes, key=partial(closeness, to_int(key)))] is home
+
+        names = (f"{name}-{n}" for n in range(NAMES_MAX))
+        return next((one for one in names if all(map(there, topics_of(one, "me")))), name)
+
+    def longest(self) -> StreamLog | None:
+        """The longest log of those that run."""
+        logs = (agent.node.log for agent in self.agents if agent.up)
+        return max(logs, key=lambda log: log.last, default=None)
+
     def home(self, spec: JobSpec) -> SimAgent:
-        """Where a job's home is, as the longest log of those that run says."""
-        logs = [agent.node.log for agent in self.agents if agent.up]
-        known = max(logs, key=lambda log: log.last).ever(spec.uid) if logs else None
+        """Where a job's home is, as the longest log says."""
+        log = self.longest()
+        known = log.ever(spec.uid) if log is not None else None
         return self.by_address[(known or spec).home]
 
     def write(self, agent: SimAgent, until_ms: int, rate_ms: int = 200) -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from agents.committing import panecommits
+from agents.committing.kept import alike
 from elf.batch import decode, encode
 from elf.chaos.lane import SimLane
 from elf.job.commands import Command, Install, Outcome, Resume, Suspend
 from elf.job.contributions import Piece, Pile, bitmap, numbers
-from elf.job.effects import Effect, Work
+from elf.job.effects import CommitWindows, Effect, Work
 from elf.job.home.heard import Heard
 from elf.job.log.streamlog import FOREVER_US, Member, StreamLog
 from elf.job.messages import Slice
@@ -244,6 +245,15 @@ def holds_a_mirrors_piece_beside(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Proxies, "take", take)
     patch.setattr(Pile, "check", lambda pile: None)
     patch.setattr("elf.job.contributions._union", union)
+
+
+def takes_any_window_for_its_own(patch: pytest.MonkeyPatch) -> None:
+    """Homes: what an equal job has had made is taken whatever the revisions of its panes are."""
+
+    def key(effect: CommitWindows) -> Hashable | None:
+        return alike(replace(effect, coverage=()))
+
+    patch.setattr("agents.committing.windowcommits.alike", key)
 
 
 def appoints_no_proxy(patch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agents.committing.kept import Contents, Kept
 from elf.chaos.ledger import LOST, WRONG, Finding
 from elf.chaos.schedule import SAID, STORM_MS, Fault, Schedule, drawn
 from elf.chaos.shrink import shrunk
@@ -22,7 +24,7 @@ from elf.chaos.story import Story, Verdict, play
 from elf.cli.chaos import ChaosOptions, run_chaos
 from elf.cli.main import main
 from tests.chaos import plants
-from tests.chaos.test_plants import NODES, gone, schedule, unheard
+from tests.chaos.test_plants import EQUAL, NODES, equal, gone, schedule, unheard
 
 ROOT = Path(__file__).parents[2]
 FIXED = range(1, 1 + int(os.environ.get("ELF_CHAOS_SEEDS", "50")))
@@ -58,6 +60,39 @@ def test_what_others_have_of_an_agent_that_is_gone_for_good_is_in_the_last_words
     assert story.play().findings == ()
     (copied,) = story.ledger.gone.values()
     assert copied, "there was something to be saved"
+
+
+def test_windows_of_equal_jobs_are_made_once_in_a_storm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of them; the rest are revised, or are the first."""
+    made, taken = Kept.made, list[object]()
+
+    def look(kept: Kept, key: Hashable | None) -> Contents | None:
+        found = made(kept, key)
+        taken.extend([key] if found is not None else [])
+        return found
+
+    monkeypatch.setattr(Kept, "made", look)
+    story = Story(schedule(equal, 1))
+    verdict = story.play()
+    assert verdict.findings == ()
+    assert len(taken) > 50
+    log = story.world.longest()
+    assert log is not None
+    jobs = log.jobs()
+    assert len(jobs) == EQUAL
+    assert len({story.world.home(spec).index for spec in jobs}) == 1
+
+
+def test_some_schedules_have_equal_jobs_that_are_to_be_together() -> None:
+    drawn_together = [one for seed in range(100) if (one := drawn(seed, NODES)).together]
+    assert 20 < len(drawn_together) < 50
+    kinds = {one.jobs[number] for one in drawn_together for number in one.together}
+    assert {"long", "slide", "leap"} <= kinds
+    for one in drawn_together:
+        assert len({one.jobs[number] for number in one.together}) == 1
+        assert len({number in one.mirrored for number in one.together}) == 1
+        created = {fault.amount for fault in one.faults if fault.kind == "create"}
+        assert {number for number in one.together if number >= one.begun} <= created
 
 
 def test_a_seed_has_one_history_in_all_processes() -> None:

@@ -18,6 +18,8 @@ from tests.chaos.plants import Plant
 
 NODES = 4
 TRIES = 6
+EQUAL = 7
+"""Jobs with one query."""
 PEACE = int(os.environ.get("ELF_TEST_SEEDS", "0"))
 """Seeds with which each storm is also run without the bug."""
 Storm = Callable[[random.Random], list[Fault]]
@@ -111,6 +113,13 @@ def behind(rng: random.Random) -> list[Fault]:
     return [Fault("stuck", 0, (stuck,), 9_000), *broken, Fault("overtaking", 0, (), 10_000, 60)]
 
 
+def equal(rng: random.Random) -> list[Fault]:
+    """Equal jobs at one agent. Some of them get behind, and make a window when late rows have come."""
+    created = [Fault("create", 100 * n, (rng.randrange(NODES),), amount=n) for n in range(1, EQUAL)]
+    lost = [Fault("way up", 3_000 + 2_000 * n, (n,), 1_500) for n in range(NODES)]
+    return [*created, *lost, Fault("loss", 2_000, (), 10_000, 15)]
+
+
 PLANTS: dict[Plant, Storm] = {
     plants.merges_what_overlaps: doubled,
     plants.counts_by_place: leaving,
@@ -132,11 +141,18 @@ PLANTS: dict[Plant, Storm] = {
     plants.forgets_copies_early: gone,
     plants.appoints_no_proxy: gone,
     plants.holds_a_mirrors_piece_beside: behind,
+    plants.takes_any_window_for_its_own: equal,
 }
 
 
 AGENTS = {stragglers: 6, dead: 6, lagging: 6, behind: 6, fashions: 8, gone: 6}
-JOBS = {stragglers: ("leap", "wait"), dead: ("wait",), lagging: ("leap", "wait"), fashions: ("first",)}
+JOBS = {
+    stragglers: ("leap", "wait"),
+    dead: ("wait",),
+    lagging: ("leap", "wait"),
+    fashions: ("first",),
+    equal: ("long",) * EQUAL,
+}
 FIRST = {
     plants.merges_what_overlaps: 2,
     plants.is_always_sure: 5,
@@ -151,13 +167,14 @@ def schedule(storm: Storm, seed: int) -> Schedule:
     alone = storm is dead_home
     return Schedule(
         mirrored=(0, 1, 2) if storm is behind else (),
+        together=tuple(range(EQUAL)) if storm is equal else (),
         seed=seed,
         nodes=AGENTS.get(storm, NODES),
         joiners=0,
         home_members=1 if alone else 3,
         jobs=JOBS.get(storm, ("plain", "odd", "where")),
         begun=3 if alone or storm is lossy else 2 if storm in (stragglers, lagging) else 1,
-        disorder_ms=300,
+        disorder_ms=1_500 if storm is equal else 300,
         faults=tuple(faults),
         rate_ms=200 if storm is fashions else 150,
         quota=9_000 if alone else 256 << 20,
