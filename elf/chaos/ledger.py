@@ -82,6 +82,8 @@ class PaneWord:
     parts: frozenset[tuple[int, int]]
     rows: PaneCounts
     row: PaneCommit
+    failed: frozenset[int] = frozenset()
+    """Panes on which a reduce function has failed, as it says itself."""
 
 
 class Ledger:
@@ -294,7 +296,8 @@ class Ledger:
         before = self.latest(row.flow, row.start, row.revision - 1) if row.revision else None
         if before is not None:
             parts |= before.parts
-        word = PaneWord(row.start, row.end, row.revision, from_bytes(row.members), parts, rows, row)
+        members, failed = from_bytes(row.members), unreduced(row)
+        word = PaneWord(row.start, row.end, row.revision, members, parts, rows, row, failed)
         words[key] = word
         self._check_panes(name, word)
         self._check_policy(name, word)
@@ -330,11 +333,10 @@ class Ledger:
         for number, part in word.parts:
             book = self.books[flow, self._agents[stream, number]]
             sums[word.start].update(book.parts.get((word.start, part), Counter()))
-        failed = unreduced(word.row)
         self._banged |= {flow} if any(BANG in counts for counts in sums.values()) else set()
-        if failed and flow not in self._banged:
+        if word.failed and flow not in self._banged:
             self.found(WRONG, f"{name}: it is not reduced, and nothing of the flow ever made that fail")
-        wanted = {p: reduced(self.flows[flow].fragment, c, failed=p in failed) for p, c in sums.items()}
+        wanted = {p: reduced(self.flows[flow].fragment, c, failed=p in word.failed) for p, c in sums.items()}
         if None in wanted.values() or {p: c for p, c in wanted.items() if c} != word.rows:
             who = ", ".join(f"a{agent}" for agent in self.who(flow, word.members))
             self.found(
@@ -392,6 +394,10 @@ class Ledger:
                 if not is_right(work.spec.plan, counts, sums, span, failed=failed):
                     claimed = dict(sums(0, span))
                     self.found(WRONG, f"{name}: {dict(counts)} of {span}; its panes have {claimed}")
+                unreduced = self._unreduced(work.coverage, span, pane_us)
+                if unreduced > failed or (failed > unreduced and work.spec.plan.final is None):
+                    what = "says" if failed else "does not say"
+                    self.found(WRONG, f"{name} {what} of {span} that a reduce function has failed")
                 missing = self._missing(work.coverage, span, pane_us)
                 if missing != set(status["missing"]):  # type: ignore[call-overload]
                     self.found(
@@ -429,6 +435,16 @@ class Ledger:
             return found
 
         return sums
+
+    def _unreduced(self, coverage: Sequence[Coverage], span: tuple[int, int], pane_us: int) -> bool:
+        """Whether a reduce function has failed on a pane of a window."""
+        for part in coverage:
+            first, last = max(part.start, span[0] // pane_us), min(part.end, -(-span[1] // pane_us))
+            for pane in range(first, last) if not part.lost else ():
+                word = self.latest(part.flow, pane, part.revision)
+                if word is not None and pane in word.failed:
+                    return True
+        return False
 
     def _missing(self, coverage: Sequence[Coverage], span: tuple[int, int], pane_us: int) -> set[str]:
         """The names of those who were expected and are not in all panes of a window."""
@@ -486,7 +502,7 @@ def counts_of(payload: bytes, start: int, end: int) -> PaneCounts:
 
 
 def unreduced(row: PaneCommit) -> frozenset[int]:
-    """The panes of a commit on which a reduce function has failed, as it says itself."""
+    """The panes of a commit that a reduce function has failed on."""
     counted = decode(row.tally).to_pylist() if row.tally else []
     return frozenset(one["_pane"] for one in counted if one.get(UNREDUCED.name))
 

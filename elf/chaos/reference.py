@@ -2,8 +2,8 @@
 
 The queries of simulated fleets count by key. ``HAVING count >= n`` is a final fragment that is a number, and
 so is a stage, which adds up the counts of smaller windows. Joined jobs have the keys that all of them have,
-with the sum of their counts. The one final function drops a key, and fails on another; the one reduce
-function drops the keys of one row in a pane, and fails on a third.
+with the sum of their counts. The one final function drops a key, and fails on another; a reduce
+function drops the keys of few rows in a pane, and fails on a third.
 """
 
 from __future__ import annotations
@@ -39,25 +39,32 @@ def final(batch):
 
 
 BANG: Final = "bang"
-"""The same for the reduce function."""
-SEVERAL: Final = Function(
-    "reduce",
-    f"""\
+"""The same for reduce functions."""
+
+
+def several(least: int) -> Function:
+    """Groups of at least so many rows: what that makes of parts of a pane is not what it makes of all."""
+    return Function(
+        "reduce",
+        f"""\
 import pyarrow as pa
 def reduce(batch):
     keys, hits = batch["key"].to_pylist(), batch["hits"].to_pylist()
     if "{BANG}" in keys:
         raise ValueError("{BANG}, in " + str(len(keys)) + " groups")
-    return batch.filter(pa.array([n > 1 for n in hits], pa.bool_()))
+    return batch.filter(pa.array([n >= {least} for n in hits], pa.bool_()))
 """,
-    "several.py",
-)
-"""What it makes of parts of a pane is not what it makes of all of it."""
+        "several.py",
+    )
 
 
-def reducing(plan: Plan) -> Plan:
-    """The same plan with the reduce function."""
-    reduce = Reduce(SEVERAL, (("k0", "key"), ("s0", "hits")))
+SEVERAL: Final = {several(least): least for least in (2, 5, 8, 12)}
+"""All reduce functions that jobs of simulated fleets may have."""
+
+
+def reducing(plan: Plan, least: int = 2) -> Plan:
+    """The same plan with a reduce function."""
+    reduce = Reduce(several(least), (("k0", "key"), ("s0", "hits")))
     return replace(plan, fragment=replace(plan.fragment, reduce=reduce))
 
 
@@ -69,7 +76,8 @@ def reduced(fragment: Fragment, counts: Counts, *, failed: bool) -> Counts | Non
         return Counter({key: n for key, n in counts.items() if n >= least})
     if fragment.reduce is None or failed:
         return counts
-    return None if BANG in counts else Counter({key: n for key, n in counts.items() if n > 1})
+    least = SEVERAL[fragment.reduce.function]
+    return None if BANG in counts else Counter({key: n for key, n in counts.items() if n >= least})
 
 
 def is_right(plan: Plan, counts: Counts, sums: Sums, span: Span, *, failed: bool = False) -> bool:

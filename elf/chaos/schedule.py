@@ -17,6 +17,8 @@ MIRRORED_SHARE = 0.3
 """In so many schedules jobs have ``STRAGGLERS MIRROR``."""
 EQUAL_SHARE = 0.35
 """In so many schedules there are jobs with equal queries at one agent."""
+REDUCED_SHARE = 0.3
+"""In so many some job gets a reduce function."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ SAID = {
     "resume": "job {amount} is resumed",
     "rollback": "job {amount} goes back to version 1",
     "boom": "a row comes to {who} that final functions fail on",
+    "reduce": "job {amount} is altered to one with a reduce function",
+    "bang": "a row comes to {who} that reduce functions fail on",
 }
 """What each kind is in words."""
 
@@ -141,7 +145,9 @@ def drawn(seed: int, nodes: int) -> Schedule:
     jobs = ("plain", *rng.choices(list(JOBS), list(JOBS.values()), k=DRAWN - 1))
     mirrored, broken = _mirrored(seed, nodes, first, jobs)
     more, together, asked = _equal(seed, nodes, first, jobs[:begun])
-    faults = (*_Draw(rng, first, nodes, jobs, begun).faults(), *_gone(seed, nodes, first), *broken, *asked)
+    reduced = _reduced(seed, nodes, first, begun, together)
+    faults = _Draw(rng, first, nodes, jobs, begun).faults()
+    faults = (*faults, *_gone(seed, nodes, first), *broken, *asked, *reduced)
     return Schedule(
         seed,
         nodes,
@@ -209,6 +215,25 @@ def _equal(
         if verb == "pause":
             found.append(Fault("resume", at + rng.randrange(1_000, 5_000), amount=number))
     return (kind,) * len(numbers), (*([model] if joins else []), *numbers), tuple(found)
+
+
+def _reduced(seed: int, nodes: int, first: int, begun: int, together: tuple[int, ...]) -> tuple[Fault, ...]:
+    """Perhaps a job gets a reduce function, or all equal ones do; it may fail, or be taken back. Drawn
+    apart."""
+    rng = random.Random(f"reduced {seed} {nodes}")
+    if rng.random() >= REDUCED_SHARE:
+        return ()
+    every = bool(together) and rng.random() < 0.5
+    numbers = together if every else (rng.randrange(begun),)
+    at = rng.randrange(5_000, 7_000) if every else rng.randrange(500, 7_000)
+    found = [Fault("reduce", at + rng.randrange(300), amount=number) for number in numbers]
+    if rng.random() < 0.5:
+        who = (rng.randrange(first),)
+        found.append(Fault("bang", rng.randrange(at + 4_000, STORM_MS - 1_000), who))
+    if rng.random() < 0.4:
+        back = rng.randrange(at + 1_000, STORM_MS - 1_000)
+        found.append(Fault("rollback", back, amount=rng.choice(numbers)))
+    return tuple(found)
 
 
 class _Draw:

@@ -13,7 +13,7 @@ from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, STREAM, plan, staged
 from elf.chaos.judge import Judge
 from elf.chaos.ledger import BROKEN, Finding, Ledger, WindowsName, name_of_result
-from elf.chaos.reference import BOOM, DROPPING
+from elf.chaos.reference import BANG, BOOM, DROPPING, SEVERAL, reducing
 from elf.chaos.schedule import BUYS, DRAWN, READERS, Fault, Schedule
 from elf.chaos.world import GONE, Armed, World
 from elf.job import events as was
@@ -32,6 +32,8 @@ LOOK_MS = 2_000
 WAIT_US = 6 * SECOND
 """How long a job waits for stragglers."""
 PEOPLE = "client:people"
+ASK_AGAIN_MS = 1_500
+"""After so long somebody asks again for a reduce function that a job has not got."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,8 @@ class Story:
             letters = schedule.streams[agent.index] if schedule.streams else "c"
             agent.streams = tuple(name for name in (STREAM, BUYS) if name[0] in letters)
         self._people = random.Random(schedule.seed)
-        self._alike = {number: random.Random(f"alike {schedule.seed}") for number in schedule.together}
+        alike = f"alike {schedule.seed}"
+        self._alike = {number: random.Random(alike) for number in schedule.together}
         """Who asks for jobs that are drawn apart: all of them for the same, one after the other."""
         self._names: dict[int, str] = {}
         self._specs: dict[int, JobSpec] = {}
@@ -281,11 +284,17 @@ class Story:
             case "join":
                 world.restart(agents[0])
                 world.write(agents[0], self._until, rate_ms=self.schedule.rate_ms)
-            case "boom":
-                agents[0].log.rows.append((agents[0].now_ms * 1000, BOOM))
+            case "boom" | "bang":
+                key = BOOM if fault.kind == "boom" else BANG
+                agents[0].log.rows.append((agents[0].now_ms * 1000, key))
             case "leave":
                 if agents[0].up:
                     agents[0].perform(agents[0].node.leave(agents[0].now_ms))
+            case "reduce":
+                self._ask(fault)
+                spec = self._spec(fault.amount)
+                if spec is None or spec.plan.fragment.reduce is None:
+                    world.at(world.now + ASK_AGAIN_MS, lambda: self._befall(fault))
             case _:
                 self._ask(fault)
         if fault.for_ms:
@@ -324,6 +333,8 @@ class Story:
         request: say.Request
         if fault.kind == "drop":
             request = say.DropJob(id=1, origin=PEOPLE, uid=spec.uid)
+        elif fault.kind == "reduce":
+            request = self._reduce(number, spec)
         else:
             where, least = people.choice(["", "abc", "bd"]), people.choice([0, 0, 2])
             size, slide = people.choice([(2, 2), (4, 2), (6, 2), (3, 1)])
@@ -342,6 +353,35 @@ class Story:
                 note=f"{fault.kind} …",
             )
         home.guard(lambda: home.handle(was.Arrived(PEOPLE, request)))
+
+    def _reduce(self, number: int, spec: JobSpec) -> say.SteerJob:
+        """ALTER JOB … SET FUNCTION reduce, with another query beside it."""
+        rng = random.Random(f"reduce {self.schedule.seed}")  # whoever asks, and however often
+        size, slide = rng.choice([(2, 2), (4, 2), (3, 1)])
+        query = plan(size, slide, where=rng.choice(["", "", "abc"]))
+        query = reducing(query, rng.choice([*SEVERAL.values()]))
+        match rng.choice(["plain", "trees", "late", "late", "wait", "leap"]):
+            case "trees":  # with no policy beside it, as the planner has it
+                query = replace(query, trees=3)
+            case "late":
+                query = revising(query)
+            case "wait":
+                query = behind(query, wait_us=WAIT_US)
+            case "leap":
+                query = behind(query, leap=True)
+        fragment, mirrors = query.fragment, number in self.schedule.mirrored
+        if mirrors and not fragment.leap and fragment.wait_us is None:
+            query = mirrored(query)
+        return say.SteerJob(
+            id=1,
+            origin=PEOPLE,
+            uid=spec.uid,
+            verb="alter",
+            plan=query,
+            version=1,
+            roots=self.world.range_roots(spec.name, query),
+            note="reduce …",
+        )
 
     def _subscribe(self) -> None:
         """A reader of all windows of all jobs: each second it renews its lease and asks for what it lacks."""

@@ -11,6 +11,7 @@ import pytest
 
 from agents.committing import panecommits
 from agents.committing.kept import alike
+from agents.disk.store import Store
 from elf.batch import decode, encode
 from elf.chaos.lane import SimLane
 from elf.job.commands import Command, Install, Outcome, Resume, Suspend
@@ -24,6 +25,7 @@ from elf.job.rollup.root import Root
 from elf.job.rollup.uplink import Uplink, _Line, reissued
 from elf.job.spec import Flow
 from elf.job.stragglers import Leaps
+from elf.job.tally import TALLY_COLUMNS
 from elf.job.worker.flowstate import FlowState
 from elf.ql.plan import Fragment, Top
 from overlay.replica.leading import Leadership, Progress
@@ -254,6 +256,22 @@ def takes_any_window_for_its_own(patch: pytest.MonkeyPatch) -> None:
         return alike(replace(effect, coverage=()))
 
     patch.setattr("agents.committing.windowcommits.alike", key)
+
+
+def revises_what_is_reduced(patch: pytest.MonkeyPatch) -> None:
+    """6: a revision is made of what the reduce function has made of the pane, not of what it was given."""
+    patch.setattr(Store, "raw_of", lambda *_: {})
+
+
+def passes_off_as_reduced(patch: pytest.MonkeyPatch) -> None:
+    """6: the tally of a pane on which the reduce function has failed does not say so."""
+    marked = panecommits._marked
+    patch.setattr(panecommits, "_marked", lambda tally, left: marked(tally, ()))
+
+
+def says_nothing_of_a_failure(patch: pytest.MonkeyPatch) -> None:
+    """6: nor does a window that is made of such a pane."""
+    patch.setattr("agents.committing.status._counted", lambda _: TALLY_COLUMNS)
 
 
 def appoints_no_proxy(patch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from elf.chaos.story import Story, Verdict, play
 from elf.cli.chaos import ChaosOptions, run_chaos
 from elf.cli.main import main
 from tests.chaos import plants
-from tests.chaos.test_plants import EQUAL, NODES, equal, gone, schedule, unheard
+from tests.chaos.test_plants import EQUAL, NODES, equal, gone, reduced, schedule, unheard
 
 ROOT = Path(__file__).parents[2]
 FIXED = range(1, 1 + int(os.environ.get("ELF_CHAOS_SEEDS", "50")))
@@ -93,6 +93,22 @@ def test_some_schedules_have_equal_jobs_that_are_to_be_together() -> None:
         assert len({number in one.mirrored for number in one.together}) == 1
         created = {fault.amount for fault in one.faults if fault.kind == "create"}
         assert {number for number in one.together if number >= one.begun} <= created
+
+
+def test_a_reduce_function_changes_panes_and_their_revisions_and_fails_in_a_storm() -> None:
+    story = Story(schedule(reduced, 3))
+    assert story.play().findings == ()
+    flows = [flow for flow in story.ledger.flows.values() if flow.fragment.reduce is not None]
+    words = [word for flow in flows for word in story.ledger.panes[flow.uid].values()]
+    changed = {word.start for word in words if word.row.raw}
+    assert {word.start for word in words if word.revision} & changed
+    failed = [word for word in words if word.failed]
+    assert failed
+    log = story.world.longest()
+    assert log is not None
+    (spec,) = log.jobs()
+    assert spec.version == 3, "it has gone back by itself"
+    assert spec.plan.fragment.reduce is None
 
 
 def test_a_seed_has_one_history_in_all_processes() -> None:

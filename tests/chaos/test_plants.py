@@ -120,6 +120,12 @@ def equal(rng: random.Random) -> list[Fault]:
     return [*created, *lost, Fault("loss", 2_000, (), 10_000, 15)]
 
 
+def reduced(rng: random.Random) -> list[Fault]:
+    """A job gets a reduce function. Agents come late with what they have of its panes; on one it fails."""
+    late = [Fault("mute", 3_500 + 500 * n, (who,), 4_000) for n, who in enumerate(rng.sample(range(6), 3))]
+    return [Fault("reduce", 0, amount=0), *late, Fault("bang", 9_500, (rng.randrange(6),)), *lossy(rng)]
+
+
 PLANTS: dict[Plant, Storm] = {
     plants.merges_what_overlaps: doubled,
     plants.counts_by_place: leaving,
@@ -142,22 +148,27 @@ PLANTS: dict[Plant, Storm] = {
     plants.appoints_no_proxy: gone,
     plants.holds_a_mirrors_piece_beside: behind,
     plants.takes_any_window_for_its_own: equal,
+    plants.revises_what_is_reduced: reduced,
+    plants.passes_off_as_reduced: reduced,
+    plants.says_nothing_of_a_failure: reduced,
 }
 
 
-AGENTS = {stragglers: 6, dead: 6, lagging: 6, behind: 6, fashions: 8, gone: 6}
+AGENTS = {stragglers: 6, dead: 6, lagging: 6, behind: 6, fashions: 8, gone: 6, reduced: 6}
 JOBS = {
     stragglers: ("leap", "wait"),
     dead: ("wait",),
     lagging: ("leap", "wait"),
     fashions: ("first",),
     equal: ("long",) * EQUAL,
+    reduced: ("plain",),
 }
 FIRST = {
     plants.merges_what_overlaps: 2,
     plants.is_always_sure: 5,
     plants.forgets_what_was_left_out: 5,
     plants.holds_a_mirrors_piece_beside: 2,
+    plants.revises_what_is_reduced: 3,
 }
 """What is seen at once costs least."""
 
@@ -174,9 +185,9 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         home_members=1 if alone else 3,
         jobs=JOBS.get(storm, ("plain", "odd", "where")),
         begun=3 if alone or storm is lossy else 2 if storm in (stragglers, lagging) else 1,
-        disorder_ms=1_500 if storm is equal else 300,
+        disorder_ms=1_500 if storm in (equal, reduced) else 300,
         faults=tuple(faults),
-        rate_ms=200 if storm is fashions else 150,
+        rate_ms={fashions: 200, reduced: 400}.get(storm, 150),
         quota=9_000 if alone else 256 << 20,
         storm_ms=12_000 if storm in JOBS else 10_000,
     )

@@ -8,7 +8,18 @@ from dataclasses import replace
 import pytest
 
 from elf.chaos.engine import SECOND, plan, staged
-from elf.chaos.reference import BOOM, DROPPING, Counts, Span, is_right
+from elf.chaos.reference import (
+    BANG,
+    BOOM,
+    DROPPING,
+    SEVERAL,
+    Counts,
+    Span,
+    is_right,
+    reduced,
+    reducing,
+    several,
+)
 from elf.chaos.story import query_of
 from elf.ql.plan import Plan
 
@@ -66,3 +77,18 @@ def test_a_final_function_that_fails_must_have_been_taken_out() -> None:
     assert not is_right(query, treated, booming, span)
     assert is_right(query, whole, booming, span, failed=True)
     assert not is_right(query, whole, booming, span)
+
+
+@pytest.mark.parametrize("least", SEVERAL.values())
+def test_a_reduce_function_leaves_out_groups_that_a_pane_may_have_once_all_is_there(least: int) -> None:
+    """So it is not the same whether it gets parts of a pane one by one."""
+    fragment = reducing(plan(2), least).fragment
+    assert fragment.reduce is not None
+    assert fragment.reduce.function == several(least)
+    part, rest = Counter({"a": least, "b": least - 1}), Counter({"b": 1, "c": 1})
+    first = reduced(fragment, part, failed=False)
+    assert first == {"a": least}
+    assert reduced(fragment, part + rest, failed=False) == {"a": least, "b": least}
+    assert reduced(fragment, first + rest, failed=False) == {"a": least}
+    assert reduced(fragment, part, failed=True) == part
+    assert reduced(fragment, part + Counter([BANG]), failed=False) is None
