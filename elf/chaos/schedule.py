@@ -228,7 +228,7 @@ def _reduced(seed: int, nodes: int, first: int, begun: int, together: tuple[int,
     at = rng.randrange(5_000, 7_000) if every else rng.randrange(500, 7_000)
     found = [Fault("reduce", at + rng.randrange(300), amount=number) for number in numbers]
     if rng.random() < 0.5:
-        who = (rng.randrange(first),)
+        who = tuple(sorted(rng.sample(range(first), min(3, first))))
         found.append(Fault("bang", rng.randrange(at + 4_000, STORM_MS - 1_000), who))
     if rng.random() < 0.4:
         back = rng.randrange(at + 1_000, STORM_MS - 1_000)

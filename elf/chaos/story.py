@@ -286,7 +286,8 @@ class Story:
                 world.write(agents[0], self._until, rate_ms=self.schedule.rate_ms)
             case "boom" | "bang":
                 key = BOOM if fault.kind == "boom" else BANG
-                agents[0].log.rows.append((agents[0].now_ms * 1000, key))
+                for agent in agents:
+                    agent.log.rows.append((agent.now_ms * 1000, key))
             case "leave":
                 if agents[0].up:
                     agents[0].perform(agents[0].node.leave(agents[0].now_ms))
