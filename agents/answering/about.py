@@ -70,6 +70,7 @@ def describe(
             f"{flow.uid[:8]} over {flow.fragment.stream}{_keys(flow)}, root {named(flow.home)}, "
             f"read by {', '.join(reader.name for reader in log.readers(flow.uid))}"
         )
+    told |= {"waits": facts.waiting} if facts.waiting else {}
     return told | ({"failure": facts.failure} if facts.failure else {})
 
 
@@ -174,6 +175,7 @@ def summary(facts: say.JobFacts, members: int) -> dict[str, object]:
         "first_us": facts.first_us,
         "committed_us": facts.committed_us,
         "failure": facts.failure,
+        "waiting": facts.waiting,
         "members": members,
     }
 

@@ -130,7 +130,7 @@ def install(store: Store, effect: InstallHome) -> None:
 
 def summary(store: Store, effect: SummariseHome) -> bytes:
     """The state of a home."""
-    job = _kept_job(store, effect.uid)
+    job = _kept_job(store, effect.uid, effect.founder)
     firsts = store.flows()
     flows = [log.FlowKept(uid, first) for uid in effect.flows if (first := firsts.get(uid)) is not None]
     panes = [row for uid in effect.flows for row in _newest(store, uid)]
@@ -140,9 +140,9 @@ def summary(store: Store, effect: SummariseHome) -> bytes:
     return log.encode(log.HomeState(job, tuple(flows), tuple(panes), tuple(windows)))
 
 
-def _kept_job(store: Store, uid: str) -> log.JobKept | log.RangeKept:
+def _kept_job(store: Store, uid: str, founder: str) -> log.JobKept | log.RangeKept:
     if is_range(uid):
-        return log.RangeKept(uid)
+        return log.RangeKept(uid, founder)
     row = store.job(uid)
     if row is None:
         raise ElfBug(f"the home of {uid} has no record of the job")

@@ -10,7 +10,9 @@ loses them; they begin anew, from the store, where the next leader is, as after 
 carries the term in which its root or master began. ``Homes`` tells the stream log where the home is.
 
 The home of a key range after a job's first (``TREES m``) is founded by the agent that the log names for it,
-once in that agent's life (``FOUNDED_FACT``): a group of that key may be elsewhere by then.
+once in that agent's life (``FOUNDED_FACT``): a group of that key may be elsewhere by then. Its leader takes
+it up when the log says that it has begun; all members end it when the log says that another agent is to found
+one (``elf.job.log.founding``).
 
 A home is over when the log has the job's tombstone and the end of its flows: each member forgets it then.
 """
@@ -87,6 +89,8 @@ class _Led:
     again: list[_Wanted] = field(default_factory=list)
     ended: set[str] = field(default_factory=set)
     """Flows of versions that are over."""
+    begun: bool = True
+    """False: of a key range that the log has not as begun."""
 
 
 class HomeMachine:
@@ -94,7 +98,7 @@ class HomeMachine:
 
     def __init__(self, key: bytes) -> None:
         self.key = key
-        self.uid = ""
+        self.uid = self.founder = ""
         self.flows: tuple[str, ...] = ()
         self.whole: dict[bytes, bytes] = {}
         """Records that were too large to be told, by what was told in their place."""
@@ -103,7 +107,7 @@ class HomeMachine:
         if not state:
             return []
         known = record.state_of(state)
-        self.uid = known.uid
+        self.uid, self.founder = known.uid, known.founder
         self._know(*known.founded)
         return [InstallHome(self.key, state)]
 
@@ -119,7 +123,7 @@ class HomeMachine:
         return [Apply(self.key, self.whole.pop(data, data))]
 
     def state(self, index: int) -> list[Step]:
-        return [SummariseHome(self.key, index, self.uid, self.flows)]
+        return [SummariseHome(self.key, index, self.uid, self.flows, self.founder)]
 
 
 class Housing:
@@ -147,6 +151,8 @@ class Housing:
         self._led: dict[bytes, _Led] = {}
         self._strays: dict[bytes, int] = {}
         self._adopting: set[bytes] = set()
+        self._unbegun: set[bytes] = set()
+        """Groups of key ranges that we lead and that the log has not as begun."""
         self._next_ms = 0
         self._again_ms: int | None = None
 
@@ -157,7 +163,7 @@ class Housing:
         return self._desk.groups.holds(self._key_of(flow))
 
     def _key_of(self, flow: str) -> bytes:
-        return home_key(self._log.founder(flow) or "")
+        return home_key(self._log.group_of(self._log.founder(flow) or ""))
 
     def _replicated(self, flow: str) -> bool:
         spec = self._log.ever(job_of(self._log.founder(flow) or ""))
@@ -236,7 +242,10 @@ class Housing:
             term = self._desk.leading.get(key) if held else None  # that word may come later
             if led is not None and led.term != term:
                 del self._led[key]
-                found.extend(self._homes.release(self._machines[key].uid, now_ms))
+                self._unbegun.discard(key)
+                uid = self._machines[key].uid
+                self._homes.wait_no_more(uid)
+                found.extend(self._homes.release(uid, now_ms) if led.begun else ())
             if term is not None and key not in self._led:
                 found.extend(self._elected(key, term, now_ms))
             if not held:
@@ -255,6 +264,8 @@ class Housing:
         machine = self._machines.pop(key, None)
         if machine is None or not machine.uid:
             return []
+        if any(other.uid == machine.uid for other in self._machines.values()):
+            return []  # another founder's, which has begun: what is in the store is of that one
         self._homes.misfounded.discard(machine.uid)
         return [ForgetHome(machine.uid, machine.flows)]
 
@@ -271,19 +282,46 @@ class Housing:
             found += [] if self._adopting else [SaveFact(HOUSED_FACT, b"1")]
         if is_range(machine.uid) and machine.uid not in self._founded:
             found += self._range_founded(machine.uid)
+        if is_range(machine.uid):
+            self._led[key].begun = False
+            self._unbegun.add(key)
+            return [*found, *self.log_grew()]
+        return [*found, self._load(key, term)]
+
+    def _load(self, key: bytes, term: int) -> LoadHome:
+        machine = self._machines[key]
         named = (flow.uid for spec in self._log.versions(machine.uid) for flow in spec.flows)
-        return [*found, LoadHome(key, term, machine.uid, tuple(dict.fromkeys((*machine.flows, *named))))]
+        return LoadHome(key, term, machine.uid, tuple(dict.fromkeys((*machine.flows, *named))))
+
+    def log_grew(self) -> list[Step]:
+        """Take up the homes of key ranges that we lead as the log has them begun; wish for that otherwise."""
+        found: list[Step] = []
+        for key in sorted(self._unbegun):
+            machine = self._machines[key]
+            begun = self._log.has_begun(machine.uid, machine.founder)
+            if begun is None:
+                self._homes.wait_for(machine.uid, machine.founder)
+                continue
+            self._unbegun.discard(key)
+            self._homes.wait_no_more(machine.uid)
+            if begun:
+                self._led[key].begun = True
+                found.append(self._load(key, self._led[key].term))
+            else:
+                self._next_ms = 0
+        return found
 
     def found_ranges(self, agent_id: str) -> list[Step]:
         """Found the homes of key ranges that the log wants this agent to found, with what is there: before
         they were replicated their roots were alone."""
+        named = [(uid, home_key(self._log.group_of(uid))) for uid in self._log.to_found(agent_id)]
         new = [
-            uid
-            for uid in self._log.to_found(agent_id)
-            if uid not in self._founded | self._founding and not self._desk.groups.holds(home_key(uid))
+            (uid, key)
+            for uid, key in named
+            if uid not in self._founded | self._founding and not self._desk.groups.holds(key)
         ]
-        self._founding.update(new)
-        return [SummariseHome(home_key(uid), 0, uid, self._log.flows_of(uid)) for uid in new]
+        self._founding.update(uid for uid, _ in new)
+        return [SummariseHome(key, 0, uid, self._log.flows_of(uid), agent_id) for uid, key in new]
 
     def _range_founded(self, uid: str) -> list[Step]:
         """Its group is there."""
@@ -414,6 +452,8 @@ class Housing:
             return self._desk.end(key, now_ms) if now_ms - since >= STRAY_MS else []
         self._strays.pop(key, None)
         if self._log.is_dropped(job_of(uid)) and self._log.home(uid) is None:
+            return self._desk.end(key, now_ms)
+        if is_range(uid) and machine is not None and self._log.has_begun(uid, machine.founder) is False:
             return self._desk.end(key, now_ms)
         if uid in self._homes.misfounded:
             return self._desk.end(key, now_ms) if key in self._led else []

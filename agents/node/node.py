@@ -464,6 +464,7 @@ class Node:
                     found.extend(self.programs.logged(entry.spec.uid))
         if any(not isinstance(entry, say.MemberLeft) for entry in new):
             found.extend(self.housing.found_ranges(self.me.agent_id))
+            found.extend(self.housing.log_grew())
             found.extend(self.homes.log_changed(now_ms))
             found.extend(self.trees.begin(now_ms))
             found.extend(self.trees.end(now_ms))

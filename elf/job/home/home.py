@@ -47,7 +47,7 @@ class Home:
         self._created_ms = now_ms
         self._pruned_ms = 0
         self._pruned_us = START_OF_TIME
-        self._failure = ""
+        self._failure = self._waiting = ""
         self._commits = self._rows = self._final_us = 0
 
     # -- changes ---------------------------------------------------------------------------------------------
@@ -90,16 +90,19 @@ class Home:
         """For those who wait and can be told by now."""
         return self.changes.answers(self.master, self.facts)
 
-    def tell_of_silence(self, now_ms: int) -> list[Effect]:
-        """The job stays, and begins when the root is back."""
+    def tell_of_silence(self, unbegun: str, now_ms: int) -> list[Effect]:
+        """The job stays, and begins when the root is back, or another one has begun (``unbegun``: why it has
+        not)."""
         silent = [f.flow for f in self.master.flows if f.first_pane is None]
         away = [flow.home for flow in silent if flow.home != self._address]
-        if not away or now_ms - self._created_ms < ROOT_SILENT_MS:
+        self._waiting = ""
+        if not (away or unbegun) or now_ms - self._created_ms < ROOT_SILENT_MS:
             return []
         name = self.master.spec.name
+        self._waiting = unbegun or f"the root of a running flow that it shares, {away[0]}, does not answer"
+        begins = "then" if unbegun else "when that agent is back"
         return self.changes.not_created(
-            f"job {name} is created, but the root of a running flow that it shares, {away[0]}, does not "
-            f"answer: it begins when that agent is back (or DROP JOB {name})"
+            f"job {name} is created, but {self._waiting}: it begins {begins} (or DROP JOB {name})"
         )
 
     # -- windows ---------------------------------------------------------------------------------------------
@@ -146,6 +149,7 @@ class Home:
             results,
             self._failure,
             tuple(version.record for version in master.versions),
+            waiting=self._waiting,
         )
 
     def work(self) -> JobWork:

@@ -26,6 +26,7 @@ from elf.job.events import (
 )
 from elf.job.home.ahead import Ahead
 from elf.job.home.dropping import Dropping
+from elf.job.home.founders import Founders
 from elf.job.home.home import Home
 from elf.job.home.master import JobState, Master
 from elf.job.home.placing import Here, Place, Placing
@@ -101,6 +102,7 @@ class Homes:
         self.mirrors = self.reading.mirrors
         self._ahead = Ahead(self.reading.is_coming)
         self._dropping = Dropping(log)
+        self._founders = Founders(address, log, settings.grace_ms, keepers)
         self._next_ms = self._all_ms = 0
         self._stirred: set[str] = set()
         """Homes, by uid, of which the log may have something to say; all are looked at every ``LOOK_MS``."""
@@ -173,6 +175,15 @@ class Homes:
         self._stir(uid, 0)
         found = [*self.roots.follow(now_ms, flows), *self.reading.attach(now_ms)]
         return [*found, *self._hear_again(now_ms)]
+
+    def wait_for(self, uid: str, founder: str) -> None:
+        """We lead the group of a key range, which this agent has founded: the log is to say so."""
+        self._founders.wait_for(uid, founder)
+        self._next_ms = 0
+
+    def wait_no_more(self, uid: str) -> None:
+        """The log has decided whether that group has begun, or we lead it no more."""
+        self._founders.wait_no_more(uid)
 
     def release(self, uid: str, now_ms: int) -> list[Effect]:
         """We lead a home no more: whatever of it is not committed is for another to do."""
@@ -445,7 +456,8 @@ class Homes:
     def deadline(self, now_ms: int) -> int | None:
         waits = [*self.reading.deadlines(now_ms)]
         waits += [home.subscribers.early_due_ms() for home in self._told_early()]
-        waits += [self._next_ms] if self._homes or self._dropping or self._led else []
+        busy = self._homes or self._dropping or self._led or self._founders
+        waits += [self._next_ms] if busy else []
         return min((at for at in waits if at is not None), default=None)
 
     def _moved(self, uid: str) -> list[MoveHome]:
@@ -484,11 +496,17 @@ class Homes:
     def _look(self, now_ms: int) -> list[Effect]:
         """At all homes, whatever becomes of time alone."""
         found = self._expire(now_ms)
+        self._founders.look(self._led, self._heard_of, now_ms)
         for home in list(self._homes.values()):
-            found.extend(home.tell_of_silence(now_ms))
+            found.extend(home.tell_of_silence(self._founders.why(home.master.spec, now_ms), now_ms))
             found.extend(self._advance(home, now_ms))
             found.extend(home.prune(now_ms))
         return found
+
+    def _heard_of(self) -> set[str]:
+        """The homes whose roots have said to jobs here with which pane they begin."""
+        read = [panes for home in self._homes.values() for panes in home.master.flows]
+        return {self._log.founder(panes.flow.uid) or "" for panes in read if panes.first_pane is not None}
 
     def _remind(self, keepers: Sequence[str]) -> list[Effect]:
         """What the stream log must say of homes that are stirred and does not say yet, to one keeper after
@@ -506,7 +524,8 @@ class Homes:
             if not wishes and (home is None or master is not None):
                 self._stirred.discard(uid)
             found.extend(wishes)
-        return [Send(keeper, wish) for wish in (*found, *self._dropping.wishes())]
+        found += [*self._founders.wishes(), *self._dropping.wishes()]
+        return [Send(keeper, wish) for wish in found]
 
     def _expire(self, now_ms: int) -> list[Effect]:
         found: list[Effect] = []

@@ -42,12 +42,14 @@ class InstallHome:
 
 @dataclass(frozen=True)
 class SummariseHome:
-    """The state of a home, with all that was applied up to ``index``; comes back as ``Summarised``."""
+    """The state of a home, with all that was applied up to ``index``; comes back as ``Summarised``.
+    ``founder``: of a key range."""
 
     group: bytes
     index: int
     uid: str
     flows: tuple[str, ...]
+    founder: str = ""
 
 
 @dataclass(frozen=True)

@@ -56,9 +56,11 @@ class JobKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class RangeKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The home of a key range after a job's first: it has no job's record."""
+    """The home of a key range after a job's first: it has no job's record. ``founder``: the agent, by its id,
+    that founded the group (``elf.job.log.founding``); empty in those of an earlier elf."""
 
     uid: str
+    founder: str = ""
 
 
 class FlowKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -132,6 +134,11 @@ class HomeState(msgspec.Struct, frozen=True, array_like=True):
     def uid(self) -> str:
         """Whose home it is (``home_uid``)."""
         return self.job.uid if isinstance(self.job, RangeKept) else self.job.spec.uid
+
+    @property
+    def founder(self) -> str:
+        """Who founded it, of a key range."""
+        return self.job.founder if isinstance(self.job, RangeKept) else ""
 
     @property
     def founded(self) -> tuple[str, ...]:

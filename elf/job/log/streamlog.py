@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from elf.errors import ElfBug, UserError
+from elf.job.log.founding import founding_of
 from elf.job.log.readers import not_taken
 from elf.job.messages import (
     AddJob,
@@ -65,10 +66,13 @@ class Member:
 @dataclass(frozen=True)
 class RangeHome:
     """The home of a key range after a job's first. ``founder``: who founds it, the agent (by its id) that was
-    at ``address`` when the log came to its first flow; another agent there later never does."""
+    at ``address`` when the log came to its first flow; another agent there later never does. ``replaced``:
+    who was to found it before (``elf.job.log.founding``); ``begun``: it has been founded."""
 
     founder: str
     address: str
+    replaced: tuple[str, ...] = ()
+    begun: bool = False
 
 
 class StreamLog:
@@ -91,6 +95,7 @@ class StreamLog:
         self._ended: set[str] = set()
         self._founders: dict[str, str] = {}
         self._ranges: dict[str, RangeHome] = {}
+        self._unbegun: dict[str, None] = {}
         self._terms: dict[str, int] = {}
         self._founded_at: dict[str, str] = {}
         for entry in entries:
@@ -144,6 +149,7 @@ class StreamLog:
                 self._programs[entry.spec.uid] = entry.spec
             case JobDropped():
                 self._dropped.add(entry.uid)
+                self._found(entry.uid)
                 for version in list(self._versions.get(entry.uid, {})):
                     self._detach(entry.uid, version, lingers=entry.lingers)
             case FlowEnded():
@@ -156,12 +162,29 @@ class StreamLog:
         it."""
         self._terms[entry.uid] = entry.term
         if entry.uid in self._ranges:
+            self._begin(entry.uid)
             self._ranges[entry.uid] = replace(self._ranges[entry.uid], address=entry.home)
         for uid in self.flows_of(entry.uid):
             self._flows[uid] = replace(self._flows[uid], home=entry.home)
         self._jobs = {uid: self._moved(spec, entry) for uid, spec in self._jobs.items()}
         for uid, made in self._versions.items():
             self._versions[uid] = {number: self._moved(spec, entry) for number, spec in made.items()}
+
+    def _found(self, tombstone: str) -> None:
+        """The home of a key range has begun, or somebody else is to found it."""
+        said = founding_of(tombstone)
+        home = self._ranges.get(said.home) if said is not None else None
+        if said is None or home is None or home.begun or said.founder != home.founder:
+            return
+        if not said.instead:
+            self._begin(said.home)
+        elif said.instead not in (home.founder, *home.replaced):
+            replaced = (*home.replaced, home.founder)
+            self._ranges[said.home] = replace(home, founder=said.instead, replaced=replaced)
+
+    def _begin(self, uid: str) -> None:
+        self._ranges[uid] = replace(self._ranges[uid], begun=True)
+        self._unbegun.pop(uid, None)
 
     def _moved(self, spec: JobSpec, entry: HomeMoved) -> JobSpec:
         master = entry.home if spec.uid == entry.uid else spec.master
@@ -190,6 +213,7 @@ class StreamLog:
             return
         if home not in self._ranges and spec.replicated and flow.home != spec.home and there:
             self._ranges[home] = RangeHome(there[-1].agent_id, flow.home)
+            self._unbegun[home] = None
         self._founders[flow.uid] = home if home in self._ranges else spec.uid
 
     def _at(self, address: str) -> list[Member]:
@@ -371,7 +395,8 @@ class StreamLog:
                 moved = [flow for known in self.versions(job_of(entry.uid)) for flow in known.flows]
                 return tuple(sorted({flow.fragment.stream for flow in moved}))
             case JobDropped():
-                spec = self._jobs.get(entry.uid)
+                said = founding_of(entry.uid)
+                spec = self._jobs.get(job_of(said.home) if said is not None else entry.uid)
             case FlowEnded() | VersionEnded():
                 spec = None  # its readers are gone, and its workers hear of it soon enough
         return tuple(sorted({flow.fragment.stream for flow in spec.flows})) if spec is not None else ()
@@ -436,6 +461,48 @@ class StreamLog:
         """Homes of key ranges that this agent is to found, unless it has: they have never moved."""
         named = (uid for uid, home in self._ranges.items() if home.founder == agent_id)
         return tuple(uid for uid in named if uid not in self._terms and self.home(uid) is not None)
+
+    def unbegun(self) -> tuple[tuple[str, RangeHome], ...]:
+        """The homes of key ranges that nobody has founded yet, as far as the log says."""
+        return tuple((uid, self._ranges[uid]) for uid in self._unbegun if self.home(uid) is not None)
+
+    def has_begun(self, uid: str, founder: str) -> bool | None:
+        """Whether the home of a key range is the group that this agent has founded (empty: the first that was
+        to); None: the log has not decided it."""
+        home = self._ranges.get(uid)
+        if home is None or (founder and founder not in (home.founder, *home.replaced)):
+            return None  # it has not come to that
+        founder = founder or (*home.replaced, home.founder)[0]
+        if founder != home.founder:
+            return False
+        return True if home.begun else None
+
+    def founders(self, uid: str) -> tuple[str, ...]:
+        """Who was to found the home of a key range, the last one last."""
+        home = self._ranges.get(uid)
+        return () if home is None else (*home.replaced, home.founder)
+
+    def group_of(self, uid: str) -> str:
+        """The name of a home's group: that of a key range that another agent founded has another one."""
+        home = self._ranges.get(uid)
+        return uid if home is None or not home.replaced else f"{uid}!{home.founder}"
+
+    def agent_at(self, address: str) -> str:
+        """The id of the agent at an address; empty: nobody is."""
+        there = self._at(address)
+        return there[-1].agent_id if there else ""
+
+    def is_member(self, agent_id: str) -> bool:
+        """Whether an agent is a member of any stream, and has not left."""
+        return any(member.until_us == FOREVER_US for member in self._of(agent_id))
+
+    def name_of(self, agent_id: str) -> str:
+        """What people call an agent; empty: the log does not know it."""
+        return next((member.name for member in self._of(agent_id)), "")
+
+    def _of(self, agent_id: str) -> list[Member]:
+        known = (member for of in self._members.values() for member in of.values())
+        return [member for member in known if member.agent_id == agent_id]
 
     def ever(self, uid: str) -> JobSpec | None:
         """A job, dropped or not."""

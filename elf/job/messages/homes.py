@@ -120,7 +120,8 @@ class SubscribeJob(Request, frozen=True, kw_only=True):
 
 class JobFacts(msgspec.Struct, frozen=True):
     """What a job's home knows of it. ``first_us``: start of the first window that it answers for;
-    ``keepers``: the agents that keep the job, by address."""
+    ``keepers``: the agents that keep the job, by address; ``waiting``: for what, if nothing can be committed.
+    """
 
     spec: JobSpec
     state: str
@@ -131,3 +132,4 @@ class JobFacts(msgspec.Struct, frozen=True):
     failure: str = ""
     versions: tuple[VersionRecord, ...] = ()
     keepers: tuple[str, ...] = ()
+    waiting: str = ""
