@@ -409,6 +409,24 @@ class Housing:
                 return self._homes.windows_committed(made, now_ms)
         return []
 
+    def kept(self, key: bytes) -> str:
+        """What a group of ours keeps, for people; empty: nothing any more, or nothing yet."""
+        machine = self._machines.get(key)
+        uid = machine.uid if machine is not None else ""
+        spec = self._log.ever(job_of(uid)) if uid else None
+        return "" if spec is None or self._is_over(uid, machine) else f"job {spec.name}"
+
+    def home_of(self, key: bytes) -> str:
+        """Where the home of a group of ours is, as the log has it; empty: nowhere."""
+        machine = self._machines.get(key)
+        return (machine is not None and self._log.home(machine.uid)) or ""
+
+    def _is_over(self, uid: str, machine: HomeMachine | None) -> bool:
+        """Whether the log says that a home is over, or that another agent has founded it."""
+        if self._log.is_dropped(job_of(uid)) and self._log.home(uid) is None:
+            return True
+        return is_range(uid) and machine is not None and self._log.has_begun(uid, machine.founder) is False
+
     # -- time ------------------------------------------------------------------------------------------------
 
     def deadline(self) -> int | None:
@@ -451,9 +469,7 @@ class Housing:
             since = self._strays.setdefault(key, now_ms)
             return self._desk.end(key, now_ms) if now_ms - since >= STRAY_MS else []
         self._strays.pop(key, None)
-        if self._log.is_dropped(job_of(uid)) and self._log.home(uid) is None:
-            return self._desk.end(key, now_ms)
-        if is_range(uid) and machine is not None and self._log.has_begun(uid, machine.founder) is False:
+        if self._is_over(uid, machine):
             return self._desk.end(key, now_ms)
         if uid in self._homes.misfounded:
             return self._desk.end(key, now_ms) if key in self._led else []

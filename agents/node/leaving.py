@@ -2,19 +2,32 @@
 
 It seals all that is open, hands over what it has sealed, has the log say from when on it is gone, hands over
 its seats in all groups, and leaves the ring.
+
+Who asks is told no, and nothing is changed, where a group would have no majority without this agent: another
+member is dead, and nobody is there to take its place. What is kept there would stand still until the dead one
+is back. Where that is so, or one more death would make it so, it looks for a while before it decides
+(``SURE_MS``): who has just died is missed by then, and a group that is about to have another leader or members
+has them. Once it has sealed there is no way back. ``--force`` goes all the same: after 15 s without its
+groups' leave, and it says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import overlay as ring
+from agents.node.housing import Housing
 from agents.node.keeping import Keeping, Step
 from elf.job import messages as say
 from elf.job.commands import SealOpen
 from elf.job.effects import Send, Stop, Work
+from elf.job.log.keepers import LOG_GROUP
 from elf.job.log.membership import Identity
 from elf.job.rollup.uplink import Uplink
+
+SURE_MS: Final = 4_000
+"""Who has not died so long ago is noticed."""
 
 
 class Leaving:
@@ -26,24 +39,101 @@ class Leaving:
         streams: Sequence[str],
         overlay: ring.Overlay,
         keeping: Keeping,
+        housing: Housing,
         uplink: Uplink,
     ) -> None:
         self._me = me
         self._streams = frozenset(streams)
         self._overlay = overlay
         self._keeping = keeping
+        self._housing = housing
         self._uplink = uplink
         self._untils: dict[str, int] = {}
         self._clients: list[tuple[str, int]] = []
+        self._asked_ms: int | None = None
+        """Somebody waits to hear whether we go."""
         self.under_way = False
 
-    def asked(self, client: str, request: int) -> list[Step]:
-        """By a client, who is told how it ends."""
+    def asked(self, client: str, request: int, now_ms: int, *, force: bool) -> list[Step]:
+        """By a client, who is told how it ends, or that this agent stays."""
         self._clients.append((client, request))
-        return self.begin()
+        if force or self.under_way:
+            return self.begin()
+        if self._asked_ms is None:
+            self._asked_ms = now_ms
+        return self._decide(now_ms)
+
+    def _decide(self, now_ms: int) -> list[Step]:
+        """Begin, tell them no, or wait until we know."""
+        if self._asked_ms is None:
+            return []
+        if now_ms - self._asked_ms < SURE_MS and self._lacking(1):
+            return []
+        why = self._needed()
+        if not why:
+            return self.begin()
+        told = [Send(to, say.Failed(request=n, text=why)) for to, n in self._clients]
+        self._clients, self._asked_ms = [], None
+        return [*told]
+
+    def _lacking(self, spare: int = 0) -> dict[str, tuple[str, ...]]:
+        """What would have no majority without us, and so many more that may be dead, by whom it lacks."""
+        found: dict[str, tuple[str, ...]] = {}
+        for key in sorted(self._keeping.desk.groups.held(), key=LOG_GROUP.__ne__):
+            kept = "the stream log" if key == LOG_GROUP else self._housing.kept(key)
+            missed = self._missed(key, spare) if kept else None
+            if missed is not None:
+                found[kept] = missed
+        return found
+
+    def _needed(self) -> str:
+        """Why this agent can't be done without; empty: it can be."""
+        what = self._lacking()
+        dead = dict.fromkeys(address for missed in what.values() for address in missed)
+        if not dead:
+            return ""
+        name, they, things = self._me.name, _listed(self._names(dead)), _listed(what)
+        does, are = ("does", "is") if len(dead) == 1 else ("do", "are")
+        return (
+            f"{name} stays: {they} {does} not answer, and without {name} as well too few would be left that "
+            f"keep {things}; start {they} again and then leave, or leave all the same with --force: what is "
+            f"kept there then waits until {they} {are} back"
+        )
+
+    def _missed(self, key: bytes, spare: int) -> tuple[str, ...] | None:
+        """The dead without whom a group can't let us go; None: it can, or it has and we have not heard so: as
+        one that we do not lead, though it is led, or that we know with members who have left."""
+        standing = self._keeping.desk.groups.standing(key)
+        if standing is not None and not standing.leads:
+            others = {self._me.address, *self._others()}
+            left = any(voter.address not in others for voter in standing.membership.voters)
+            if left or (not standing.leader and self._is_led(key)):
+                return None
+        missed = self._keeping.staffing.stranded(key, spare)
+        if missed == ():  # we keep it alone: the last agent of a cluster goes as it likes
+            return tuple(self._others()) or None
+        return missed
+
+    def _is_led(self, key: bytes) -> bool:
+        """Whether a live agent elsewhere leads a group, as the log's keepers or the log say."""
+        cluster = self._keeping.membership.cluster
+        leader = cluster.keepers.leader if cluster is not None else ""
+        at = leader if key == LOG_GROUP else self._housing.home_of(key)
+        return any(peer.address == at for peer in self._overlay.peers())
+
+    def _others(self) -> dict[str, str]:
+        """The other agents that have not left the cluster, by address."""
+        log = self._keeping.log
+        members = [member for stream in log.streams() for member in log.members(stream)]
+        others = [m for m in members if log.is_member(m.agent_id) and m.address != self._me.address]
+        return {member.address: member.name for member in others}
+
+    def _names(self, addresses: Iterable[str]) -> list[str]:
+        others = self._others()
+        return [others.get(address, address) for address in addresses]
 
     def begin(self) -> list[Step]:
-        self.under_way = True
+        self.under_way, self._asked_ms = True, None
         return [Work(stream, SealOpen()) for stream in sorted(self._streams)]
 
     def sealed(self, stream: str, until_us: int) -> None:
@@ -54,7 +144,7 @@ class Leaving:
     def tick(self, now_ms: int) -> list[Step]:
         """Go when nothing is owed and the log knows."""
         if not self.under_way:
-            return []
+            return self._decide(now_ms)
         owes = any(self._uplink.owes(flow.uid) for flow in self._uplink.flows())
         if self._untils.keys() != self._streams or owes:
             return []
@@ -69,3 +159,11 @@ class Leaving:
         told = [Send(to, say.Reply(request=n, text=text)) for to, n in self._clients]
         self._clients = []
         return [*told, *self._overlay.leave(now_ms), Stop("left the cluster", 0)]
+
+
+def _listed(names: Iterable[str], most: int = 3) -> str:
+    """For people; not all of many."""
+    known = list(names)
+    if len(known) > most:
+        known = [*known[: most - 1], f"{len(known) - most + 1} more"]
+    return " and ".join(part for part in (", ".join(known[:-1]), known[-1]) if part)

@@ -135,7 +135,7 @@ class Node:
         installed = restored.installed
         self.trees = Trees(names, self.log, overlay, self.keeping, self.uplink, self.homes.roots, installed)
         self.copies = Copies(me.address, self.log, overlay, self.uplink, self.homes.roots, settings, restored)
-        self._leaving = Leaving(me, names, overlay, self.keeping, self.uplink)
+        self._leaving = Leaving(me, names, overlay, self.keeping, self.housing, self.uplink)
         self.notices = Notices(self.log)
         self.clocks = Clocks(me.address)
         self.requests = Requests(
@@ -524,7 +524,8 @@ class Node:
             case say.JobFailed():
                 return list(self.clients.job_failed(message))
             case say.Call() if message.verb == "leave":
-                return list(self._leaving.asked(sender, message.request))
+                forced = message.argument == "force"
+                return list(self._leaving.asked(sender, message.request, now_ms, force=forced))
             case say.Execute() | say.Call() | say.KeepAlive() | say.Cancel():
                 return list(self.clients.heard(sender, message, now_ms))
             case _:

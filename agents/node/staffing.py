@@ -59,6 +59,26 @@ class Staffing:
             if watch.short:
                 watch.next_ms = min(watch.next_ms, now_ms + QUICK_MS)
 
+    def stranded(self, key: bytes, spare: int = 0) -> tuple[str, ...] | None:
+        """The members of a group that are dead, if it would have no majority without us, and without so many
+        more of those that we take for alive: there are too few live ones, and too few others who could be
+        members. None: we can go.
+
+        A group is led on and changed by a majority of those it has; who enters comes before somebody goes.
+        """
+        standing = self._desk.groups.standing(key)
+        voters = [voter.address for voter in standing.membership.voters] if standing is not None else []
+        if self._address not in voters:
+            return None
+        known = {peer.address for peer in self._overlay.peers()}
+        others = [address for address in voters if address != self._address]
+        live = [address for address in others if address in known]
+        coming = [peer for peer in self._overlay.leaf_set() if peer.address not in voters]
+        enough = len(live) + len(coming) - spare > (len(voters) - 1) // 2
+        # in a large fleet we need not know everybody who is in a group of ours
+        works = len(live) - spare >= len(voters) // 2 or len(coming) >= len(voters) + spare
+        return None if enough and works else tuple(sorted(set(others) - set(live)))
+
     def look(self, key: bytes, most: int, now_ms: int) -> list[GroupStep]:
         """Look at one, if it is time to: change who is in it (``most`` at most), one at a time."""
         if now_ms < self.due(key):

@@ -171,13 +171,13 @@ def _as_json(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def leave_fleet(address: str, cluster: str) -> int:
+def leave_fleet(address: str, cluster: str, *, force: bool) -> int:
     """``elf leave``"""
 
     async def leave() -> dict[str, object]:
         async with connect(address, cluster=cluster) as client:
             print(f"asked the agent at {address} to leave; it goes when its data is handed over", flush=True)
-            return await client.leave()
+            return await client.leave(force=force)
 
     said = ask(leave())
     print(said.get("text") or f"the agent at {address} has left")

@@ -150,8 +150,14 @@ def compare(
     return compare_job(connect, cluster, job, master)
 
 
-def leave(connect: Connect = DEFAULT_ADDRESS, cluster: Cluster = _CLUSTER) -> int:
+def leave(
+    connect: Connect = DEFAULT_ADDRESS,
+    cluster: Cluster = _CLUSTER,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also when something waits until a dead agent is back, then.")
+    ] = False,
+) -> int:
     """Have the agent at --connect hand over what it has and leave the fleet."""
     from elf.cli.ask import leave_fleet
 
-    return leave_fleet(connect, cluster)
+    return leave_fleet(connect, cluster, force=force)

@@ -304,9 +304,10 @@ class Client:
             raise UserError(f"a query's message is what JSON has: {error}") from None
         return unpack_value((await self._ask("query", argument, ANSWER_SECS)).payload)
 
-    async def leave(self) -> dict[str, object]:
-        """Have the agent seal what it has, hand it over and go."""
-        return await self.call("leave", limit_secs=LEAVE_SECS)
+    async def leave(self, *, force: bool = False) -> dict[str, object]:
+        """Have the agent seal what it has, hand it over and go. Raises ``UserError`` where something would
+        have too few keepers without it, unless it is to go by ``force``."""
+        return await self.call("leave", "force" if force else "", limit_secs=LEAVE_SECS)
 
     # -- one request -----------------------------------------------------------------------------------------
 

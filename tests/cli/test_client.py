@@ -109,6 +109,7 @@ async def test_calls_give_json_objects() -> None:
         assert await client.tree("busy") == {"tree": "busy"}
         assert (await client.status())["agent"] == "fake"
         assert await client.leave() == {"leave": ""}
+        assert await client.leave(force=True) == {"leave": "force"}
 
 
 async def test_nobody_there_is_one_clear_line() -> None:

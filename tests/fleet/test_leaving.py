@@ -1,0 +1,70 @@
+"""``elf leave`` with real processes, where something would have no majority without that agent."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from elf.client import Client
+from tests.fleet.fleet import Agent, Fleet
+from tests.fleet.test_fleet import SECOND_US, connected, create, until, watched
+
+
+def leave(agent: Agent, *more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "elf.cli.main", "leave", "--connect", agent.address, "--cluster", "test"]
+    return subprocess.run([*command, *more], capture_output=True, text=True, timeout=90)
+
+
+async def test_one_of_three_stays_while_another_is_dead_unless_it_is_forced(tmp_path: Path) -> None:
+    """It is told no with one line and a status, and windows go on; forced it goes, and they wait for the dead
+    one."""
+    fleet = Fleet(tmp_path, 3)
+    fleet.start()
+    try:
+        client = await connected(fleet, 0)
+        fleet.begin_writing()
+        await create(client)
+        master = fleet.agent_at(str((await client.tree("popular"))["master"]))
+        dead, leaving = [agent for agent in fleet.agents if agent is not master]
+        await client.close()
+        client = await connected(fleet, fleet.agents.index(master))
+        async with watched(client, "popular") as windows:
+            while (await kept_by(client)).count(",") < 2:
+                await asyncio.sleep(0.2)
+            await until(lambda: len(windows) >= 2, "two windows")
+            dead.kill()
+            named = lambda: [w for w in windows.values() if dead.name in w.status["missing"]]  # noqa: E731
+            await until(lambda: len(named()) >= 1, "a window that names the dead one")
+            refused = await asyncio.to_thread(leave, leaving)
+            assert refused.returncode == 1
+            (line,) = refused.stderr.splitlines()
+            assert f"{leaving.name} stays: {dead.name} does not answer" in line
+            assert "that keep the stream log and job popular; start" in line
+            assert "--force" in line
+            asked_us = time.time_ns() // 1000
+            await until(lambda: max(windows) > asked_us + SECOND_US, "windows with the one that stays")
+            assert leaving.name not in windows[max(windows)].status["missing"]
+            forced = await asyncio.to_thread(leave, leaving, "--force")
+            assert forced.returncode == 0, forced.stderr
+            assert "no majority of the stream log's keepers has let it go" in forced.stdout
+            assert leaving.process is not None
+            assert leaving.process.wait(20) == 0
+            leaving.process = None
+            dead.start()
+            back_us = time.time_ns() // 1000
+            await until(
+                lambda: max(windows) > back_us + 2 * SECOND_US, "windows with the one that is back", 90
+            )
+        await client.close()
+    finally:
+        fleet.stop()
+
+
+async def kept_by(client: Client) -> str:
+    """The agents that keep the job."""
+    told = (await client.sql("DESCRIBE popular")).table
+    assert told is not None
+    return {row["fact"]: row["value"] for row in told.to_pylist()}.get("kept by", "")

@@ -1,0 +1,157 @@
+"""Who wants to leave is told no where something has no majority without it (``agents.node.leaving``)."""
+
+from __future__ import annotations
+
+import pytest
+
+from elf.chaos.engine import plan
+from elf.chaos.world import SimAgent, World
+from elf.job import events as was
+from elf.job import messages as say
+from elf.job.spec import JobSpec
+from tests.job.test_homes import agree, last_end, staffed
+
+
+def fleet(agents: int, *, jobs: int = 1) -> tuple[World, JobSpec, int]:
+    """A fleet whose groups have as many members as they can have; (the world, a job, writing until when)."""
+    world = World(61, agents, checking=False)
+    world.start_all()
+    odd = agents - 1 + agents % 2
+    world.run_until(lambda: keepers(world) == min(odd, 5))
+    until = world.now + 60_000
+    for agent in world.agents:
+        world.write(agent, until)
+    spec = world.create(0, plan(2))
+    for n in range(1, jobs):
+        world.create(0, plan(2 + n), f"job{n}")
+    staffed(world, spec, min(odd, 5))
+    world.run(4_000)
+    return world, spec, until
+
+
+def keepers(world: World) -> int:
+    return len(world.agents[0].node.membership.keepers)
+
+
+def ask(world: World, agent: SimAgent, argument: str = "") -> str:
+    """Ask an agent to leave; why it stays, or nothing as soon as it has begun."""
+    known = len(world.client_inbox)
+    agent.handle(was.Arrived("client:7", say.Call(request=world.now, verb="leave", argument=argument)))
+    refused = lambda: [m.text for m in world.client_inbox[known:] if isinstance(m, say.Failed)]  # noqa: E731
+    world.run_until(lambda: agent.node.leaving or bool(refused()), 6_000)
+    return "".join(refused())
+
+
+def gone(world: World, agent: SimAgent) -> str:
+    """It leaves; what it says then."""
+    world.run_until(lambda: not agent.up, 40_000)
+    assert agent.ended == "left the cluster"
+    return next(m.text for m in reversed(world.client_inbox) if isinstance(m, say.Reply))
+
+
+def killed(world: World, agents: list[SimAgent]) -> None:
+    for agent in agents:
+        agent.crash()
+    world.run(8_000)
+
+
+def test_one_of_three_stays_while_another_is_dead() -> None:
+    """In service: it is as if nobody had asked. When the dead one is back it may go."""
+    world, spec, until = fleet(3)
+    home = world.home(spec)
+    dead, other = (agent for agent in world.agents if agent is not home)
+    killed(world, [dead])
+    for agent in (home, other):
+        said = ask(world, agent)
+        assert said.startswith(
+            f"a{agent.index} stays: a{dead.index} does not answer, and without a{agent.index}"
+        )
+        assert "that keep the stream log and job job; start a" in said
+        assert not agent.node.leaving
+    now_us = world.now * 1_000
+    world.run_until(lambda: last_end(world, spec) > now_us + 4_000_000, 12_000)
+    assert world.home(spec) is home
+    world.restart(dead)
+    world.run(6_000)
+    assert ask(world, other) == ""
+    assert gone(world, other) == f"a{other.index} has left"
+    world.run(max(0, until - world.now) + 12_000)
+    agree(world, spec)
+
+
+def test_no_is_no_word_about_what_is_over() -> None:
+    world, spec, _ = fleet(3, jobs=6)
+    for number in range(1, 6):
+        world.drop(world.active(f"job{number}"))
+    world.run(16_000)
+    home = world.home(spec)
+    dead, agent = (agent for agent in world.agents if agent is not home)
+    killed(world, [dead])
+    assert "left that keep the stream log and job job; start" in ask(world, agent)
+
+
+def test_one_that_is_asked_before_it_has_noticed_waits_until_it_has() -> None:
+    world, spec, _ = fleet(3)
+    home = world.home(spec)
+    dead, agent = (agent for agent in world.agents if agent is not home)
+    dead.crash()
+    assert ask(world, agent).startswith(f"a{agent.index} stays: a{dead.index} does not answer")
+    world, _, _ = fleet(4)
+    since = world.now
+    assert ask(world, world.agents[3]) == ""
+    assert world.now - since <= 100, "with one to spare nobody waits"
+
+
+@pytest.mark.parametrize(
+    ("agents", "dead", "refused"), [(3, 1, True), (4, 1, False), (5, 1, False), (5, 2, True), (6, 2, False)]
+)
+def test_who_is_told_no_is_who_could_not_hand_over(agents: int, dead: int, refused: bool) -> None:
+    """With ``--force`` it leaves as it did before: after 15 s, and says so."""
+    world, spec, _ = fleet(agents)
+    home = world.home(spec)
+    killed(world, [agent for agent in world.agents if agent is not home][:dead])
+    assert bool(ask(world, home)) is refused
+    if not refused:
+        assert gone(world, home) == f"a{home.index} has left"
+        assert home.groups() == ()
+        now_us = world.now * 1_000
+        world.run_until(lambda: last_end(world, spec) > now_us, 12_000)
+        return
+    assert ask(world, home, "force") == ""
+    since = world.now
+    assert "no majority of the stream log's keepers has let it go" in gone(world, home)
+    assert world.now - since >= 12_000
+    assert home.groups() != ()
+
+
+def test_one_of_two_leaves_and_then_the_last_one() -> None:
+    """But not the one that keeps everything alone while the other one is dead."""
+    world = World(62, 2, checking=False)
+    world.start_all()
+    until = world.now + 30_000
+    for agent in world.agents:
+        world.write(agent, until)
+    spec = world.create(0, plan(2))
+    world.run(4_000)
+    alone, other = world.agents
+    assert alone.node.membership.keepers == (alone.address,)
+    killed(world, [other])
+    assert ask(world, alone).startswith("a0 stays: a1 does not answer, and without a0 as well too few")
+    world.restart(other)
+    world.run(6_000)
+    assert ask(world, alone) == ""
+    assert gone(world, alone) == "a0 has left"
+    now_us = world.now * 1_000
+    world.run_until(lambda: world.home(spec) is other and last_end(world, spec) > now_us, 20_000)
+    assert ask(world, other) == ""
+    assert gone(world, other) == "a1 has left"
+
+
+def test_in_peace_everybody_may_leave_one_after_the_other() -> None:
+    world, spec, until = fleet(5, jobs=3)
+    for agent in world.agents[:4]:
+        assert ask(world, agent) == ""
+        assert gone(world, agent) == f"a{agent.index} has left"
+    world.run(max(0, until - world.now) + 12_000)
+    assert world.home(spec) is world.agents[4]
+    agree(world, spec)
