@@ -22,13 +22,15 @@ from elf.job.copies import (
     CopyEvent,
     CopyName,
     ForgetCopies,
+    HeldRead,
     ReadCopies,
+    ReadHeld,
     ReadSnapshots,
     SnapshotsRead,
     StoreCopies,
 )
 
-COPY_EFFECTS: Final = (ReadSnapshots, StoreCopies, ForgetCopies, ReadCopies)
+COPY_EFFECTS: Final = (ReadSnapshots, StoreCopies, ForgetCopies, ReadHeld, ReadCopies)
 
 
 def perform(store: Store, effect: CopyEffect) -> CopyEvent | None:
@@ -42,6 +44,8 @@ def perform(store: Store, effect: CopyEffect) -> CopyEvent | None:
             with store.unsynced():
                 store.forget_copies(effect.names)
             return None
+        case ReadHeld():
+            return _read_held(store, effect)
         case ReadCopies():
             return _read(store, effect)
 
@@ -70,12 +74,24 @@ def _keep(store: Store, effect: StoreCopies) -> CopiesStored:
     return CopiesStored(effect.owner, names)
 
 
+def _read_held(store: Store, effect: ReadHeld) -> HeldRead:
+    found = (store.copies_of(n.flow, n.member, n.start, n.end, n.part) for n in effect.names)
+    rows = {CopyName(*row[:5]): row for some in found for row in some}
+    named = [(name, rows[name]) for name in effect.names if name in rows]
+    good = tuple(Copy(name, row.tally, row.payload) for name, row in named if _is_whole(row))
+    return HeldRead(effect.to, good, tuple(name for name, row in named if not _is_whole(row)))
+
+
 def _read(store: Store, effect: ReadCopies) -> CopiesRead:
     rows = store.copies_of(effect.flow.uid, effect.member, effect.start, effect.end, effect.part)
-    bad = [row for row in rows if row.checksum != _checksum(row.tally, row.payload)]
+    bad = [row for row in rows if not _is_whole(row)]
     good = tuple(Piece(row.start, row.end, 0, row.tally, row.payload) for row in rows if row not in bad)
     damaged = tuple(CopyName(*row[:5]) for row in bad)
     return CopiesRead(effect.flow, effect.member, effect.part, good, damaged)
+
+
+def _is_whole(row: CopyRow) -> bool:
+    return row.checksum == _checksum(row.tally, row.payload)
 
 
 def _checksum(tally: bytes, payload: bytes) -> int:

@@ -23,7 +23,8 @@ Step = Effect | CopyEffect
 
 
 class Copies:
-    """Of the agent at ``address``: as an owner (``copying``), as a holder (``holding``)."""
+    """Of the agent at ``address``: as an owner (``copying``), as a holder (``holding``), as one that leaves
+    (``handing``)."""
 
     def __init__(
         self,
@@ -48,6 +49,23 @@ class Copies:
             settings=settings.root,
             restored=restored.copies,
         )
+        self.handing = Copying(
+            self.holding,
+            self._neighbours,
+            copies=max(1, settings.copies),
+            after_ms=0,
+            reads=disk.ReadHeld,
+            own=False,
+        )
+
+    def hand_on(self) -> None:
+        """From now on take no copies, and give those of the dead to neighbours: until ``to_hand_on`` is 0."""
+        self.holding.closed = True
+
+    def to_hand_on(self) -> int:
+        """Copies of the dead that nobody else has, as far as we know, or will have while we are here."""
+        known = {name for name, _ in self.holding.owed_since(0)}
+        return self.handing.lacking(known)
 
     def _neighbours(self) -> Sequence[str]:
         """Live others of the leaf set: from other racks first, then the nearest on the ring."""
@@ -67,6 +85,7 @@ class Copies:
                 return self.holding.keep(sender, message, now_ms)
             case say.CopiesKept():
                 self.copying.kept(sender, message)
+                self.handing.kept(sender, message)
                 return []
             case say.DropCopies():
                 return self.holding.drop(message)
@@ -80,6 +99,8 @@ class Copies:
         match event:
             case disk.SnapshotsRead():
                 return self.copying.read(event)
+            case disk.HeldRead():
+                return [*self.handing.read(event), *self.holding.read_held(event)]
             case disk.CopiesStored():
                 return self.holding.stored(event)
             case disk.CopiesRead():
@@ -87,18 +108,21 @@ class Copies:
 
     def peer_down(self, address: str) -> None:
         self.copying.peer_down(address)
+        self.handing.peer_down(address)
         self.holding.hurry()
 
     def deadline(self) -> int | None:
         if not self._overlay.ready:
             return None
-        waits = (self.copying.deadline(), self.holding.deadline())
+        handing = self.handing.deadline() if self.holding.closed else None
+        waits = (self.copying.deadline(), self.holding.deadline(), handing)
         return min((at for at in waits if at is not None), default=None)
 
     def tick(self, now_ms: int) -> list[Step]:
         if not self._overlay.ready:
             return []
-        return [*self.copying.tick(now_ms), *self.holding.tick(now_ms)]
+        handed = self.handing.tick(now_ms) if self.holding.closed else []
+        return [*self.copying.tick(now_ms), *handed, *self.holding.tick(now_ms)]
 
     def status(self) -> dict[str, object]:
         """For people."""

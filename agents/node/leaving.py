@@ -1,13 +1,13 @@
 """How an agent leaves its cluster (``elf leave``).
 
-It seals all that is open, hands over what it has sealed, has the log say from when on it is gone, hands over
-its seats in all groups, and leaves the ring.
+It seals all that is open, hands over what it has sealed and the copies that it has of the dead, has the log
+say from when on it is gone, hands over its seats in all groups, and leaves the ring.
 
 Who asks is told no, and nothing is changed, where a group would have no majority without this agent: another
 member is dead, and nobody is there to take its place. What is kept there would stand still until the dead one
 is back. Where that is so, or one more death would make it so, it looks for a while before it decides
-(``SURE_MS``): who has just died is missed by then, and a group that is about to have another leader or members
-has them. Once it has sealed there is no way back. ``--force`` goes all the same: after 15 s without its
+(``SURE_MS``): who has just died is missed by then, and a group that is about to have another leader has it.
+Once it has sealed there is no way back. ``--force`` goes all the same: after 15 s without its
 groups' leave, and it says so.
 """
 
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import overlay as ring
+from agents.node.copies import Copies
 from agents.node.housing import Housing
 from agents.node.keeping import Keeping, Step
 from elf.job import messages as say
@@ -26,6 +27,8 @@ from elf.job.log.keepers import LOG_GROUP
 from elf.job.log.membership import Identity
 from elf.job.rollup.uplink import Uplink
 
+HANDING_MS: Final = 15_000
+"""So long it looks for somebody who takes the copies that it has of the dead."""
 SURE_MS: Final = 4_000
 """Who has not died so long ago is noticed."""
 
@@ -41,6 +44,7 @@ class Leaving:
         keeping: Keeping,
         housing: Housing,
         uplink: Uplink,
+        copies: Copies,
     ) -> None:
         self._me = me
         self._streams = frozenset(streams)
@@ -48,6 +52,9 @@ class Leaving:
         self._keeping = keeping
         self._housing = housing
         self._uplink = uplink
+        self._copies = copies
+        self._owed_ms: int | None = None
+        """Since when nothing of our own is owed."""
         self._untils: dict[str, int] = {}
         self._clients: list[tuple[str, int]] = []
         self._asked_ms: int | None = None
@@ -134,6 +141,7 @@ class Leaving:
 
     def begin(self) -> list[Step]:
         self.under_way, self._asked_ms = True, None
+        self._copies.hand_on()
         return [Work(stream, SealOpen()) for stream in sorted(self._streams)]
 
     def sealed(self, stream: str, until_us: int) -> None:
@@ -148,14 +156,20 @@ class Leaving:
         owes = any(self._uplink.owes(flow.uid) for flow in self._uplink.flows())
         if self._untils.keys() != self._streams or owes:
             return []
+        self._owed_ms = now_ms if self._owed_ms is None else self._owed_ms
         keeping, membership = self._keeping, self._keeping.membership
         if not membership.left():
+            late = now_ms - self._owed_ms >= HANDING_MS or not self._overlay.peers()
+            if self._copies.to_hand_on() and not late:
+                return []
             return list(membership.leave(self._untils, now_ms, keeping.neighbours()))
         if not keeping.gone() and not keeping.late(now_ms):
             return list(keeping.go(now_ms))
         text = f"{self._me.name} has left"
         if not keeping.gone():
             text += "; no majority of the stream log's keepers has let it go: they will replace it in time"
+        if lost := self._copies.to_hand_on():
+            text += f"; nobody has taken {lost} snapshots that it had of agents that are dead"
         told = [Send(to, say.Reply(request=n, text=text)) for to, n in self._clients]
         self._clients = []
         return [*told, *self._overlay.leave(now_ms), Stop("left the cluster", 0)]

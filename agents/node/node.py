@@ -135,7 +135,7 @@ class Node:
         installed = restored.installed
         self.trees = Trees(names, self.log, overlay, self.keeping, self.uplink, self.homes.roots, installed)
         self.copies = Copies(me.address, self.log, overlay, self.uplink, self.homes.roots, settings, restored)
-        self._leaving = Leaving(me, names, overlay, self.keeping, self.housing, self.uplink)
+        self._leaving = Leaving(me, names, overlay, self.keeping, self.housing, self.uplink, self.copies)
         self.notices = Notices(self.log)
         self.clocks = Clocks(me.address)
         self.requests = Requests(

@@ -13,6 +13,8 @@ STORM_MS = 16_000
 JOINERS_MAX = 2
 GONE_OF, GONE_SHARE = 5, 0.4
 """Of fleets with so many agents from the beginning this share loses one for good."""
+HEIR_SHARE = 0.5
+"""Of those fleets in this share those who have copies of that agent are asked to leave then."""
 MIRRORED_SHARE = 0.3
 """In so many schedules jobs have ``STRAGGLERS MIRROR``."""
 EQUAL_SHARE = 0.35
@@ -50,6 +52,7 @@ SAID = {
     "unheard": "nobody hears the home of job {amount}, which hears everybody,",
     "power": "the power of {who} fails after {amount} more steps of its work",
     "gone": "{who} will be gone for good, disk and all: before, what it seals gets lost on its way",
+    "heir": "who has copies of the one that is gone for good is asked to leave",
     "way up": "the slices that {who} sends get lost",
     "blackout": "all are killed",
     "deaths": "whoever writes to its disk dies of it in {amount} of 1000 cases",
@@ -171,7 +174,9 @@ def _gone(seed: int, nodes: int, first: int) -> tuple[Fault, ...]:
     if first < GONE_OF or rng.random() >= GONE_SHARE:
         return ()
     who, lasts_ms = (rng.randrange(first),), rng.choice([1_200, 2_000, 3_000, 5_000])
-    return (Fault("gone", rng.randrange(500, STORM_MS - 1_000 - lasts_ms), who, lasts_ms),)
+    goes = Fault("gone", rng.randrange(500, STORM_MS - 1_000 - lasts_ms), who, lasts_ms)
+    heir = Fault("heir", goes.at_ms + lasts_ms + rng.choice([50, 500, 2_000, 4_000]))
+    return (goes, heir) if rng.random() < HEIR_SHARE else (goes,)
 
 
 def _mirrored(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from agents.disk import copystore
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, STREAM, plan, staged
 from elf.chaos.judge import Judge
@@ -242,6 +243,8 @@ class Story:
             case "gone":
                 world.unheard.add(agents[0].address)
                 over = partial(self._goes, agents[0])
+            case "heir":
+                self._heir()
             case "way up":
                 world.unheard.add(agents[0].address)
                 over = partial(world.unheard.discard, agents[0].address)
@@ -317,6 +320,14 @@ class Story:
         agent.crash()
         agent.ended = GONE
         ledger.goes(agent.index, {one.index for one in world.agents if not one.ended})
+
+    def _heir(self) -> None:
+        """All that have copies of who is gone for good are asked to leave; they may be needed, and stay."""
+        gone = {name for names in self.ledger.gone.values() for name in names}
+        for agent in self.world.agents:
+            if agent.up and gone & copystore.held(agent.store).keys():
+                leave = say.Call(request=1, verb="leave")
+                agent.guard(lambda a=agent, m=leave: a.handle(was.Arrived(PEOPLE, m)))  # type: ignore[misc]
 
     # -- people ----------------------------------------------------------------------------------------------
 

@@ -68,6 +68,14 @@ class ForgetCopies:
 
 
 @dataclass(frozen=True)
+class ReadHeld:
+    """Read copies that this agent holds, for other holders at ``to``; comes back as ``HeldRead``."""
+
+    names: tuple[CopyName, ...]
+    to: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ReadCopies:
     """Read the copies of a member that have panes in ``[start, end)``, of this part; ``CopiesRead``."""
 
@@ -106,5 +114,14 @@ class CopiesRead:
     damaged: tuple[CopyName, ...] = ()
 
 
-CopyEffect = ReadSnapshots | StoreCopies | ForgetCopies | ReadCopies
-CopyEvent = SnapshotsRead | CopiesStored | CopiesRead
+@dataclass(frozen=True)
+class HeldRead:
+    """What was there of the copies that were named; ``damaged`` as in ``CopiesRead``."""
+
+    to: tuple[str, ...]
+    copies: tuple[Copy, ...]
+    damaged: tuple[CopyName, ...] = ()
+
+
+CopyEffect = ReadSnapshots | StoreCopies | ForgetCopies | ReadHeld | ReadCopies
+CopyEvent = SnapshotsRead | CopiesStored | HeldRead | CopiesRead

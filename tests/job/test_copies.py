@@ -9,16 +9,20 @@ import pytest
 
 from agents.disk import copystore
 from agents.disk.store import CopyRow, SnapshotRow, Store
+from elf.chaos.agent import SimAgent
 from elf.chaos.engine import STREAM, plan
+from elf.chaos.ledger import Ledger
 from elf.chaos.story import query_of
 from elf.chaos.world import GONE, World
 from elf.job import copies as disk
+from elf.job import events as was
 from elf.job.contributions import Piece, from_bytes, to_bytes
 from elf.job.copies import COPY_OVERHEAD, CopiesRead, CopiesStored, Copy, CopyName
 from elf.job.effects import CommitPanes, Send
 from elf.job.log.keepers import apart
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import (
+    Call,
     Committed,
     CopiesKept,
     CopyVerdict,
@@ -28,6 +32,7 @@ from elf.job.messages import (
     KeepCopies,
     MemberJoined,
     OfferCopies,
+    Reply,
     Slice,
 )
 from elf.job.rollup import copying, holding, proxies
@@ -484,3 +489,83 @@ def test_what_an_agent_had_sealed_is_in_the_windows_though_it_is_gone_for_good()
     later = max(world.committed(spec).values(), key=lambda window: str(window[2]["window_start"]))
     assert later[2]["missing"] == [f"a{victim.index}"]
     assert all(len(agent.node.copies.holding) == 0 for agent in world.agents if agent.up), "all is settled"
+
+
+# -- a holder that leaves ------------------------------------------------------------------------------------
+
+
+def test_who_leaves_hands_on_what_it_has_of_the_dead() -> None:
+    """Both holders go, one after the other, while nobody can commit; what they had is in the windows."""
+    world = World(65, 8, checking=False, ledger=Ledger())
+    world.home_members = 1
+    for agent in world.agents[3:]:
+        agent.streams = ("buys",)  # who owes panes itself would wait for their commit, and be there for all
+    world.start_all()
+    for agent in world.agents:
+        world.write(agent, world.now + 60_000)
+    job = world.create(0, plan(2))
+    world.run(8_000)
+    home, victim = world.home(job), world.agents[0]
+    assert home is not victim
+    home.crash()
+    world.run_until(lambda: victim.node.copies.copying.copied > 0, 20_000)
+    number = next(m.number for m in victim.node.log.members(STREAM) if m.address == victim.address)
+    victim.crash()
+    victim.ended = GONE
+    ledger = world.ledger
+    assert ledger is not None
+    ledger.goes(victim.index, {agent.index for agent in world.agents if not agent.ended})
+    copied = ledger.gone[victim.index]
+    assert copied
+
+    def holders() -> list[SimAgent]:
+        up = [agent for agent in world.agents if agent.up]
+        return [a for a in up if any(one[1] == number for one in copystore.held(a.store))]
+
+    first = holders()
+    assert 1 <= len(first) <= 2
+    assert not any(STREAM in agent.streams for agent in first)
+    world.run(4_000)
+    for agent in first:
+        agent.handle(was.Arrived("client:1", Call(request=1, verb="leave")))
+        world.run_until(lambda agent=agent: not agent.up, 40_000)  # type: ignore[misc]
+        assert agent.ended == "left the cluster"
+        assert holders(), "somebody else has it"
+    told = [said.text for said in world.client_inbox if isinstance(said, Reply)]
+    assert told == [f"a{agent.index} has left" for agent in first]
+    world.restart(home)
+    world.run(30_000)
+    assert ledger.findings == []
+    rows = {row.start: row for row in home.store.pane_commits(job.flows[0].uid, -(1 << 62), 1 << 62)}
+    for one in copied:
+        assert all(from_bytes(rows[pane].members) >> number & 1 for pane in range(one.start, one.end))
+    assert holders() == [], "it has its answer"
+
+
+def test_copies_of_the_living_are_not_handed_on_and_a_damaged_one_is_not_either() -> None:
+    holder = Holder(addresses=(OWNER, HOLDER, OTHER))
+    holder.keep(name(1), name(2), name(3, member=2))
+    assert holder.holding.owed_since(0) == []
+    holder.dead.add(OWNER)
+    size = 10 + 1 + COPY_OVERHEAD
+    assert holder.holding.owed_since(0) == [(name(1), size), (name(2), size)]
+    with holder.store._file.writing() as con:
+        con.execute("UPDATE copies SET payload = x'00' WHERE pane_start = 1")
+    read = copystore.perform(holder.store, disk.ReadHeld((name(1), name(2), name(9)), (OTHER,)))
+    assert isinstance(read, disk.HeldRead)
+    assert (read.copies, read.damaged) == ((Copy(name(2), b"t", bytes(10)),), (name(1),))
+    holder.perform(holder.holding.read_held(read))
+    assert (holder.there(), holder.holding.damaged) == ([name(2), name(3, member=2)], 1)
+    holder.holding.closed = True
+    told = holder.keep(name(2), name(5))
+    assert told == [Send(OWNER, CopiesKept(names=(), refused=(name(2), name(5))))], "it has one, but leaves"
+    handing = Copying(holder.holding, lambda: [OTHER], copies=2, after_ms=0, reads=disk.ReadHeld, own=False)
+    (asked,) = handing.tick(1_000)
+    assert asked == disk.ReadHeld((name(2),), (OTHER,))
+    assert handing.read(read) == [Send(OTHER, KeepCopies(copies=read.copies))]
+    assert handing.lacking([name(2)]) == 1
+    handing.kept(OTHER, CopiesKept(names=(name(2),)))
+    assert handing.lacking([name(2)]) == 0
+    word = Committed(flow=FLOW.uid, start=2, end=3, revision=0, members=to_bytes(1))
+    holder.perform(holder.holding.committed(word))
+    assert handing.tick(2_000) == [], "the root tells them, or they ask it"

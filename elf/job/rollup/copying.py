@@ -45,18 +45,22 @@ an owner that has stopped can't name them, and a tree with broken inner nodes ca
 each snapshot twice more on the wire and on disks, and while a pane waits up to eight small offers a member to
 its root. What comes after the commit makes a revision, as under REVISE, and with ``copies`` 0 all does.
 (``elf.job.rollup.mirrors`` is something else: copies of whole flows, for masters elsewhere.)
+
+**A holder that leaves** (``elf leave``) does with the copies that it has of the dead as an owner with its
+own snapshots: neighbours are asked to keep them until each is durable at one, or has its answer; who has it
+already says so, unless it leaves too. From then on it takes no other's copies. What nobody takes within a
+while is lost with it, and it says how many those are. Copies of owners that live are theirs to replace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
-from elf.job.copies import CopyName, ReadSnapshots, SnapshotsRead
+from elf.job.copies import CopyName, HeldRead, ReadHeld, ReadSnapshots, SnapshotsRead
 from elf.job.effects import Send
 from elf.job.messages import CopiesKept, DropCopies, KeepCopies
-from elf.job.rollup.uplink import Uplink
 
 LOOK_MS: Final = 500
 """Between two looks at what is due: what comes within it shares its messages."""
@@ -71,7 +75,7 @@ ANSWER_MS: Final = 5_000
 SILENT_MS: Final = 30_000
 """A neighbour that did not answer in time is not asked for a while; an older elf never does."""
 
-Step = Send | ReadSnapshots
+Step = Send | ReadSnapshots | ReadHeld
 
 
 @dataclass
@@ -84,12 +88,39 @@ class _Spread:
     refused: set[str] = field(default_factory=set)
 
 
+class Owed(Protocol):
+    """What is to be copied: an agent's own snapshots (``Uplink``), or those that it holds of others."""
+
+    def owed_since(self, before_ms: int) -> Iterable[tuple[CopyName, int]]:
+        """What has waited since then or longer for its answer, with sizes in bytes."""
+
+    def retained(self) -> int:
+        """How many snapshots have no answer yet."""
+
+    def is_mirrored(self, uid: str) -> bool:
+        """Whether those of a flow are copied at once."""
+
+    def home_of(self, uid: str) -> str:
+        """Where the root of a flow is."""
+
+
 class Copying:
-    """The copies of one agent's snapshots, ``copies`` of each. ``neighbours``: live others, best first."""
+    """The copies of one agent's snapshots, ``copies`` of each. ``neighbours``: live others, best first;
+    ``reads``: how they are had from the disk; ``own``: they are its own, so that it has the last word to
+    holders."""
 
     def __init__(
-        self, uplink: Uplink, neighbours: Callable[[], Sequence[str]], *, copies: int, after_ms: int
+        self,
+        uplink: Owed,
+        neighbours: Callable[[], Sequence[str]],
+        *,
+        copies: int,
+        after_ms: int,
+        reads: type[ReadSnapshots] | type[ReadHeld] = ReadSnapshots,
+        own: bool = True,
     ) -> None:
+        self._reads = reads
+        self._own = own
         self._uplink = uplink
         self._neighbours = neighbours
         self.copies = copies
@@ -107,6 +138,10 @@ class Copying:
     def copied(self) -> int:
         """Snapshots that are on as many neighbours as they should be, and have no answer yet."""
         return len(self._due) - self.wanting
+
+    def lacking(self, names: Iterable[CopyName]) -> int:
+        """How many of these are on no neighbour, as far as we know."""
+        return sum(not (name in self._due and self._due[name].kept) for name in names)
 
     def deadline(self) -> int | None:
         return self._next_ms if self.copies and (self._due or self._uplink.retained()) else None
@@ -137,7 +172,7 @@ class Copying:
             spread = self._due.pop(name)
             for address in sorted(spread.kept | spread.asked.keys()):
                 told.setdefault(address, []).append(name)
-        return [Send(to, DropCopies(names=tuple(gone))) for to, gone in told.items()]
+        return [Send(to, DropCopies(names=tuple(gone))) for to, gone in told.items() if self._own]
 
     def _spread(self, now_ms: int) -> list[Step]:
         """Ask neighbours for what is on too few of them, as far as the bounds go."""
@@ -156,7 +191,7 @@ class Copying:
             underway += cost
             spread.asked.update(dict.fromkeys(to, now_ms))
             groups.setdefault(to, []).append(name)
-        return [ReadSnapshots(names, to) for to, all_ in groups.items() for names in self._together(all_)]
+        return [self._reads(names, to) for to, all_ in groups.items() for names in self._together(all_)]
 
     def _give_up(self, now_ms: int) -> None:
         """Whoever has not answered in time is left alone for a while."""
@@ -180,7 +215,7 @@ class Copying:
 
     # -- what is heard ---------------------------------------------------------------------------------------
 
-    def read(self, event: SnapshotsRead) -> list[Step]:
+    def read(self, event: SnapshotsRead | HeldRead) -> list[Step]:
         """From the store, to the neighbours; what has its answer meanwhile stays."""
         copies = tuple(copy for copy in event.copies if copy.name in self._due)
         message = KeepCopies(copies=copies)

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from elf.job.contributions import from_bytes
-from elf.job.copies import CopiesRead, CopiesStored, CopyName, ForgetCopies, ReadCopies, StoreCopies
+from elf.job.copies import (
+    CopiesRead,
+    CopiesStored,
+    CopyName,
+    ForgetCopies,
+    HeldRead,
+    ReadCopies,
+    StoreCopies,
+)
 from elf.job.effects import Send
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import (
@@ -80,6 +88,8 @@ class Holding:
         """Copies that were given up for newer ones since the start."""
         self.damaged = 0
         """Copies that were found damaged on our disk."""
+        self.closed = False
+        """No more are taken: this agent leaves."""
         for name, size in (restored or {}).items():
             self._add(name, size, 0)
             self._held[name].durable = True
@@ -110,7 +120,9 @@ class Holding:
         known, refused, new = [], [], []
         for copy in message.copies:
             name = copy.name
-            if name in self._held:
+            if self.closed:
+                refused.append(name)  # what we have of it, too: it is to be where we are not
+            elif name in self._held:
                 known += [name] if self._held[name].durable else []
             elif copy.size > self._bytes_max or self._log.has_ended(name.flow) or not _makes_sense(name):
                 refused.append(name)
@@ -185,6 +197,30 @@ class Holding:
         flow = self._log.flow(event.flow.uid) or event.flow
         sent = [Send(flow.home, one) for one in reissued(flow, event.member, event.pieces, event.part)]
         return [*sent, *self._forget(event.damaged)]
+
+    def read_held(self, event: HeldRead) -> list[Step]:
+        """For other holders."""
+        self.damaged += len(event.damaged)
+        return self._forget(event.damaged)
+
+    # -- as what is to be handed on (``copying.Owed``) -------------------------------------------------------
+
+    def owed_since(self, before_ms: int) -> list[tuple[CopyName, int]]:
+        """The copies of agents that are dead: who lives has its snapshots itself."""
+        streams = {uid: flow.fragment.stream for uid in self._of if (flow := self._log.flow(uid)) is not None}
+        named = {(name.flow, name.member) for name in self._held if name.flow in streams}
+        gone = {(uid, member) for uid, member in named if self._gone(streams[uid], member)}
+        return [(name, held.size) for name, held in self._held.items() if (name.flow, name.member) in gone]
+
+    def retained(self) -> int:
+        return len(self._held)
+
+    def is_mirrored(self, uid: str) -> bool:
+        return False
+
+    def home_of(self, uid: str) -> str:
+        flow = self._log.flow(uid)
+        return flow.home if flow is not None else ""
 
     # -- time ------------------------------------------------------------------------------------------------
 
