@@ -11,6 +11,8 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agents.answering.about import describe
 from agents.committing.windowcommits import window_result
@@ -343,6 +345,58 @@ def test_half_of_the_watermarks_is_found_as_soon_as_it_is_there(query: Plan, see
             expected.append((now_ms, half))
     assert list(root._passed) == expected
     assert len(expected) > 10
+
+
+spans = st.tuples(st.integers(0, 30) | st.just(-(1 << 62)), st.integers(5, 40) | st.just(1 << 62))
+
+
+@given(st.lists(spans, min_size=1, max_size=6), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6))))
+def test_half_of_those_that_a_pane_expects_have_to_pass_it(
+    spans: list[tuple[int, int]], words: list[tuple[int, int]]
+) -> None:
+    """Whoever comes and goes: the same as going through the panes one by one."""
+    fragment = replace(plan(2, 1).fragment, pane_us=1)
+    root, sealed = Root(Flow("uid", fragment, b"0" * 16, "home"), RootSettings()), dict[int, int]()
+    root.set_roster(tuple(Member(n, f"id{n}", f"a{n}", 1, f"a{n}", *span) for n, span in enumerate(spans)), 1)
+    root.begin(10, 0)
+    passed = 10
+    for now_ms, (number, more) in enumerate(words):
+        if number >= len(spans):
+            continue
+        sealed[number] = sealed.get(number, 8) + more
+        root.hear(number, progress(sealed[number]), now_ms)
+        while passed < 1_000:
+            there = [n for n, (since, until) in enumerate(spans) if since <= passed < until]
+            ever = any(max(since, passed) < until for since, until in spans)
+            if not ever or 2 * sum(sealed.get(n, 0) > passed for n in there) < len(there):
+                break
+            passed += 1
+        known = root._passed[-1][1] if root._passed else 10
+        assert max(known, 10) == passed
+
+
+def test_where_more_have_left_than_stay_who_is_silent_is_asked_and_then_not_waited_for() -> None:
+    root = rooted(plan(2, 1), members=5)
+    left = [replace(m, until_us=20 * 2 * SECOND) if m.number > 1 else m for m in root._roster.members]
+    root.set_roster(tuple(left), 2)
+    root.begin(10, 0)
+    pane = 20 * 2 * SECOND // root.flow.fragment.pane_us
+    for number in range(5):
+        root.hear(number, progress(pane), 0)
+        root.take(Piece(10, pane, 1 << number))
+    (commit,) = root.propose(0)
+    root.committed(commit, 0)
+    for now_ms in range(1_000, 10_000, 1_000):
+        root.hear(0, progress(pane + 1), now_ms)
+        root.hear(1, progress(pane + (now_ms >= 2_000)), now_ms)
+        root.take(Piece(pane, pane + 1, 1))
+        asked = root.missing(now_ms)
+        assert asked == ([(1, pane, pane + 1)] if now_ms >= 2_000 else [])
+        found = root.propose(now_ms)
+        assert bool(found) is (now_ms >= 1_000 + root.limit_ms())
+        if found:
+            break
+    assert [(work.batch.start, work.members) for work in found] == [(pane, 0b01)]
 
 
 def test_a_word_of_a_watermark_costs_as_much_among_many_members(monkeypatch: pytest.MonkeyPatch) -> None:

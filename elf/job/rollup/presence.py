@@ -22,7 +22,7 @@ class Presence:
     def __init__(self, grace_ms: int) -> None:
         self._grace_ms = grace_ms
         self._told: dict[int, Told] = {}
-        self._latest = START_OF_TIME
+        self.latest = START_OF_TIME
         """No ``live_from`` is above it."""
         self._silent = 0
         self._sure_ms = 0
@@ -48,7 +48,7 @@ class Presence:
         again = (self.dead | self._silent) & bit
         self.dead &= ~bit
         self._silent &= ~bit
-        self._latest = max(self._latest, progress.live_from)
+        self.latest = max(self.latest, progress.live_from)
         if known is None:
             self._told[member] = Told(progress, now_ms)
             self.heard |= bit
@@ -72,13 +72,13 @@ class Presence:
 
     def begun(self, pane: int) -> int:
         """Those who say that they answer for this pane."""
-        if pane >= self._latest:
+        if pane >= self.latest:
             return self.heard
         return bitmap(n for n, told in self._told.items() if told.progress.live_from <= pane)
 
     def beginnings(self, start: int, end: int) -> set[int]:
         """The panes inside ``(start, end)`` with which somebody begins."""
-        if start >= self._latest:
+        if start >= self.latest:
             return set()
         found = {told.progress.live_from for told in self._told.values()}
         return {pane for pane in found if start < pane < end}

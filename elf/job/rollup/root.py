@@ -29,7 +29,7 @@ from elf.job.rollup.panes import Panes
 from elf.job.rollup.presence import Presence
 from elf.job.rollup.waiting import why
 from elf.job.snapshots import Threshold
-from elf.job.spec import START_OF_TIME, Flow
+from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.ql.plan import Fragment
 
 MIRROR_OF: Final = 2
@@ -130,7 +130,7 @@ class Root(Panes):
         if progress.sealed <= last:
             return news
         self._above |= 1 << member
-        there = self._may_be_there(now_ms)
+        there = self._roster.expected(self._passed_to()) & self._may_be_there(now_ms)
         if 2 * (self._above & there).bit_count() < there.bit_count():
             return news
         half = self._half_passed(now_ms)
@@ -140,13 +140,34 @@ class Root(Panes):
         self._above = bitmap(n for n in self._presence if self._presence[n].progress.sealed > half)
         return True
 
+    def _passed_to(self) -> int:
+        """From this pane on it is to be found out when half have passed it: what lies below is committed, has
+        been passed, or is never asked about."""
+        last = self._passed[-1][1] if self._passed else START_OF_TIME
+        return max(last, self._presence.latest if self._first is None else self.committed_to())
+
     def _half_passed(self, now_ms: int) -> int | None:
-        """Half of the roster's watermarks have passed every pane below this one; where the dead are waited
-        for, half of those of others."""
-        there, presence = self._may_be_there(now_ms), self._presence
-        need = (there.bit_count() + 1) // 2
-        sealed = sorted((presence[n].progress.sealed for n in numbers(there & presence.heard)), reverse=True)
-        return sealed[need - 1] if 0 < need <= len(sealed) else None
+        """Of those who are expected in it half have passed every pane below this one; where the dead are
+        waited for, half of the others. (Not of all that ever were: where more have left than stay that would
+        never be half, and nobody would be asked for anything, nor the limit be up.)"""
+        start, there = self._passed_to(), self._may_be_there(now_ms)
+        passed: int | None = None
+        for end in (*self._roster.edges(start, END_OF_TIME), END_OF_TIME):
+            wanted = self._roster.expected(start) & there
+            half = self._half_of(wanted) if wanted else end
+            if half is None or not (wanted or end < END_OF_TIME):
+                return passed
+            if half < end or end == END_OF_TIME:
+                return half if passed is None else max(passed, half)
+            start = passed = end
+        return passed
+
+    def _half_of(self, members: int) -> int | None:
+        """Half of these say that they have sealed what is below."""
+        told = numbers(members & self._presence.heard)
+        sealed = sorted((self._presence[n].progress.sealed for n in told), reverse=True)
+        need = (members.bit_count() + 1) // 2
+        return sealed[need - 1] if need <= len(sealed) else None
 
     def _may_be_there(self, now_ms: int) -> int:
         """Members of whom something is (or, soon after a beginning, may yet be) heard; all where the dead are
