@@ -137,7 +137,7 @@ class Outcome:
     rows: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     until_us: int = 0
-    """End of what this worker has answered for: every sealed pane ends by then."""
+    """Of ``SealOpen``: every pane that starts before it is sealed, and it has no rows from then on."""
     tapped: tuple[Tapped, ...] = ()
     early: tuple[Early, ...] = ()
     work: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from elf.chaos.world import SimAgent, World
 from elf.job import events as was
 from elf.job import messages as say
 from elf.job.spec import JobSpec
+from tests.job.test_fleet_simulated import settled
 from tests.job.test_homes import agree, last_end, staffed
 
 
@@ -155,3 +156,27 @@ def test_in_peace_everybody_may_leave_one_after_the_other() -> None:
     world.run(max(0, until - world.now) + 12_000)
     assert world.home(spec) is world.agents[4]
     agree(world, spec)
+
+
+@pytest.mark.parametrize("seed", [314, 327])
+def test_so_few_stay_that_most_of_the_roster_has_left(seed: int) -> None:
+    """Jobs with panes of many lengths: nobody is waited for in a pane that it left in, nor missed there."""
+    world = World(seed, 3 + seed % 4, checking=False)
+    world.start_all()
+    world.run_until(lambda: keepers(world) == min(len(world.agents) - 1 + len(world.agents) % 2, 5))
+    until = world.now + 60_000
+    for agent in world.agents:
+        world.write(agent, until)
+    specs = [world.create(k % len(world.agents), plan(2 + k), f"j{k}") for k in range(4)]
+    world.run(6_000)
+    *going, last = world.rng.sample(world.agents, len(world.agents))
+    for agent in going:
+        assert ask(world, agent) == ""
+        assert gone(world, agent) == f"a{agent.index} has left"
+    world.run(max(0, until - world.now) + 12_000)
+    for spec in specs:
+        assert world.home(spec) is last
+        agree(world, spec)
+        windows = settled(world, spec, until)
+        assert len(windows) >= 5
+        assert all(status["missing"] == [] for _, _, status in windows.values())

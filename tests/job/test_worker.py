@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,9 +21,10 @@ from elf.chaos.engine import SECOND, Chunk, PyEngine, PyMapper, Source, plan
 from elf.errors import UserError
 from elf.job.commands import Feed, Finish, Idle, Install, Resume, SealOpen, Suspend
 from elf.job.cut import StreamCut
-from elf.job.log.streamlog import StreamLog
+from elf.job.log.streamlog import Member, StreamLog
 from elf.job.messages import JoinStream, LeaveStream
 from elf.job.ports import Spill
+from elf.job.rollup.roster import Roster
 from elf.job.snapshots import Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.worker.stream import LONG_AGO, StreamWorker, WorkerSettings
@@ -277,6 +279,29 @@ def test_rows_around_a_suspension_are_sealed_or_counted(rows: Rows, chunk_rows: 
             counts.update({what: row[what] for what in ("rows_in", "late", "shed")})
     assert counts.total() == len(rows)
     assert sum(n for pane in panes_of_some(sealed).values() for n in pane.values()) == counts["rows_in"]
+
+
+@given(rows_of_a_log, st.lists(st.integers(1, 7), min_size=1, max_size=3), st.integers(0, 40))
+def test_who_leaves_has_answered_for_all_that_it_is_expected_in(
+    rows: Rows, seconds: list[int], idle_ms: int
+) -> None:
+    """Whatever the panes of its jobs: nobody waits for it, or misses it, in one that it has begun."""
+    worker = StreamWorker("s", SETTINGS, PyEngine())
+    for n, length in enumerate(seconds):
+        fragment = replace(FLOW.fragment, pane_us=length * FLOW.fragment.pane_us)
+        worker.handle(Install(replace(FLOW, uid=f"f{n}", fragment=fragment)))
+    worker.handle(Feed(chunk(rows, 0), 0))
+    worker.handle(Idle(idle_ms * 1_000))
+    outcome = worker.handle(SealOpen())
+    member = Member(0, "id", "a", 1, "a:1", -(1 << 62), outcome.until_us)
+    assert outcome.until_us > max((ts for ts, _ in rows), default=LONG_AGO)
+    for said, length in zip(outcome.progress, seconds, strict=True):
+        roster = Roster(length * FLOW.fragment.pane_us, (member,))
+        if said.sealed == START_OF_TIME:
+            assert (len(rows), outcome.until_us) == (0, LONG_AGO + 1), "it never had anything"
+            continue
+        assert not roster.expected(said.sealed), "in nothing more"
+        assert roster.expected(said.sealed - 1), "and in all that it has sealed"
 
 
 def panes_of_some(sealed: list[Sealed]) -> dict[int, Counter[str]]:

@@ -156,8 +156,7 @@ class StreamWorker:
                 self._close_counted()
                 return self._outcome(self._seal_all(lambda _: END_OF_TIME), must_cut=True)
             case SealOpen():
-                self._close_counted()
-                return self._outcome(self._seal_all(self._open_end), must_cut=True)
+                return self._seal_open()
             case Install():
                 return self._install(command)
             case Uninstall():
@@ -278,11 +277,20 @@ class StreamWorker:
 
         return target
 
-    def _open_end(self, state: FlowState) -> int:
-        pane_us = state.flow.fragment.pane_us
-        if self._highest == LONG_AGO or not pane_us:
-            return START_OF_TIME
-        return self._highest // pane_us + 1
+    def _seal_open(self) -> Outcome:
+        """All flows to one moment, which is after what any of them has: panes are of many lengths, and each
+        flow has to have answered for all that begin before it."""
+        self._close_counted()
+        ends = [
+            s.sealed * s.flow.fragment.pane_us for s in self._flows.values() if abs(s.sealed) < END_OF_TIME
+        ]
+        until_us = max([self._highest + 1, *ends])
+
+        def target(state: FlowState) -> int:
+            pane_us = state.flow.fragment.pane_us
+            return -(-until_us // pane_us) if pane_us and until_us > LONG_AGO + 1 else START_OF_TIME
+
+        return replace(self._outcome(self._seal_all(target), must_cut=True), until_us=until_us)
 
     def watermark_us(self, now_ms: int) -> int:
         """The lowest event time that its sources still promise; with every source idle, the clock less the
@@ -386,7 +394,6 @@ class StreamWorker:
         failed = tuple((uid, state.failure) for uid, state in self._flows.items() if state.failure)
         for state in self._flows.values():
             state.failure = ""
-        until_us = self._until_us()
         return Outcome(
             sealed,
             cut,
@@ -396,16 +403,9 @@ class StreamWorker:
             rejected,
             rows,
             counts or {},
-            until_us,
             work=work,
             failed=failed,
         )
-
-    def _until_us(self) -> int:
-        ends = [
-            s.sealed * s.flow.fragment.pane_us for s in self._flows.values() if abs(s.sealed) < END_OF_TIME
-        ]
-        return max([self._highest + 1, *ends])
 
     def cut(self) -> StreamCut:
         """Everything that this worker must remember to go on after a crash."""
