@@ -76,7 +76,7 @@ class Staffing:
         coming = [peer for peer in self._overlay.leaf_set() if peer.address not in voters]
         enough = len(live) + len(coming) - spare > (len(voters) - 1) // 2
         # in a large fleet we need not know everybody who is in a group of ours
-        works = len(live) >= len(voters) // 2 or len(coming) >= len(voters)
+        works = len(live) - spare >= len(voters) // 2 or len(coming) >= len(voters)
         return None if enough and works else tuple(sorted(set(others) - set(live)))
 
     def look(self, key: bytes, most: int, now_ms: int) -> list[GroupStep]:

@@ -103,6 +103,19 @@ def test_one_that_is_asked_before_it_has_noticed_waits_until_it_has() -> None:
     assert world.now - since <= 100, "with one to spare nobody waits"
 
 
+def test_where_one_more_death_would_leave_no_majority_it_waits_though_others_could_come() -> None:
+    """Of the five that keep a job two are dead, and a third has just died: others can't enter any more."""
+    world, spec, _ = fleet(7)
+    home = world.home(spec)
+    keepers = home.node.housing.keepers(spec.uid)
+    others = [agent for agent in world.agents if agent.address in keepers and agent is not home]
+    killed(world, others[:2])
+    assert set(keepers) == set(home.node.housing.keepers(spec.uid)), "nobody has taken their place yet"
+    others[2].crash()
+    assert ask(world, home).startswith(f"a{home.index} stays: ")
+    assert not home.node.leaving
+
+
 @pytest.mark.parametrize(
     ("agents", "dead", "refused"), [(3, 1, True), (4, 1, False), (5, 1, False), (5, 2, True), (6, 2, False)]
 )
