@@ -221,6 +221,8 @@ class Group:
 
     def leave(self) -> None:
         """Go: hand over if we lead, and ask for release until we are out. Who was never let in just goes."""
+        if self.leaving and self.leadership is not None:
+            return  # it tries again by itself
         self.leaving = True
         if self.place.log.base.index:
             self.ask()
@@ -317,5 +319,5 @@ class Group:
         place.show()
         place.desk.emit(Elected(place.key, place.term))
         self.leadership = Leadership(place)
-        if self.leaving:
-            self.ask()
+        if self.leaving:  # not at once: who handed over to us may want to go, too, and says so first
+            place.desk.after(("ask", place.key), place.desk.config.ask_ms)

@@ -112,10 +112,12 @@ class Leadership:
         return None
 
     def transfer(self, address: str) -> bool:
-        """Hand over to the voter at that address, or without one to the best; False if there is none."""
+        """Hand over to the voter at that address, or without one to the best of those that don't want to go
+        themselves; False if there is none."""
         voters = [p for p in self._progress.values() if self._place.membership.votes(p.member.seat)]
         fit = [p for p in voters if self._place.links.alive(p.member.address)]
-        fit = [p for p in fit if not address or p.member.address == address]
+        going = self.going()
+        fit = [p for p in fit if p.member.address == address or not (address or p.member.address in going)]
         if not fit or self._moving is not None:
             return bool(fit)
         best = max(fit, key=lambda progress: progress.match)

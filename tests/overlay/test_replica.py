@@ -399,6 +399,27 @@ def test_the_only_voter_can_not_leave() -> None:
     assert small.fate("n0", small.ask("n0")) == "accepted"
 
 
+@pytest.mark.parametrize("members", [FIVE[:2], FIVE[:3]])
+def test_all_want_to_leave_at_once_and_the_last_one_finds_somebody(members: list[str]) -> None:
+    """They don't hand it over to one another for ever, though each says again and again that it goes."""
+    small = Small(members, others=["guest"])
+    record = small.ask("n0")
+
+    def go() -> bool:
+        for address in members:
+            if small.world.at(address).held():
+                small.do(address, lambda node: node.leave(small.world.now))
+        small.world.run(250)
+        return len(small.voters()) == 1
+
+    assert any(go() for _ in range(20))
+    assert small.fate("n0", record) == "accepted"
+    last = small.leader()
+    small.do(last, lambda node: node.invite(KEY, ["guest"], small.world.now))
+    assert small.until(lambda: not any(small.world.at(address).held() for address in members))
+    assert small.voters() == ["guest"]
+
+
 def test_one_that_was_away_gets_a_snapshot_in_pieces() -> None:
     small = Small(config=ReplicaConfig(compact_entries=8, piece_bytes=5))
     small.world.crash("n4")
