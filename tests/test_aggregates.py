@@ -166,6 +166,20 @@ def test_laws(a: pa.Table, b: pa.Table, c: pa.Table) -> None:
     assert canonical(merge(a, b, c, SCHEMA.empty_table())) == whole
 
 
+@given(PARTIALS, PARTIALS, PARTIALS, st.booleans())
+@settings(deadline=None)
+def test_tables_that_are_alike_are_merged_together_as_others_one_by_one(
+    a: pa.Table, b: pa.Table, c: pa.Table, large: bool
+) -> None:
+    coded = b.set_column(1, "key", b["key"].dictionary_encode())
+    with pytest.MonkeyPatch.context() as patch:
+        if large:
+            patch.setattr("elf.aggregates.SMALL_BYTES", -1)
+        alike = canonical(merge(a, b, c))
+        assert alike == canonical(merge(a, coded, c))
+    assert canonical(merge(coded, coded)) == canonical(merge(b, b))
+
+
 @given(PARTIALS)
 @settings(deadline=None)
 def test_identity_row_changes_nothing(a: pa.Table) -> None:
