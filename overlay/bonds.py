@@ -288,8 +288,13 @@ class Bonds:
     # -- timers ----------------------------------------------------------------------------------------------
 
     def ask_due(self, topic: bytes) -> None:
-        """No answer to our JOIN, or a refusal."""
+        """No answer to our JOIN, or a refusal.
+
+        From now on it names nobody below us. Those who are there know it by now and refuse us themselves; the
+        others hang elsewhere, and a full node whose children they all are would send us nowhere for ever.
+        """
         tree = self._trees[topic]
+        tree.behalf = ()
         target = self._pastry.known(node_id(tree.asked))
         if target is not None:
             self._pastry.suspect(target)

@@ -286,6 +286,7 @@ def test_a_nearer_root_takes_over_also_from_one_that_once_asked_for_its_sake() -
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 1 << 32), st.integers(2, 5), st.floats(0, 0.05))
 @example(3010, 2, 1 / 128)  # a root that an orphan had once asked for was in that orphan's path for ever
+@example(22489, 2, 1 / 64)  # an orphan's JOIN named for ever who was below it once: a full node's children
 def test_after_churn_all_are_reached_and_nobody_has_too_many(seed: int, cap: int, loss: float) -> None:
     """Every node checks its fan-out and place after each event; the oracle sees circles, and the cut off."""
     rng = random.Random(seed)
