@@ -46,9 +46,10 @@ def test_words_wait_for_their_flow_and_are_forgotten_when_they_were_said_again()
     beginning = Beginning(flows.get, {FLOW.topic: "parent"}.get)
     beginning.add(FlowBegun("uid", (Began(3, 10, 10),)), 100)
     beginning.add(FlowBegun("never", (Began(4, 10, 10),)), 100)
-    assert beginning.deadline() == 100 + GATHER_MS
+    assert beginning.deadline() == 100 + FORGET_MS, "nobody looks every few ms for what is not here"
     assert beginning.tick(100 + GATHER_MS) == []
     flows["uid"] = FLOW
+    assert beginning.deadline() == 100 + GATHER_MS, "now"
     beginning.add(FlowBegun("uid", (Began(3, 11, 11), Began(5, 10, 10))), 106)
     (sent,) = beginning.tick(100 + 2 * GATHER_MS)
     assert sent.to == "parent"

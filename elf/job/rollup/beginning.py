@@ -49,7 +49,12 @@ class Beginning:
         words.members.update((one.member, one) for one in begun.members)
 
     def deadline(self) -> int | None:
-        return min((words.due_ms for words in self._words.values()), default=None)
+        """Words of a flow that is not here are due when it comes, or are said again."""
+        waits = (
+            words.due_ms if self._flow_of(uid) is not None else words.until_ms
+            for uid, words in self._words.items()
+        )
+        return min(waits, default=None)
 
     def tick(self, now_ms: int) -> list[Send]:
         """What has waited long enough, to our parents in the trees, or to homes where there is none."""
@@ -57,7 +62,6 @@ class Beginning:
         for uid, words in [one for one in self._words.items() if now_ms >= one[1].due_ms]:
             flow = self._flow_of(uid)
             if flow is None and now_ms < words.until_ms:
-                words.due_ms = now_ms + GATHER_MS
                 continue
             del self._words[uid]
             if flow is not None:
