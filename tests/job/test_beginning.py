@@ -11,6 +11,7 @@ from elf.chaos.agent import SimAgent
 from elf.chaos.engine import plan
 from elf.chaos.world import World
 from elf.job import messages as say
+from elf.job.events import Arrived
 from elf.job.messages import Began, Begun, FlowBegun
 from elf.job.rollup.beginning import FORGET_MS, GATHER_MS, Beginning
 from elf.job.spec import Flow
@@ -67,3 +68,26 @@ def test_without_a_parent_they_go_to_the_home_and_many_flows_in_one_message() ->
     (sent,) = beginning.tick(100 + GATHER_MS)
     assert sent.to == "home"
     assert [begun.flow for begun in sent.message.flows] == ["one", "two"]  # type: ignore[attr-defined]
+
+
+def test_a_word_that_comes_after_a_later_one_says_nothing() -> None:
+    """It waited for its flow on the way, and its member has told the home more with a beat."""
+    world = World(7, 4)
+    world.start_all()
+    until_ms = world.now + 6_000
+    for agent in world.agents:
+        world.write(agent, until_ms)
+    spec = world.create(0, plan(2))
+    world.run(6_000)
+    uid, home = spec.flows[0].uid, world.home(spec)
+    root = home.node.homes.roots.get(uid)
+    assert root is not None
+    member = next(m for m in home.node.log.members("clicks") if m.address != home.address)
+    sealed = root.sealed_of(member.number)
+    assert sealed is not None
+    late = Begun(flows=(FlowBegun(uid, (Began(member.number, sealed - 2, sealed - 2),)),))
+    home.handle(Arrived(member.address, late))
+    assert root.sealed_of(member.number) == sealed
+    root.down(member.address)
+    home.handle(Arrived(member.address, late))
+    assert root.is_silent(member.number, 10**9, world.now), "nor does it bring back the dead"

@@ -110,7 +110,7 @@ class TimedWorld(World):
         """On another thread of the agent, which is on the same core."""
         self.charge(self.costs.hop_ms)
         life = agent.life
-        self.at(self.exact, lambda: self._offer(agent, life, action, self.cores[agent.index].threads))
+        self.at(self.exact, lambda: self._offer(agent, life, action, thread=True))
 
     def run(self, ms: float) -> None:
         end = self.exact + ms
@@ -129,16 +129,10 @@ class TimedWorld(World):
 
     # -- the cores -------------------------------------------------------------------------------------------
 
-    def _offer(
-        self,
-        agent: SimAgent,
-        life: int,
-        action: Callable[[], None],
-        queue: deque[Callable[[], None]] | None = None,
-    ) -> None:
-        """A step of an agent, of its loop or another ``queue``, when it has its turn on the core."""
+    def _offer(self, agent: SimAgent, life: int, action: Callable[[], None], *, thread: bool = False) -> None:
+        """A step of an agent, of its loop or another ``thread``, when it has its turn on the core."""
         core = self.cores[agent.index]
-        queue = core.loop if queue is None else queue
+        queue = core.threads if thread else core.loop
         queue.append(lambda: self._step(agent, action) if agent.up and agent.life == life else None)
         if not core.busy:
             core.busy = True

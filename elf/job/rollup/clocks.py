@@ -55,7 +55,7 @@ class Clocks:
         self._address = address
         self._heard: dict[str, _Heard] = {}
         self._middle = 0.0
-        self._middle_way_ms = 0.0
+        self._middle_unsure_ms = 0.0
         self._middle_ms: int | None = None
 
     def hear(self, address: str, their_ms: int, now_ms: int, rtt_ms: float | None) -> None:
@@ -74,7 +74,7 @@ class Clocks:
         offsets = {a: h.offset_ms for a, h in self._heard.items()}
         offsets[self._address] = 0.0
         self._middle, self._middle_ms = median(offsets.values()), now_ms
-        self._middle_way_ms = median([0.0, *(h.unsure_ms for h in self._heard.values())])
+        self._middle_unsure_ms = median([0.0, *(h.unsure_ms for h in self._heard.values())])
         return {address: round(offset - self._middle) for address, offset in offsets.items()}
 
     def beyond(self, address: str, limit_ms: int, now_ms: int) -> int | None:
@@ -87,10 +87,8 @@ class Clocks:
         if self._middle_ms is None or now_ms - self._middle_ms >= LOOK_EVERY_MS:
             self.skews(now_ms)
         skew = round(heard.offset_ms - self._middle)
-        unsure_ms = (
-            heard.unsure_ms + self._middle_way_ms + 1
-        )  # its own way, and that of the one in the middle
-        if abs(skew) <= limit_ms + unsure_ms:
+        ways_ms = heard.unsure_ms + self._middle_unsure_ms  # its own, and that of the clock in the middle
+        if abs(skew) <= limit_ms + ways_ms + 1:
             return None
         heard.warned_ms = now_ms
         return skew

@@ -111,7 +111,7 @@ class Copying:
 
     def __init__(
         self,
-        uplink: Owed,
+        owed: Owed,
         neighbours: Callable[[], Sequence[str]],
         *,
         copies: int,
@@ -121,7 +121,7 @@ class Copying:
     ) -> None:
         self._reads = reads
         self._own = own
-        self._uplink = uplink
+        self._owed = owed
         self._neighbours = neighbours
         self.copies = copies
         self._after_ms = after_ms
@@ -144,13 +144,13 @@ class Copying:
         return sum(not (name in self._due and self._due[name].kept) for name in names)
 
     def deadline(self) -> int | None:
-        return self._next_ms if self.copies and (self._due or self._uplink.retained()) else None
+        return self._next_ms if self.copies and (self._due or self._owed.retained()) else None
 
     def tick(self, now_ms: int) -> list[Step]:
         if not self.copies or now_ms < self._next_ms:
             return []
         self._next_ms = now_ms + LOOK_MS
-        owed = dict(self._uplink.owed_since(now_ms - self._after_ms))
+        owed = dict(self._owed.owed_since(now_ms - self._after_ms))
         done = [name for name in self._due if name not in owed]
         found: list[Step] = list(self._drop(done))
         if not owed:
@@ -162,7 +162,7 @@ class Copying:
     def sealed(self, uid: str, now_ms: int) -> None:
         """A snapshot of this flow is durable: if it is mirrored, neighbours are to have it at once, with what
         else is sealed in this moment."""
-        if self._uplink.is_mirrored(uid):
+        if self._owed.is_mirrored(uid):
             self._next_ms = min(self._next_ms, now_ms + SOON_MS)
 
     def _drop(self, names: Sequence[CopyName]) -> list[Send]:
@@ -183,7 +183,7 @@ class Copying:
         for name, spread in self._due.items():
             missing = self.copies - len(spread.kept) - len(spread.asked)
             tried = spread.kept | spread.asked.keys() | spread.refused
-            order = sorted(live, key=self._uplink.home_of(name.flow).__eq__)
+            order = sorted(live, key=self._owed.home_of(name.flow).__eq__)
             to = tuple([address for address in order if address not in tried][: max(0, missing)])
             cost = spread.size * len(to)
             if not to or (underway and underway + cost > UNDERWAY_BYTES):

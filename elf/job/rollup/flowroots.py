@@ -215,17 +215,17 @@ class FlowRoots:
         return found
 
     def begun(self, message: Begun, now_ms: int) -> list[Effect]:
-        """Members answer for flows that are new to them."""
+        """Members answer for flows that are new to them. Of whom we have heard we know more: words that were
+        gathered are older than a beat, which says all of it again."""
         found: list[Effect] = []
         for begun in message.flows:
             rooted = self._flows.get(begun.flow)
             if rooted is None:
                 continue
-            news = False
-            for one in begun.members:
-                word = FlowProgress(begun.flow, one.live_from, one.sealed)
-                news |= rooted.root.hear(one.member, word, now_ms)
-            found.extend(self._advance(rooted, now_ms) if news else ())
+            new = [one for one in begun.members if not rooted.root.has_heard(one.member)]
+            for one in new:
+                rooted.root.hear(one.member, FlowProgress(begun.flow, one.live_from, one.sealed), now_ms)
+            found.extend(self._advance(rooted, now_ms) if new else ())
         return found
 
     def take(self, sender: str, message: Slice, now_ms: int) -> list[Effect]:

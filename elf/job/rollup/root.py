@@ -523,6 +523,10 @@ class Root(Panes):
     def _members(self, found: int) -> list[Member]:
         return [m for m in self._roster.members if found >> m.number & 1]
 
+    def has_heard(self, member: int) -> bool:
+        """Whether a member has said how far it is."""
+        return self._presence.get(member) is not None
+
     def sealed_of(self, member: int) -> int | None:
         told = self._presence.get(member)
         return None if told is None else told.progress.sealed
