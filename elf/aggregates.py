@@ -59,6 +59,8 @@ def merge_tables(tables: Sequence[pa.Table], keys: Sequence[str], states: Sequen
     whole = _together([table.select(names) for table in tables], keys, states)
     if whole.num_rows == 0 or (len(tables) == 1 and whole.num_rows == 1):
         return whole
+    if (counted := _counted(whole, keys, states)) is not None:
+        return counted
     columns = {state.name: ordered(whole[state.name], state.merge) for state in states}
     for key in keys:
         columns[key] = whole[key]
@@ -78,6 +80,25 @@ def merge_tables(tables: Sequence[pa.Table], keys: Sequence[str], states: Sequen
     return pa.table([*grouped.columns[: len(keys)], *merged], names=names)
 
 
+def _counted(whole: pa.Table, keys: Sequence[str], states: Sequence[State]) -> pa.Table | None:
+    """Counts by one number, as small tallies are, added up as a matrix: a tenth of what grouping takes. None
+    of all others, and where a sum might overflow."""
+    columns = [column for column in whole.columns if column.type == pa.int64() and column.num_chunks == 1]
+    sums = bool(states) and all(state.merge == "sum" and state.identity_zero for state in states)
+    if not sums or len(keys) != 1 or len(columns) < whole.num_columns:
+        return None
+    if any(column.null_count for column in columns):
+        return None
+    key, *counts = (column.chunk(0).to_numpy() for column in columns)
+    matrix = np.stack(counts, axis=1)
+    if max(int(matrix.max()), -int(matrix.min())) * len(key) >= 1 << 63:
+        return None
+    found, place = np.unique(key, return_inverse=True)
+    summed = np.zeros((len(found), len(counts)), dtype=np.int64)
+    np.add.at(summed, place, matrix)
+    return pa.Table.from_arrays([pa.array(found), *map(pa.array, summed.T.copy())], schema=whole.schema)
+
+
 def _together(tables: Sequence[pa.Table], keys: Sequence[str], states: Sequence[State]) -> pa.Table:
     """All rows, normalised. Pieces of a pane are many, small and alike: what is done to each costs more than
     their rows do."""
@@ -87,7 +108,7 @@ def _together(tables: Sequence[pa.Table], keys: Sequence[str], states: Sequence[
             [normalise(table, keys, states) for table in tables], promote_options="permissive"
         )
     whole = normalise(pa.concat_tables(tables), keys, states)
-    return whole.combine_chunks() if whole.nbytes <= SMALL_BYTES else whole
+    return whole.combine_chunks() if whole.get_total_buffer_size() <= SMALL_BYTES else whole
 
 
 def identity_row(schema: pa.Schema, states: Sequence[State]) -> pa.Table:
@@ -170,7 +191,7 @@ def restore(column: pa.ChunkedArray, state: State, kind: pa.DataType) -> pa.Chun
             column = column.cast(kind)
         except pa.ArrowInvalid as error:
             raise SumOverflow(f"the sum {state.name} does not fit {kind}") from error
-    return column.fill_null(0) if state.identity_zero else column
+    return column.fill_null(0) if state.identity_zero and column.null_count else column
 
 
 def _may_overflow(state: State, column: pa.ChunkedArray) -> bool:
@@ -178,6 +199,12 @@ def _may_overflow(state: State, column: pa.ChunkedArray) -> bool:
     kind = column.type
     if state.merge != "sum" or not (pa.types.is_integer(kind) or pa.types.is_decimal128(kind)):
         return False
+    if column.num_chunks == 1 and pa.types.is_decimal128(kind):
+        chunk = column.chunk(0)
+        halves = np.frombuffer(chunk.buffers()[1], np.int64).reshape(-1, 2)
+        low, high = halves[chunk.offset : chunk.offset + len(chunk)].T
+        if (high == low >> 63).all():  # each fits 64 bits, so that their sum fits 38 digits
+            return False
     bounds = pc.min_max(column)
     largest = max(abs(bounds[end].as_py() or 0) for end in ("min", "max"))
     if pa.types.is_integer(kind):

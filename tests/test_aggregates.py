@@ -227,6 +227,36 @@ def test_overflow_is_an_error_and_never_wraps(values: pa.Array, state: State) ->
         merge_tables([pa.table({"k": ["a"] * len(values), "s": values})], ["k"], [state])
 
 
+COUNTS = (State("n", "sum", identity_zero=True), State("m", "sum", identity_zero=True))
+COUNTED = st.lists(
+    st.tuples(st.integers(-2, 2), st.integers(-9, 9), st.integers(0, 2**62)), min_size=1, max_size=6
+)
+
+
+@given(st.lists(COUNTED, min_size=1, max_size=3))
+@settings(deadline=None)
+def test_counts_by_a_number_are_added_up_as_others_are(parts: list[list[tuple[int, int, int]]]) -> None:
+    tables = [pa.table({name: [row[i] for row in part] for i, name in enumerate("knm")}) for part in parts]
+    others = [table.set_column(0, "k", table["k"].cast(pa.int32())) for table in tables]
+    try:
+        expected = merge_tables(others, "k", COUNTS).sort_by("k").to_pylist()
+    except SumOverflow:
+        with pytest.raises(SumOverflow):
+            merge_tables(tables, "k", COUNTS)
+        return
+    merged = merge_tables(tables, "k", COUNTS)
+    assert merged.schema == tables[0].schema
+    assert merged.sort_by("k").to_pylist() == expected
+
+
+def test_sums_of_slices_know_their_own_values() -> None:
+    big = Decimal(10**38 - 1)
+    rows = pa.table({"k": ["a"] * 5, "s": pa.array([1, big, big, 2, None], SUM_TYPE)})
+    assert merge_tables([rows.slice(3)], ["k"], [State("s", "sum")])["s"].to_pylist() == [Decimal(2)]
+    with pytest.raises(SumOverflow):
+        merge_tables([rows.slice(1, 2)], ["k"], [State("s", "sum")])
+
+
 def test_names_of_keys_and_states_do_not_interfere() -> None:
     rows = pa.table({"s_sum": ["x", "x"], "s": [1, 2]})
     assert merge_tables([rows], ["s_sum"], [State("s", "sum")]).to_pylist() == [

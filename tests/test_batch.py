@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elf.batch import decode, empty, encode
+from elf.batch import decode, decode_all, empty, encode
 from elf.errors import PeerError
 
 TABLE = pa.table(
@@ -81,6 +81,54 @@ def test_damaged_bytes_give_a_valid_table_or_an_error(damage: list[tuple[int, in
         return
     table.validate(full=True)
     assert isinstance(table.column_names, list)
+
+
+OTHER = pa.table({"text": ["y"], "number": [1]})
+CODED = pa.table({"key": pa.array(["a", "b", "a"]).dictionary_encode()})
+
+
+def test_tables_that_are_alike_are_read_as_one() -> None:
+    again = TABLE.slice(3, 2)
+    found = decode_all([WHOLE, encode(OTHER), encode(again), encode(TABLE.slice(0, 0)), encode(OTHER)])
+    assert [table.to_pydict() for table in found] == [
+        pa.concat_tables([TABLE, again]).to_pydict(),
+        pa.concat_tables([OTHER, OTHER]).to_pydict(),
+    ]
+    assert decode_all([]) == []
+    assert [table.num_columns for table in decode_all([encode(pa.table({}))] * 2)] == [0]
+
+
+def test_each_has_its_own_dictionary() -> None:
+    more = pa.table({"key": pa.array(["c", "a"]).dictionary_encode()})
+    (found,) = decode_all([encode(CODED), encode(more)])
+    assert found["key"].to_pylist() == ["a", "b", "a", "c", "a"]
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_beside_a_table(data: bytes) -> None:
+    for encoded in ([WHOLE, data], [data, WHOLE], [WHOLE, data + WHOLE[-8:]], [data + WHOLE[-8:], WHOLE]):
+        with pytest.raises(PeerError):
+            decode_all(encoded)
+
+
+def test_trailing_bytes_are_refused_beside_a_table() -> None:
+    for encoded in ([WHOLE, WHOLE + WHOLE], [WHOLE + WHOLE, WHOLE]):
+        with pytest.raises(PeerError, match="after the end"):
+            decode_all(encoded)
+
+
+@given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+@settings(max_examples=1000, deadline=None)
+def test_damaged_bytes_beside_a_table_give_valid_tables_or_an_error(damage: list[tuple[int, int]]) -> None:
+    data = bytearray(WHOLE)
+    for place, value in damage:
+        data[place] = value
+    try:
+        found = decode_all([WHOLE, bytes(data), WHOLE])
+    except PeerError:
+        return
+    for table in found:
+        table.validate(full=True)
 
 
 def test_text_that_is_no_text() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from agents.committing.finishing import finished, staged
 from agents.committing.kept import bounded
-from agents.committing.panetables import joined, merged, opened
+from agents.committing.panetables import joined, merged, opened_groups, opened_tallies
 from agents.committing.status import status_of_windows
 from agents.committing.windowcommits import Treat, names_of, pieces_of, treated
 from agents.disk.store import Store
@@ -27,8 +27,8 @@ def early_windows(
     start = bounded(calendar.needs_from(base.first_us), pane_us)
     pieces = [*pieces_of(base, store, start, bounded(base.last_us, pane_us)), *effect.pieces]
     keys = ("_pane", *plan.fragment.keys)
-    groups = merged([opened(p.payload, p.start, p.end) for p in pieces], keys, plan.fragment.states)
-    tally = merged([opened(p.tally, p.start, p.end) for p in pieces], ("_pane",), TALLY_STATES)
+    groups = merged(opened_groups(pieces), keys, plan.fragment.states)
+    tally = merged(opened_tallies(pieces), ("_pane",), TALLY_STATES)
     if tally is None:
         return EarlyMade(base.spec.uid, None)
     assembly = Assembly(plan, calendar)

@@ -15,7 +15,15 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from agents.committing.panetables import check_covered, latest, merged, opened, tally_states, us_since
+from agents.committing.panetables import (
+    check_covered,
+    latest,
+    merged,
+    opened_groups,
+    opened_tallies,
+    tally_states,
+    us_since,
+)
 from agents.disk.store import PaneCommit, Store
 from elf.aggregates import merge_tables
 from elf.batch import decode, encode
@@ -218,8 +226,7 @@ def _merge(fragment: Fragment, pieces: Sequence[Piece], keep: Top | None = None)
     if len(pieces) == 1 and not pieces[0].tally and not pieces[0].payload:
         return b"", b""
     keys = ("_pane", *fragment.keys)
-    tallies = [opened(p.tally, p.start, p.end) for p in pieces]
-    payloads = [opened(p.payload, p.start, p.end) for p in pieces]
+    tallies, payloads = opened_tallies(pieces), opened_groups(pieces)
     counts, states = tally_states(fragment), fragment.states
     if any(piece.excerpt for piece in pieces):
         tallies, payloads = [left(one) for one in tallies], [seen(one) for one in payloads]

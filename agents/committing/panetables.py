@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from agents.disk.store import PaneCommit
 from elf.aggregates import State, merge_tables
-from elf.batch import decode
+from elf.batch import decode_all
 from elf.errors import PanesGone
 from elf.job.approximate import CUT_STATE
 from elf.job.contributions import Piece
@@ -19,13 +19,25 @@ from elf.job.tally import TALLY_STATES, UNREDUCED, completed
 from elf.ql.plan import Fragment
 
 
-def opened(data: bytes, start: int, end: int) -> pa.Table | None:
-    """The panes ``[start, end)`` of an encoded table."""
-    if not data:
-        return None
-    table = decode(data)
-    if "rows_in" in table.column_names:
-        table = completed(table)
+def opened_tallies(pieces: Iterable[Piece]) -> list[pa.Table]:
+    """What pieces have counted, each in its own panes; what is alike is one table."""
+    return [completed(table) for table in _opened((p.tally, p.start, p.end) for p in pieces)]
+
+
+def opened_groups(pieces: Iterable[Piece]) -> list[pa.Table]:
+    """Likewise, their groups."""
+    return _opened((p.payload, p.start, p.end) for p in pieces)
+
+
+def _opened(encoded: Iterable[tuple[bytes, int, int]]) -> list[pa.Table]:
+    alike: dict[tuple[int, int], list[bytes]] = {}
+    for data, start, end in encoded:
+        if data:
+            alike.setdefault((start, end), []).append(data)
+    return [_within(table, *panes) for panes, tables in alike.items() for table in decode_all(tables)]
+
+
+def _within(table: pa.Table, start: int, end: int) -> pa.Table:
     panes = table["_pane"].to_numpy()
     inside = (panes >= start) & (panes < end)
     return table if inside.all() else table.filter(pa.array(inside))

@@ -23,7 +23,8 @@ from agents.committing.panetables import (
     joined,
     latest,
     merged,
-    opened,
+    opened_groups,
+    opened_tallies,
     us_since,
 )
 from agents.committing.sides import Flows, flows_of_sides, is_of
@@ -210,8 +211,8 @@ def _assemble(
         return status_of_skipped(effect, effect.skipped_to), pa.table({})
     if not plan.windows:
         pieces = pieces_of(effect, store, START_OF_TIME, END_OF_TIME)
-        counts = merged([opened(p.tally, p.start, p.end) for p in pieces], (), committed_tally(plan.fragment))
-        tables = [opened(p.payload, p.start, p.end) for p in pieces]
+        counts = merged(opened_tallies(pieces), (), committed_tally(plan.fragment))
+        tables = opened_groups(pieces)
         if plan.join is not None:
             tables = [met(plan.join, joined(tables), (START_OF_TIME, END_OF_TIME), finisher)]
         groups = merged(tables, plan.made.keys, plan.made.states)
@@ -229,7 +230,7 @@ def _assemble(
         panes.append(staged(side, _made_of(side, pieces, (start, end), own), from_us, effect.last_us, own))
         if counted != flows:
             pieces = pieces_of(effect, store, start, end, counted)
-        tallies += [opened(p.tally, max(p.start, start), min(p.end, end)) for p in pieces]
+        tallies += opened_tallies(piece.clip(start, end) for piece in pieces)
     rows = assembly.rows(effect.first_us, effect.last_us, panes, finisher)
     held = bounded(effect.calendar.needs_from(effect.first_us), pane_us)
     tally = kept.count(joined(tallies), held)
@@ -252,7 +253,7 @@ def _made_of(
     side: Plan, pieces: Sequence[Piece], panes: tuple[int, int], finisher: FinisherPort
 ) -> pa.Table | None:
     """The panes ``[start, end)`` that windows of a side are made of."""
-    tables = [opened(p.payload, p.start, p.end) for p in pieces]
+    tables = opened_groups(pieces)
     if side.join is not None:
         return met(side.join, joined(tables), panes, finisher)
     if side.more:  # a group may have rows in several streams, and is in one key range

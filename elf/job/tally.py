@@ -33,8 +33,9 @@ def tally(panes: Int64s, **counts: int | Int64s) -> pa.Table:
 
 def completed(table: pa.Table) -> pa.Table:
     """A tally of an older agent, or of an older life, with 0 for what was not counted then."""
+    there = table.column_names
     for name in TALLY_COLUMNS:
-        if name not in table.column_names:
+        if name not in there:
             table = table.append_column(name, pa.array(np.zeros(table.num_rows, dtype=np.int64)))
     return table
 
