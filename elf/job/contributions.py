@@ -60,6 +60,8 @@ class Piece:
     excerpt: bool = False
 
     def clip(self, start: int, end: int) -> Piece:
+        if start <= self.start and self.end <= end:
+            return self
         return replace(self, start=max(self.start, start), end=min(self.end, end))
 
 
@@ -122,6 +124,8 @@ class Pile:
     def take(self, start: int, end: int) -> list[Batch]:
         """Remove all of ``[start, end)`` and return it as batches, in pane order."""
         inside = [p.clip(start, end) for p in self._pieces if p.start < end and start < p.end]
+        if not inside:
+            return []
         outside: list[Piece] = []
         for piece in self._pieces:
             outside.extend(piece.clip(a, b) for a, b in _without((piece.start, piece.end), (start, end)))
