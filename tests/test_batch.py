@@ -36,6 +36,16 @@ def test_without_rows_or_columns() -> None:
     assert decode(encode(pa.table({}))).num_columns == 0
 
 
+@given(st.integers(0, 9), st.integers(0, 9), st.booleans())
+def test_a_tiny_table_is_written_as_any(first: int, rows: int, twice: bool) -> None:
+    table = TABLE.slice(first, rows)
+    table = pa.concat_tables([table, TABLE.slice(0, 1), table]) if twice else table.combine_chunks()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    assert encode(table) == sink.getvalue().to_pybytes()
+
+
 def test_it_is_compressed() -> None:
     flat = pa.table({"n": [7] * 100_000})
     assert len(encode(flat)) < flat.nbytes // 50

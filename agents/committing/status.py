@@ -50,7 +50,8 @@ def status_of_windows(
     names = _counted(tally)
     values = np.zeros((len(panes), len(names)), np.int64)
     if tally is not None:
-        values = np.stack([tally[name].fill_null(0).to_numpy() for name in names], axis=1)
+        columns = (tally[name] for name in names)
+        values = np.stack([(n.fill_null(0) if n.null_count else n).to_numpy() for n in columns], axis=1)
     sums = windows.sums_by_window(panes, values, spans.starts // pane_us, -(-spans.ends // pane_us))
     rows = [
         _status_row(effect, commits, start, end, dict(zip(names, counts, strict=True)))

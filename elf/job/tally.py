@@ -103,5 +103,6 @@ def _matrix(panes: Int64s, counts: dict[str, int | Int64s]) -> Int64s:
 
 
 def _table(panes: Int64s, counts: Int64s) -> pa.Table:
-    columns = [pa.array(panes, pa.int64()), *(pa.array(column.copy()) for column in counts.T)]
+    rows, whole = len(panes), pa.array(np.concatenate([panes, *counts.T]))  # a third of an array a column
+    columns = [whole.slice(place * rows, rows) for place in range(len(TALLY_SCHEMA))]
     return pa.Table.from_arrays(columns, schema=TALLY_SCHEMA)
