@@ -65,6 +65,24 @@ class View:
     unrostered: int
     shares: dict[ShareKey, Share] = field(default_factory=dict)
     """What flows that are alike have in common is computed once a chunk."""
+    sortings: dict[ShareKey, Sorting] = field(default_factory=dict)
+    """Likewise of flows that are alike in their panes."""
+
+
+class Sorting(NamedTuple):
+    """Where the rows of a chunk belong, for all flows of such panes that stand at the same place: the pane of
+    each, and which are ``late``, revise panes (``after``), or are ``on_time``; how many are not in panes
+    before the flow (``fresh``), and else as in ``Share``."""
+
+    panes: Int64s
+    fresh: int
+    late: Mask
+    leapt: int
+    shed: int
+    after: Mask
+    on_time: Mask
+    numbers: Int64s
+    counted: Int64s
 
 
 @dataclass(frozen=True)
@@ -158,7 +176,14 @@ class Assigner:
         late = np.zeros(len(panes), np.bool_)
         return rows, Share(int(fresh.sum()), late, *np.unique(panes[fresh], return_counts=True), shed=shed)
 
-    def _apply(self, view: View, applied: int, at: Stand) -> Share:
+    def _sorting(self, view: View, applied: int, at: Stand) -> Sorting:
+        fragment = self._fragment
+        key = (fragment.pane_us, self._lateness_us, fragment.revise_us, *at, applied)
+        if key not in view.sortings:
+            view.sortings[key] = self._sort(view, applied, at)
+        return view.sortings[key]
+
+    def _sort(self, view: View, applied: int, at: Stand) -> Sorting:
         fragment = self._fragment
         fresh = view.timed.copy() if fragment.pane_us else np.ones(len(view.ts), dtype=np.bool_)
         if applied:
@@ -170,19 +195,28 @@ class Assigner:
         leapt = self._leapt(late, panes, view.before, at)
         late &= ~leapt
         on_time = fresh & ~late & ~leapt
-        after = None
+        after = np.zeros(len(panes), dtype=np.bool_)
         if fragment.revise_us is not None:
-            sealed = on_time & (panes < at.sealed)
-            on_time &= ~sealed
-            try:
-                after = self._mapped(view, panes, sealed, at) if sealed.any() else None
-            except MapFailed as failed:
-                return Share(int(fresh.sum()), late, panes[:0], panes[:0], failed=failed, shed=shed)
-        numbers, counted = np.unique(panes[on_time], return_counts=True)
-        share = Share(
-            int(fresh.sum()), late, numbers, counted, after=after, leapt=int(leapt.sum()), shed=shed
+            after = on_time & (panes < at.sealed)
+            on_time &= ~after
+        counts = np.unique(panes[on_time], return_counts=True)
+        return Sorting(panes, int(fresh.sum()), late, int(leapt.sum()), shed, after, on_time, *counts)
+
+    def _apply(self, view: View, applied: int, at: Stand) -> Share:
+        found = self._sorting(view, applied, at)
+        panes, late, shed, numbers, counted = (
+            found.panes,
+            found.late,
+            found.shed,
+            found.numbers,
+            found.counted,
         )
-        rows = None if at.suspended else self._chosen(view, panes, on_time)
+        try:
+            after = self._mapped(view, panes, found.after, at) if found.after.any() else None
+        except MapFailed as failed:
+            return Share(found.fresh, late, panes[:0], panes[:0], failed=failed, shed=shed)
+        share = Share(found.fresh, late, numbers, counted, after=after, leapt=found.leapt, shed=shed)
+        rows = None if at.suspended else self._chosen(view, panes, found.on_time)
         if rows is None:
             return share
         if self._waits(rows.num_rows):

@@ -83,11 +83,9 @@ class OpenPanes:
             return None
         rows = pa.concat_tables(self._few)
         chosen = rows["_pane"].to_numpy() < below
-        self._few = []
-        if not chosen.all():
-            self._few = [rows.filter(pa.array(~chosen))]
         if not chosen.any():
             return None
+        self._few = [] if chosen.all() else [rows.filter(pa.array(~chosen))]
         began, (place, count) = self._cpu_us(), self._fragment.range
         groups = self._mapper.run(rows.filter(pa.array(chosen)))
         if count > 1:
