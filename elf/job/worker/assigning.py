@@ -204,19 +204,16 @@ class Assigner:
 
     def _apply(self, view: View, applied: int, at: Stand) -> Share:
         found = self._sorting(view, applied, at)
-        panes, late, shed, numbers, counted = (
-            found.panes,
-            found.late,
-            found.shed,
-            found.numbers,
-            found.counted,
+        share = Share(
+            found.fresh, found.late, found.numbers, found.counted, leapt=found.leapt, shed=found.shed
         )
+        nothing = found.panes[:0]
         try:
-            after = self._mapped(view, panes, found.after, at) if found.after.any() else None
+            if found.after.any():
+                share = replace(share, after=self._mapped(view, found.panes, found.after, at))
         except MapFailed as failed:
-            return Share(found.fresh, late, panes[:0], panes[:0], failed=failed, shed=shed)
-        share = Share(found.fresh, late, numbers, counted, after=after, leapt=found.leapt, shed=shed)
-        rows = None if at.suspended else self._chosen(view, panes, found.on_time)
+            return replace(share, panes=nothing, rows=nothing, failed=failed)
+        rows = None if at.suspended else self._chosen(view, found.panes, found.on_time)
         if rows is None:
             return share
         if self._waits(rows.num_rows):
@@ -225,8 +222,7 @@ class Assigner:
         try:
             return replace(share, groups=self._mapper.run(rows), map_us=self._cpu_us() - began)
         except MapFailed as failed:
-            nothing = (numbers[:0], counted[:0])
-            return Share(share.fresh, share.late, *nothing, failed=failed, leapt=share.leapt, shed=shed)
+            return replace(share, panes=nothing, rows=nothing, after=None, failed=failed)
 
     def _is_late(self, panes: Int64s, before: Int64s, sealed: int, more_us: int) -> Mask:
         """By the seal, or by what its own source had before it; ``more_us``: so much more is allowed."""
