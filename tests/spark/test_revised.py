@@ -40,11 +40,11 @@ async def revised(fleet: Fleet) -> CompareFacts:
                 raise
             await asyncio.sleep(0.1)
     async with watched(await connected(fleet, 0), "late") as windows:
-        first = now()
         while len(windows) < 3:
             agent.append([(now(), "Doom", 2), (now() - 100_000, "Myst", 1)])
             await asyncio.sleep(0.2)
-        agent.append([(at, "Pong", 5) for at in range(first + SECOND_US, max(windows), 300_000)])
+        over = sorted(windows)[1:]
+        agent.append([(start + third * SECOND_US // 3, "Pong", 5) for start in over for third in range(3)])
         agent.append([(now(), "Doom", 2)])
         await until(lambda: any(w.revision for w in windows.values()), "a revised window")
         await asyncio.sleep(1)
