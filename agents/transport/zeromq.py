@@ -56,6 +56,10 @@ _ADDRESS_BYTES_MAX: Final = 240
 
 _Take = Callable[[list[bytes]], None]
 
+_CONTEXTS: Final[set[zmq.Context[zmq.Socket[bytes]]]] = set()
+"""Of parties that are not closed: where one is forgotten, garbage collection may come to its context when the
+sockets are not closed yet, and would wait for them for ever."""
+
 
 class ZeroMqTransport:
     """One party on the network; see ``Transport`` for what its methods promise. Make it with ``listen`` or
@@ -70,6 +74,7 @@ class ZeroMqTransport:
         self._loop = asyncio.get_running_loop()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self._context.set(zmq.MAX_SOCKETS, self._limits.peers_max + 16)
+        _CONTEXTS.add(self._context)
         self._router: _Reader | None = None
         self._peers: OrderedDict[str, _Peer] = OrderedDict()
         self._clients: dict[bytes, _Flight] = {}
@@ -148,6 +153,7 @@ class ZeroMqTransport:
             peer.close()
         self._peers.clear()
         await asyncio.to_thread(self._context.term)
+        _CONTEXTS.discard(self._context)
 
     # -- sockets ---------------------------------------------------------------------------------------------
 

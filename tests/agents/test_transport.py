@@ -6,6 +6,8 @@ import asyncio
 import os
 import random
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Protocol
 
@@ -565,3 +567,25 @@ async def test_a_connection_that_zeromq_has_given_up_is_made_anew(monkeypatch: p
 async def _until(transport: Transport, wanted: bytes) -> None:
     while (await transport.receive())[1] != [wanted]:
         pass
+
+
+FORGOTTEN = """
+import asyncio, gc
+from agents.transport import ZeroMqTransport
+
+async def forget():
+    agent, client = await ZeroMqTransport.listen("127.0.0.1:0"), await ZeroMqTransport.dial()
+    client.send(agent.address, [b"a"])
+    await agent.receive()
+    await agent.close()
+    client.reading = asyncio.create_task(client.receive())
+    await asyncio.sleep(0)
+
+asyncio.run(forget())
+gc.collect()
+"""
+
+
+def test_a_client_that_nobody_closed_holds_nobody_up() -> None:
+    """Garbage collection finds its context before its sockets, which it would wait for."""
+    assert subprocess.run([sys.executable, "-c", FORGOTTEN], timeout=30, check=False).returncode == 0
