@@ -94,7 +94,8 @@ class Staffing:
         me, voters = self._address, standing.membership.voters
         others = [voter.address for voter in voters if voter.address != me]
         watch.short = standing.leads and len(voters) < most
-        if self.going and (others or not voters):
+        heirs = [a for a in others if self._desk.groups.alive(a) and a not in standing.going]
+        if self.going and (heirs or not standing.leads):
             return self._desk.leave(now_ms)
         if not standing.leads:
             watch.silent.clear()

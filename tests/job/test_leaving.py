@@ -13,9 +13,11 @@ from tests.job.test_fleet_simulated import settled
 from tests.job.test_homes import agree, last_end, staffed
 
 
-def fleet(agents: int, *, jobs: int = 1) -> tuple[World, JobSpec, int]:
-    """A fleet whose groups have as many members as they can have; (the world, a job, writing until when)."""
+def fleet(agents: int, *, jobs: int = 1, members: int = 5) -> tuple[World, JobSpec, int]:
+    """A fleet whose groups have as many members as they can have, homes at most so many; (the world, a job,
+    writing until when)."""
     world = World(61, agents, checking=False)
+    world.home_members = members
     world.start_all()
     odd = agents - 1 + agents % 2
     world.run_until(lambda: keepers(world) == min(odd, 5))
@@ -25,7 +27,7 @@ def fleet(agents: int, *, jobs: int = 1) -> tuple[World, JobSpec, int]:
     spec = world.create(0, plan(2))
     for n in range(1, jobs):
         world.create(0, plan(2 + n), f"job{n}")
-    staffed(world, spec, min(odd, 5))
+    staffed(world, spec, min(odd, members))
     world.run(4_000)
     return world, spec, until
 
@@ -159,6 +161,25 @@ def test_one_of_two_leaves_and_then_the_last_one() -> None:
     world.run_until(lambda: world.home(spec) is other and last_end(world, spec) > now_us, 20_000)
     assert ask(world, other) == ""
     assert gone(world, other) == "a1 has left"
+
+
+def test_where_all_that_live_of_a_group_leave_at_once_their_leader_has_others_in_first() -> None:
+    """There is none among them to hand it to; a job went with the last of them (chaos 342256)."""
+    world, spec, until = fleet(8, members=3)
+    keepers = {
+        agent for agent in world.agents if agent.address in world.home(spec).node.housing.keepers(spec.uid)
+    }
+    home = world.home(spec)
+    dead, other = (agent for agent in world.agents if agent in keepers - {home})
+    dead.crash()
+    for agent in (home, other):
+        agent.handle(was.Arrived("client:7", say.Call(request=world.now, verb="leave")))
+    for agent in (home, other):
+        gone(world, agent)
+    world.restart(dead)
+    world.run(max(0, until - world.now) + 12_000)
+    assert world.home(spec) not in keepers - {dead}
+    agree(world, spec)
 
 
 def test_in_peace_everybody_may_leave_one_after_the_other() -> None:
