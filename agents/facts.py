@@ -1,4 +1,5 @@
-"""What an agent shows over HTTP: ``AgentFacts`` of ``agents.http``, read from the driver and its node."""
+"""What an agent shows over HTTP: ``AgentFacts`` of ``agents.http``, read from the driver and its node; or
+while it stands aside (``agents.disk.room``)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 
 from agents.driver import Driver
-from agents.http import Fact
+from agents.http import Fact, NotServing
 from elf.batch import decode
 from elf.job import messages as say
 from elf.job.spec import ONE_SHOT_PREFIX
@@ -21,8 +22,8 @@ class Facts:
         self._driver = driver
         self._numbers = itertools.count(1)
 
-    def draining(self) -> bool:
-        return self._driver.node.leaving
+    def trouble(self) -> str:
+        return "the agent is on its way out" if self._driver.node.leaving else ""
 
     def ready(self) -> bool:
         return self._driver.node.ready
@@ -139,3 +140,34 @@ def _facts(result: say.WindowResult) -> list[Fact]:
         told = {"job": result.name, "version": result.version, **early, "status": status, "rows": inside}
         found.append(told)
     return found
+
+
+class Aside:
+    """Those of an agent that stands aside: ``why``, and nothing else."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def trouble(self) -> str:
+        return self._why
+
+    def ready(self) -> bool:
+        return False
+
+    def metrics(self) -> bytes:
+        raise NotServing(self._why)  # its counts begin anew with its next life
+
+    def jobs(self) -> Sequence[Fact]:
+        raise NotServing(self._why)
+
+    def members(self) -> Sequence[Fact]:
+        raise NotServing(self._why)
+
+    def streams(self) -> Sequence[Fact]:
+        raise NotServing(self._why)
+
+    def notices(self, job: str) -> Sequence[Fact] | None:
+        raise NotServing(self._why)
+
+    async def windows(self, job: str) -> AsyncIterator[Fact] | None:
+        raise NotServing(self._why)

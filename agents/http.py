@@ -39,11 +39,16 @@ Fact = Mapping[str, object]
 _json: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 
-class AgentFacts(Protocol):
-    """What the server asks the agent. All but ``windows`` answer at once, from memory."""
+class NotServing(Exception):
+    """The agent stands aside and knows nothing of jobs, members and streams; its text says why."""
 
-    def draining(self) -> bool:
-        """True while the agent is on its way out."""
+
+class AgentFacts(Protocol):
+    """What the server asks the agent. All but ``windows`` answer at once, from memory; those of ``metrics``
+    and below may raise ``NotServing``."""
+
+    def trouble(self) -> str:
+        """Why nobody should count on the agent: it is on its way out, or stands aside; empty: it is well."""
 
     def ready(self) -> bool:
         """True when it is part of the fleet and reads its inputs."""
@@ -119,14 +124,15 @@ class HttpServer:
             Route("/api/v1/jobs/{name}/notices", self._notices),
             Route("/api/v1/jobs/{name}/windows", self._windows),
         ]
-        return Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _fail})
+        handlers = {HTTPException: _refuse, NotServing: _not_now, Exception: _fail}
+        return Starlette(routes=routes, exception_handlers=handlers)
 
     async def _health(self, _request: Request) -> Response:
-        well = not self._facts.draining()
-        return _answer({"ok": well}, 200 if well else 503)
+        trouble = self._facts.trouble()
+        return _answer({"ok": False, "reason": trouble}, 503) if trouble else _answer({"ok": True})
 
     async def _ready(self, _request: Request) -> Response:
-        ready = self._facts.ready() and not self._facts.draining()
+        ready = self._facts.ready() and not self._facts.trouble()
         return _answer({"ready": ready}, 200 if ready else 503)
 
     async def _metrics(self, _request: Request) -> Response:
@@ -254,6 +260,10 @@ async def _refuse(_request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     return _answer({"error": error.detail}, error.status_code)
+
+
+async def _not_now(_request: Request, error: Exception) -> Response:
+    return _answer({"error": str(error)}, 503)
 
 
 async def _fail(_request: Request, _error: Exception) -> Response:

@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import structlog
@@ -26,14 +26,14 @@ from agents import logs
 from agents.config import Config, FunctionsConfig, StreamConfig
 from agents.disk import copystore
 from agents.disk.restore import stored_flows, stored_jobs
-from agents.disk.room import is_refusal, wait_for_room
+from agents.disk.room import is_refusal, lacking, wait_for_room
 from agents.disk.store import Store
 from agents.driver import Driver, End
-from agents.facts import Facts
+from agents.facts import Aside, Facts
 from agents.formats import get_format
 from agents.functions.hosts import Settings
 from agents.functions.sandbox import Limits, Sandboxes
-from agents.http import HttpServer
+from agents.http import AgentFacts, HttpServer
 from agents.inputs import Input, Tail
 from agents.lanes.archive import Archive
 from agents.lanes.lane import Lane, LaneFacts, load_cut
@@ -111,7 +111,11 @@ async def _live(config: Config, folder: Path, listening: Listening | None) -> En
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _ask, asked, f"stopped by {number.name}")
     while True:
-        await wait_for_room(folder, config.agent.name, asked)
+        why = lacking(folder)
+        if why:
+            aside = Aside(f"it stands aside until there is room on its data_dir {folder}: {why}")
+            async with _shown(config, aside):
+                await wait_for_room(folder, why, config.agent.name, asked)
         if asked.done():
             return End(asked.result(), 0)
         end = await _run(config, folder, asked, listening)
@@ -141,14 +145,25 @@ async def _run(config: Config, folder: Path, asked: asyncio.Future[str], listeni
             if not is_refusal(error):
                 raise
             return End(str(error), 1, again=True)
-        server = HttpServer(config.http.listen, Facts(driver)) if config.http.listen else None
-        if server is not None:
-            await server.start()
-            opened.push_async_callback(server.stop)
+        shown_at = await opened.enter_async_context(_shown(config, Facts(driver)))
         if listening is not None:
-            listening(transport.address, server.address if server is not None else None)
+            listening(transport.address, shown_at)
         asked.add_done_callback(lambda done: driver.stop(done.result()))
         return await driver.run(contacts)
+
+
+@contextlib.asynccontextmanager
+async def _shown(config: Config, facts: AgentFacts) -> AsyncIterator[str | None]:
+    """An agent's facts over HTTP, and where; None: nowhere."""
+    if not config.http.listen:
+        yield None
+        return
+    server = HttpServer(config.http.listen, facts)
+    await server.start()
+    try:
+        yield server.address
+    finally:
+        await server.stop()
 
 
 def _driver(

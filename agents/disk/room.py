@@ -54,12 +54,10 @@ def lacking(folder: Path) -> str:
     return ""
 
 
-async def wait_for_room(folder: Path, agent: str, asked: asyncio.Future[str]) -> None:
-    """Until there is room, or somebody has asked to stop."""
+async def wait_for_room(folder: Path, why: str, agent: str, asked: asyncio.Future[str]) -> None:
+    """Until there is room, which it lacked (``why``), or somebody has asked to stop."""
     log = structlog.get_logger().bind(agent=agent, data_dir=str(folder))
-    why = lacking(folder)
-    if why:
-        log.error("agent stands aside: it cannot write; make room for it", reason=why, needs=ROOM_BYTES)
+    log.error("agent stands aside: it cannot write; make room for it", reason=why, needs=ROOM_BYTES)
     while why and not asked.done():
         await asyncio.wait([asked], timeout=LOOK_S)
         why = lacking(folder)

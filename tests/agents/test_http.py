@@ -18,6 +18,7 @@ import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from agents import logs
+from agents.facts import Aside
 from agents.http import HttpServer
 from agents.metrics import LABEL_VALUES_MAX, Metrics
 from agents.transport import MemoryNetwork
@@ -36,8 +37,8 @@ class Facts:
         self.queue: asyncio.Queue[Mapping[str, object] | None] = asyncio.Queue()
         self.readers = 0
 
-    def draining(self) -> bool:
-        return self.leaving
+    def trouble(self) -> str:
+        return "the agent is on its way out" if self.leaving else ""
 
     def ready(self) -> bool:
         return self.joined
@@ -106,11 +107,26 @@ async def until(condition: object) -> None:
 # -- answers -----------------------------------------------------------------------------------------------
 
 
-async def test_health_and_draining(server: HttpServer, facts: Facts) -> None:
+async def test_health_and_trouble(server: HttpServer, facts: Facts) -> None:
     assert await ask(server, "/health") == (200, "application/json", b'{"ok":true}')
     facts.leaving = True
-    assert await ask(server, "/health") == (503, "application/json", b'{"ok":false}')
+    body = b'{"ok":false,"reason":"the agent is on its way out"}'
+    assert await ask(server, "/health") == (503, "application/json", body)
     assert (await ask(server, "/ready"))[0] == 503
+
+
+async def test_an_agent_that_stands_aside_says_why_and_nothing_else() -> None:
+    made = HttpServer("127.0.0.1:0", Aside("it waits for room"))
+    await made.start()
+    try:
+        assert (await ask(made, "/health"))[::2] == (503, b'{"ok":false,"reason":"it waits for room"}')
+        assert (await ask(made, "/ready"))[::2] == (503, b'{"ready":false}')
+        for path in ("/metrics", *(f"/api/v1/{name}" for name in ("jobs", "members", "streams"))):
+            assert (await ask(made, path))[::2] == (503, b'{"error":"it waits for room"}')
+        for path in ("/api/v1/jobs/top/notices", "/api/v1/jobs/top/windows"):
+            assert (await ask(made, path))[::2] == (503, b'{"error":"it waits for room"}')
+    finally:
+        await made.stop()
 
 
 async def test_ready_is_about_joining(server: HttpServer, facts: Facts) -> None:

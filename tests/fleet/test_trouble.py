@@ -90,6 +90,7 @@ async def test_an_agent_whose_disk_is_full_stands_aside_and_comes_back(way: str,
             with filling(full):
                 full_us = time.time_ns() // 1000
                 await until(lambda: "stands aside" in full.said(), "the word of the agent on a full disk")
+                await until(lambda: why in health(full), "why it is not well")
                 await until(lambda: max(windows) > full_us + 2 * SECOND_US, "windows without it")
                 for start in (start for start in windows if start > full_us + 2 * SECOND_US):
                     assert windows[start].status["missing"] == [full.name]
@@ -97,6 +98,7 @@ async def test_an_agent_whose_disk_is_full_stands_aside_and_comes_back(way: str,
                     assert clicks(windows[start]) == truth
             await until(lambda: "there is room again" in full.said(), "the agent's word that there is room")
             await until(lambda: len(windows) >= 6, "six windows")
+            assert health(full) == '200 {"ok":true}'
             end_us = fleet.end_writing() - SECOND_US
             await until(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows", 40)
             await until(lambda: not any(w.status["missing"] for w in windows.values()), "complete windows")
@@ -176,6 +178,19 @@ async def kept_to(client: Client, least_us: int) -> Windows:
                 if max(kept, default=0) >= least_us:
                     return kept
             await asyncio.sleep(0.5)
+
+
+def health(agent: Agent) -> str:
+    """Its status and answer; empty while nobody listens there."""
+    connection = http.client.HTTPConnection("127.0.0.1", agent.http_port, timeout=5)
+    try:
+        connection.request("GET", "/health")
+        answer = connection.getresponse()
+        return f"{answer.status} {answer.read().decode()}"
+    except ConnectionError:
+        return ""
+    finally:
+        connection.close()
 
 
 def refusals(agent: Agent) -> int:
