@@ -125,23 +125,6 @@ class Facts:
             self._driver.close_client(client)
 
 
-def moment(ms: int) -> str:
-    """RFC 3339, UTC."""
-    return datetime.fromtimestamp(ms / 1e3, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _facts(result: say.WindowResult) -> list[Fact]:
-    """A fact for each window: status and rows."""
-    rows = decode(result.payload).to_pylist()
-    found: list[Fact] = []
-    for status in decode(result.status).to_pylist():
-        inside = [row for row in rows if row.get("window_start") == status["window_start"]]
-        early = {"early": result.early} if result.early else {}
-        told = {"job": result.name, "version": result.version, **early, "status": status, "rows": inside}
-        found.append(told)
-    return found
-
-
 class Aside:
     """Those of an agent that stands aside: ``why``, and nothing else."""
 
@@ -171,3 +154,20 @@ class Aside:
 
     async def windows(self, job: str) -> AsyncIterator[Fact] | None:
         raise NotServing(self._why)
+
+
+def moment(ms: int) -> str:
+    """RFC 3339, UTC."""
+    return datetime.fromtimestamp(ms / 1e3, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _facts(result: say.WindowResult) -> list[Fact]:
+    """A fact for each window: status and rows."""
+    rows = decode(result.payload).to_pylist()
+    found: list[Fact] = []
+    for status in decode(result.status).to_pylist():
+        inside = [row for row in rows if row.get("window_start") == status["window_start"]]
+        early = {"early": result.early} if result.early else {}
+        told = {"job": result.name, "version": result.version, **early, "status": status, "rows": inside}
+        found.append(told)
+    return found

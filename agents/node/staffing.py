@@ -96,7 +96,7 @@ class Staffing:
         watch.short = standing.leads and len(voters) < most
         heirs = [a for a in others if self._desk.groups.alive(a) and a not in standing.going]
         if self.going and (heirs or not standing.leads):
-            return self._desk.leave(now_ms)
+            return self._desk.leave(now_ms)  # a leader without heirs has others in first
         if not standing.leads:
             watch.silent.clear()
             return []

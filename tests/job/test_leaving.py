@@ -166,10 +166,8 @@ def test_one_of_two_leaves_and_then_the_last_one() -> None:
 def test_where_all_that_live_of_a_group_leave_at_once_their_leader_has_others_in_first() -> None:
     """There is none among them to hand it to; a job went with the last of them (chaos 342256)."""
     world, spec, until = fleet(8, members=3)
-    keepers = {
-        agent for agent in world.agents if agent.address in world.home(spec).node.housing.keepers(spec.uid)
-    }
     home = world.home(spec)
+    keepers = {world.by_address[address] for address in home.node.housing.keepers(spec.uid)}
     dead, other = (agent for agent in world.agents if agent in keepers - {home})
     dead.crash()
     for agent in (home, other):
