@@ -109,10 +109,11 @@ def test_a_reject_file_that_cannot_grow(tmp_path: Path) -> None:
 async def test_it_waits_until_there_is_room_or_somebody_asks_to_stop(tmp_path: Path) -> None:
     asked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     assert lacking(tmp_path) == ""
-    await wait_for_room(tmp_path, "a", asked)
+    await wait_for_room(tmp_path, "", "a", asked)
     with files_of(ROOM_BYTES - 1):
-        assert lacking(tmp_path) == "File too large"
-        waiting = asyncio.ensure_future(wait_for_room(tmp_path, "a", asked))
+        why = lacking(tmp_path)
+        assert why == "File too large"
+        waiting = asyncio.ensure_future(wait_for_room(tmp_path, why, "a", asked))
         await asyncio.sleep(0.05)
         assert not waiting.done()
         asked.set_result("stopped")
