@@ -55,15 +55,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
     Spark, and all real fleets."""
     from xdist.scheduler import LoadFileScheduling
 
-    class Together(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return next((group for group in TOGETHER if nodeid.startswith(TOGETHER[group])), _file_of(nodeid))
-
-    return Together(config, log)
+    scheduler = LoadFileScheduling(config, log)
+    scheduler._split_scope = _together
+    return scheduler
 
 
-def _file_of(nodeid: str) -> str:
-    return nodeid.split("::", 1)[0]
+def _together(nodeid: str) -> str:
+    file = nodeid.split("::", 1)[0]
+    return next((group for group in TOGETHER if nodeid.startswith(TOGETHER[group])), file)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import overlay as ring
 from agents.codec import decode, encode, pack
@@ -375,9 +376,9 @@ class World:
 
         self.at(self.now + self.rng.randrange(0, rate_ms), one)
 
-    def committed(self, spec: JobSpec) -> dict[int, tuple[int, dict[str, int], dict[str, object]]]:
+    def committed(self, spec: JobSpec) -> dict[int, tuple[int, dict[str, int], dict[str, Any]]]:
         """Window start (µs) → (revision, counts by key, status) of its highest committed revision."""
-        found: dict[int, tuple[int, dict[str, int], dict[str, object]]] = {}
+        found: dict[int, tuple[int, dict[str, int], dict[str, Any]]] = {}
         for row in self.home(spec).store.windows(spec.uid, -(1 << 62), 1 << 62):
             rows = table_of(row.rows).to_pylist()
             for status in table_of(row.status).to_pylist():

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -82,13 +83,13 @@ def chunks(path: Path) -> Iterator[Chunk]:
         yield chunk
 
 
-def answer(sealed: Outcome, uid: str) -> list[dict[str, object]]:
+def answer(sealed: Outcome, uid: str) -> list[dict[str, Any]]:
     tables = [decode(one.payload) for one in sealed.sealed if one.flow == uid and one.payload]
     rows = pa.concat_tables(tables).to_pylist() if tables else []
     return sorted(rows, key=lambda row: (row["_pane"], row["k0"]))
 
 
-def feed(path: Path, cores: int, wheres: list[str]) -> tuple[list[list[dict[str, object]]], Counter[str]]:
+def feed(path: Path, cores: int, wheres: list[str]) -> tuple[list[list[dict[str, Any]]], Counter[str]]:
     """Every second flow comes while chunks are on their way, and one goes."""
     made = lane(cores)
     flows = [flow(fragment(where), str(n)) for n, where in enumerate(wheres)]

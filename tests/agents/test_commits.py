@@ -17,7 +17,7 @@ from elf.batch import decode, encode
 from elf.job.contributions import Batch
 from elf.job.effects import CommitPanes, CommitWindows, Coverage, Named
 from elf.job.events import PanesCommitted, WindowsCommitted
-from elf.job.home.port import Draft
+from elf.job.home.port import Draft, Drafted
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec
 from elf.job.tally import tally
 from elf.ql.plan import Fragment, Plan
@@ -43,13 +43,14 @@ COMMIT = st.tuples(st.integers(1, 3), ROWS)
 SHAPES = st.sampled_from([(3, 1), (4, 2), (5, 2), (7, 5), (2, 3), (1, 1)])
 
 
-class Everything:
+class Everything(Finisher):
     """A final fragment that keeps all groups."""
 
-    def run(self, groups: pa.Table) -> pa.Table:
-        return groups
+    def __init__(self) -> None:
+        super().__init__("")
 
-    def close(self) -> None: ...
+    def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
+        return groups
 
 
 def spec(size: int, step: int) -> JobSpec:
@@ -88,7 +89,8 @@ def results(done: WindowsCommitted) -> list[list[str]]:
 def test_warm_is_cold(
     panes: list[tuple[int, list[tuple[object, ...]]]], shape: tuple[int, int], data: st.DataObject
 ) -> None:
-    job, kept, made = spec(*shape), Kept(), []
+    job, kept = spec(*shape), Kept()
+    made: list[PaneCommit] = []
     _, step = shape
     warm, cold = Store(":memory:"), Store(":memory:")
     at, end = -6, -12
@@ -195,7 +197,7 @@ def test_panes_that_were_dropped_are_not_revised(start: int, end: int) -> None:
     store.prune_panes("flow", 2)
     work = revision_of(start, end)
     assert panecommits.commit_panes(work, store) == PanesCommitted(work, 0, gone=True)
-    assert drafts.draft(Draft(work, 4), store, None, "me", None) == drafts.Drafted(work, b"", gone=True)
+    assert drafts.draft(Draft(work, 4), store, None, "me", None) == Drafted(work, b"", gone=True)
     assert not [name for name in store.committed("flow") if name.revision]
     store.close()
 

@@ -13,7 +13,7 @@ from agents.node.groups import GroupDesk
 from elf.job.effects import Effect, SaveFact
 from overlay import replica
 from overlay.ids import Peer
-from overlay.replica.world import Weather, World
+from overlay.replica.world import Inhabitant, Weather, World
 
 KEY = b"k" * 16
 
@@ -22,10 +22,10 @@ def test_the_store_is_a_disk_write_by_write(tmp_path: Path) -> None:
     """Groups under loss, crashes and compaction; each disk's writes go into a store as well."""
     config = replica.ReplicaConfig(size=3, piece_bytes=64, compact_entries=5)
     stores = {address: Store(tmp_path / address) for address in "abcd"}
-    kinds = set()
+    kinds: set[type] = set()
 
     class Twice(World):
-        def _written(self, node, effect) -> None:  # type: ignore[no-untyped-def]
+        def _written(self, node: Inhabitant, effect: replica.Persist) -> None:
             super()._written(node, effect)
             stores[node.address].persist(effect.writes)
             kinds.update(type(write) for write in effect.writes)

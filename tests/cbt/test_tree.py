@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +22,7 @@ from tests.cbt.drawer import Drawer
 Key = tuple[int | None, str | None, float | None]
 Row = tuple[Key, int, float | None, str | None]
 Group = tuple[int, int, float | None, str | None]
+Of = TypeVar("Of", float, str)
 
 TYPES = [pa.int64(), pa.string(), pa.float64()]
 STATES = (
@@ -47,7 +50,7 @@ ROWS = st.lists(
 def colliding(columns: Sequence[pa.Array | pa.ChunkedArray]) -> UInt64s:
     """Four hashes for all keys, the two ends of the range among them."""
     hashes = hash_keys(columns) % np.uint64(4)
-    return np.array([0, 1 << 63, 5, (1 << 64) - 1], dtype=np.uint64)[hashes]
+    return np.take(np.array([0, 1 << 63, 5, (1 << 64) - 1], dtype=np.uint64), hashes)
 
 
 def one_hash(columns: Sequence[pa.Array | pa.ChunkedArray]) -> UInt64s:
@@ -65,9 +68,7 @@ def partials_of(rows: list[Row]) -> pa.Table:
     return pa.table(columns, names=["pane", "word", "real", *(state.name for state in STATES)])
 
 
-def pick(
-    choose: Callable[[float | str, float | str], bool], left: float | str | None, right: float | str | None
-) -> float | str | None:
+def pick(choose: Callable[[Of, Of], bool], left: Of | None, right: Of | None) -> Of | None:
     if left is None or right is None:
         return right if left is None else left
     return left if choose(left, right) else right
@@ -78,7 +79,7 @@ def less(left: float, right: float) -> bool:
     return not math.isnan(left) and (math.isnan(right) or left < right)
 
 
-def known(key: Key) -> tuple[object, ...]:
+def known(key: Key) -> tuple[Any, ...]:
     """A key that equals itself, NaN or not."""
     return tuple("NaN" if part != part else part for part in key)
 
@@ -92,7 +93,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.store = Drawer()
         self.tree = self.fresh()
-        self.model: dict[tuple[object, ...], Group] = {}
+        self.model: dict[tuple[Any, ...], Group] = {}
 
     def fresh(self) -> BufferTree:
         names = ["pane", "word", "real"]
@@ -106,7 +107,7 @@ class Machine(RuleBasedStateMachine):
             store=self.store if self.memory_max_bytes else None,
         )
 
-    def read(self, table: pa.Table) -> dict[tuple[object, ...], Group]:
+    def read(self, table: pa.Table) -> dict[tuple[Any, ...], Group]:
         """Groups as a dict; each only once, in the order of their hashes."""
         hashes = self.hash_keys(table.columns[:3]).tolist() if table.num_rows else []
         assert hashes == sorted(hashes)
@@ -120,7 +121,7 @@ class Machine(RuleBasedStateMachine):
         self.tree.insert_partials(partials_of(rows))
         for key, total, low, last in rows:
             n, t, lo, la = self.model.get(known(key), (0, 0, None, None))
-            smallest, largest = pick(less, lo, low), pick(lambda a, b: a > b, la, last)
+            smallest, largest = pick(less, lo, low), pick(operator.gt, la, last)
             self.model[known(key)] = (n + 1, t + total, smallest, largest)
 
     @rule()

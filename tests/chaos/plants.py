@@ -72,7 +72,11 @@ def sends_before_the_cut(patch: pytest.MonkeyPatch) -> None:
         command = lane._waiting.pop(0)
         outcome = lane.worker.handle(command)
         lane._done(command, outcome)
-        lane._agent.world.after(1_000, lane._agent, lambda: lane._keep(outcome) and None)
+
+        def keep() -> None:
+            lane._keep(outcome)
+
+        lane._agent.world.after(1_000, lane._agent, keep)
 
     patch.setattr(SimLane, "_work", work)
 

@@ -154,8 +154,8 @@ PLANTS: dict[Plant, Storm] = {
 }
 
 
-AGENTS = {stragglers: 6, dead: 6, lagging: 6, behind: 6, fashions: 8, gone: 6, reduced: 6}
-JOBS = {
+AGENTS: dict[Storm, int] = {stragglers: 6, dead: 6, lagging: 6, behind: 6, fashions: 8, gone: 6, reduced: 6}
+JOBS: dict[Storm, tuple[str, ...]] = {
     stragglers: ("leap", "wait"),
     dead: ("wait",),
     lagging: ("leap", "wait"),
@@ -163,7 +163,8 @@ JOBS = {
     equal: ("long",) * EQUAL,
     reduced: ("plain",),
 }
-FIRST = {
+RATES_MS: dict[Storm, int] = {fashions: 200, reduced: 400}
+FIRST: dict[Plant, int] = {
     plants.merges_what_overlaps: 2,
     plants.is_always_sure: 5,
     plants.forgets_what_was_left_out: 5,
@@ -187,7 +188,7 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         begun=3 if alone or storm is lossy else 2 if storm in (stragglers, lagging) else 1,
         disorder_ms=1_500 if storm in (equal, reduced) else 300,
         faults=tuple(faults),
-        rate_ms={fashions: 200, reduced: 400}.get(storm, 150),
+        rate_ms=RATES_MS.get(storm, 150),
         quota=9_000 if alone else 256 << 20,
         storm_ms=12_000 if storm in JOBS else 10_000,
     )

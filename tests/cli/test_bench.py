@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -54,13 +55,13 @@ def _generated(path: Path, kind: str) -> Path:
     return path
 
 
-def query(path: Path, format: str, schema: Schema, pane_us: int, sql: str) -> list[tuple[object, ...]]:
+def query(path: Path, format: str, schema: Schema, pane_us: int, sql: str) -> list[tuple[Any, ...]]:
     rows = rows_sql(Task(str(path), format, ""), schema, schema.columns, pane_us)
     with duckdb.connect() as connection:
         return connection.execute(sql.replace("ROWS", f"({rows})")).fetchall()
 
 
-def documents(path: Path) -> list[dict[str, object]]:
+def documents(path: Path) -> list[dict[str, Any]]:
     found = []
     for line in path.read_bytes().splitlines():
         try:
@@ -76,13 +77,13 @@ def test_duckdb_reads_the_click_stream(clicks: Path) -> None:
     sql = 'SELECT "user.location", SUM(clicks_count)::BIGINT FROM ROWS GROUP BY 1'
     expected: Counter[object] = Counter()
     for document in documents(clicks):
-        expected[document["user"]["location"]] += document["clicks_count"]  # type: ignore[index,operator]
-    assert dict(query(clicks, "json", CLICKS, 5_000_000, sql)) == dict(expected)  # type: ignore[arg-type]
+        expected[document["user"]["location"]] += document["clicks_count"]
+    assert dict(query(clicks, "json", CLICKS, 5_000_000, sql)) == dict(expected)
 
 
 def test_duckdb_knows_the_panes(clicks: Path) -> None:
     counted = query(clicks, "json", CLICKS, 5_000_000, "SELECT _pane, count(*) FROM ROWS GROUP BY 1")
-    panes = dict(counted)  # type: ignore[arg-type]
+    panes = dict(counted)
     assert sum(panes.values()) == len(documents(clicks))
     assert sorted(panes) == list(range(min(panes), max(panes) + 1))
     assert min(panes) == 1_767_225_600 // 5 - 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from elf.cli.compare import check_spark, live_windows
 from elf.cli.tree import FlowTree, children_of, plot_tree, read_tree, shape
 from elf.client import ArchiveFacts, CompareFacts
 from elf.errors import ElfError, UserError
-from elf.job.messages import JobFacts
+from elf.job.messages import JobFacts, WindowResult
 from elf.job.spec import JobSpec
 from elf.ql import planner, statements
 from elf.schema import Column, Schema
@@ -31,8 +32,8 @@ def job() -> JobSpec:
     return JobSpec("busy", "ada", 0, plan, ())
 
 
-def facts(*results: object) -> CompareFacts:
-    known = JobFacts(job(), "active", "h:1", None, None, tuple(results))  # type: ignore[arg-type]
+def facts(*results: WindowResult) -> CompareFacts:
+    known = JobFacts(job(), "active", "h:1", None, None, results)
     return CompareFacts((ArchiveFacts("clicks", "json", None, ("/a",), ()),), known)
 
 
@@ -59,7 +60,7 @@ def test_spark_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) ->
         check_spark()
 
 
-def tree(*edges: tuple[str, str]) -> dict[str, object]:
+def tree(*edges: tuple[str, str]) -> dict[str, Any]:
     below = [{"name": a, "address": a, "parent": p, "sealed_us": None} for a, p in edges]
     flow = {"flow": "f00dcafe0123", "stream": "s", "root": "h:1", "readers": ["busy"], "edges": below}
     return {"job": "busy", "master": "h:1", "flows": [flow]}

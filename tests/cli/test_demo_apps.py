@@ -124,7 +124,7 @@ def test_posters_are_counted_again() -> None:
     name: Callable[[dict[str, Any]], str] = lambda row: str(row["user"]["name"])  # noqa: E731
 
     def wanted(row: dict[str, Any]) -> bool:
-        return row["store"] != "toys"
+        return bool(row["store"] != "toys")
 
     assert batch.campaigns(batches, LOGS, wanted, name, 2) == [False]
     assert batch.campaigns(changed(batches, 0, top=[["@1", 4], ["@2", 2]]), LOGS, wanted, name, 2) == [True]

@@ -21,7 +21,7 @@ TYPES = {
     "day": "timestamp[us]", "none": "string",
 }  # fmt: skip
 LEAP = dt.datetime(2024, 2, 29)
-ROWS = [
+ROWS: list[dict[str, object]] = [
     {"number": 1, "part": 0.5, "text": 'a, "b"', "code": "007", "yes": True, "day": LEAP},
     {"number": None, "part": -2.0, "text": None, "code": "8", "yes": None, "day": None},
 ]  # fmt: skip

@@ -10,9 +10,11 @@ import shutil
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 
+from elf.client import Window
 from tests.fleet.broken import BrokenNetwork
 from tests.fleet.fleet import Agent, Fleet
 from tests.fleet.test_fleet import SECOND_US, clicks, connected, create, until, watched
@@ -39,7 +41,10 @@ async def test_windows_have_what_an_agent_had_sealed_that_is_gone_for_good(five:
         assert start not in windows
         victim.kill()
         shutil.rmtree(victim.folder / "data")
-        lacking = lambda: windows[start].status["missing"] if start in windows else None  # noqa: E731
+
+        def lacking() -> object:
+            return windows[start].status["missing"] if start in windows else None
+
         await until(lambda: lacking() == [home.name], "the window, by another home, with the victim's rows")
         five.end_writing()
         truth = five.truth(start, start + 2 * SECOND_US, without=[home.name])
@@ -63,13 +68,17 @@ async def test_windows_are_whole_while_an_agents_connection_to_its_root_stands_s
         await statements.sql(f"CREATE JOB mirrored AS {QUERY} STRAGGLERS MIRROR")
         async with watched(client, "mirrored") as windows:
             await until(lambda: len(windows) >= 2, "windows")
-            (tree,) = (await statements.tree("mirrored"))["flows"]
+            told: dict[str, Any] = await statements.tree("mirrored")
+            (tree,) = told["flows"]
             home = fleet.agent_at(tree["root"])
             below = [edge["address"] for edge in tree["edges"] if edge["parent"] == home.reached]
             victim = next(agent for agent in fleet.agents if agent.reached in below)
             network.stopped = connections(victim, home)
             stopped_us = time.time_ns() // 1_000
-            mirrored = lambda: [w for start, w in windows.items() if start >= stopped_us]  # noqa: E731
+
+            def mirrored() -> list[Window]:
+                return [w for start, w in windows.items() if start >= stopped_us]
+
             await until(lambda: len(mirrored()) >= 3, "windows without its own word")
             assert metric(home, "snapshots_mirrored") >= 3
             network.stopped = frozenset()

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import elf.client
 from elf.client import Client, Window
@@ -74,7 +75,7 @@ async def watched(client: Client, job: str) -> AsyncIterator[Windows]:
 
     async def watch() -> None:
         async for window in client.subscribe(job):
-            start = int(window.start.timestamp() * 1e6)
+            start = start_us(window)
             if start not in windows or windows[start].revision <= window.revision:
                 windows[start] = window
 
@@ -85,6 +86,11 @@ async def watched(client: Client, job: str) -> AsyncIterator[Windows]:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await client.close()
+
+
+def start_us(window: Window) -> int:
+    assert window.start is not None
+    return int(window.start.timestamp() * 1e6)
 
 
 def clicks(window: Window) -> dict[str, int]:
@@ -112,10 +118,13 @@ async def test_a_killed_worker_is_named_and_its_rows_come_as_revisions(five: Fle
         victim = next(a for a in five.agents[2:] if a is not master)
         victim.kill()
         killed_us = time.time_ns() // 1000
-        missing = lambda: [w for w in windows.values() if w.status["missing"] == [victim.name]]  # noqa: E731
+
+        def missing() -> list[Window]:
+            return [w for w in windows.values() if w.status["missing"] == [victim.name]]
+
         await until(lambda: len(missing()) >= 2, "windows without the killed agent")
         for window in missing():
-            start = int(window.start.timestamp() * 1e6)
+            start = start_us(window)
             assert window.status["reported"] == 4
             assert window.status["expected"] == 5
             if start > killed_us:
@@ -136,7 +145,7 @@ async def another_job_reads_the_same_flow(fleet: Fleet) -> None:
     client = await connected(fleet, 2)
     other = "HAVING clicks > 1 WINDOWING 4 SECONDS SLIDE 2 SECONDS"
     await client.sql(CREATE.replace("popular", "most").replace("WINDOWING 2 SECONDS", other))
-    trees = [await client.tree(job) for job in ("popular", "most")]
+    trees: list[dict[str, Any]] = [await client.tree(job) for job in ("popular", "most")]
     jobs = (await client.sql("SHOW JOBS")).table
     assert jobs is not None
     shown = {row["job"]: (row["flow"], row["readers"]) for row in jobs.to_pylist()}
@@ -187,7 +196,7 @@ async def test_the_home_of_a_key_range_dies_for_good_and_its_windows_go_on(five:
     five.begin_writing()
     await create(client)
     await client.sql(f"ALTER JOB popular AS {CREATE.split(' AS ', 1)[1]} TREES 4")
-    tree = await client.tree("popular")
+    tree: dict[str, Any] = await client.tree("popular")
     roots = [five.agent_at(str(flow["root"])) for flow in tree["flows"]]
     victim = next((root for root in roots if root not in (roots[0], five.agents[0])), roots[0])
     if victim is five.agents[0]:
@@ -205,8 +214,8 @@ async def test_the_home_of_a_key_range_dies_for_good_and_its_windows_go_on(five:
         for start in (start for start in starts if killed_us < start < end_us - 2 * SECOND_US):
             assert windows[start].status["missing"] == [victim.name]
             assert clicks(windows[start]) == five.truth(start, start + 2 * SECOND_US, without=[victim.name])
-        flows = (await client.tree("popular"))["flows"]
-        assert victim.address not in {flow["root"] for flow in flows}
+        now: dict[str, Any] = await client.tree("popular")
+        assert victim.address not in {flow["root"] for flow in now["flows"]}
     await client.close()
 
 
@@ -252,7 +261,7 @@ async def test_sigterm_takes_a_cut_and_leave_hands_everything_over(five: Fleet) 
         five.end_writing()
         after = [w for start, w in windows.items() if start > left_us and w.status["expected"] == 4]
         for window in after:
-            start = int(window.start.timestamp() * 1e6)
+            start = start_us(window)
             assert clicks(window) == five.truth(start, start + 2 * SECOND_US, without=[leaving.name])
 
 
@@ -323,8 +332,8 @@ async def test_the_founder_is_killed_for_good_and_agents_join_and_jobs_are_made(
     try:
         client = await connected(fleet, 1)
 
-        async def log() -> dict[str, list[str]]:
-            status = await client.status()
+        async def log() -> dict[str, Any]:
+            status: dict[str, Any] = await client.status()
             return dict(status["log"])
 
         async def led(by: set[str]) -> None:
@@ -345,7 +354,8 @@ async def test_the_founder_is_killed_for_good_and_agents_join_and_jobs_are_made(
         fleet.agents = [*first, late]
         await (await connected(fleet, 3)).close()
         await create(client)
-        (job,) = (await client.status())["jobs"]
+        status: dict[str, Any] = await client.status()
+        (job,) = status["jobs"]
         assert job == "popular"
         async with watched(client, "popular") as windows:
             await until(

@@ -8,13 +8,14 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from elf.client import Client, Window
 from elf.errors import ElfError, UserError
 from tests.fleet.fleet import PRODUCTS, STREAM, Fleet
-from tests.fleet.test_fleet import SECOND_US, connected, until, watched
+from tests.fleet.test_fleet import SECOND_US, connected, start_us, until, watched
 
 QUERY = (
     f"SELECT maker, SUM(clicks_count) AS clicks FROM {STREAM} JOIN '{{}}' AS p ON product = p.name "
@@ -40,6 +41,12 @@ async def facts(client: Client, job: str) -> dict[str, str]:
     table = (await client.sql(f"DESCRIBE {job}")).table
     assert table is not None
     return {row["fact"]: row["value"] for row in table.to_pylist()}
+
+
+async def explained(client: Client, job: str) -> dict[str, Any]:
+    told = (await client.sql(f"EXPLAIN {job}")).data
+    assert told is not None
+    return told
 
 
 def sums(window: Window) -> dict[str, int]:
@@ -96,8 +103,7 @@ async def test_a_table_goes_with_a_job_and_is_refreshed(two: Fleet, tmp_path: Pa
             await asyncio.sleep(0.2)
     await client.sql(f"CREATE JOB again AS {create.replace('AS p', 'AS q').replace('p.', 'q.')}")
     assert "read by made, again" in (await facts(client, "made"))["flow"]
-    told = (await client.sql("EXPLAIN made")).data
-    assert told is not None
+    told = await explained(client, "made")
     (joined,) = told["fragments"][0]["tables"]
     assert joined.startswith(f"p of {file} (name, maker; 5 rows, ")
     await client.sql(
@@ -132,8 +138,7 @@ async def test_a_table_goes_with_a_job_and_is_refreshed(two: Fleet, tmp_path: Pa
         await client.sql(f"CREATE JOB both AS {both}")
         with pytest.raises(UserError, match="counts is read by both"):
             await client.sql("DROP JOB counts")
-        told = (await client.sql("EXPLAIN both")).data
-        assert told is not None
+        told = await explained(client, "both")
         assert [flow["shared_with"] for flow in told["flows"]] == [["again", "made", "most"], ["counts"]]
         write(file, makers[1])
         await client.sql("ALTER JOB made SET least = 2")
@@ -147,7 +152,7 @@ async def test_a_table_goes_with_a_job_and_is_refreshed(two: Fleet, tmp_path: Pa
             if not window.status["missing"]:
                 assert {
                     (r["maker"], int(r["clicks"]), r["n"]) for r in window.table.to_pylist()
-                } == met_by_hand(two, int(window.start.timestamp() * 1e6))
+                } == met_by_hand(two, start_us(window))
         of_most = {start: sums(window) for start, window in others.items() if not window.status["missing"]}
         assert len(of_most) > 3
         for start, window in windows.items():

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from elf.client import Client
+from elf.client import Client, Window
 from tests.fleet.fleet import Agent, Fleet
 from tests.fleet.test_fleet import SECOND_US, connected, create, until, watched
 
@@ -36,8 +36,10 @@ async def test_one_of_three_stays_while_another_is_dead_unless_it_is_forced(tmp_
                 await asyncio.sleep(0.2)
             await until(lambda: len(windows) >= 2, "two windows")
             dead.kill()
-            named = lambda: [w for w in windows.values() if dead.name in w.status["missing"]]  # noqa: E731
-            await until(lambda: len(named()) >= 1, "a window that names the dead one")
+            await until(
+                lambda: any(dead.name in missing(window) for window in windows.values()),
+                "a window that names the dead one",
+            )
             refused = await asyncio.to_thread(leave, leaving)
             assert refused.returncode == 1
             (line,) = refused.stderr.splitlines()
@@ -46,7 +48,7 @@ async def test_one_of_three_stays_while_another_is_dead_unless_it_is_forced(tmp_
             assert "--force" in line
             asked_us = time.time_ns() // 1000
             await until(lambda: max(windows) > asked_us + SECOND_US, "windows with the one that stays")
-            assert leaving.name not in windows[max(windows)].status["missing"]
+            assert leaving.name not in missing(windows[max(windows)])
             forced = await asyncio.to_thread(leave, leaving, "--force")
             assert forced.returncode == 0, forced.stderr
             assert "no majority of the stream log's keepers has let it go" in forced.stdout
@@ -67,4 +69,12 @@ async def kept_by(client: Client) -> str:
     """The agents that keep the job."""
     told = (await client.sql("DESCRIBE popular")).table
     assert told is not None
-    return {row["fact"]: row["value"] for row in told.to_pylist()}.get("kept by", "")
+    facts: dict[str, str] = {row["fact"]: row["value"] for row in told.to_pylist()}
+    return facts.get("kept by", "")
+
+
+def missing(window: Window) -> list[str]:
+    """The names of the agents without which it is."""
+    names = window.status["missing"]
+    assert isinstance(names, list)
+    return names

@@ -155,14 +155,14 @@ async def test_a_job_that_blocks_or_dies_fails_alone_and_says_why() -> None:
         await fleet.submit("dies", "    def on_timer(self): os._exit(7)\n")
         await fleet.submit("raises", "    def on_timer(self): self.nothing.of_this\n")
 
-        found: dict[str, tuple[str, str]] = {}
+        found: dict[str, str] = {}
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline and (found.get("dies"), found.get("blocks")) != (
             "failed",
             "failed",
         ):
             jobs = await fleet.jobs()
-            found = {name: state for name, (state, _) in jobs.items()}  # type: ignore[misc]
+            found = {name: state for name, (state, _) in jobs.items()}
             await asyncio.sleep(0.2)
         assert jobs["good"] == ("running", "")
         assert "dies.py: its process ended in the middle of a call (exit status 7)" in jobs["dies"][1]

@@ -70,7 +70,7 @@ async def flows(client: Client) -> dict[str, str]:
 
 def by_duckdb(fleet: Fleet, start_us: int, end_us: int) -> dict[str, int]:
     paths = [str(agent.log) for agent in fleet.agents]
-    rows = duckdb.sql(
+    rows = duckdb.execute(
         f"SELECT product, SUM(clicks_count)::BIGINT FROM read_json({paths}, format='newline_delimited') "
         f"WHERE epoch_us(created_at::TIMESTAMP) >= {start_us} AND epoch_us(created_at::TIMESTAMP) < {end_us} "
         "GROUP BY product"

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from elf.client import Window
 from elf.errors import ElfError
 from tests.fleet.fleet import STREAM, Agent, Fleet
-from tests.fleet.test_fleet import SECOND_US, Windows, check, clicks, connected, create, until, watched
+from tests.fleet.test_fleet import SECOND_US, check, clicks, connected, create, start_us, until, watched
 
 QUERY = f"SELECT product, SUM(clicks_count) AS clicks FROM {STREAM} GROUP BY product WINDOWING 2 SECONDS"
 STANDS_S = 9.0
@@ -50,7 +51,10 @@ async def test_a_job_that_leaps_says_each_window_once_and_one_that_waits_says_it
         before = max(waited)
         stop(victim, signal.SIGCONT)
         assert before <= stopped_us, "it waits"
-        lacking = lambda: [w for w in leapt.values() if w.status["missing"] == [victim.name]]  # noqa: E731
+
+        def lacking() -> list[Window]:
+            return [w for w in leapt.values() if w.status["missing"] == [victim.name]]
+
         assert len(lacking()) >= 2, "it goes on without"
         await asyncio.sleep(8)
         end_us = six.end_writing() - SECOND_US
@@ -76,11 +80,11 @@ def stop(agent: Agent, number: signal.Signals) -> None:
     agent.process.send_signal(number)
 
 
-def leaves_out(fleet: Fleet, window: Windows | object, victim: Agent) -> int:
+def leaves_out(fleet: Fleet, window: Window, victim: Agent) -> int:
     """How many rows of the agent are not in a window, which has all rows of all others."""
-    start = int(window.start.timestamp() * 1e6)  # type: ignore[union-attr]
+    start = start_us(window)
     span = (start, start + 2 * SECOND_US)
-    assert clicks(window) == fleet.truth(*span, without=[victim.name])  # type: ignore[arg-type]
+    assert clicks(window) == fleet.truth(*span, without=[victim.name])
     return sum(span[0] <= ts < span[1] for ts, _, _ in victim.written)
 
 

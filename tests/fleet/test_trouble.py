@@ -18,7 +18,17 @@ from elf.client import Client, split
 from elf.errors import UserError
 from tests.fleet.broken import BrokenNetwork, Trouble
 from tests.fleet.fleet import Agent, Fleet
-from tests.fleet.test_fleet import SECOND_US, Windows, check, clicks, connected, create, until, watched
+from tests.fleet.test_fleet import (
+    SECOND_US,
+    Windows,
+    check,
+    clicks,
+    connected,
+    create,
+    start_us,
+    until,
+    watched,
+)
 
 FILE_BYTES_MAX = 64 << 10
 """Less than the state file of an agent that has worked for a second, more than its log lines."""
@@ -174,7 +184,7 @@ async def kept_to(client: Client, least_us: int) -> Windows:
             with suppress(UserError):  # the job's home begins some seconds after its agent
                 committed = (await client.compare_facts("popular")).job.windows
                 ordered = sorted(committed, key=lambda result: result.revision)
-                kept = {int(w.start.timestamp() * 1e6): w for result in ordered for w in split(result)}
+                kept = {start_us(w): w for result in ordered for w in split(result)}
                 if max(kept, default=0) >= least_us:
                     return kept
             await asyncio.sleep(0.5)

@@ -158,7 +158,8 @@ def described(fleet: Fleet) -> str:
     world.run_until(lambda: bool(world.client_inbox))
     (reply,) = world.client_inbox
     assert isinstance(reply, say.Reply)
-    return next(row["value"] for row in decode(reply.payload).to_pylist() if row["fact"] == "stragglers")
+    facts: dict[str, str] = {row["fact"]: row["value"] for row in decode(reply.payload).to_pylist()}
+    return facts["stragglers"]
 
 
 def test_windows_are_whole_while_an_agents_way_up_is_broken() -> None:

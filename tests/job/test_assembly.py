@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 import numpy as np
@@ -84,7 +84,11 @@ SHAPES = SLIDING.map(lambda one: (one,)) | st.lists(
 
 
 def kinds(shape: Shape) -> tuple[Kind, ...]:
-    make = {"sliding": Sliding, "cumulative": Cumulative, "landmark": lambda every, _: Landmark(every)}
+    make: dict[str, Callable[[int, int], Kind]] = {
+        "sliding": Sliding,
+        "cumulative": Cumulative,
+        "landmark": lambda every, _: Landmark(every),
+    }
     return tuple(make[name](a * PANE_US, b * PANE_US) for name, a, b in shape)
 
 
@@ -136,7 +140,7 @@ def assembled(assembly: Assembly, panes: pa.Table, first: int, last: int) -> pa.
 
 def by_name(table: pa.Table | None) -> dict[object, dict[str, object]]:
     rows = [] if table is None else table.to_pylist()
-    found = {
+    found: dict[object, dict[str, object]] = {
         repr((row["window_start"], row["window_end"], row.get("k0"), row.get("k1"))): row for row in rows
     }
     assert len(found) == len(rows)

@@ -32,7 +32,7 @@ FLOW = Flow("f", PLAN.fragment, bytes(16), "home")
 SETTINGS = WorkerSettings(idle_ms=5_000, future_us=None, cut_ms=10**9, agent="a:1")
 
 Row = tuple[int, str, int]
-Windows = dict[tuple[str, int], Counter[tuple[str, int]]]
+Windows = dict[tuple[str, int], Counter[str]]
 """By source and number: the sum of ``n`` by host, and of each host's distinct values of it how many rows."""
 
 row = st.tuples(st.integers(0, 20), st.sampled_from("ab"), st.integers(0, 6))

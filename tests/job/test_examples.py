@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ class Tree:
         now_ms = round((self.now - datetime(1970, 1, 1)) / timedelta(milliseconds=1))
         return Place(name, now_ms, name == "a", PARENTS[name], children)
 
-    def rows(self, name: str, groups: dict[str, list[object]], tap: str = "main") -> None:
+    def rows(self, name: str, groups: Mapping[str, Sequence[object]], tap: str = "main") -> None:
         """Rows of an agent, as a table with the columns of the query."""
         inner = {new: old for old, new in (*self.taps[tap].keys, *self.taps[tap].states)}
         table = pa.table({inner[column]: values for column, values in groups.items()})
@@ -100,9 +101,9 @@ class Tree:
         self.settle()
 
 
-def clicks(products: list[str], counts: list[int], first: int) -> dict[str, list[object]]:
+def clicks(products: list[str], counts: list[int], first: int) -> dict[str, Sequence[object]]:
     ids = list(range(first, first + len(products)))
-    return {"product": products, "clicks": counts, "lines": [1] * len(ids), "first": ids, "last": ids}  # type: ignore[dict-item]
+    return {"product": products, "clicks": counts, "lines": [1] * len(ids), "first": ids, "last": ids}
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -153,8 +154,8 @@ def edges_of(tree: Tree, rng: random.Random, seen: datetime, first: int) -> list
             users = [rng.randrange(30) for _ in range(6)]
             products = [f"p{rng.randrange(25)}" for _ in users]
             ids = list(range(first, first + 6))
-            table = {"user_id": users, "product": products, "seen": [seen] * 6, "first": ids, "last": ids}
-            tree.rows(name, table, which)  # type: ignore[arg-type]
+            edges: dict[str, Sequence[object]] = {"user_id": users, "product": products, "seen": [seen] * 6}
+            tree.rows(name, {**edges, "first": ids, "last": ids}, which)
             found += zip(users, products, strict=True)
     return found
 
@@ -185,7 +186,8 @@ def test_product_bundling_finds_the_components_of_the_window(seed: int) -> None:
     effects: list[JobEffect] = []
     event = calls.Delivered(b"", pack_value(product), (), "x|1")
     tree.runners["a"].handle(event, tree._place("a"), b"", effects)
-    (answer,) = [unpack_value(effect.value) for effect in effects]
+    answers: list[Any] = [unpack_value(effect.value) for effect in effects]
+    (answer,) = answers
     assert answer["bundle"] == next((b for b in bundles_of(new) if product in b), [product])
 
 
@@ -232,13 +234,13 @@ def test_the_spam_campaign_lists_who_posts_most_and_its_settings_are_another_fun
     states = {"posts": "sum", "first": "min", "last": "max"}
     tree = Tree("spam_campaign.py", (tap("main", ("who",), states),), seed, top=2, by="user.location")
     for n, name in enumerate(PARENTS):
-        groups = {
+        groups: dict[str, Sequence[object]] = {
             "who": ["Ohio", "Kent", f"own {n}"],
             "posts": [2, 2, 9],
             "first": [n] * 3,
             "last": [n + 13] * 3,
         }
-        tree.rows(name, groups)  # type: ignore[arg-type]
+        tree.rows(name, groups)
     tree.timer()
     (batch,) = tree.jobs["a"].batches
     assert batch["top"] == [["Kent", 10], ["Ohio", 10]]

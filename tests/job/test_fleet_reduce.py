@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from elf.batch import decode
+from elf.chaos.agent import SimAgent
 from elf.chaos.engine import plan
 from elf.chaos.reference import reducing
-from elf.chaos.world import SimAgent, World
+from elf.chaos.world import World
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec
 from elf.ql.plan import Plan
 from tests.job.test_fleet_simulated import begun

@@ -4,6 +4,8 @@ are lost.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from elf.chaos.engine import SECOND, STREAM, plan
@@ -12,6 +14,10 @@ from elf.job.events import Arrived
 from elf.job.rollup.root import RootSettings
 from elf.job.spec import JobSpec, stream_topic
 from elf.ql.plan import Plan
+from elf.windows import Sliding
+
+Windows = dict[int, tuple[int, dict[str, int], dict[str, Any]]]
+"""By start (µs): revision, counts by key, status."""
 
 
 def begun(
@@ -25,16 +31,14 @@ def begun(
     return world.create(through, query or plan(2)), until
 
 
-def settled(world: World, spec, until_ms: int) -> dict:
+def settled(world: World, spec: JobSpec, until_ms: int) -> Windows:
     """Windows that had ended well before ``until_ms``."""
-    return {
-        s: w
-        for s, w in world.committed(spec).items()
-        if s + spec.plan.windows[0].size_us < (until_ms - 1_000) * 1000
-    }
+    kind = spec.plan.windows[0]
+    assert isinstance(kind, Sliding)
+    return {s: w for s, w in world.committed(spec).items() if s + kind.size_us < (until_ms - 1_000) * 1000}
 
 
-def check_all(world: World, spec, until_ms: int, least: int) -> None:
+def check_all(world: World, spec: JobSpec, until_ms: int, least: int) -> None:
     windows = settled(world, spec, until_ms)
     assert len(windows) >= least
     for start, (_, counts, status) in windows.items():
@@ -243,8 +247,9 @@ def test_a_flow_whose_end_an_agent_hears_of_before_it_is_on_the_ring_again_leave
     world.run_until(lambda: not other.node.log.flows())
     away.start([other.address])
     assert away.worker.flows() == (flow,), "as its last cut has it"
-    keeping, log = other.node.keeping, other.node.log
-    word = keeping.membership.tail(keeping.membership.cluster, 0, log.after(0))
+    membership = other.node.keeping.membership
+    assert membership.cluster is not None
+    word = membership.tail(membership.cluster, 0, other.node.log.after(0))
     away.handle(Arrived(other.address, word))
     assert not away.node.ready
     world.run_until(lambda: away.node.ready)

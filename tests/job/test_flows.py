@@ -179,9 +179,9 @@ def test_a_reader_that_falls_silent_is_waited_for_no_more_and_its_windows_are_sk
     assert not any(status["skipped"] for _, _, status in settled(world, first, world.now - 6_000).values())
 
 
-def both(agents: int, seed: int, **chance: float) -> World:
+def both(agents: int, seed: int, *, loss: float = 0.0, doubles: float = 0.0) -> World:
     """Two streams with different rosters: the first agents have one, the last ones the other, some both."""
-    world = World(seed, agents, **chance)
+    world = World(seed, agents, loss=loss, doubles=doubles)
     for agent in world.agents:
         agent.streams = tuple(
             stream
@@ -283,7 +283,9 @@ def test_a_data_folder_from_before_flows_were_shared_goes_on() -> None:
     home.crash()
     old = replace(spec, master="")
     home.store.save_job(spec.uid, msgspec.msgpack.encode((old, first_pane)), "active")
-    home.store._file._shared.execute("DELETE FROM flows")
+    connection = home.store._file._shared
+    assert connection is not None
+    connection.execute("DELETE FROM flows")
     world.restart(home)
     world.run(16_000)
     check_all(world, spec, until, least=4)

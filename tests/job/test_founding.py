@@ -8,9 +8,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from elf.chaos.agent import SimAgent
 from elf.chaos.engine import plan
 from elf.chaos.ledger import Ledger
-from elf.chaos.world import SimAgent, World
+from elf.chaos.world import World
 from elf.job import events as was
 from elf.job import messages as say
 from elf.job.home.records import home_key

@@ -24,7 +24,7 @@ def test_a_reader_from_the_first_result_on() -> None:
 def test_a_reader_begins_with_the_next_result() -> None:
     heard = Heard(None)
     assert heard.take(0, 0), "early results have no number"
-    assert heard.upto is None
+    assert (heard.upto, heard.lacks) == (None, False)
     assert heard.take(8, 7)
     assert not heard.take(5, 4), "that was before"
     assert (heard.upto, heard.lacks) == (8, False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -10,8 +11,9 @@ from msgspec.structs import replace
 
 from agents.disk import homestore
 from agents.disk.store import Store
+from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, plan
-from elf.chaos.world import SimAgent, World
+from elf.chaos.world import World
 from elf.errors import ElfBug
 from elf.job import events as was
 from elf.job import messages as say
@@ -276,7 +278,7 @@ def test_homes_die_and_come_back_under_loss_and_doubles(seed: int) -> None:
         home = world.home(spec)
         if world.rng.random() < 0.7 and home.up:
             home.crash()
-            world.at(world.now + world.rng.choice([500, 4_000, 12_000]), lambda a=home: world.restart(a))
+            world.at(world.now + world.rng.choice([500, 4_000, 12_000]), partial(world.restart, home))
     world.crash_share = 0.0
     world.run(14_000)
     for agent in world.agents:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -85,7 +86,7 @@ def test_the_local_tree_is_inserted_flushed_and_emptied() -> None:
     effects: list[JobEffect] = []
     made.handle(calls.Rows("main"), Place("a:1", 0), encode(groups), effects)
     made.handle(calls.Timer(), Place("a:1", 0), b"", effects)
-    sent = [unpack_value(e.value) for e in effects]
+    sent: list[Any] = [unpack_value(e.value) for e in effects]
     assert {row["key"]: row["n"] for row in sent[0].to_pylist()} == {"x": 8, "y": 4}
     assert sent[1] == 0
 

@@ -8,9 +8,9 @@ import json
 import msgspec
 import pytest
 
-from agents.disk.store import Store
+from elf.chaos.agent import SimAgent
 from elf.chaos.engine import STREAM, plan
-from elf.chaos.world import SimAgent, World
+from elf.chaos.world import World
 from elf.job import events as was
 from elf.job import messages as say
 from elf.job.effects import Effect, SaveLog, Send
@@ -48,6 +48,12 @@ def joined(world: World, agent: SimAgent) -> None:
         lambda: all(a.node.log.member_of(STREAM, agent.agent_id) is not None for a in live), 30_000
     )
     world.run_until(lambda: agent.node.ready)
+
+
+def ended(world: World, agent: SimAgent, limit_ms: int) -> str:
+    """Wait until it stops; why it has."""
+    world.run_until(lambda: bool(agent.ended), limit_ms)
+    return agent.ended
 
 
 def seats(agent: SimAgent) -> set[int]:
@@ -106,7 +112,7 @@ def test_a_keeper_that_lost_its_disk_comes_back_under_another_seat() -> None:
     victim = world.agents[0]
     before = seats(victim)
     victim.crash()
-    victim.store = Store(":memory:")
+    victim.store = victim.new_store()
     victim.agent_id = victim.store.agent_id()
     victim.start([world.agents[2].address])
     world.run_until(lambda: victim.node.ready and victim.node.keeping.keeps, 30_000)
@@ -155,8 +161,7 @@ def test_keepers_leave_and_the_last_one_hands_the_log_over() -> None:
     kept(3, world)
     for goes in world.agents[:3]:
         goes.perform(goes.node.leave(world.now))
-        world.run_until(lambda goes=goes: bool(goes.ended), 30_000)
-        assert goes.ended == "left the cluster"
+        assert ended(world, goes, 30_000) == "left the cluster"
         assert goes.store.load_groups() == {}
     (last,) = world.agents[3:]
     world.run_until(lambda: last.node.keeping.leads and last.node.membership.keepers == (last.address,))
@@ -170,7 +175,7 @@ def test_data_folders_from_before_there_were_keepers_come_up(founder_first: bool
     entries = world.agents[0].node.log.after(0)
     for agent in world.agents:
         agent.crash()
-        old = Store(":memory:")
+        old = agent.new_store()
         old.append_log([(entry.seq, encode_entry(entry)) for entry in entries])
         old.put("agent_id", agent.agent_id.encode())
         old.put(FOUNDER_FACT, f"{world.agents[0].address}\nsim".encode())
@@ -203,8 +208,7 @@ def test_a_copied_data_folder_is_refused_whoever_is_asked() -> None:
     world.now, twin_now = 5_000, world.now
     twin.start([world.agents[2].address])
     world.now = twin_now
-    world.run_until(lambda: bool(twin.ended), 20_000)
-    assert "is its data folder a copy" in twin.ended
+    assert "is its data folder a copy" in ended(world, twin, 20_000)
     assert all(agent.up for agent in world.agents[:4])
 
 
@@ -239,7 +243,7 @@ def test_a_founder_that_lost_its_disk_and_has_no_bootstrap_stops_and_says_so() -
     founder = world.agents[0]
     founder.crash()
     world.run(6_000)
-    founder.store = Store(":memory:")
+    founder.store = founder.new_store()
     founder.agent_id = founder.store.agent_id()
     world.by_address.pop(founder.address)
     elsewhere, world.entries = world.entries, []
@@ -248,8 +252,7 @@ def test_a_founder_that_lost_its_disk_and_has_no_bootstrap_stops_and_says_so() -
     world.entries = elsewhere
     founder.checked = 1 << 30
     world.by_address[founder.address] = founder
-    world.run_until(lambda: bool(founder.ended), 60_000)
-    assert "another cluster of the same name" in founder.ended
+    assert "another cluster of the same name" in ended(world, founder, 60_000)
     world.run(3_000)
     assert all(agent.up for agent in world.agents[1:])
 
@@ -307,6 +310,8 @@ def test_any_agent_tells_who_keeps_the_log_and_draws_the_tree_of_a_stream() -> N
     assert [edge["address"] for edge in tree["edges"] if not edge["parent"]] == [tree["root"]]
     call = say.Call(request=2, verb="tree", argument="stream:nothing")
     (failed,) = asked.node.clients.heard("client:1", call, world.now)
+    assert isinstance(failed, Send)
+    assert isinstance(failed.message, say.Failed)
     assert "there is no stream nothing; streams: clicks" in failed.message.text
 
 

@@ -6,15 +6,18 @@ import random
 from collections import Counter, defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
+from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, plan
-from elf.chaos.world import SimAgent, World
+from elf.chaos.world import World
 from elf.client.changes import Changes
 from elf.client.windows import split
 from elf.job import events as was
 from elf.job import messages as say
+from elf.job.effects import Effect
 from elf.job.rollup.clocks import Clocks
 from elf.job.spec import JobSpec
 from elf.ql.plan import Plan
@@ -22,10 +25,10 @@ from elf.ql.plan import Plan
 REVISE_US = 8 * SECOND
 
 
-def revising(**changes: object) -> Plan:
+def revising() -> Plan:
     """The count by key, revised by rows that are up to 8 s too late."""
     base = plan()
-    return replace(base, fragment=replace(base.fragment, revise_us=REVISE_US, **changes))
+    return replace(base, fragment=replace(base.fragment, revise_us=REVISE_US))
 
 
 def write(world: World, agent: SimAgent, until_ms: int) -> None:
@@ -81,7 +84,7 @@ def test_the_last_revision_has_every_row_that_is_not_beyond_the_bound(seed: int)
     assert checked >= 6
     assert any(revision > 0 for revision, _, _ in windows.values())
     assert sum(agent.node.uplink.retained() for agent in world.agents) <= 2 * len(world.agents)
-    assert sum(status["late"] for _, _, status in windows.values()) > 0  # type: ignore[misc]
+    assert sum(status["late"] for _, _, status in windows.values()) > 0
 
 
 def late_rows(uid: str) -> Plan:
@@ -101,7 +104,7 @@ def test_late_rows_can_be_queried_and_are_as_many_as_are_counted() -> None:
     world.run(until - world.now + 12_000)
     counted, queried = world.committed(spec), world.committed(late)
     began = min(queried) + 4 * SECOND
-    told = sum(status["late"] for start, (_, _, status) in counted.items() if start >= began)  # type: ignore[misc]
+    told = sum(status["late"] for start, (_, _, status) in counted.items() if start >= began)
     found = sum(sum(counts.values()) for start, (_, counts, _) in queried.items() if start >= began)
     assert told > 10
     assert abs(found - told) <= 3  # the same rows, but a count stands at the pane that was open
@@ -147,8 +150,14 @@ def test_a_clock_is_not_off_by_what_nobody_can_measure() -> None:
 def test_a_clock_that_seems_right_is_compared_with_all_others_once_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made, make = [], Clocks.skews
-    monkeypatch.setattr(Clocks, "skews", lambda clocks, now_ms: made.append(now_ms) or make(clocks, now_ms))
+    made: list[int] = []
+    make = Clocks.skews
+
+    def skews(clocks: Clocks, now_ms: int) -> dict[str, int]:
+        made.append(now_ms)
+        return make(clocks, now_ms)
+
+    monkeypatch.setattr(Clocks, "skews", skews)
     clocks, warned = Clocks("root:1"), []
     for now in range(0, 120_000, 1_000):
         for number in range(9):
@@ -170,7 +179,7 @@ def test_words_that_waited_while_their_hearer_was_restarted_are_no_skew() -> Non
     assert clocks.beyond("a:1", 0, 7_000) is None
 
 
-def test_early_results_grow_into_the_windows_and_changes_add_up() -> None:
+def test_early_results_grow_into_the_windows_and_changes_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader sums the changes that it is told; after the last one it has what was committed."""
     world = World(5, 3, loss=0.02, doubles=0.02)
     world.start_all()
@@ -181,14 +190,20 @@ def test_early_results_grow_into_the_windows_and_changes_add_up() -> None:
     spec = world.create(1, replace(query, fragment=replace(query.fragment, changes_us=SECOND // 2)))
     reader = world.agents[0]
     found: list[say.WindowResult] = []
-    reader.node.clients.published = lambda result, now_ms: found.append(result) or []  # type: ignore[method-assign]
+
+    def published(result: say.WindowResult, now_ms: int) -> list[Effect]:
+        found.append(result)
+        return []
+
+    monkeypatch.setattr(reader.node.clients, "published", published)
     asked = say.SubscribeJob(id=1, origin=reader.address, uid=spec.uid, after=None)
     for after in range(0, 24_000, 2_000):
         home = world.home(spec)
-        world.at(world.now + after, lambda home=home: home.handle(was.Arrived(reader.address, asked)))  # type: ignore[misc]
+        world.at(world.now + after, partial(home.handle, was.Arrived(reader.address, asked)))
     world.run(24_000)
-    changes, sums, early = Changes(), defaultdict(Counter), 0  # type: ignore[var-annotated]
-    complete = set()
+    changes, early = Changes(), 0
+    sums: defaultdict[datetime | None, Counter[tuple[str, int]]] = defaultdict(Counter)
+    complete: set[datetime | None] = set()
     for result in found:
         for window in split(result):
             assert window.emits_changes
@@ -199,7 +214,7 @@ def test_early_results_grow_into_the_windows_and_changes_add_up() -> None:
                 complete.add(window.start)
     committed = {datetime.fromtimestamp(at / 1e6, UTC): w for at, w in world.committed(spec).items()}
     checked = 0
-    for start in complete & committed.keys():
+    for start in committed.keys() & complete:
         assert +sums[start] == Counter(committed[start][1].items()), start
         checked += 1
     assert checked >= 4

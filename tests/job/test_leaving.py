@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from elf.chaos.agent import SimAgent
 from elf.chaos.engine import plan
-from elf.chaos.world import SimAgent, World
+from elf.chaos.world import World
 from elf.job import events as was
 from elf.job import messages as say
 from elf.job.spec import JobSpec
@@ -40,7 +41,10 @@ def ask(world: World, agent: SimAgent, argument: str = "") -> str:
     """Ask an agent to leave; why it stays, or nothing as soon as it has begun."""
     known = len(world.client_inbox)
     agent.handle(was.Arrived("client:7", say.Call(request=world.now, verb="leave", argument=argument)))
-    refused = lambda: [m.text for m in world.client_inbox[known:] if isinstance(m, say.Failed)]  # noqa: E731
+
+    def refused() -> list[str]:
+        return [m.text for m in world.client_inbox[known:] if isinstance(m, say.Failed)]
+
     world.run_until(lambda: agent.node.leaving or bool(refused()), 6_000)
     return "".join(refused())
 

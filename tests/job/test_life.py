@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 import pytest
 
 from agents.codec import pack
+from elf.chaos.agent import SimAgent
 from elf.chaos.engine import plan
 from elf.chaos.judge import Judge
 from elf.chaos.ledger import Ledger
 from elf.chaos.reference import reducing
-from elf.chaos.world import SimAgent, World
+from elf.chaos.world import World
 from elf.job import events as was
 from elf.job import messages as say
 from elf.job.effects import Send

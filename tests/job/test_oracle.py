@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from elf.chaos import world as w
+from elf.chaos.agent import SimAgent
 from elf.errors import ElfError
 from elf.job.contributions import PartName, Piece
 from elf.job.effects import Effect
@@ -38,7 +39,7 @@ def chance(seeds: Iterable[int]) -> list[History]:
 
 def send_nothing_again(patch: pytest.MonkeyPatch) -> None:
     """4.3: members do not answer when the root asks for what it misses, nor when it says "send"."""
-    patch.setattr(w.SimAgent, "_fetch", lambda agent, effect: Fetched(effect.flow, (), effect.part))
+    patch.setattr(SimAgent, "_fetch", lambda agent, effect: Fetched(effect.flow, (), effect.part))
 
 
 def forget_at_once(patch: pytest.MonkeyPatch) -> None:

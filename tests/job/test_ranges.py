@@ -11,8 +11,9 @@ import pytest
 from agents.disk.store import Store
 from agents.node.beginning import FOUNDED_FACT
 from elf.batch import decode
+from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, plan
-from elf.chaos.world import SimAgent, World
+from elf.chaos.world import World
 from elf.job import events as was
 from elf.job import messages as say
 from elf.job.home.records import home_key
@@ -24,11 +25,11 @@ from tests.job.test_homes import agree, moved, staffed
 from tests.job.test_versions import steer
 
 
-def spread(world: World, trees: int, name: str, **window: int) -> JobSpec:
+def spread(world: World, trees: int, name: str, size_s: int = 2, slide_s: int | None = None) -> JobSpec:
     """A job of so many trees, whose other roots are on other agents than its master."""
     addresses = [agent.address for agent in world.agents]
     roots = tuple(addresses[(place + 1) % len(addresses)] for place in range(1, trees))
-    return world.create(1, replace(plan(**window), trees=trees), name, roots)
+    return world.create(1, replace(plan(size_s, slide_s), trees=trees), name, roots)
 
 
 def test_a_group_is_in_one_range_with_all_its_rows() -> None:
@@ -50,7 +51,7 @@ def test_a_group_is_in_one_range_with_all_its_rows() -> None:
 def test_windows_of_several_trees_are_those_of_one() -> None:
     world = World(31, 4, checking=False)
     one, until = begun(world, 12_000, query=plan(4, 2))
-    jobs = {trees: spread(world, trees, f"of{trees}", size_s=4, slide_s=2) for trees in (2, 5)}
+    jobs = {trees: spread(world, trees, f"of{trees}", 4, 2) for trees in (2, 5)}
     for trees, many in jobs.items():
         assert [flow.fragment.range for flow in many.flows] == [(place, trees) for place in range(trees)]
         assert len({flow.home for flow in many.flows}) >= min(trees, 3)
@@ -65,7 +66,7 @@ def test_windows_of_several_trees_are_those_of_one() -> None:
             assert counts == alone[start][1] == world.truth(one, start)
             assert status["rows_in"] == alone[start][2]["rows_in"] == sum(counts.values())
             assert (status["expected"], status["reported"]) == (4, 4)
-    again = spread(world, 5, "again", size_s=2)
+    again = spread(world, 5, "again")
     assert again.flows == jobs[5].flows, "equal ranges are shared"
 
 

@@ -18,12 +18,13 @@ from agents.answering.about import describe
 from agents.committing.windowcommits import window_result
 from agents.disk.store import SnapshotName
 from elf.batch import decode, encode
+from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, plan
 from elf.chaos.judge import Judge
 from elf.chaos.lane import SimLane
 from elf.chaos.ledger import Ledger, windows_of
 from elf.chaos.story import behind
-from elf.chaos.world import SimAgent, World
+from elf.chaos.world import World
 from elf.job import messages as say
 from elf.job.commands import Leap, Outcome
 from elf.job.contributions import Piece, Pile, bitmap
@@ -401,8 +402,14 @@ def test_where_more_have_left_than_stay_who_is_silent_is_asked_and_then_not_wait
 
 def test_a_word_of_a_watermark_costs_as_much_among_many_members(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each member speaks every second: what looks at all members for each of their words is their square."""
-    looks, look = [], Root._half_passed
-    monkeypatch.setattr(Root, "_half_passed", lambda root, now_ms: looks.append(1) or look(root, now_ms))
+    looks: list[int] = []
+    look = Root._half_passed
+
+    def half_passed(root: Root, now_ms: int) -> int | None:
+        looks.append(now_ms)
+        return look(root, now_ms)
+
+    monkeypatch.setattr(Root, "_half_passed", half_passed)
     root = rooted(LEAP, 1_000)
     root.begin(10, 0)
     for pane in range(10, 15):

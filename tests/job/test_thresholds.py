@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
@@ -16,11 +17,11 @@ from elf.chaos.judge import Judge
 from elf.chaos.ledger import Ledger
 from elf.chaos.story import query_of
 from elf.chaos.world import World
+from elf.job.approximate import CUT
 from elf.job.rollup.asking import CALM, RENEWED, RESTED, Asking
 from elf.job.snapshots import Threshold
 from elf.job.tally import TALLY_STATES, tally
 from elf.job.thresholds import (
-    CUT,
     LEFT,
     LEFT_STATES,
     SEEN,
@@ -55,11 +56,12 @@ def leaf(rng: np.random.Generator, values: str, fashion: np.ndarray) -> Tables:
     rows = int(rng.choice([0, 3, 40, 200]))
     panes = rng.choice([7, 8], rows)
     keys = fashion[np.minimum(rng.zipf(1.4, rows), len(fashion)) - 1]
-    amounts: list[object] = {
+    draw: dict[str, Callable[[], np.ndarray]] = {
         "counts": lambda: np.ones(rows, np.int64),
         "doubles": lambda: rng.exponential(0.01, rows),
         "strange": lambda: rng.choice(STRANGE, rows, p=[0.6, 0.36, 0.01, 0.01, 0.01, 0.01]),
-    }[values]().tolist()
+    }
+    amounts: list[object] = draw[values]().tolist()
     if values == "strange":
         amounts = [None if rng.random() < 0.1 else amount for amount in amounts]
     kind = pa.int64() if values == "counts" else pa.float64()
@@ -113,6 +115,7 @@ def test_first_rows_are_those_of_all_groups_or_the_root_is_unsure(values: str, s
         assert sum(counted[LEFT].to_pylist()) > 0
         return
     assert found.column_names == whole.column_names
+    assert tallied is not None
     assert not {CUT, LEFT} & set(tallied.column_names)
     assert fragment.first is not None
     right = cut_panes(whole, fragment.first, fragment.states)

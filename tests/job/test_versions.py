@@ -12,9 +12,11 @@ import pytest
 
 from agents.disk.restore import stored_jobs
 from elf.batch import decode
+from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, plan, plan_of
+from elf.chaos.ledger import us_of
 from elf.chaos.reference import DROPPING, reducing
-from elf.chaos.world import SimAgent, World, us_of
+from elf.chaos.world import World
 from elf.job import events as was
 from elf.job import messages as say
 from elf.job.log.readers import is_read

@@ -249,7 +249,9 @@ def test_member_numbers_are_given_once_and_a_copied_disk_is_refused() -> None:
         join(log, "x", 1, "a:1")
     log.grow(LeaveStream(stream="s", agent_id="y", until_us=5))
     assert join(log, "y", 1, "b:1") == ()  # a wish that comes late lets nobody in again
-    assert log.member_of("s", "y").until_us == 5
+    left = log.member_of("s", "y")
+    assert left is not None
+    assert left.until_us == 5
     assert len(join(log, "y", 2, "b:1")) == 1
     join(log, "z", 1, "e:1")
     assert [m.number for m in log.members("s")] == [0, 1, 2]

@@ -29,14 +29,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from elf.batch import decode as table_of
-from elf.chaos.engine import SECOND, STREAM, plan
-from elf.chaos.lane import Chunk, SimLane, Source
-from elf.chaos.world import SimAgent, World, us_of
+from elf.chaos.agent import SimAgent
+from elf.chaos.engine import SECOND, STREAM, Chunk, Source, plan
+from elf.chaos.lane import SimLane
+from elf.chaos.ledger import us_of
+from elf.chaos.world import World
 from elf.client.changes import Changes
 from elf.client.windows import split
 from elf.job import events as was
@@ -144,10 +147,11 @@ class Stage:
         world.run_until(lambda: all(a.node.ready for a in awake))
         world.run_until(lambda: all(len(a.node.log.members("clicks")) == len(awake) for a in awake))
         query = plan(int(given["window"]), int(given["slide"]) or None, lateness)
-        emitted = {
-            f"{word}_us": int(given[word] * SECOND) for word in ("revise", "changes") if given[word] >= 0
-        }
-        query = replace(query, fragment=replace(query.fragment, **emitted))
+        revise_us, changes_us = (
+            int(given[word] * SECOND) if given[word] >= 0 else None for word in ("revise", "changes")
+        )
+        emitted = replace(query.fragment, revise_us=revise_us, changes_us=changes_us)
+        query = replace(query, fragment=emitted)
         if given["final"]:
             query = replace(query, final=Function("final", FINAL, "final.py"))
         self._specs["job"] = world.create(0, query)
@@ -263,11 +267,11 @@ class Stage:
         return [text for *_, text in sorted(found)]
 
 
-def _told(start: int, size: int, counts: dict[str, int], status: dict[str, object]) -> str:
+def _told(start: int, size: int, counts: dict[str, int], status: dict[str, Any]) -> str:
     what = ", ".join(f"{key} {count}" for key, count in sorted(counts.items())) or "nothing"
     text = f"[{start}, {start + size}) {what}; {status['reported']} of {status['expected']} agents"
     if status["missing"]:
-        text += f" without {', '.join(status['missing'])}"  # type: ignore[arg-type]
+        text += f" without {', '.join(status['missing'])}"
     text += "".join(f", {name} {status[name]}" for name in COUNTS if status[name])
     text += ", function_failed" if status["function_failed"] else ""
     return f"revision {status['revision']}: {text}" if status["revision"] else text

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from overlay.ids import key_of
 from overlay.replica.config import ReplicaConfig
+from overlay.replica.effects import Effect
 from overlay.replica.groups import Groups
 from overlay.replica.world import Make, Weather, World
 
@@ -50,14 +51,12 @@ class Chaos:
             self.world.start(address)
         for key in KEYS:
             founder, *others = self.rng.sample(NODES, 5)
-            self.do(
-                founder, lambda node, key=key, others=others: node.create(key, b"", others, self.world.now)
-            )
+            self.do(founder, lambda node: node.create(key, b"", others, self.world.now))  # noqa: B023
         assert self.world.run_until(lambda: all(self.voters(key) == 5 for key in KEYS), 10_000)
         self.world.weather = self.storm
 
-    def do(self, address: str, call: Callable[[Groups], list[object]]) -> None:  # type: ignore[type-arg]
-        self.world.perform(address, call(self.world.at(address)))  # type: ignore[arg-type]
+    def do(self, address: str, call: Callable[[Groups], Sequence[Effect]]) -> None:
+        self.world.perform(address, call(self.world.at(address)))
 
     def voters(self, key: bytes) -> int:
         leader = self.world.leader(key)

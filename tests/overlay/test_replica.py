@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
@@ -190,13 +190,18 @@ def test_unknown_is_never_new() -> None:
     assert world.messages["Ask"] - world.messages["Told"] <= 4, "all but the last have been answered"
 
 
-def test_a_promise_is_written_before_it_is_sent() -> None:
+def test_a_promise_is_written_before_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every list of effects has its writes first, and a vote is among them."""
     small = Small()
     seen: list[list[Effect]] = []
     small.world.crash("n0")
     perform = small.world.perform
-    small.world.perform = lambda address, effects: (seen.append(list(effects)), perform(address, seen[-1]))[1]  # type: ignore[method-assign]
+
+    def seeing(address: str, effects: Iterable[Effect]) -> None:
+        seen.append(list(effects))
+        perform(address, seen[-1])
+
+    monkeypatch.setattr(small.world, "perform", seeing)
     assert small.until(lambda: small.world.leader(KEY) is not None)
     for effects in seen:
         kinds = [isinstance(effect, Persist) for effect in effects]

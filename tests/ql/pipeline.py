@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import random
 from decimal import Decimal
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -17,7 +18,7 @@ from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.ql.plan import Plan
 from elf.windows import Calendar
 
-Row = tuple[object, ...]
+Row = tuple[Any, ...]
 Result = tuple[list[str], list[Row]]
 """Names of the columns, and the rows in order."""
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -24,6 +25,7 @@ from agents.lanes.engine import Finisher, Mapper, arrow_schema
 from elf.aggregates import State, merge_tables
 from elf.cbt import BufferTree
 from elf.job.assembly.windows import Assembly
+from elf.keys import UInt64s, hash_keys
 from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.plan import Plan
 from elf.ql.planner import plan_text
@@ -102,7 +104,7 @@ class Engine:
         self._mapper = Mapper(fragment.map_sql, fragment.columns)
         self._finisher = Finisher(self.plan.final_sql)
 
-    def map(self, rows: list[tuple[object, ...]]) -> pa.Table:
+    def map(self, rows: list[tuple[Any, ...]]) -> pa.Table:
         timed = [row for row in rows if row[0] is not None or not self.plan.windows]
         columns = zip(*timed, strict=True) if timed else [()] * len(SCHEMA.columns)
         arrays = [
@@ -198,12 +200,18 @@ def _sums(table: pa.Table, keys: tuple[str, ...], sums: list[State]) -> dict[str
     return found
 
 
+def one_hash(columns: Sequence[pa.Array | pa.ChunkedArray]) -> UInt64s:
+    return np.zeros(len(columns[0]), np.uint64)
+
+
 def test_the_tree_merges_alike(together: Engine) -> None:
     @given(ROWS, CUTS, st.booleans())
     @settings(max_examples=25, deadline=None)
     def check(rows: list[tuple[object, ...]], cuts: list[int], collide: bool) -> None:
-        hashing = {"hash_keys": lambda columns: np.zeros(len(columns[0]), np.uint64)} if collide else {}
-        tree = BufferTree.of_partials(together.keys, together.states, node_bytes_max=300, fanout=4, **hashing)
+        hashing = one_hash if collide else hash_keys
+        tree = BufferTree.of_partials(
+            together.keys, together.states, node_bytes_max=300, fanout=4, hash_keys=hashing
+        )
         parts = [together.map(rows[i:j]) for i, j in zip([0, *cuts], [*cuts, 24], strict=True)]
         for part in parts:
             tree.insert_partials(part)
@@ -262,7 +270,7 @@ def answer(sql: str, rows: list[tuple[object, ...]], parts: int = 3) -> list[dic
     """Of the rows spread over that many maps."""
     engine = Engine(sql)
     merged = engine.merge(*(engine.map(rows[part::parts]) for part in range(parts))).drop_columns(["_pane"])
-    found = engine._finisher.run(merged).to_pylist()
+    found: list[dict[str, object]] = engine._finisher.run(merged).to_pylist()
     engine.close()
     return found
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import json
 from functools import partial
+from typing import Any
 
 import pytest
 
+from elf.bench.control_measures import create
 from elf.bench.simulated.costs import Costs, measured
 from elf.bench.simulated.fleet import SimFleet
-from elf.bench.simulated.measures import MEASURES, create, notify, window
+from elf.bench.simulated.measures import MEASURES, notify, window
 from elf.bench.simulated.world import TimedWorld
 from elf.chaos.agent import SimAgent
 from elf.cli.simcontrol import ControlOptions, simulate_control
@@ -112,7 +114,7 @@ def test_results_are_those_of_all_rows() -> None:
             fleet.write(number, start, 30, 10.0 * number)
             fleet.write(number, start + 1_000_000, 1, 200)
         fleet.world.run_until(lambda: start + 1_000_000 in fleet.results(reader))
-        (rows,) = (fleet.rows(reader, start + 1_000_000),)
+        rows: list[dict[str, Any]] = fleet.rows(reader, start + 1_000_000)
     assert sum(row["n"] for row in rows) == 5 * 30
     assert {row["store"] for row in rows} == {"video_games", "toys", "books"}
 

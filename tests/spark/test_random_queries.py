@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from elf.bench.differential import asked, bench, expressions, queries, reference
+from elf.bench.differential import asked, expressions, queries, reference
 from elf.bench.differential.asked import plan_of
 from elf.bench.differential.bench import Case, Figures, Options, judge, run
 from elf.bench.differential.differences import Answer
-from elf.bench.differential.logs import make_log
+from elf.bench.differential.logs import Log, make_log
 from elf.bench.differential.offline import Offline
 from elf.bench.differential.shrink import shrink
 from elf.bench.differential.tree import Query, leaf
@@ -99,7 +99,7 @@ def test_failures_are_made_small() -> None:
         window="WINDOWING 1 DAY",
     )
 
-    def fails(query: Query, log: bench.Log) -> str | None:
+    def fails(query: Query, log: Log) -> str | None:
         return "host" if log.size() >= 2 and any(str(key) == "host" for key in query.keys) else None
 
     query, small, complaint = shrink(wide, log, "host", fails)
