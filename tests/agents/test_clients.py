@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 from agents.answering.asks import Procedure, Until
@@ -46,8 +47,8 @@ class Reading:
     def tick(self, now_ms: int) -> list[int | None]:
         return self._said(self.clients.tick(now_ms))[1]
 
-    def _said(self, steps: object) -> tuple[list[int], list[int | None]]:
-        messages = [step.message for step in steps if isinstance(step, Send)]  # type: ignore[attr-defined]
+    def _said(self, steps: Sequence[object]) -> tuple[list[int], list[int | None]]:
+        messages = [step.message for step in steps if isinstance(step, Send)]
         self.ended = any(isinstance(one, Reply) for one in messages)
         told = [one.result.number for one in messages if isinstance(one, Published)]
         return told, [one.after for one in messages if isinstance(one, SubscribeJob)]

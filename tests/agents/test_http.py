@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import signal
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from http.client import HTTPConnection, HTTPResponse
 
@@ -98,9 +98,9 @@ async def ask(server: HttpServer, path: str, method: str = "GET") -> tuple[int, 
     return await asyncio.to_thread(request)
 
 
-async def until(condition: object) -> None:
+async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(SOON):
-        while not condition():  # type: ignore[operator]
+        while not condition():
             await asyncio.sleep(0.01)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +21,8 @@ LIMIT = 6 * 2 * NODE + 8_000
 
 
 def tree_over(store: Drawer | SpillFolder, **options: int) -> BufferTree:
-    given = {"node_bytes_max": NODE, "fanout": 4, "memory_max_bytes": LIMIT, **options}
-    return BufferTree(keys=["k"], aggregates=[("count", None)], store=store, **given)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"node_bytes_max": NODE, "fanout": 4, "memory_max_bytes": LIMIT, **options}
+    return BufferTree(keys=["k"], aggregates=[("count", None)], store=store, **given)
 
 
 def fill(tree: BufferTree, keys: int, seed: int = 0) -> Counter[str]:

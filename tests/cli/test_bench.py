@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import duckdb
 import pyarrow as pa
@@ -50,8 +50,8 @@ def access(tmp_path: Path) -> Path:
     return _generated(tmp_path / "access.log", "access")
 
 
-def _generated(path: Path, kind: str) -> Path:
-    generate(GenerateOptions(kind, str(path), 3_000, 4, None, None, 100.0, "2026-01-01", 0.5, 0.01))  # type: ignore[arg-type]
+def _generated(path: Path, kind: Literal["clicks", "access"]) -> Path:
+    generate(GenerateOptions(kind, str(path), 3_000, 4, None, None, 100.0, "2026-01-01", 0.5, 0.01))
     return path
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elf.bench.cbt import PYTHON_SIDES, Work, bench_cbt, run_side, sides_of, works_of
+from elf.bench.cbt import PYTHON_SIDES, Keys, Work, bench_cbt, run_side, sides_of, works_of
 from elf.bench.cbt_side import chunks, spell
 from elf.errors import UserError
 
@@ -22,8 +22,8 @@ def test_different_numbers_are_different_keys(length: int) -> None:
 
 
 @pytest.mark.parametrize(("keys", "groups"), [("unique", 3000), ("uniform", 3000), ("zipf", 2000)])
-def test_keys_are_drawn_as_asked(keys: str, groups: int) -> None:
-    work = Work(keys, 3000, 3000 if keys == "unique" else 70_000, 8)  # type: ignore[arg-type]
+def test_keys_are_drawn_as_asked(keys: Keys, groups: int) -> None:
+    work = Work(keys, 3000, 3000 if keys == "unique" else 70_000, 8)
     found = [row.tobytes() for letters in chunks(work) for row in letters]
     assert len(found) == work.rows
     assert groups <= len(set(found)) <= 3000

@@ -105,16 +105,11 @@ def test_the_agents_take_the_configurations_as_they_are_written(tmp_path: Path) 
         place.config.parent.mkdir(parents=True)
         bootstrap = None if place is first else first.address
         place.config.write_text(yaml.safe_dump(fleet.config_of(place, bootstrap)))
-        config = _config(place.config)
+        config = load(place.config, {})
         assert config.agent.name == place.name
         assert config.streams[place.stream].include == (str(place.log),)
     assert [place.stream for place in (first, *others)] == ["clicks"] * 7 + ["access"]
     assert len({place.address for place in (first, *others)}) == 8
-
-
-def _config(path: Path):  # type: ignore[no-untyped-def]
-    loaded = load(path, {})
-    return getattr(loaded, "config", loaded)
 
 
 def test_the_job_is_submitted_to_another_than_its_master(tmp_path: Path) -> None:

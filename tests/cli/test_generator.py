@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,7 +134,7 @@ def test_bad_lines_are_bad_and_as_many_as_asked(make: type[Clicks] | type[Access
 
 
 def options(out: str, **changes: object) -> GenerateOptions:
-    given: dict[str, object] = {
+    given: dict[str, Any] = {
         "kind": "clicks",
         "out": out,
         "rows": None,
@@ -145,7 +146,7 @@ def options(out: str, **changes: object) -> GenerateOptions:
         "disorder": 0.5,
         "bad": 0.0,
     }
-    return GenerateOptions(**{**given, **changes})  # type: ignore[arg-type]
+    return GenerateOptions(**{**given, **changes})
 
 
 def test_a_live_log_is_appended_to_at_its_rate_with_the_time_of_the_clock(tmp_path: Path) -> None:

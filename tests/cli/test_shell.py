@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from prompt_toolkit.application import create_app_session
+from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
@@ -74,7 +75,7 @@ async def test_keywords_jobs_and_streams_complete() -> None:
     completer = shell._completer(names)
 
     def completed(text: str) -> list[str]:
-        return [c.text for c in completer.get_completions(Document(text), None)]  # type: ignore[arg-type]
+        return [c.text for c in completer.get_completions(Document(text), CompleteEvent())]
 
     assert completed("sel") == ["SELECT"]
     assert completed("SUBSCRIBE bu") == ["busy"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -246,7 +247,8 @@ def test_describe_says_for_whom_neighbours_have_answered() -> None:
     assert told.startswith("MIRROR: neighbours have sent ")
     assert sum(int(sent) for sent, _ in found) == count
     assert f"a{fleet.away.index}" in [who for _, who in found], "and those for which it is an inner node"
-    assert home.node.clients.statements.status()["copies"]["mirrored"] == count  # type: ignore[index]
+    status: dict[str, Any] = home.node.clients.statements.status()
+    assert status["copies"]["mirrored"] == count
     facts = say.JobFacts(fleet.spec, "active", home.address, None, None, ())
     assert describe(facts, home.node.log, str, [None])["stragglers"].endswith("a root does not answer")
     plain = msgspec.structs.replace(facts, spec=replace(fleet.spec, plan=behind(plan(1))))

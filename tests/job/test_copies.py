@@ -4,6 +4,7 @@ owner is gone."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -475,8 +476,8 @@ def test_what_an_agent_had_sealed_is_in_the_windows_though_it_is_gone_for_good()
     world.unheard.add(victim.address)
     world.run_until(lambda: victim.node.copies.copying.copied > 0, 6_000)
     held = list(victim.node.copies.copying._due)
-    told = [agent.node.clients.statements.status()["copies"] for agent in world.agents]
-    assert sum(one["held"] for one in told) >= 2 * len(held)  # type: ignore[index]
+    told: list[dict[str, Any]] = [agent.node.clients.statements.status() for agent in world.agents]
+    assert sum(one["copies"]["held"] for one in told) >= 2 * len(held)
     victim.crash()
     victim.ended = GONE
     world.run(12_000)

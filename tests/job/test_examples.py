@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import elf.examples
-from elf.aggregates import State
+from elf.aggregates import MergeOp, State
 from elf.batch import encode
 from elf.chaos.programs import no_queries
 from elf.cli.demo.batch import bundles_of, line_through
@@ -26,15 +26,15 @@ from elf.ql.plan import Fragment
 
 EXAMPLES = Path(elf.examples.__file__).parent
 PARENTS = {"a": "", "b": "a", "c": "a", "d": "b", "e": "d"}
-EDGE = {"seen": "max", "first": "min", "last": "max"}
-CLICKS = {"clicks": "sum", "lines": "sum", "first": "min", "last": "max"}
+EDGE: dict[str, MergeOp] = {"seen": "max", "first": "min", "last": "max"}
+CLICKS: dict[str, MergeOp] = {"clicks": "sum", "lines": "sum", "first": "min", "last": "max"}
 NOW = datetime(2026, 1, 1)
 
 
-def tap(name: str, keys: tuple[str, ...], states: dict[str, str]) -> Tap:
+def tap(name: str, keys: tuple[str, ...], states: Mapping[str, MergeOp]) -> Tap:
     """What an agent computes for a query with these columns."""
     inner = tuple(f"k{n}" for n in range(len(keys)))
-    named = tuple(State(f"s{n}", merge) for n, merge in enumerate(states.values()))  # type: ignore[arg-type]
+    named = tuple(State(f"s{n}", merge) for n, merge in enumerate(states.values()))
     fragment = Fragment("clicks", (), "", inner, named, 0, None)
     pairs = tuple((state.name, column) for state, column in zip(named, states, strict=True))
     return Tap(name, fragment, tuple(zip(inner, keys, strict=True)), pairs)
@@ -231,7 +231,7 @@ def test_sale_prediction_asks_the_two_other_masters_and_draws_a_line(
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_spam_campaign_lists_who_posts_most_and_its_settings_are_another_function(seed: int) -> None:
-    states = {"posts": "sum", "first": "min", "last": "max"}
+    states: dict[str, MergeOp] = {"posts": "sum", "first": "min", "last": "max"}
     tree = Tree("spam_campaign.py", (tap("main", ("who",), states),), seed, top=2, by="user.location")
     for n, name in enumerate(PARENTS):
         groups: dict[str, Sequence[object]] = {

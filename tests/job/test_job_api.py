@@ -11,10 +11,11 @@ import pytest
 
 from elf.batch import encode
 from elf.chaos.engine import plan
+from elf.chaos.programs import no_queries
 from elf.errors import PeerError
 from elf.job.program import calls
 from elf.job.program.calls import JobEffect, Place
-from elf.job.program.runner import JobRunner, failure_of
+from elf.job.program.runner import Ask, JobRunner, failure_of
 from elf.job.program.spec import Tap
 from elf.job.program.values import NoMessage, pack_value, unpack_value
 
@@ -23,8 +24,8 @@ TAP = Tap("main", plan().fragment, (("k0", "key"),), (("s0", "n"),))
 QUERY = '  def start(self): self.subscribe("SELECT …")\n'
 
 
-def runner(body: str, ask: object = None, taps: tuple[Tap, ...] = ()) -> JobRunner:
-    return JobRunner(HEAD + body, "job.py", "j", "me", ask, taps)  # type: ignore[arg-type]
+def runner(body: str, ask: Ask = no_queries, taps: tuple[Tap, ...] = ()) -> JobRunner:
+    return JobRunner(HEAD + body, "job.py", "j", "me", ask, taps)
 
 
 def told(body: str, event: calls.Event | None = None, place: Place | None = None) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -178,7 +179,7 @@ class Life:
 
     # -- what has become of it -------------------------------------------------------------------------------
 
-    def seen(self) -> tuple[object, ...]:
+    def seen(self) -> tuple[Any, ...]:
         """(generation, version, state, notices) of the job; nothing where there is none."""
         spec, master = self.spec(), self.master()
         if spec is None or master is None:
@@ -186,7 +187,7 @@ class Life:
         notices = max(len(agent.node.notices.of(spec.uid)) for agent in self.world.agents)
         return spec.generation, master.current.number, master.state, notices
 
-    def done(self, step: Step, before: tuple[object, ...]) -> bool:
+    def done(self, step: Step, before: tuple[Any, ...]) -> bool:
         master, now = self.master(), self.seen()
         plan_ = master.spec.plan if master is not None else None
         state = master.state if master is not None else "none"
@@ -196,7 +197,7 @@ class Life:
             case "replace":
                 return plan_ == step.query and now[:1] > before[:1]
             case "NOTIFY":
-                return bool(now) and now[3] > before[3]  # type: ignore[operator]
+                return bool(now) and now[3] > before[3]
             case "PAUSE":
                 return state == "paused"
             case "RESUME":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from elf.chaos.engine import SECOND, STREAM, plan
 from elf.job.contributions import to_bytes
@@ -47,7 +48,7 @@ class Reader:
         job = StoredJob(self.specs[n], "active", (record,), {1: assembled_us} if assembled_us else {})
         self.perform(self.homes.take_up(job, {}, 1, 0))
 
-    def tell(self, seq: int, after: int, pane: int, revision: int = 0, **fields: object) -> None:
+    def tell(self, seq: int, after: int, pane: int, revision: int = 0, **fields: Any) -> None:
         """A commit comes from the root."""
         row = PaneRow(
             flow=self.flow.uid,
@@ -58,7 +59,7 @@ class Reader:
             revision=revision,
             members=to_bytes(1),
             roster_version=1,
-            **fields,  # type: ignore[arg-type]
+            **fields,
         )
         self.perform(self.homes.mirrors.take(row))
 

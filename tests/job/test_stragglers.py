@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -38,6 +39,8 @@ from tests.job.test_explain import asked
 
 WRITES_MS = 20_000
 LEAP, WAIT = behind(plan(2, 1), leap=True), behind(plan(2, 1), wait_us=8 * SECOND)
+Windows = dict[tuple[int, int], list[dict[str, Any]]]
+"""What each window said of itself, by revision."""
 
 
 class Fleet:
@@ -64,14 +67,14 @@ class Fleet:
         """Panes below it are committed."""
         return max(end for _, end, _ in self.ledger.panes[self.uid])
 
-    def end(self) -> dict[tuple[int, int], list[dict[str, object]]]:
+    def end(self) -> Windows:
         """All is well again: what each window said of itself, by revision."""
         world, judge = self.world, Judge(self.world, self.ledger, self.until)
         world.run(max(0, self.until + 3_000 - world.now))
         world.run_until(lambda: not judge.open() or bool(self.ledger.findings))
         judge.close()
         assert self.ledger.findings == []
-        found: dict[tuple[int, int], list[dict[str, object]]] = {}
+        found: Windows = {}
         for row in world.home(self.spec).store.windows(self.spec.uid, -(1 << 62), 1 << 62):
             for span, status, _ in windows_of(row):
                 found.setdefault(span, []).append(dict(status))
@@ -83,9 +86,9 @@ class Fleet:
         return sum(ts // pane_us in book.leapt for ts, _ in self.away.log.rows)
 
 
-def told(windows: dict[tuple[int, int], list[dict[str, object]]], what: str) -> int:
+def told(windows: Windows, what: str) -> int:
     """A count over windows that are one second long: of tumbling panes."""
-    return sum(int(str(one[-1][what])) for one in windows.values())
+    return sum(one[-1][what] for one in windows.values())
 
 
 def cut_off(fleet: Fleet) -> Callable[[], None]:
@@ -115,7 +118,7 @@ def test_rows_that_are_leapt_over_are_counted_once_and_no_window_is_revised(
     assert lost > 0
     assert told(windows, "leapt") == lost
     assert all(len(said) == 1 for said in windows.values())
-    assert all(set(said[-1]["missing"]) <= {f"a{fleet.away.index}"} for said in windows.values())  # type: ignore[call-overload]
+    assert all(set(said[-1]["missing"]) <= {f"a{fleet.away.index}"} for said in windows.values())
     rows = sum(len(agent.log.rows) for agent in fleet.world.agents)
     assert told(windows, "rows_in") <= rows - lost
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -58,7 +61,7 @@ def state(world: World, spec: JobSpec, version: int) -> str:
     return known.state if known is not None else ""
 
 
-Said = dict[tuple[int, int], tuple[int, int, dict[str, int], dict[str, object]]]
+Said = dict[tuple[int, int], tuple[int, int, dict[str, int], dict[str, Any]]]
 
 
 def said(world: World, spec: JobSpec) -> Said:
@@ -80,7 +83,7 @@ def said(world: World, spec: JobSpec) -> Said:
 
 
 def truth(
-    world: World, query: Plan, span: tuple[int, int], missing: object = (), *, failed: bool = False
+    world: World, query: Plan, span: tuple[int, int], missing: Sequence[str] = (), *, failed: bool = False
 ) -> dict[str, int]:
     """What one version says of a window: a count over all logs, without what its functions drop, unless they
     have ``failed``."""
@@ -88,7 +91,7 @@ def truth(
     panes = Counter(
         (ts // pane_us, key)
         for agent in world.agents
-        if f"a{agent.index}" not in missing  # type: ignore[operator]
+        if f"a{agent.index}" not in missing
         for ts, key in agent.log.rows
         if span[0] <= ts < span[1] and (not where or key in where)
     )
@@ -189,7 +192,8 @@ def test_another_filter_takes_over_at_one_moment_and_the_old_flow_ends() -> None
     world.run_until(lambda: state(world, spec, 1) == "finished", 6_000)
     first, second = versions(world, spec).values()
     assert second.state == "committed"
-    assert first.until_us == second.first_pane * 2 * SECOND  # type: ignore[operator]
+    assert second.first_pane is not None
+    assert first.until_us == second.first_pane * 2 * SECOND
     world.run(20_000)
     windows = check(world, spec, until, least=8)
     straddling = [s for s, one in windows.items() if one[0] == 1 and s[1] > first.until_us]
@@ -374,7 +378,9 @@ def test_a_landmark_is_kept_or_the_change_refused() -> None:
     mark, emptied = records[2].landmarks
     assert starts[1] == {mark}
     assert starts[2] == {mark, emptied}
-    assert starts[3] == {records[3].first_pane * 2 * SECOND}  # type: ignore[operator]
+    last = records[3].first_pane
+    assert last is not None
+    assert starts[3] == {last * 2 * SECOND}
     assert records[1].ends_us == records[2].after_us
     for span, (version, _, counts, _) in windows.items():
         if span[1] <= (until - 1_500) * 1000:
@@ -412,7 +418,7 @@ def test_random_changes_crashes_loss_and_doubles_never_mix_versions(seed: int) -
         if rng.random() < 0.3:
             victim = rng.choice(world.agents)
             victim.crash()
-            world.at(world.now + rng.choice([200, 2_000, 7_000]), lambda v=victim: world.restart(v))  # type: ignore[misc]
+            world.at(world.now + rng.choice([200, 2_000, 7_000]), partial(world.restart, victim))
     world.crash_share, world.loss, world.doubles = 0.0, 0.0, 0.0
     world.run(2_000)
     for agent in world.agents:

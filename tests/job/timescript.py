@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from agents.answering.clients import Step
 from elf.batch import decode as table_of
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, STREAM, Chunk, Source, plan
@@ -213,11 +214,11 @@ class Stage:
     def _follow(self) -> list[str]:
         reader, spec = self._world.agents[0], self._specs["job"]
 
-        def published(result: say.WindowResult, now_ms: int) -> list[object]:
+        def published(result: say.WindowResult, now_ms: int) -> list[Step]:
             self._heard.append(result)
             return []
 
-        reader.node.clients.published = published  # type: ignore[method-assign, assignment]
+        reader.node.clients.published = published  # type: ignore[method-assign]
         asked = say.SubscribeJob(id=1, origin=reader.address, uid=spec.uid, after=None)
 
         def ask() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 import pytest
@@ -340,7 +341,7 @@ def test_two_foundings_under_one_key_never_mix() -> None:
     world.perform("n0", world.at("n0").create(KEY, b"one", ["n1", "n2", "n3"], world.now))
     world.perform("n4", world.at("n4").create(KEY, b"other", ["n3", "n2", "n1"], world.now))
     world.run(40_000)
-    births = {world.at(address).standing(KEY).birth: set() for address in FIVE}  # type: ignore[union-attr,var-annotated]
+    births: defaultdict[int, set[str]] = defaultdict(set)
     for address in FIVE:
         standing = world.at(address).standing(KEY)
         assert standing is not None

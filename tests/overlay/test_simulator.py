@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from overlay import Heartbeat, OverlayConfig, OverlayError, Peer, Send
+from overlay import Effect, Event, Heartbeat, OverlayConfig, OverlayError, Peer, Send
 from overlay.simulator import Lookups, Phase, Simulator, constant, plane, simulate
 from tests.overlay.worlds import ring
 
@@ -90,12 +90,12 @@ def count_heartbeats(world: Simulator, times: int) -> int:
     node = world.nodes["n1"].overlay
     original = node.handle
 
-    def handle(event: object, now_ms: int) -> list[object]:
+    def handle(event: Event, now_ms: int) -> list[Effect]:
         nonlocal arrived
         arrived += "Probe-of-the-test" in repr(event)
-        return original(event, now_ms)  # type: ignore[arg-type, return-value]
+        return original(event, now_ms)
 
-    node.handle = handle  # type: ignore[method-assign, assignment]
+    node.handle = handle  # type: ignore[method-assign]
     for _ in range(times):
         world.perform("n0", [Send("n1", Heartbeat(Peer("Probe-of-the-test", 1), 0, 1, 1, 0, True))])
     world.run(100)

@@ -18,27 +18,37 @@ def one(text: str) -> AlterJob | SteerJob:
     return found
 
 
-def test_what_is_altered() -> None:
-    found = one(f"ALTER JOB busy AS {QUERY} IMMEDIATELY reset")
+def altered(text: str) -> AlterJob:
+    found = one(text)
     assert isinstance(found, AlterJob)
+    return found
+
+
+def steered(text: str) -> SteerJob:
+    found = one(text)
+    assert isinstance(found, SteerJob)
+    return found
+
+
+def test_what_is_altered() -> None:
+    found = altered(f"ALTER JOB busy AS {QUERY} IMMEDIATELY reset")
     assert found.query is not None
     assert found.query.sql == QUERY
     assert (found.reset, found.immediately) == (True, True)
-    found = one("alter job busy set least = -2.5, name = 'it''s', f = TRUE")
-    assert isinstance(found, AlterJob)
+    found = altered("alter job busy set least = -2.5, name = 'it''s', f = TRUE")
     assert found.settings == {"least": "-2.5", "name": "'it''s'", "f": "TRUE"}
     assert one("ALTER JOB busy SET FUNCTION map FROM 'a.py' RESET") == AlterJob(
         "ALTER JOB busy SET FUNCTION map FROM 'a.py' RESET", "busy", function=("map", "a.py"), reset=True
     )
-    assert one("ALTER JOB busy SET FUNCTION reduce FROM 'a.py'").function == ("reduce", "a.py")  # type: ignore[union-attr]
-    assert one("ALTER JOB busy DROP FUNCTION Final").function == ("final", "")  # type: ignore[union-attr]
-    assert one("ALTER JOB busy DROP FUNCTION map").function == ("map", "")  # type: ignore[union-attr]
+    assert altered("ALTER JOB busy SET FUNCTION reduce FROM 'a.py'").function == ("reduce", "a.py")
+    assert altered("ALTER JOB busy DROP FUNCTION Final").function == ("final", "")
+    assert altered("ALTER JOB busy DROP FUNCTION map").function == ("map", "")
 
 
 def test_what_is_steered() -> None:
     assert one("PAUSE JOB busy") == SteerJob("PAUSE JOB busy", "busy", "pause")
-    assert one("RESUME JOB busy").verb == "resume"  # type: ignore[union-attr]
-    assert one("EMPTY JOB busy").verb == "empty"  # type: ignore[union-attr]
+    assert steered("RESUME JOB busy").verb == "resume"
+    assert steered("EMPTY JOB busy").verb == "empty"
     text = "ROLLBACK JOB busy TO VERSION 3 IMMEDIATELY"
     assert one(text) == SteerJob(text, "busy", "rollback", 3, immediately=True)
 

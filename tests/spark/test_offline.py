@@ -9,6 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -98,8 +99,8 @@ def windows(size_s: int, slide_s: int, count: int, from_us: int = BASE_US) -> li
     return [(start, start + size_s * SECOND) for start in starts]
 
 
-def by_window(table: pa.Table) -> dict[int, list[tuple[object, ...]]]:
-    found: dict[int, list[tuple[object, ...]]] = defaultdict(list)
+def by_window(table: pa.Table) -> dict[int, list[tuple[Any, ...]]]:
+    found: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
     starts = table["window_start"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
     for start, row in zip(
         starts, table.drop_columns(["window_start", "window_end"]).to_pylist(), strict=True
@@ -188,7 +189,7 @@ def test_a_stream_joined_with_tables(spark: SparkSession, tmp_path: Path) -> Non
                 total, last = wanted.get((game["kind"], band), (0, None))
                 wanted[game["kind"], band] = (total + row.clicks, game["opened"] or last)
         got = {
-            (kind, band): (int(str(n)), last if last is None else last.replace(tzinfo=None))  # type: ignore[attr-defined]
+            (kind, band): (int(str(n)), last if last is None else last.replace(tzinfo=None))
             for kind, band, n, last in found[start]
         }
         assert got == wanted
