@@ -8,9 +8,9 @@ INSTALLED := .venv/.installed
 demo: install java
 	$(BIN)/elf demo
 
-# In three processes on two cores, since some tests wait; what takes longest begins first.
+# In four processes on two cores, since some tests wait; what takes longest begins first.
 test: check java
-	$(BIN)/python -m pytest -q -n 3 --no-loadscope-reorder tests/fleet tests/spark tests/chaos tests/job tests/cli tests
+	$(BIN)/python -m pytest -q -n 4 --no-loadscope-reorder tests/fleet tests/spark tests/chaos tests/job tests/cli tests
 
 check: install
 	$(BIN)/ruff check .

@@ -162,7 +162,7 @@ class Fleet:
                     for _ in range(self._rng.randrange(4))
                 ]
                 agent.append(rows)
-            time.sleep(0.05)
+            time.sleep(0.1)
 
     def agent_at(self, address: str) -> Agent:
         return next(agent for agent in self.agents if agent.reached == address)

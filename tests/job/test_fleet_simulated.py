@@ -201,7 +201,7 @@ def test_a_flow_whose_root_is_away_for_long_sheds_rows_and_says_so() -> None:
     assert not windows[max(windows)][2]["missing"]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_crashes_loss_and_doubles_never_make_a_window_wrong(seed: int) -> None:
     """The oracle: at the end, when all are back, every committed window equals a count over all logs."""
     world = World(100 + seed, 5, loss=0.03, doubles=0.03)

@@ -48,7 +48,7 @@ def lookups(world: Simulator) -> tuple[float, float]:
         source = world.nodes[f"n{sources.randrange(NODES)}"].overlay
         asked[key] = world.now
         world.perform(source.me.address, source.route(key, b"", world.now))
-        world.run(5)
+        world.run(1)
     world.run(5_000)
     ends = world.deliveries[first:]
     assert len(ends) == KEYS
