@@ -58,8 +58,6 @@ class Group:
         hard = Hard.seated(desk, key, birth, seat, Snapshot(1, 1, alone, state))
         group = cls(desk, links, hard)
         group.start()
-        if group._election.stand(pre=True):
-            group._lead()
         return group
 
     @classmethod
@@ -68,13 +66,15 @@ class Group:
         return cls(desk, links, Hard.seated(desk, key, birth, draw(desk.rng), NOTHING))
 
     def start(self) -> None:
-        """Begin, or begin again with what the disk holds; a leader may be there already."""
+        """Begin, or begin again with what the disk holds. Unless we are alone, somebody may lead already."""
         place = self.place
         if place.log.base.index:
             place.desk.emit(Installed(place.key, place.log.base.index, place.log.base.state))
         place.wait(2 * place.desk.config.beat_ms)
         if not place.voter:
             self.ask()
+        elif place.membership.quorum == 1:
+            self.elect_due()
 
     def enter(self, doors: Iterable[str], hint: str = "", term: int = 0) -> None:
         """Ask to be taken in, until the log says that we are. ``hint`` leads in ``term``, we hear."""

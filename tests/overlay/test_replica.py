@@ -175,6 +175,20 @@ def test_a_founder_alone_leads_at_once_and_is_joined_by_the_others() -> None:
     small.rests()
 
 
+def test_a_member_alone_leads_again_as_soon_as_it_is_back() -> None:
+    """No election is waited for that nobody else could win."""
+    small = Small(["n0"])
+    record = small.ask("n0")
+    assert small.fate("n0", record) == "accepted"
+    term = small.term("n0")
+    small.world.crash("n0")
+    small.world.start("n0")
+    assert small.until(lambda: small.world.leader(KEY) == "n0", limit_ms=10)
+    assert small.term("n0") > term
+    assert small.fate("n0", small.ask("n0")) == "accepted"
+    small.rests()
+
+
 def test_founding_twice_is_refused() -> None:
     with pytest.raises(OverlayError, match="exists"):
         Small().do("n0", lambda node: node.create(KEY, b"", [], 0))
