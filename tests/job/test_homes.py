@@ -372,6 +372,24 @@ def test_a_reader_to_whom_windows_come_all_the_time_is_not_forgotten() -> None:
     assert len(told) > 8
 
 
+def test_who_reads_from_an_agent_that_has_just_come_back_misses_no_window() -> None:
+    """Its jobs are not up yet, and it has a backlog, of which windows are made at once."""
+    world = World(32, 1)
+    spec, _ = begun(world, 60_000, through=0)
+    world.run(8_000)
+    home = world.home(spec)
+    home.crash()
+    world.run(2_000)
+    world.restart(home)
+    assert not home.node.homes.has(spec.uid)
+    before = last_end(world, spec)
+    home.handle(was.Arrived("client:1", say.Execute(request=1, sql="SUBSCRIBE job", creator="me")))
+    world.run(1_500)
+    told = {m.result.last_us for m in world.client_inbox if isinstance(m, say.Published)}
+    made = {row.last_end for row in home.store.windows(spec.uid, before + 1, 1 << 62)}
+    assert told == made != set()
+
+
 def test_windows_of_long_ago_are_forgotten_in_twentieths() -> None:
     """Not with a record of the group for each minute."""
     job, minute_us = made_of(60_000, 60_000), 60 * SECOND

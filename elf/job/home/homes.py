@@ -100,7 +100,7 @@ class Homes:
         self.reading = Reading(address, log, settings, self._homes, self._led, name or address)
         self.roots = self.reading.roots
         self.mirrors = self.reading.mirrors
-        self._ahead = Ahead(self.reading.is_coming)
+        self._ahead = Ahead(self.reading.is_coming, self._is_rising)
         self._dropping = Dropping(log)
         self._founders = Founders(address, log, settings.grace_ms, keepers)
         self._next_ms = self._all_ms = 0
@@ -149,6 +149,10 @@ class Homes:
         """Whether a job's home is here, and at work."""
         return uid in self._homes
 
+    def _is_rising(self, uid: str) -> bool:
+        """Whether the log has a job's home here, and it is not up."""
+        return uid not in self._homes and self._log.home(uid) == self._address
+
     def founding(self, uid: str) -> bool:
         """Whether a job is being created here, and its group is not there yet."""
         return uid in self._homes and not self._homes[uid].durable
@@ -165,7 +169,7 @@ class Homes:
         """We lead a home in this term: go on with all that is committed of it."""
         self._led[job.spec.uid] = term
         self._stir(job.spec.uid, 0)
-        return self.restore((job,), flows, now_ms)
+        return [*self.restore((job,), flows, now_ms), *self._hear_again(now_ms)]
 
     def take_up_range(
         self, uid: str, flows: Mapping[str, StoredPanes], term: int, now_ms: int
@@ -250,7 +254,7 @@ class Homes:
         self._next_ms = min(self._next_ms, at_ms)
 
     def _hear_again(self, now_ms: int) -> list[Effect]:
-        """Words about flows that have come."""
+        """Words about flows and homes that have come."""
         found: list[Effect] = []
         for sender, word in self._ahead.take():
             match word:
@@ -260,6 +264,8 @@ class Homes:
                     found.extend(self.asked(sender, word, now_ms))
                 case FunctionFailed():
                     found.extend(self.function_failed(word, now_ms))
+                case SubscribeJob():
+                    found.extend(self.subscribed(word, now_ms))
         return found
 
     def _give_way(self) -> list[Effect]:
@@ -428,7 +434,10 @@ class Homes:
 
     def subscribed(self, request: SubscribeJob, now_ms: int) -> list[Effect]:
         home = self._homes.get(request.uid)
-        return home.subscribers.add(request, now_ms) if home is not None else [self._absent(request)]
+        if home is not None:
+            return home.subscribers.add(request, now_ms)
+        self._ahead.keep_reader(request)
+        return [self._absent(request)]
 
     def inspected(self, request: Inspect) -> list[Effect]:
         home = self._homes.get(request.uid)
