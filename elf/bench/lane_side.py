@@ -66,7 +66,7 @@ def prepare(task: Task) -> Callable[[], Done]:
     source = Whole(split_inputs(paths, 1)[0])
 
     def work() -> Done:
-        (_on_threads if task.cores > 1 else _one_by_one)(source, lane)
+        _feed(source, lane)
         last = lane.perform(Finish(), _now_ms()).sealed
         made = [one for flow in lane.worker.flows() for one in store.snapshots(flow)] if live else last
         sealed = [one for one in made if one.payload]
@@ -92,29 +92,24 @@ def flows(fragment: Fragment, jobs: int, distinct: int) -> list[Flow]:
     return [Flow(flow_uid(each, f"bench {n}"), each, bytes(16), "") for n, each in enumerate(chosen)]
 
 
-def _one_by_one(source: Whole, lane: Lane) -> None:
-    while (chunk := source.read(CHUNK_BYTES_MAX, 0)) is not None:
-        _feed(lane, chunk, source.positions(), None)
-
-
-def _on_threads(source: Whole, lane: Lane) -> None:
-    """As an agent does it: this thread reads, others parse ahead, one more is the lane's."""
+def _feed(source: Whole, lane: Lane) -> None:
+    """As an agent does it: this thread reads, others parse ahead, one more is the lane's, and one ships."""
     free = Semaphore(CHUNKS_AHEAD)
     fed: list[Future[None]] = []
-    with ThreadPoolExecutor(1) as own:
+    with ThreadPoolExecutor(1) as shipper, ThreadPoolExecutor(1) as own:
+
+        def feed(chunk: Chunk, positions: tuple[Position, ...], ahead: Future[Parsed] | None) -> None:
+            lane.feed(chunk, positions, _now_ms(), ahead)
+            if lane.unshipped:
+                fed.append(shipper.submit(lane.ship))
+
         while (chunk := source.read(CHUNK_BYTES_MAX, 0)) is not None:
             free.acquire()
             ahead = lane.ahead.parse(chunk, lane.worker.wanted)
-            fed.append(own.submit(_feed, lane, chunk, source.positions(), ahead))
+            fed.append(own.submit(feed, chunk, source.positions(), ahead))
             fed[-1].add_done_callback(lambda _: free.release())
     for each in fed:
         each.result()
-
-
-def _feed(lane: Lane, chunk: Chunk, positions: tuple[Position, ...], ahead: Future[Parsed] | None) -> None:
-    lane.feed(chunk, positions, _now_ms(), ahead)
-    if lane.unshipped:
-        lane.ship()
 
 
 def _at_once(fd: object) -> None:
