@@ -8,6 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, STREAM, plan
 from elf.chaos.world import World
 from elf.job import messages as say
@@ -15,16 +16,17 @@ from elf.job.log.readers import not_taken, readable_as
 from elf.job.log.streamlog import StreamLog
 from elf.job.rollup.root import RootSettings
 from elf.job.spec import Flow, JobSpec, flow_uid
+from elf.ql.plan import Plan
 from tests.job.test_fleet_simulated import begun, check_all, settled
 
 SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))
 """Of random histories. More: ``ELF_TEST_SEEDS=50 pytest tests/job/test_flows.py -k reader_wrong``."""
 
 
-def another(world: World, spec: JobSpec, least: int = 0) -> JobSpec:
+def another(world: World, spec: JobSpec, least: int = 0, query: Plan | None = None) -> JobSpec:
     """A job of the same fragment, with another window and HAVING, whose master is on another node."""
     for n in range(20):
-        other = world.create(n % len(world.agents), plan(4, 2, least=least), f"other{n}")
+        other = world.create(n % len(world.agents), query or plan(4, 2, least=least), f"other{n}")
         assert other.flows == spec.flows, "an equal fragment is computed once"
         if other.home != spec.home:
             return other
@@ -192,6 +194,32 @@ def both(agents: int, seed: int, *, loss: float = 0.0, doubles: float = 0.0) -> 
             if has
         )
     return world
+
+
+@pytest.mark.parametrize("seed", [4, 6, 11])
+def test_a_commit_that_gets_lost_on_its_way_to_a_reader_is_sent_again_while_others_come(seed: int) -> None:
+    """A pane a second, whenever in it the reader asks: what it lacks is not taken for being under way each
+    time."""
+    world = World(60 + seed, 5)
+    spec, _ = begun(world, 30_000, query=plan(1))
+    world.run(5_000)
+    reader = world.home(another(world, spec, query=plan(2, 1)))
+    world.run(3_000)
+    (flow,) = spec.flows
+    mirror = reader.node.homes.mirrors.get(flow.uid)
+    assert mirror is not None
+    send, lost = world.send, list[int]()
+
+    def lossy(agent: SimAgent, to: str, message: object) -> None:
+        if not lost and isinstance(message, say.PaneRow) and to == reader.address:
+            lost.append(message.end)
+            return
+        send(agent, to, message)
+
+    world.send = lossy  # type: ignore[method-assign]
+    world.run(5_000)
+    (end,) = lost
+    assert mirror.durable_to() > end + 1
 
 
 def test_a_job_over_two_streams_counts_an_agent_once() -> None:

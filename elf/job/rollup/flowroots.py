@@ -91,18 +91,30 @@ class StoredPanes:
 
 @dataclass
 class _Reader:
-    """A node whose jobs read the flow. It has panes below ``end``; ``sent`` is the last commit sent to it."""
+    """A node whose jobs read the flow. It has panes below ``end``; ``sent`` is the last commit sent to it;
+    ``lacks``: after which one it asks for those that were, and since when."""
 
     heard_ms: int
     end: int
     start: int | None = None
     sent: int = 0
     sent_ms: int = 0
+    lacks: tuple[int, int] | None = None
     seen: int = 0
     reading: bool = False
     cut: Top | None = None
     early: bool = False
     """It asked before the flow had begun."""
+
+    def lost(self, after: int, now_ms: int) -> bool:
+        """It asks for what comes ``after`` that one: is what was sent of it lost, or still under way? Where
+        panes are short something is under way at any time, so it counts how long it has lacked the same."""
+        if after >= self.sent:
+            self.lacks = None
+        elif self.lacks is None or self.lacks[0] != after:
+            self.lacks = after, now_ms
+        since = self.sent_ms if self.lacks is None else min(self.sent_ms, self.lacks[1])
+        return now_ms - since >= CROSSED_MS
 
 
 @dataclass
@@ -371,8 +383,8 @@ class FlowRoots:
             return [self._head(rooted, sender)]
         other = (wish.start, wish.cut) != (reader.start, reader.cut)
         reader.start, reader.end, reader.cut = wish.start, max(wish.end, wish.start), wish.cut
-        if other or wish.after > reader.sent or now_ms - reader.sent_ms >= CROSSED_MS:
-            reader.sent = wish.after
+        if reader.lost(wish.after, now_ms) or other or wish.after > reader.sent:
+            reader.sent, reader.lacks = wish.after, None
         return self._serve(rooted, sender)
 
     def _head(self, rooted: _Rooted, to: str) -> Send:
