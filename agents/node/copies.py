@@ -59,11 +59,11 @@ class Copies:
         )
 
     def hand_on(self) -> None:
-        """From now on take no copies, and give those of the dead to neighbours: until ``to_hand_on`` is 0."""
+        """From now on take no copies, and give what is here to neighbours, until ``to_hand_on`` is 0."""
         self.holding.closed = True
 
     def to_hand_on(self) -> int:
-        """Copies of the dead that nobody else has, as far as we know, or will have while we are here."""
+        """Copies that nobody else has, as far as we know, or will have while we are here."""
         known = {name for name, _ in self.holding.owed_since(0)}
         return self.handing.lacking(known)
 

@@ -169,7 +169,7 @@ class Leaving:
         if not keeping.gone():
             text += "; no majority of the stream log's keepers has let it go: they will replace it in time"
         if lost := self._copies.to_hand_on():
-            text += f"; nobody has taken {lost} snapshots that it had of agents that are dead"
+            text += f"; nobody has taken {lost} snapshots that it had of other agents"
         told = [Send(to, say.Reply(request=n, text=text)) for to, n in self._clients]
         self._clients = []
         return [*told, *self._overlay.leave(now_ms), Stop("left the cluster", 0)]

@@ -543,13 +543,12 @@ def test_who_leaves_hands_on_what_it_has_of_the_dead() -> None:
     assert holders() == [], "it has its answer"
 
 
-def test_copies_of_the_living_are_not_handed_on_and_a_damaged_one_is_not_either() -> None:
+def test_all_copies_are_handed_on_but_a_damaged_one() -> None:
+    """Of the living too: one that died a second ago seems to be one of them."""
     holder = Holder(addresses=(OWNER, HOLDER, OTHER))
     holder.keep(name(1), name(2), name(3, member=2))
-    assert holder.holding.owed_since(0) == []
-    holder.dead.add(OWNER)
     size = 10 + 1 + COPY_OVERHEAD
-    assert holder.holding.owed_since(0) == [(name(1), size), (name(2), size)]
+    assert holder.holding.owed_since(0) == [(name(1), size), (name(2), size), (name(3, member=2), size)]
     with holder.store._file.writing() as con:
         con.execute("UPDATE copies SET payload = x'00' WHERE pane_start = 1")
     read = copystore.perform(holder.store, disk.ReadHeld((name(1), name(2), name(9)), (OTHER,)))
@@ -562,7 +561,7 @@ def test_copies_of_the_living_are_not_handed_on_and_a_damaged_one_is_not_either(
     assert told == [Send(OWNER, CopiesKept(names=(), refused=(name(2), name(5))))], "it has one, but leaves"
     handing = Copying(holder.holding, lambda: [OTHER], copies=2, after_ms=0, reads=disk.ReadHeld, own=False)
     (asked,) = handing.tick(1_000)
-    assert asked == disk.ReadHeld((name(2),), (OTHER,))
+    assert asked == disk.ReadHeld((name(2), name(3, member=2)), (OTHER,))
     assert handing.read(read) == [Send(OTHER, KeepCopies(copies=read.copies))]
     assert handing.lacking([name(2)]) == 1
     handing.kept(OTHER, CopiesKept(names=(name(2),)))

@@ -46,10 +46,11 @@ each snapshot twice more on the wire and on disks, and while a pane waits up to 
 its root. What comes after the commit makes a revision, as under REVISE, and with ``copies`` 0 all does.
 (``elf.job.rollup.mirrors`` is something else: copies of whole flows, for masters elsewhere.)
 
-**A holder that leaves** (``elf leave``) does with the copies that it has of the dead as an owner with its
-own snapshots: neighbours are asked to keep them until each is durable at one, or has its answer; who has it
-already says so, unless it leaves too. From then on it takes no other's copies. What nobody takes within a
-while is lost with it, and it says how many those are. Copies of owners that live are theirs to replace.
+**A holder that leaves** (``elf leave``) does with its copies as an owner with its own snapshots: neighbours
+are asked to keep them until each is durable at one, or has its answer; who has it already says so, unless it
+leaves too. From then on it takes no other's copies. What nobody takes within a while is lost with it, and it
+says how many those are. Owners that live replace it too; but one that has died within the last seconds seems
+to live.
 """
 
 from __future__ import annotations

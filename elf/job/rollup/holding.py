@@ -206,11 +206,8 @@ class Holding:
     # -- as what is to be handed on (``copying.Owed``) -------------------------------------------------------
 
     def owed_since(self, before_ms: int) -> list[tuple[CopyName, int]]:
-        """The copies of agents that are dead: who lives has its snapshots itself."""
-        streams = {uid: flow.fragment.stream for uid in self._of if (flow := self._log.flow(uid)) is not None}
-        named = {(name.flow, name.member) for name in self._held if name.flow in streams}
-        gone = {(uid, member) for uid, member in named if self._gone(streams[uid], member)}
-        return [(name, held.size) for name, held in self._held.items() if (name.flow, name.member) in gone]
+        """All copies: an owner that seems to live, and would replace this holder, may just have died."""
+        return [(name, held.size) for name, held in self._held.items()]
 
     def retained(self) -> int:
         return len(self._held)
