@@ -106,8 +106,9 @@ def _feed(source: Whole, lane: Lane) -> None:
         while (chunk := source.read(CHUNK_BYTES_MAX, 0)) is not None:
             free.acquire()
             ahead = lane.ahead.parse(chunk, lane.worker.wanted)
-            fed.append(own.submit(feed, chunk, source.positions(), ahead))
-            fed[-1].add_done_callback(lambda _: free.release())
+            future = own.submit(feed, chunk, source.positions(), ahead)
+            future.add_done_callback(lambda _: free.release())
+            fed.append(future)
     for each in fed:
         each.result()
 

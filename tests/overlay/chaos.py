@@ -51,7 +51,8 @@ class Chaos:
             self.world.start(address)
         for key in KEYS:
             founder, *others = self.rng.sample(NODES, 5)
-            self.do(founder, lambda node: node.create(key, b"", others, self.world.now))  # noqa: B023
+            created = self.world.at(founder).create(key, b"", others, self.world.now)
+            self.world.perform(founder, created)
         assert self.world.run_until(lambda: all(self.voters(key) == 5 for key in KEYS), 10_000)
         self.world.weather = self.storm
 
@@ -80,7 +81,7 @@ class Chaos:
             self.count += 1
             token, payload = self.count, b"record %d" % self.count
             world.judge.asked(address, token, key, payload)
-            self.do(address, lambda node: node.propose(key, token, payload, world.now, term))  # noqa: B023
+            world.perform(address, world.at(address).propose(key, token, payload, world.now, term))
 
     def leads(self, address: str, key: bytes) -> bool:
         standing = self.world.at(address).standing(key)
