@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 from agents.disk.store import PaneCommitName
 from elf import windows
 from elf.job.contributions import numbers
-from elf.job.effects import CommitWindows, Coverage
+from elf.job.effects import CommitWindows, Coverage, Named
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.tally import TALLY_COLUMNS, UNREDUCED
 from elf.windows import Landmark, Session, Spans
@@ -112,23 +113,31 @@ def _revision(effect: CommitWindows, commits: Sequence[PaneCommitName], first: i
     return sum(c.revision > 0 and c.start < last and first < c.end for c in commits)
 
 
-def _covered(effect: CommitWindows, parts: Sequence[Coverage]) -> tuple[set[str], dict[str, str]]:
-    """The agents that were expected, and those of them that are missing in at least one pane of one flow,
-    with their names. An agent that has several of the job's streams is one.
+def _covered(effect: CommitWindows, parts: Sequence[Coverage]) -> tuple[dict[str, str], dict[str, str]]:
+    """The agents that were expected, and those of them that are missing in at least one pane of one flow:
+    names by ids. An agent that has several of the job's streams is one.
     """
     expected: dict[str, int] = {}
     missing: dict[str, int] = {}
     for part in parts:
         expected[part.flow] = expected.get(part.flow, 0) | part.expected
         missing[part.flow] = missing.get(part.flow, 0) | part.expected & ~part.reported
-    known = {(one.flow, one.number): one for one in effect.names}
+    known = {named.flow: named for named in effect.names}
 
     def agents(members: dict[str, int]) -> dict[str, str]:
         found: dict[str, str] = {}
         for flow, bits in members.items():
-            for number in numbers(bits):
-                one = known.get((flow, number))
-                found[one.agent_id if one else f"{flow} {number}"] = one.name if one else f"member {number}"
+            found |= _agents(known.get(flow, Named(flow, {})), bits)
         return found
 
-    return set(agents(expected)), agents(missing)
+    return agents(expected), agents(missing)
+
+
+@lru_cache(maxsize=16)
+def _agents(named: Named, members: int) -> Mapping[str, str]:
+    """Members of a flow: names by ids. Mostly they are the same in one window as in the next."""
+    found: dict[str, str] = {}
+    for number in numbers(members):
+        agent_id, name = named.agents.get(number, (f"{named.flow} {number}", f"member {number}"))
+        found[agent_id] = name
+    return found

@@ -8,6 +8,7 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from elf.job.commands import Command
@@ -113,14 +114,14 @@ class Coverage:
     lost: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Named:
-    """Member ``number`` of the stream of a flow (its name in the store) is this agent, called ``name``."""
+    """Who the members of a flow's stream are: ``agents`` has id and name by member number. ``flow``: its name
+    in the store. There is one for all windows as long as the roster stays, so it is compared by identity.
+    """
 
     flow: str
-    number: int
-    agent_id: str
-    name: str
+    agents: Mapping[int, tuple[str, str]]
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from elf.schema import Column, Schema
 from elf.windows import Sliding
 
 US = 1_000
+ROSTER = Named("flow", {0: ("id", "a")})
 STATES = (State("n", "sum", identity_zero=True), State("real", "sum"), State("high", "max"))
 ROWS = st.lists(
     st.tuples(
@@ -75,7 +76,7 @@ def effect(job: JobSpec, first: int, last: int, made: list[PaneCommit]) -> Commi
     coverage = tuple(
         Coverage("flow", pane, pane + 1, revision, 1, 1) for pane, revision in sorted(latest.items())
     )
-    return CommitWindows(job, first * US, last * US, coverage, (Named("flow", 0, "id", "a"),))
+    return CommitWindows(job, first * US, last * US, coverage, (ROSTER,))
 
 
 def results(done: WindowsCommitted) -> list[list[str]]:

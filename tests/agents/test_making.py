@@ -16,7 +16,7 @@ from agents.committing.versions import VERSIONS_MADE
 from agents.disk.store import Store
 from agents.lanes import engine
 from agents.metrics import Metrics
-from elf.job.effects import CommitWindows, SaveJob
+from elf.job.effects import CommitWindows, Named, SaveJob
 from elf.job.events import WindowsCommitted
 from elf.job.log.membership import Identity
 from elf.job.spec import JobSpec, VersionRecord
@@ -161,6 +161,7 @@ def test_what_equal_jobs_do_not_have_in_common(making: Making) -> None:
         wanted(last=3),
         replace(work, coverage=tuple(replace(part, revision=1) for part in work.coverage)),
         replace(work, coverage=tuple(replace(part, flow="copy") for part in work.coverage)),
+        replace(work, names=tuple(Named(one.flow, {0: ("id", "b")}) for one in work.names)),
     )
     assert alike(work) not in [alike(one) for one in others]
     making.commit(of("one", wanted(1))).result(30)

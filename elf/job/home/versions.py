@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from elf.job.contributions import numbers
-from elf.job.effects import CommitWindows, Coverage, Effect, Named
+from elf.job.effects import CommitWindows, Coverage, Effect
 from elf.job.rollup.history import Segment
 from elf.job.rollup.panes import Panes
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord
@@ -270,23 +269,14 @@ class Version:
         if self.spec.plan.windows:
             start = self._shifted(_pane(calendar.needs_from(first_us), calendar.pane_us), -self._before)
             end = self._shifted(_pane(last_us, calendar.pane_us), self._after)
-        coverage: list[Coverage] = []
-        names: list[Named] = []
-        for flow in self.flows:
-            parts = flow.coverage(start, end)
-            coverage.extend(parts)
-            everybody = 0
-            for part in parts:
-                everybody |= part.expected
-            members = ((number, flow.member(number)) for number in numbers(everybody))
-            names.extend(Named(flow.stored_as, n, m.agent_id, m.name) for n, m in members if m is not None)
+        coverage = [part for flow in self.flows for part in flow.coverage(start, end)]
         final = self.committed_to() >= END_OF_TIME
         return CommitWindows(
             self.spec,
             first_us,
             last_us,
             tuple(coverage),
-            tuple(names),
+            tuple(flow.named() for flow in self.flows),
             final,
             calendar.from_us,
             calendar.landmarks,

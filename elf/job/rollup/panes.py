@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from elf.job.effects import Coverage
+from elf.job.effects import Coverage, Named
 from elf.job.log.streamlog import Member
 from elf.job.rollup.history import History, Segment
 from elf.job.rollup.roster import Roster
@@ -28,6 +28,7 @@ class Panes:
         self._history = History(segments)
         self._first: int | None = None
         self._roster = Roster(flow.fragment.pane_us)
+        self._named: Named | None = None
         self._marks: deque[tuple[int, int]] = deque()
 
     @property
@@ -42,6 +43,7 @@ class Panes:
 
     def set_roster(self, members: tuple[Member, ...], version: int) -> None:
         self._roster = Roster(self.flow.fragment.pane_us, members, version)
+        self._named = None
 
     def durable_to(self) -> int:
         """Panes below this one are committed and durable here."""
@@ -87,6 +89,13 @@ class Panes:
 
     def member(self, number: int) -> Member | None:
         return self._roster.member(number)
+
+    def named(self) -> Named:
+        """Who its members are."""
+        if self._named is None or self._named.flow != self.stored_as:
+            agents = {m.number: (m.agent_id, m.name) for m in self._roster.members}
+            self._named = Named(self.stored_as, agents)
+        return self._named
 
     def revise_ms(self, default_ms: int) -> int:
         """How long after its commit a pane may be revised: for late rows at least as long as its job says."""
