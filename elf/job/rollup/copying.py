@@ -95,8 +95,8 @@ class Owed(Protocol):
     def owed_since(self, before_ms: int) -> Iterable[tuple[CopyName, int]]:
         """What has waited since then or longer for its answer, with sizes in bytes."""
 
-    def retained(self) -> int:
-        """How many snapshots have no answer yet."""
+    def owing(self) -> bool:
+        """Whether any snapshot has no answer yet."""
 
     def is_mirrored(self, uid: str) -> bool:
         """Whether those of a flow are copied at once."""
@@ -145,7 +145,7 @@ class Copying:
         return sum(not (name in self._due and self._due[name].kept) for name in names)
 
     def deadline(self) -> int | None:
-        return self._next_ms if self.copies and (self._due or self._owed.retained()) else None
+        return self._next_ms if self.copies and (self._due or self._owed.owing()) else None
 
     def tick(self, now_ms: int) -> list[Step]:
         if not self.copies or now_ms < self._next_ms:

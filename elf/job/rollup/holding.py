@@ -209,8 +209,8 @@ class Holding:
         """All copies: an owner that seems to live, and would replace this holder, may just have died."""
         return [(name, held.size) for name, held in self._held.items()]
 
-    def retained(self) -> int:
-        return len(self._held)
+    def owing(self) -> bool:
+        return bool(self._held)
 
     def is_mirrored(self, uid: str) -> bool:
         return False

@@ -40,6 +40,10 @@ class Relay:
         if self._pile and self._oldest_ms is None:
             self._oldest_ms = now_ms
 
+    def __bool__(self) -> bool:
+        """Whether something waits here to go up."""
+        return bool(self._pile)
+
     def deadline(self) -> int | None:
         """When ``ready`` has something although somebody is missing."""
         if self._oldest_ms is None:

@@ -83,6 +83,8 @@ class Uplink:
         self._offer_ms = offer_ms
         self._retained_bytes_max = retained_bytes_max
         self._lines: dict[str, _Line] = {}
+        self._gathering: dict[str, _Line] = {}
+        """Those whose relay holds something: few of many, and they are looked at with every event."""
         self._next_beat_ms = 0
         self._next_offer_ms = 0
         self._earlies = 0
@@ -113,10 +115,15 @@ class Uplink:
             self._next_beat_ms = self._next_offer_ms = 0
 
     def remove(self, uid: str) -> list[Effect]:
+        self._gathering.pop(uid, None)
         return [Forget(uid, whole_flow=True)] if self._lines.pop(uid, None) else []
 
     def flows(self) -> tuple[Flow, ...]:
         return tuple(line.flow for line in self._lines.values())
+
+    def owing(self) -> bool:
+        """Whether a snapshot of any flow is owed."""
+        return any(line.owed for line in self._lines.values())
 
     def retained(self) -> int:
         """Snapshots (names) that are still owed."""
@@ -209,6 +216,10 @@ class Uplink:
         root = self._parent_of(flow.topic) is None
         for batch in line.relay.ready(self._children_of(flow.topic), now_ms, root=root):
             found.extend(self._up(flow, batch))
+        if line.relay:
+            self._gathering[flow.uid] = line
+        else:
+            self._gathering.pop(flow.uid, None)
         return found
 
     def _up(self, flow: Flow, batch: Batch) -> list[Effect]:
@@ -347,12 +358,12 @@ class Uplink:
     def deadline(self) -> int | None:
         if not self._lines:
             return None
-        waits = (line.relay.deadline() for line in self._lines.values())
+        waits = (line.relay.deadline() for line in self._gathering.values())
         return min([self._next_beat_ms, *(at for at in waits if at is not None)])
 
     def tick(self, now_ms: int) -> list[Effect]:
         found: list[Effect] = []
-        for line in list(self._lines.values()):
+        for line in list(self._gathering.values()):
             found.extend(self.flush(line.flow, now_ms))
         if now_ms >= self._next_beat_ms:
             found.extend(self.beat(now_ms))
