@@ -148,7 +148,7 @@ class Making:
             finisher = _finisher(spec.plan)
             try:
                 with self._final(spec) as final:
-                    return early_windows(effect, self._store, finisher, self._me.address, final)
+                    return early_windows(effect, self._store, finisher, self._me.address, final, _types)
             finally:
                 finisher.close()
         except ElfError as error:  # the windows themselves will say so when they are complete

@@ -99,16 +99,8 @@ def _merged(
     if len(pieces) == 1 and not pieces[0].tally and not pieces[0].payload:
         return b"", b""
     keys = ("_pane", *fragment.keys)
-    tallies, payloads = opened_tallies(pieces), opened_groups(pieces)
     counts, states = tally_states(fragment), fragment.states
-    for table in tallies:
-        _check(table, [state.name for state in counts], _TALLY_TYPES)
-    for table in payloads:
-        _check(table, [*keys, *(state.name for state in states)], _SEEN_TYPE)
-    if types is not None and payloads and (last or _differ(payloads)):
-        wanted = types(fragment)
-        for table in payloads:
-            _check_types(table, fragment, wanted)
+    tallies, payloads = opened(fragment, pieces, types, last=last)
     if any(piece.excerpt for piece in pieces):
         tallies, payloads = [left(one) for one in tallies], [seen(one) for one in payloads]
         counts, states = (*counts, *LEFT_STATES), (*states, SEEN_STATE)
@@ -116,6 +108,32 @@ def _merged(
     if keep is not None and payload is not None:
         payload, tally = keep_best(payload, tally, keep)
     return (encode(tally) if tally is not None else b""), (encode(payload) if payload is not None else b"")
+
+
+def opened(
+    fragment: Fragment, pieces: Sequence[Piece], types: Types | None, *, last: bool = True
+) -> tuple[list[pa.Table], list[pa.Table]]:
+    """(tallies, groups) of pieces; raises ``PeerError``."""
+    tallies, payloads = opened_tallies(pieces), opened_groups(pieces)
+    counted = [state.name for state in tally_states(fragment)]
+    for table in tallies:
+        _check(table, counted, _TALLY_TYPES)
+    for table in payloads:
+        _check(table, ["_pane", *fragment.keys, *(state.name for state in fragment.states)], _SEEN_TYPE)
+    if types is not None and payloads and (last or _differ(payloads)):
+        wanted = types(fragment)
+        for table in payloads:
+            _check_types(table, fragment, wanted)
+    return tallies, payloads
+
+
+def opens(fragment: Fragment, piece: Piece, types: Types | None) -> bool:
+    """Whether a piece can be used."""
+    try:
+        opened(fragment, [piece], types)
+    except PeerError:
+        return False
+    return True
 
 
 def _check(table: pa.Table, needed: Sequence[str], kinds: Mapping[str, pa.DataType]) -> None:

@@ -390,7 +390,7 @@ class SimAgent:
         plan = effect.committed.spec.plan
         finisher = self.finisher(plan)
         try:
-            return early_windows(effect, self.store, finisher, self.address, py_final(plan))
+            return early_windows(effect, self.store, finisher, self.address, py_final(plan), self.types)
         finally:
             finisher.close()
 
