@@ -53,6 +53,8 @@ MESSAGE_BYTES_MAX: Final = 64 << 20
 TICK_MS_MIN: Final = 1
 """Between two ticks of the node, at least."""
 FORGET_S: Final = 1.0
+AGAIN_MS: Final = 60_000
+"""Between two lines of the log about what an agent sends for a flow."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ class Driver:
         self._was_ready = False
         self._clients: dict[str, asyncio.Queue[Message]] = {}
         self._forgotten: list[SnapshotName] = []
+        self._tell_again: dict[tuple[str, int], int] = {}
         self._hosts = Hosts(
             self._program_event, lambda spec, line: self._log.info(line, job=spec.name), functions, sandboxes
         )
@@ -264,6 +267,8 @@ class Driver:
                         skew_ms=effect.skew_ms,
                         lateness_ms=effect.limit_ms,
                     )
+                case do.Unusable():
+                    self._unusable(effect)
                 case do.Faulted():
                     self._log.error("a request has failed", reason=repr(effect.error), exc_info=effect.error)
                 case do.Stop():
@@ -278,6 +283,23 @@ class Driver:
         if not self._was_ready and self.node.ready:
             self._was_ready = True
             self._log.info("agent is ready", peers=len(self.node.overlay.peers()))
+
+    def _unusable(self, effect: do.Unusable) -> None:
+        """One line a minute for each agent and flow: they come with every pane."""
+        now = self.now_ms()
+        for member in self.node.log.members(effect.flow.fragment.stream):
+            key = (effect.flow.uid, member.number)
+            if not effect.members >> member.number & 1 or now < self._tell_again.get(key, 0):
+                continue
+            later = {one: at for one, at in self._tell_again.items() if at > now}
+            self._tell_again = later | {key: now + AGAIN_MS}
+            self._log.warning(
+                "what has come of an agent cannot be opened: it is left out, and missing in these panes",
+                sent_by=member.name,
+                flow=effect.flow.uid,
+                panes=[effect.start, effect.end],
+                reason=effect.why,
+            )
 
     def _program_event(self, event: ProgramEvent) -> None:
         """From the thread of a job in Python, in its order."""
@@ -311,6 +333,7 @@ class Driver:
             "reads_failed": sum(counted.failed for counted in inputs),
             "rejects_not_kept": sum(lane.rejects_not_kept for lane in self.lanes()),
             "snapshots_left_out": self.node.uplink.left_out,
+            "pieces_unusable": self.node.uplink.unusable + self.node.homes.roots.unusable,
             "copies_dropped": self.node.copies.holding.dropped,
             "copies_damaged": self.node.copies.holding.damaged,
             "slices_of_unknown_flows": self.node.unknown_flow,
@@ -324,7 +347,7 @@ class Driver:
     def _long(self, effect: object) -> None:
         match effect:
             case do.Combine():
-                self._when_done(self._pool.submit(panecommits.combine, effect), self._event)
+                self._when_done(self._making.combine(effect), self._event)
             case do.CommitPanes():
                 self.metrics.panes_committed()
                 self._when_done(self._making.commit_panes(effect), self._event)

@@ -33,6 +33,7 @@ Loss = Literal[
     "reads_failed",
     "rejects_not_kept",
     "snapshots_left_out",
+    "pieces_unusable",
     "copies_dropped",
     "copies_damaged",
     "slices_of_unknown_flows",

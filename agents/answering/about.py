@@ -42,7 +42,7 @@ def describe(
     roots: Sequence[say.FlowFacts | None] = (),
 ) -> dict[str, str]:
     """A job's facts, by name. ``named`` says an address with its agent's name; ``roots`` is what the roots of
-    its flows know, where mirrors answer for stragglers.
+    its flows know.
     """
     plan, flows = facts.spec.plan, facts.spec.flows
     members = (member.name for stream in plan.streams for member in log.members(stream))
@@ -70,6 +70,7 @@ def describe(
             f"{flow.uid[:8]} over {flow.fragment.stream}{_keys(flow)}, root {named(flow.home)}, "
             f"read by {', '.join(reader.name for reader in log.readers(flow.uid))}"
         )
+    told |= {"unusable": text} if (text := _unusable(roots)) else {}
     told |= {"waits": facts.waiting} if facts.waiting else {}
     return told | ({"failure": facts.failure} if facts.failure else {})
 
@@ -116,6 +117,12 @@ def _mirrored(roots: Sequence[say.FlowFacts | None]) -> str:
     named = [f"{n:,} snapshots of {name}" for name, n in sorted(sent.items())]
     silent = "; a root does not answer" if None in roots else ""
     return f"neighbours have sent {', '.join(named) or 'no snapshots yet'}{silent}"
+
+
+def _unusable(roots: Sequence[say.FlowFacts | None]) -> str:
+    """Of whom snapshots could not be opened."""
+    told = (one for root in roots if root is not None for one in sorted(root.unusable.items()))
+    return "; ".join(f"{n:,} pieces of {name} cannot be opened: {why}" for name, (n, why) in told)
 
 
 def _leapt(facts: say.JobFacts) -> str:

@@ -419,7 +419,7 @@ class Statements:
                     return table_of(asked.request, [{"fact": k, "value": v} for k, v in about], name)
         spec = self._find(name, asked.creator)
         facts = yield from self._inspect(spec, LEAPT_WINDOWS if spec.plan.fragment.leap else 0)
-        roots = (yield from self._explanations.roots(spec)) if spec.plan.fragment.mirror else []
+        roots = yield from self._explanations.roots(spec)
         told = describe(facts, self._log, self._named, roots)
         told["stragglers"] += self._unmirrored(spec.plan)
         return table_of(asked.request, [{"fact": k, "value": v} for k, v in told.items()], name)
@@ -481,6 +481,7 @@ class Statements:
             "log": {"entries": self._log.last, "leader": leader, "keepers": self._membership.keepers},
             "master_of": sorted(m.spec.name for m in self._homes.jobs()),
             "copies": self._copies(),
+            "unusable": self._homes.roots.told_unusable(),
         }
 
     def _inspect(self, spec: JobSpec, windows: int) -> Generator[list[Ask], list[say.Answer], say.JobFacts]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 
 from agents.committing.kept import Kept
+from agents.committing.opening import PiecesUnusable, Types
 from agents.committing.panecommits import Reduces, merged_panes, size_of
 from agents.committing.panetables import us_since
 from agents.committing.windowcommits import Treat, made_windows, published
@@ -28,17 +29,20 @@ def draft(
     kept: Kept | None,
     treat: Treat | None = None,
     reduces: Reduces | None = None,
+    types: Types | None = None,
 ) -> Drafted:
-    """Do the work of a commit. ``finisher``, ``kept`` and ``treat``: of the job, for windows; ``reduces``: of
-    the flow, for panes."""
+    """Do the work of a commit. ``finisher``, ``kept`` and ``treat``: of the job, for windows; ``reduces`` and
+    ``types``: of the flow, for panes."""
     began, work = time.thread_time_ns(), effect.work
     if isinstance(work, CommitPanes):
         try:
-            panes, threshold = merged_panes(work, store, effect.seq, reduces)
+            panes, threshold = merged_panes(work, store, effect.seq, reduces, types)
         except PanesGone:
             return Drafted(work, b"", gone=True)
         except Unsure:
             return Drafted(work, b"", unsure=True)
+        except PiecesUnusable as error:
+            return Drafted(work, b"", unusable=error.pieces)
         size = size_of(panes)
         fact = encode(panes_fact(panes))
         took = us_since(began)

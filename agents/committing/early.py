@@ -3,15 +3,23 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Sequence
+from dataclasses import replace
+
 from agents.committing.finishing import finished, staged
 from agents.committing.kept import bounded
+from agents.committing.opening import Types, opened, opens
 from agents.committing.panetables import joined, merged, opened_groups, opened_tallies
 from agents.committing.status import status_of_windows
 from agents.committing.windowcommits import Treat, names_of, pieces_of, treated
 from agents.disk.store import Store
 from elf.batch import encode
+from elf.errors import PeerError
 from elf.job.assembly.windows import Assembly
-from elf.job.effects import MakeEarly
+from elf.job.contributions import Piece
+from elf.job.effects import CommitWindows, MakeEarly
 from elf.job.events import EarlyMade
 from elf.job.messages import WindowResult
 from elf.job.ports import FinisherPort
@@ -19,23 +27,36 @@ from elf.job.tally import TALLY_STATES
 
 
 def early_windows(
-    effect: MakeEarly, store: Store, finisher: FinisherPort, master: str, treat: Treat | None = None
+    effect: MakeEarly,
+    store: Store,
+    finisher: FinisherPort,
+    master: str,
+    treat: Treat | None = None,
+    types: Types | None = None,
 ) -> EarlyMade:
-    """Make them, and store nothing. ``treat``: the final function of the version."""
+    """Make them, and store nothing. ``treat``: the final function of the version; ``types``: how columns of
+    open panes are to be. Whose panes cannot be opened is missing (``agents.committing.opening``)."""
     base, plan = effect.committed, effect.committed.spec.plan
     pane_us, calendar = plan.fragment.pane_us, base.calendar
     start = bounded(calendar.needs_from(base.first_us), pane_us)
-    pieces = [*pieces_of(base, store, start, bounded(base.last_us, pane_us)), *effect.pieces]
-    keys = ("_pane", *plan.fragment.keys)
-    groups = merged(opened_groups(pieces), keys, plan.fragment.states)
-    tally = merged(opened_tallies(pieces), ("_pane",), TALLY_STATES)
+    below = pieces_of(base, store, start, bounded(base.last_us, pane_us))
+    keys, whole = ("_pane", *plan.fragment.keys), effect.whole
+    try:
+        tallies, tables = opened(plan.fragment, effect.pieces, types)
+    except PeerError:
+        bad = [piece for piece in effect.pieces if not opens(plan.fragment, piece, types)]
+        good = [piece for piece in effect.pieces if piece not in bad]
+        whole = _without(effect, _members(bad))
+        tallies, tables = opened(plan.fragment, good, types)
+    groups = merged([*opened_groups(below), *tables], keys, plan.fragment.states)
+    tally = merged([*opened_tallies(below), *tallies], ("_pane",), TALLY_STATES)
     if tally is None:
         return EarlyMade(base.spec.uid, None)
     assembly = Assembly(plan, calendar)
     groups = staged(plan, groups, calendar.needs_from(base.first_us), base.last_us, finisher)
     rows = finished(assembly.windows(base.first_us, base.last_us, groups), finisher.run)
     spans = assembly.calendar.holding(tally["_pane"].to_numpy(), base.first_us, base.last_us)
-    status = status_of_windows(effect.whole, spans, names_of(base, store), joined([tally]))
+    status = status_of_windows(whole, spans, names_of(base, store), joined([tally]))
     status, rows = treated(base.spec, status, rows, treat)
     result = WindowResult(
         job=base.spec.uid,
@@ -50,3 +71,16 @@ def early_windows(
         early=effect.number,
     )
     return EarlyMade(base.spec.uid, result)
+
+
+def _members(pieces: Sequence[Piece]) -> int:
+    return functools.reduce(operator.or_, (piece.members for piece in pieces), 0)
+
+
+def _without(effect: MakeEarly, members: int) -> CommitWindows:
+    """These members have reported no open panes."""
+    committed = effect.committed.coverage
+    still = (
+        replace(one, reported=one.reported & ~members) for one in effect.whole.coverage[len(committed) :]
+    )
+    return replace(effect.whole, coverage=(*committed, *still))

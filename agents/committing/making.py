@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 import structlog
 
 from agents.committing import drafts, panecommits, windowcommits
@@ -23,12 +24,12 @@ from agents.disk.store import Store, StoreError
 from agents.lanes.streams import FunctionsAt
 from agents.metrics import Metrics
 from elf.errors import ElfBug, ElfError
-from elf.job.effects import CommitPanes, CommitWindows, MakeEarly, TryFunctions
-from elf.job.events import EarlyMade, Failure, FunctionsTried, PanesCommitted, WindowsCommitted
+from elf.job.effects import Combine, CommitPanes, CommitWindows, MakeEarly, TryFunctions
+from elf.job.events import Combined, EarlyMade, Failure, FunctionsTried, PanesCommitted, WindowsCommitted
 from elf.job.home.port import Draft, Drafted
 from elf.job.log.membership import Identity
 from elf.job.spec import JobSpec
-from elf.ql.plan import Function, Plan
+from elf.ql.plan import Fragment, Function, Plan
 
 if TYPE_CHECKING:  # DuckDB, as in agents.lanes.streams
     from agents.lanes.engine import Finisher
@@ -62,6 +63,9 @@ class Making:
 
     def commit(self, effect: CommitWindows) -> Future[WindowsCommitted | Failure]:
         return self._pool.submit(self._commit, effect, self.versions.maker(effect))
+
+    def combine(self, effect: Combine) -> Future[Combined]:
+        return self._pool.submit(panecommits.combine, effect, _types)
 
     def commit_panes(self, effect: CommitPanes) -> Future[PanesCommitted]:
         return self._pool_of(_reduce_of(effect)).submit(self._commit_panes, effect)
@@ -104,12 +108,14 @@ class Making:
 
     def _commit_panes(self, effect: CommitPanes) -> PanesCommitted:
         with self._reduce(effect) as reduce:
-            done = panecommits.commit_panes(effect, self._store, reduce)
+            done = panecommits.commit_panes(effect, self._store, reduce, _types)
         return replace(done, failure=self._failed(reduce))
 
     def _draft_panes(self, effect: Draft, work: CommitPanes) -> Drafted:
         with self._reduce(work) as reduce:
-            done = drafts.draft(effect, self._store, None, self._me.address, None, reduces=reduce)
+            done = drafts.draft(
+                effect, self._store, None, self._me.address, None, reduces=reduce, types=_types
+            )
         return replace(done, failure=self._failed(reduce))
 
     def _failed(self, reduce: ReduceFunction | None) -> str:
@@ -142,7 +148,7 @@ class Making:
             finisher = _finisher(spec.plan)
             try:
                 with self._final(spec) as final:
-                    return early_windows(effect, self._store, finisher, self._me.address, final)
+                    return early_windows(effect, self._store, finisher, self._me.address, final, _types)
             finally:
                 finisher.close()
         except ElfError as error:  # the windows themselves will say so when they are complete
@@ -176,6 +182,12 @@ class Making:
         if self._finals is None:
             raise ElfBug("a user's function on an agent that runs none")
         return self._finals
+
+
+def _types(fragment: Fragment) -> pa.Schema:
+    from agents.lanes.engine import types_of
+
+    return types_of(fragment)
 
 
 def _finisher(plan: Plan) -> Finisher:

@@ -15,21 +15,14 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from agents.committing.panetables import (
-    check_covered,
-    latest,
-    merged,
-    opened_groups,
-    opened_tallies,
-    tally_states,
-    us_since,
-)
+from agents.committing import opening
+from agents.committing.opening import PiecesUnusable, Types
+from agents.committing.panetables import check_covered, latest, us_since
 from agents.disk.store import PaneCommit, Store
 from elf.aggregates import merge_tables
 from elf.batch import decode, encode
 from elf.errors import ElfBug, PanesGone
 from elf.job import parts
-from elf.job.approximate import keep_best
 from elf.job.contributions import Piece, to_bytes
 from elf.job.effects import Combine, CommitPanes, ReadCommits, StorePanes
 from elf.job.events import Combined, CommitsRead, PanesCommitted, PanesStored
@@ -37,17 +30,8 @@ from elf.job.messages import PaneRow
 from elf.job.snapshots import Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.tally import TALLY_SCHEMA, TALLY_STATES, UNREDUCED
-from elf.job.thresholds import (
-    LEFT_STATES,
-    SEEN_STATE,
-    Unsure,
-    first_rows,
-    left,
-    seen,
-    threshold_of,
-)
+from elf.job.thresholds import Unsure, first_rows, threshold_of
 from elf.job.tops import cut_panes
-from elf.ql.plan import Fragment, Top
 
 READ_ROWS_MAX: Final = 32
 
@@ -70,26 +54,42 @@ class Size(NamedTuple):
     rows: int
 
 
-def combine(effect: Combine) -> Combined:
-    """Merge disjoint pieces into one for the parent."""
+def combine(effect: Combine, types: Types | None = None) -> Combined:
+    """Merge disjoint pieces into one for the parent, but for those that cannot be used; ``types``: of
+    columns."""
     began = time.thread_time_ns()
-    tally, payload = _merge(effect.flow.fragment, effect.batch.pieces, effect.flow.fragment.keep)
-    batch = effect.batch
-    excerpt = any(piece.excerpt for piece in batch.pieces)
-    piece = Piece(batch.start, batch.end, batch.members, tally, payload, excerpt)
-    return Combined(effect.flow, piece, us_since(began))
+    fragment, batch = effect.flow.fragment, effect.batch
+    pieces, unusable = batch.pieces, tuple[tuple[Piece, str], ...]()
+    while True:
+        try:
+            tally, payload = opening.merge(fragment, pieces, fragment.keep, types, last=False)
+            break
+        except PiecesUnusable as error:
+            unusable += error.pieces
+            bad = [piece for piece, _ in unusable]
+            pieces = tuple(piece for piece in pieces if piece not in bad)
+        if not pieces:
+            return Combined(effect.flow, None, us_since(began), unusable)
+    excerpt = any(piece.excerpt for piece in pieces)
+    members = sum(piece.members for piece in pieces)  # they are disjoint
+    piece = Piece(batch.start, batch.end, members, tally, payload, excerpt)
+    return Combined(effect.flow, piece, us_since(began), unusable)
 
 
-def commit_panes(effect: CommitPanes, store: Store, reduces: Reduces | None = None) -> PanesCommitted:
-    """Merge a batch, on top of the revision before it, and commit it, unless that is gone, or groups may be
-    missing."""
+def commit_panes(
+    effect: CommitPanes, store: Store, reduces: Reduces | None = None, types: Types | None = None
+) -> PanesCommitted:
+    """Merge a batch, on top of the revision before it, and commit it, unless that is gone, groups may be
+    missing, or some pieces cannot be used."""
     began = time.thread_time_ns()
     try:
-        row, threshold = merged_panes(effect, store, reduces=reduces)
+        row, threshold = merged_panes(effect, store, reduces=reduces, types=types)
     except PanesGone:
         return PanesCommitted(effect, 0, gone=True)
     except Unsure:
         return PanesCommitted(effect, 0, unsure=True)
+    except PiecesUnusable as error:
+        return PanesCommitted(effect, 0, unusable=error.pieces)
     seq = store.commit_panes(row)
     size, took = size_of(row), us_since(began)
     return PanesCommitted(
@@ -108,14 +108,19 @@ def size_of(row: PaneCommit) -> Size:
 
 
 def merged_panes(
-    effect: CommitPanes, store: Store, seq: int = 0, reduces: Reduces | None = None
+    effect: CommitPanes,
+    store: Store,
+    seq: int = 0,
+    reduces: Reduces | None = None,
+    types: Types | None = None,
 ) -> tuple[PaneCommit, Threshold | None]:
-    """Merge a batch, on top of the revision before it, and find what agents may leave out of the next; raises
-    ``PanesGone`` if that has been dropped, ``Unsure`` if groups may be missing. ``reduces``: the fragment's
-    reduce function, if it has one.
+    """Merge a batch, on top of the revision before it, and find what agents may leave out of the next.
+
+    Raises ``PanesGone`` if that has been dropped, ``Unsure`` if groups may be missing, ``PiecesUnusable``.
+    ``reduces``: the fragment's reduce function, if it has one; ``types``: how its columns are to be.
     """
     batch, flow = effect.batch, effect.flow
-    pieces = list(batch.pieces)
+    base: list[Piece] = []
     if effect.revision:
         below = [
             row
@@ -129,8 +134,7 @@ def merged_panes(
             ]
         base = latest(below, batch.start, batch.end)
         check_covered(flow.uid, [(piece.start, piece.end) for piece in base], batch.start, batch.end)
-        pieces += base
-    tally, raw = _merge(flow.fragment, pieces)
+    tally, raw = opening.merge(flow.fragment, batch.pieces, types=types, below=base)
     threshold = None
     if flow.fragment.first is not None:
         tally, raw, threshold = _first_rows(effect, tally, raw)
@@ -219,22 +223,6 @@ def _cut(payload: bytes, effect: ReadCommits) -> bytes:
     table = decode(payload)
     kept = cut_panes(table, effect.cut, effect.flow.fragment.states)
     return encode(kept) if kept.num_rows < table.num_rows else payload
-
-
-def _merge(fragment: Fragment, pieces: Sequence[Piece], keep: Top | None = None) -> tuple[bytes, bytes]:
-    """(tally, payload); ``keep``: of an approximate fragment the best groups only."""
-    if len(pieces) == 1 and not pieces[0].tally and not pieces[0].payload:
-        return b"", b""
-    keys = ("_pane", *fragment.keys)
-    tallies, payloads = opened_tallies(pieces), opened_groups(pieces)
-    counts, states = tally_states(fragment), fragment.states
-    if any(piece.excerpt for piece in pieces):
-        tallies, payloads = [left(one) for one in tallies], [seen(one) for one in payloads]
-        counts, states = (*counts, *LEFT_STATES), (*states, SEEN_STATE)
-    tally, payload = merged(tallies, ("_pane",), counts), merged(payloads, keys, states)
-    if keep is not None and payload is not None:
-        payload, tally = keep_best(payload, tally, keep)
-    return (encode(tally) if tally is not None else b""), (encode(payload) if payload is not None else b"")
 
 
 def _first_rows(effect: CommitPanes, tally: bytes, raw: bytes) -> tuple[bytes, bytes, Threshold | None]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from agents.disk.store import PaneCommit
 from elf.aggregates import State, merge_tables
 from elf.batch import decode_all
-from elf.errors import PanesGone
+from elf.errors import PanesGone, PeerError
 from elf.job.approximate import CUT_STATE
 from elf.job.contributions import Piece
 from elf.job.spec import END_OF_TIME
@@ -38,7 +38,13 @@ def _opened(encoded: Iterable[tuple[bytes, int, int]]) -> list[pa.Table]:
 
 
 def _within(table: pa.Table, start: int, end: int) -> pa.Table:
-    panes = table["_pane"].to_numpy()
+    """Raises ``PeerError`` if it is no table of panes."""
+    if [field.type for field in table.schema if field.name == "_pane"] != [pa.int64()]:
+        raise PeerError("a table without a column of panes")
+    column = table["_pane"]
+    if column.null_count:
+        raise PeerError("rows in no pane")
+    panes = column.to_numpy()
     inside = (panes >= start) & (panes < end)
     return table if inside.all() else table.filter(pa.array(inside))
 

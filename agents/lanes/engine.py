@@ -11,7 +11,7 @@ import atexit
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 import duckdb
@@ -33,6 +33,8 @@ from elf.schema import Column, ColumnType
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+TYPES_KEPT: Final = 256
+"""Fragments of which it is kept how their columns are: to find that out takes some ms each."""
 _CAREFUL_CHUNKS: Final = 16
 _PANE: Final = pa.field("_pane", pa.int64())
 _FEW_ROWS: Final = 4096
@@ -276,9 +278,9 @@ class Mapper:
         self._sql = map_sql
         self._tables = tables
         places = [pa.field(name, pa.int64()) for name in (PLACES if counts else ())]
-        self._schema = pa.schema([*arrow_schema(columns), _PANE, *places])
+        self.schema = pa.schema([*arrow_schema(columns), _PANE, *places])
         self._statement: Statement | None = None
-        _check_names(self._schema)
+        _check_names(self.schema)
 
     def run(self, rows: pa.Table) -> pa.Table:
         """Columns as DuckDB gives them: a sum of integers is decimal128(38, 0)."""
@@ -290,7 +292,7 @@ class Mapper:
     def _prepared(self) -> Statement:
         if self._statement is None:
             others = {table.relation: decode(table.data) for table in self._tables}
-            self._statement = Statement(self._sql, "rows", self._schema, others)
+            self._statement = Statement(self._sql, "rows", self.schema, others)
         return self._statement
 
     def close(self) -> None:
@@ -400,11 +402,18 @@ def no_groups(plan: Plan) -> pa.Table:
         finisher.close()
 
 
+@lru_cache(maxsize=TYPES_KEPT)
+def types_of(fragment: Fragment) -> pa.Schema:
+    """The columns that a fragment's map makes, as they are merged; what is no map's (``CREDIT``, the source
+    of windows of rows) is not among them."""
+    return no_panes(fragment).schema
+
+
 def no_panes(fragment: Fragment) -> pa.Table:
     """The groups of no pane of a fragment, in their types."""
-    mapper = Mapper(fragment.map_sql, fragment.columns, fragment.tables)
+    mapper = Mapper(fragment.map_sql, fragment.columns, fragment.tables, fragment.count is not None)
     try:
-        made = mapper.run(arrow_schema(fragment.columns).append(_PANE).empty_table())
+        made = mapper.run(mapper.schema.empty_table())
         return normalise(made, fragment.keys, fragment.states)
     finally:
         mapper.close()

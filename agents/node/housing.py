@@ -375,8 +375,8 @@ class Housing:
         led.drafts = [known for known in led.drafts if known is not work]
         if event.gone and isinstance(work, CommitWindows):
             return self._homes.panes_gone(work)
-        if (event.gone or event.unsure) and isinstance(work, CommitPanes):
-            undone = PanesCommitted(work, 0, gone=event.gone, unsure=event.unsure)
+        if (event.gone or event.unsure or event.unusable) and isinstance(work, CommitPanes):
+            undone = PanesCommitted(work, 0, gone=event.gone, unsure=event.unsure, unusable=event.unusable)
             return self._homes.reading.panes_committed(undone, now_ms)
         if event.error and spec is not None:
             return self._homes.failed(Failure(spec.uid, event.error, spec.version))

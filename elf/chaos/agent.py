@@ -30,7 +30,7 @@ from agents.node.beginning import (
 from agents.node.groups import Persisted
 from agents.node.node import Node, NodeEffect, NodeEvent
 from elf.chaos.disk import SimStore
-from elf.chaos.engine import STREAM, PyFinisher, py_final, py_reduce
+from elf.chaos.engine import STREAM, PyFinisher, py_final, py_reduce, py_types
 from elf.chaos.lane import Log, SimLane
 from elf.chaos.programs import InlineJobs
 from elf.job import effects as do
@@ -67,6 +67,8 @@ class SimAgent:
     copy_after_ms = COPY_AFTER_MS
     tick_ms_min = 5
     """Between two ticks of the node, at least."""
+    types = staticmethod(py_types)
+    """How columns are to be that come of others."""
 
     def __init__(self, world: World, index: int) -> None:
         self.world = world
@@ -86,6 +88,7 @@ class SimAgent:
         self.results: list[say.WindowResult] = []
         self.notices: list[tuple[str, str]] = []
         self.skewed: list[tuple[str, int]] = []
+        self.unusable: list[do.Unusable] = []
         self.clock_ms = 0
         """How far its clock is ahead."""
         self.slow_ms = 0
@@ -251,6 +254,8 @@ class SimAgent:
                     self.store.prune_windows(effect.job, effect.below_us)
                 case do.Forget():
                     self._forget(effect)
+                case do.Unusable():
+                    self.unusable.append(effect)
                 case do.Skewed():
                     self.skewed.append((effect.address, effect.skew_ms))
                 case do.Noticed():
@@ -276,7 +281,7 @@ class SimAgent:
         work: Callable[[], None]
         match effect:
             case do.Combine():
-                work = partial(self._answer, partial(panecommits.combine, effect))
+                work = partial(self._answer, partial(panecommits.combine, effect, self.types))
             case do.CommitPanes():
                 work = partial(self._answer, partial(self._panes, effect))
             case do.CommitWindows():
@@ -358,7 +363,7 @@ class SimAgent:
 
     def _draft_panes(self, effect: home.Draft, work: do.CommitPanes) -> home.Drafted:
         reduce = py_reduce(work.flow.fragment)
-        done = drafts.draft(effect, self.store, None, self.address, None, reduces=reduce)
+        done = drafts.draft(effect, self.store, None, self.address, None, reduces=reduce, types=self.types)
         return replace(done, failure=reduce.failure) if reduce is not None else done
 
     def _draft(self, effect: home.Draft, work: do.CommitWindows, version: Version) -> home.Drafted:
@@ -369,7 +374,7 @@ class SimAgent:
 
     def _panes(self, effect: do.CommitPanes) -> was.PanesCommitted:
         reduce = py_reduce(effect.flow.fragment)
-        done = panecommits.commit_panes(effect, self.store, reduce)
+        done = panecommits.commit_panes(effect, self.store, reduce, self.types)
         return replace(done, failure=reduce.failure) if reduce is not None else done
 
     def _windows(self, effect: do.CommitWindows, version: Version) -> was.WindowsCommitted:
@@ -385,7 +390,7 @@ class SimAgent:
         plan = effect.committed.spec.plan
         finisher = self.finisher(plan)
         try:
-            return early_windows(effect, self.store, finisher, self.address, py_final(plan))
+            return early_windows(effect, self.store, finisher, self.address, py_final(plan), self.types)
         finally:
             finisher.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from agents.committing.reducing import ReduceFunction
 from agents.functions import wire
 from agents.functions.child import batch_of, function_of
 from agents.functions.function import Done, Failed
-from elf.aggregates import State
+from elf.aggregates import State, normalise
 from elf.errors import ElfBug
 from elf.job.ports import MapFailed, MapperPort, Wanted
 from elf.job.program.runner import failure_of, load
@@ -67,7 +68,7 @@ class PyMapper:
             {
                 "_pane": pa.array(panes, pa.int64()),
                 "k0": pa.array(keys, pa.string()),
-                "s0": list(counted.values()),
+                "s0": pa.array(list(counted.values()), pa.int64()),
             }
         )
 
@@ -102,6 +103,14 @@ class PyEngine:
             return PySideMapper(int(fragment.stream != STREAM))
         where = fragment.map_sql.removeprefix("count by key ")
         return PyMapper(where) if len(fragment.states) == 1 else PyEndsMapper()
+
+
+@lru_cache
+def py_types(fragment: Fragment) -> pa.Schema:
+    """The columns that a fragment's map makes, as they are merged."""
+    rows = pa.schema([("_ts", pa.int64()), ("key", pa.string()), ("_pane", pa.int64())]).empty_table()
+    made = PyEngine().mapper(replace(fragment, function=None)).run(rows)
+    return normalise(made, fragment.keys, fragment.states).schema
 
 
 class PyFunctionMapper:

@@ -65,6 +65,10 @@ class Piece:
         return replace(self, start=max(self.start, start), end=min(self.end, end))
 
 
+Unusable = tuple[tuple[Piece, str], ...]
+"""Pieces that are no tables of their flow, each with the reason (``agents.committing.opening``)."""
+
+
 @dataclass(frozen=True)
 class Batch:
     """Disjoint pieces that together cover ``members`` in all of ``[start, end)``: ready to be merged into

@@ -291,6 +291,18 @@ class Skewed:
 
 
 @dataclass(frozen=True)
+class Unusable:
+    """What has come of these members (a contribution set) for panes ``[start, end)`` of a flow cannot be
+    opened, and is left out: for the log."""
+
+    flow: Flow
+    members: int
+    start: int
+    end: int
+    why: str
+
+
+@dataclass(frozen=True)
 class Faulted:
     """A bug of ours has ended one client's request, and nothing else: for the log."""
 
@@ -328,6 +340,7 @@ Effect = (
     | Consult
     | Noticed
     | Skewed
+    | Unusable
     | Faulted
     | Stop
 )

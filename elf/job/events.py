@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from elf.job.commands import Outcome
-from elf.job.contributions import Piece
+from elf.job.contributions import Piece, Unusable
 from elf.job.effects import CommitPanes, CommitWindows
 from elf.job.messages import Message, PaneRow, Request, SteerJob, WindowResult
 from elf.job.snapshots import Threshold
@@ -31,11 +31,12 @@ class Worked:
 
 @dataclass(frozen=True)
 class Combined:
-    """Pieces were merged into one, in so much CPU time."""
+    """Pieces were merged into one, in so much CPU time. None: all of them were ``unusable``."""
 
     flow: Flow
-    piece: Piece
+    piece: Piece | None
     cpu_us: int = 0
+    unusable: Unusable = ()
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class PanesCommitted:
     ``panes`` with so many rows.
     ``gone``: it is a revision of panes that have been dropped meanwhile, and is not made. ``unsure``: nor is
     one of which groups are left out that may matter. ``failure``: how the flow's reduce function has failed
-    on some of them. ``threshold``: what agents may leave out of the next ones.
+    on some of them. ``threshold``: what agents may leave out of the next ones. ``unusable``: pieces of the
+    batch, for which it is not made.
     """
 
     done: CommitPanes
@@ -58,6 +60,7 @@ class PanesCommitted:
     threshold: Threshold | None = None
     panes: int = 0
     rows: int = 0
+    unusable: Unusable = ()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from agents.committing import panecommits
+from agents.committing import opening, panecommits
 from agents.committing.kept import alike
 from agents.disk.store import Store
 from elf.batch import decode, encode
@@ -199,10 +199,12 @@ def is_always_sure(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_what_was_left_out(patch: pytest.MonkeyPatch) -> None:
     """Thresholds: what agents say about what they left out gets lost when it is merged."""
-    merge = panecommits._merge
+    merge = opening._merged
 
-    def forget(fragment: Fragment, pieces: Sequence[Piece], keep: Top | None = None) -> tuple[bytes, bytes]:
-        tally, payload = merge(fragment, pieces, keep)
+    def forget(
+        fragment: Fragment, pieces: Sequence[Piece], keep: Top | None, types: opening.Types | None, last: bool
+    ) -> tuple[bytes, bytes]:
+        tally, payload = merge(fragment, pieces, keep, types, last)
         without = [decode(one) if one else None for one in (tally, payload)]
         names = ("cut", "left", "lowest", "highest", "seen")
         plain = [
@@ -210,7 +212,7 @@ def forgets_what_was_left_out(patch: pytest.MonkeyPatch) -> None:
         ]
         return encode(plain[0]) if plain[0] else b"", encode(plain[1]) if plain[1] else b""
 
-    patch.setattr(panecommits, "_merge", forget)
+    patch.setattr(opening, "_merged", forget)
 
 
 def skips_what_got_lost(patch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,8 @@ class Agent:
     written: list[tuple[int, str, int]] = field(default_factory=list)
     advertise: str = ""
     """Where others reach it, if it is not where it listens."""
+    module: str = "agents.main"
+    """What runs."""
 
     @property
     def reached(self) -> str:
@@ -88,7 +90,7 @@ class Agent:
         path = self.write_config()
         with (self.folder / "stderr").open("ab") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "agents.main", "--config", str(path)], stdout=errors, stderr=errors
+                [sys.executable, "-m", self.module, "--config", str(path)], stdout=errors, stderr=errors
             )
 
     def kill(self) -> None:

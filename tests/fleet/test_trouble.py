@@ -212,3 +212,30 @@ def refusals(agent: Agent) -> int:
     return int(
         sum(float(line.split()[-1]) for line in lines if line.startswith("elf_messages_refused_total{"))
     )
+
+
+async def test_an_agent_whose_bytes_are_no_tables_stops_nobody(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, 4)
+    bad = fleet.agents[3]
+    bad.module = "tests.fleet.spoiling"
+    fleet.start()
+    try:
+        client = await connected(fleet, 0)
+        fleet.begin_writing()
+        await create(client)
+        async with watched(client, "popular") as seen:
+            await until(lambda: sum(w.status["missing"] == [bad.name] for w in seen.values()) >= 4, "windows")
+            for window in seen.values():
+                end_us = start_us(window) + 2 * SECOND_US
+                missing = window.status["missing"]
+                assert isinstance(missing, list)
+                assert clicks(window) == fleet.truth(start_us(window), end_us, missing)
+        assert all(agent.process is not None and agent.process.poll() is None for agent in fleet.agents)
+        said = [
+            line for agent in fleet.agents for line in agent.said().splitlines() if "cannot be opened" in line
+        ]
+        assert said
+        assert all(bad.name in line and "not a whole Arrow table" in line for line in said)
+        fleet.end_writing()
+    finally:
+        fleet.stop()

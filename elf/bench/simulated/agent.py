@@ -10,6 +10,7 @@ import msgspec
 
 from agents.disk.store import SnapshotName
 from agents.driver import FORGET_S, TICK_MS_MIN
+from agents.lanes.engine import types_of
 from agents.node.beginning import NodeSettings
 from agents.node.node import NodeEffect
 from elf.bench.simulated.store import TimedStore
@@ -37,6 +38,7 @@ class TimedAgent(SimAgent):
     store: TimedStore
     copy_after_ms = NodeSettings.copy_after_ms
     tick_ms_min = TICK_MS_MIN
+    types = staticmethod(types_of)
 
     def __init__(self, world: TimedWorld, index: int) -> None:
         super().__init__(world, index)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from elf.job.contributions import Unusable
 from elf.job.effects import CommitPanes, CommitWindows
 from elf.job.home.homes import StoredJob
 from elf.job.messages import WindowResult
@@ -78,8 +79,9 @@ class Drafted:
     """``record`` is to be committed; it is empty when the store has it already. ``result``: the windows as
     they will be published; ``error``: they cannot be made; ``gone``: not of the panes that they were to be
     made of, which the store has no more. ``rows``: keys of panes, or result rows; ``bytes`` of panes;
-    ``cpu_us``: what it took; ``failure``: how a function of the flow or the job has failed; ``unsure`` and
-    ``threshold``: of panes, as ``PanesCommitted``; ``panes``: how many of them, with ``rows_in`` rows."""
+    ``cpu_us``: what it took; ``failure``: how a function of the flow or the job has failed; ``unsure``,
+    ``unusable`` and ``threshold``: of panes, as ``PanesCommitted``; ``panes``: how many of them, with
+    ``rows_in`` rows."""
 
     work: CommitPanes | CommitWindows
     record: bytes
@@ -94,6 +96,7 @@ class Drafted:
     threshold: Threshold | None = None
     panes: int = 0
     rows_in: int = 0
+    unusable: Unusable = ()
 
 
 @dataclass(frozen=True)

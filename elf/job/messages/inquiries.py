@@ -77,7 +77,8 @@ class FlowReader(msgspec.Struct, frozen=True):
 
 class FlowFacts(msgspec.Struct, frozen=True):
     """What a flow's root knows of it. ``first_us``: start of its first pane. ``mirrored``: how many
-    snapshots of which agents neighbours have sent since the root is where it is (``STRAGGLERS MIRROR``)."""
+    snapshots of which agents neighbours have sent since the root is where it is (``STRAGGLERS MIRROR``).
+    ``unusable``: of which agents how many pieces could not be opened since then, and why."""
 
     flow: Flow
     first_us: int | None
@@ -85,6 +86,7 @@ class FlowFacts(msgspec.Struct, frozen=True):
     readers: tuple[FlowReader, ...]
     tree: tuple[TreeEdge, ...]
     mirrored: dict[str, int] = {}
+    unusable: dict[str, tuple[int, str]] = {}
 
 
 class TreePlace(msgspec.Struct, frozen=True):

@@ -25,7 +25,17 @@ import msgspec
 
 from elf.job import parts
 from elf.job.contributions import PartName, from_bytes, to_bytes
-from elf.job.effects import CommitPanes, Effect, Forget, Multicast, PrunePanes, ReadCommits, SaveFlow, Send
+from elf.job.effects import (
+    CommitPanes,
+    Effect,
+    Forget,
+    Multicast,
+    PrunePanes,
+    ReadCommits,
+    SaveFlow,
+    Send,
+    Unusable,
+)
 from elf.job.events import CommitsRead, PanesCommitted
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import (
@@ -156,6 +166,8 @@ class FlowRoots:
         self._wanted_from = wanted_from
         self._flows: dict[str, _Rooted] = {}
         self._down: set[str] = set()
+        self.unusable = 0
+        """Pieces that could not be opened, since the start."""
 
     # -- which flows -----------------------------------------------------------------------------------------
 
@@ -314,6 +326,8 @@ class FlowRoots:
             return None, self._advance(rooted, now_ms)
         if event.unsure:
             return None, self._unsure(rooted, done, now_ms)
+        if event.unusable:
+            return None, self._unusable(rooted, event, now_ms)
         segment = rooted.root.committed(done, now_ms)
         rooted.seq = max(rooted.seq, event.seq)
         rooted.counts.update(
@@ -350,6 +364,14 @@ class FlowRoots:
         told = [_leave_out(work.flow, None)] if rooted.asking.unsure() else []
         asked = self._ask(rooted.root, rooted.root.unsure(work, now_ms))
         return [*asked, *told, *self._advance(rooted, now_ms)]
+
+    def _unusable(self, rooted: _Rooted, event: PanesCommitted, now_ms: int) -> list[Effect]:
+        """Some of it cannot be opened: the others go on."""
+        self.unusable += len(event.unusable)
+        flow, batch = rooted.root.flow, event.done.batch
+        whose = rooted.root.unusable(event.done, event.unusable)
+        told = [Unusable(flow, members, batch.start, batch.end, why) for members, why in whose]
+        return [*told, *self._advance(rooted, now_ms)]
 
     def _tell_failure(self, rooted: _Rooted, now_ms: int) -> list[Effect]:
         """The masters of the flow's readers decide what becomes of a reduce function that has failed."""
@@ -455,6 +477,13 @@ class FlowRoots:
         """Snapshots that neighbours have sent of members that were behind, to the roots here."""
         return sum(rooted.proxies.answered.total() for rooted in self._flows.values())
 
+    def told_unusable(self) -> dict[str, int]:
+        """Of agents, how many of their pieces could not be opened by the roots here."""
+        found: Counter[str] = Counter()
+        for rooted in self._flows.values():
+            found.update({name: pieces for name, (pieces, _) in rooted.root.told_unusable().items()})
+        return dict(found)
+
     def counts(self, uid: str) -> Mapping[str, int] | None:
         """The work of a flow's root (``elf.job.work``)."""
         rooted = self._flows.get(uid)
@@ -498,7 +527,7 @@ class FlowRoots:
         times = (event_time(first, pane_us), event_time(committed, pane_us))
         answered = rooted.proxies.answered.items()
         mirrored = {member.name: sent for n, sent in answered if (member := root.member(n)) is not None}
-        return FlowFacts(root.flow, *times, readers, tree, mirrored)
+        return FlowFacts(root.flow, *times, readers, tree, mirrored, root.told_unusable())
 
     def check(self) -> None:
         for rooted in self._flows.values():

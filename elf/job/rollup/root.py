@@ -5,7 +5,7 @@ pane. Panes are committed in order: when everybody awaited is in, or when the st
 from when half of the watermarks have passed the pane). Members that are missing after a moment of quiet are
 asked directly. What comes for a committed pane from a member that is not in it becomes a revision: the
 committed one plus disjoint contributions, never a change of what was in. So do parts of late rows
-(``elf.job.parts``).
+(``elf.job.parts``). A member whose snapshot cannot be opened is missing (``elf.job.rollup.refused``).
 
 Covered is what is committed, being committed (proposed), or held; a piece that overlaps any of these is
 refused, and only such a piece.
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from elf.errors import ElfBug
-from elf.job.contributions import Batch, PartName, Piece, Pile, bitmap, numbers
+from elf.job.contributions import Batch, PartName, Piece, Pile, Unusable, bitmap, numbers
 from elf.job.effects import CommitPanes
 from elf.job.log.streamlog import Member
 from elf.job.messages import FlowProgress
@@ -27,6 +27,7 @@ from elf.job.parts import HeldParts
 from elf.job.rollup.history import Segment
 from elf.job.rollup.panes import Panes
 from elf.job.rollup.presence import Presence
+from elf.job.rollup.refused import Refused
 from elf.job.rollup.waiting import why
 from elf.job.snapshots import Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
@@ -87,6 +88,7 @@ class Root(Panes):
         self._held = Pile()
         self._late = Pile()
         self._parts = HeldParts()
+        self._refused = Refused()
         self._proposed: list[CommitPanes] = []
         self._in_flight = False
         self._whole: Whole | None = None
@@ -184,6 +186,10 @@ class Root(Panes):
         """A partial result, from the tree or straight from a member. Parts that overlap what is covered are
         refused.
         """
+        for usable in self._refused.rest(piece):
+            self._take(usable)
+
+    def _take(self, piece: Piece) -> None:
         head = self.committed_to()
         if self._first is not None:
             floor = head if self.flow.fragment.leap else self._first
@@ -256,7 +262,7 @@ class Root(Panes):
     def _next_panes(self, now_ms: int) -> list[CommitPanes]:
         head = self.committed_to()
         found: list[CommitPanes] = []
-        top = max((piece.end for piece in self._held), default=head)
+        top = max([head, *(piece.end for piece in self._held), *self._refused.edges()])
         for start, end, covered in self._spans(head, top):
             awaited = self.awaited(start, now_ms)
             wanted = awaited if self._wait_ms is None else awaited | self._begun(start)
@@ -288,7 +294,7 @@ class Root(Panes):
         if start >= end:
             return
         edges = self._presence.beginnings(start, end) | set(self._roster.edges(start, end))
-        edges |= {half for _, half in self._passed}
+        edges |= {half for _, half in self._passed} | set(self._refused.edges())
         edges |= {self._whole.end} if self._whole is not None else set()
         inner = sorted(edge for edge in edges if start < edge < end)
         for left, right in zip([start, *inner], [*inner, end], strict=True):
@@ -377,11 +383,48 @@ class Root(Panes):
         self._asked_ms |= dict.fromkeys(asked, now_ms)
         return [(number, start, end) for number in asked]
 
+    def unusable(self, work: CommitPanes, unusable: Unusable) -> list[tuple[int, str]]:
+        """Pieces of these panes cannot be opened: they are proposed again without them. Returns whose they
+        are, as contribution sets, and why."""
+        if not self._in_flight or self._proposed[0] != work:
+            raise ElfBug("a commit that is not the one in flight")
+        self._in_flight = False
+        proposed, self._proposed = self._proposed, []
+        whose = []
+        for piece, reason in unusable:
+            named = zip(work.new, work.batch.pieces, strict=bool(work.new))
+            names = [name for name, part in named if part == piece]
+            for name in names:
+                self._refused.add_part(name, piece.start)
+            self._refused.add(piece)
+            whose.append((piece.members or bitmap(number for number, _ in names), reason))
+            self._refused.tell(*whose[-1])
+        bad = [piece for piece, _ in unusable]
+        for other in proposed:
+            for place, piece in enumerate(other.batch.pieces):
+                if other is work and piece in bad:
+                    continue
+                if other.new:
+                    self._parts.add(other.new[place], piece)
+                else:
+                    self.take(piece)
+        return whose
+
+    def told_unusable(self) -> dict[str, tuple[int, str]]:
+        """Of agents, how many pieces could not be opened, and why the last one."""
+        told = ((self.member(number), said) for number, said in self._refused.told.items())
+        return {member.name: said for member, said in told if member is not None}
+
+    def forget(self, below: int) -> None:
+        super().forget(below)
+        self._refused.forget(self.kept_from())
+
     # -- who is missing --------------------------------------------------------------------------------------
 
     def awaited(self, pane: int, now_ms: int) -> int:
         """Members that a commit of this pane waits for, as a contribution set."""
-        return self._roster.expected(pane) & self._presence.begun(pane) & self._presence.there(now_ms)
+        there = self._presence.begun(pane) & self._presence.there(now_ms)
+        return self._roster.expected(pane) & there & ~self._refused.at(pane)
 
     def is_silent(self, number: int, silent_ms: int, now_ms: int) -> bool:
         """Whether a member is taken for dead, or nothing was heard of it for so long, or ever."""
@@ -398,7 +441,8 @@ class Root(Panes):
 
     def _begun(self, pane: int) -> int:
         """All that are expected in a pane, but those that say that they began later."""
-        return self._roster.expected(pane) & (self._presence.begun(pane) | ~self._presence.heard)
+        begun = self._presence.begun(pane) | ~self._presence.heard
+        return self._roster.expected(pane) & begun & ~self._refused.at(pane)
 
     @property
     def _wait_ms(self) -> int | None:
@@ -435,7 +479,7 @@ class Root(Panes):
         for member, (start, sealed) in told.items():
             for begin, end, covered in spans:
                 left, right = max(begin, start), min(end, sealed)
-                if left >= right or covered >> member & 1:
+                if left >= right or covered >> member & 1 or self._refused.at(left) >> member & 1:
                     continue
                 due = self._due_ms(left)
                 if due is not None and now_ms - due >= self._settings.quiet_ms:
@@ -479,7 +523,8 @@ class Root(Panes):
         ):
             return "final"
         spans = self._held.spans(start, end) + self._late.spans(start, end)
-        return "wait" if any(covered >> member & 1 for _, _, covered in spans) else "send"
+        held = any(covered >> member & 1 for _, _, covered in spans)
+        return "wait" if held or self._refused.overlaps(member, start, end) else "send"
 
     def lacks(self, member: int, start: int, end: int, now_ms: int) -> bool:
         """Whether a snapshot of these panes would add to what is committed, proposed or held."""
@@ -496,7 +541,8 @@ class Root(Panes):
         if any(name in segment.parts for segment in self._history.within(pane, pane + 1)):
             return "included"
         coming = any(name in p.new and p.batch.start == pane for p in self._proposed)
-        return "wait" if coming or self._parts.has(pane, name) else "send"
+        waits = coming or self._parts.has(pane, name) or self._refused.has_part(name, pane)
+        return "wait" if waits else "send"
 
     # -- what it shows ---------------------------------------------------------------------------------------
 
@@ -514,7 +560,8 @@ class Root(Panes):
         more = (
             f"; the job waits up to {self.limit_ms() / 1000:g} s for them" if late and self._wait_ms else ""
         )
-        return found + more
+        spoilt = sorted(f"{name} ({said})" for name, (_, said) in self.told_unusable().items())
+        return found + more + (f"; what comes of {', '.join(spoilt)} cannot be opened" if spoilt else "")
 
     def reached(self) -> tuple[str, ...]:
         """Ids of the agents that run the flow and have not left."""

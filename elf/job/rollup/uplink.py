@@ -18,7 +18,7 @@ import msgspec
 from elf.job.commands import Leap, Resume, SetThreshold, Suspend
 from elf.job.contributions import Batch, Piece, from_bytes, to_bytes
 from elf.job.copies import CopyName
-from elf.job.effects import Combine, Effect, Fetch, Forget, Send, Work
+from elf.job.effects import Combine, Effect, Fetch, Forget, Send, Unusable, Work
 from elf.job.events import Combined
 from elf.job.messages import (
     Committed,
@@ -89,6 +89,8 @@ class Uplink:
         self._next_offer_ms = 0
         self._earlies = 0
         self.left_out = 0
+        self.unusable = 0
+        """Pieces of children (or our own) that could not be opened, since the start."""
 
     # -- flows -----------------------------------------------------------------------------------------------
 
@@ -235,11 +237,14 @@ class Uplink:
         return [Send(self._parent_of(flow.topic) or flow.home, slice_of(flow, piece))]
 
     def combined(self, done: Combined) -> list[Effect]:
-        """What children and our own lane sent is one piece now."""
+        """What children and our own lane sent is one piece now. Who is not in it, as what it sent cannot be
+        opened, the root asks itself."""
         line = self._lines.get(done.flow.uid)
         if line is not None:
             line.counts.update(merges=1, merge_us=done.cpu_us)
-        return self.send_up(done.flow, done.piece)
+        self.unusable += len(done.unusable)
+        told = [Unusable(done.flow, one.members, one.start, one.end, why) for one, why in done.unusable]
+        return [*told, *(self.send_up(done.flow, done.piece) if done.piece is not None else ())]
 
     def worked(self, work: Mapping[str, Mapping[str, int]]) -> None:
         """What a lane has done so far, by flow."""

@@ -1,0 +1,225 @@
+"""Agents whose snapshots are no tables of their flow: no agent stops for them, they are left out by name, and
+the others' windows go on (``agents.committing.opening``). The ledger of chaos looks on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from elf.batch import decode, encode
+from elf.chaos.agent import SimAgent
+from elf.chaos.engine import plan
+from elf.chaos.ledger import Ledger
+from elf.chaos.story import query_of
+from elf.chaos.world import World
+from elf.job import events as was
+from elf.job import messages as say
+from elf.job.contributions import Piece
+from elf.job.effects import Effect
+from elf.job.rollup.root import Root
+from elf.job.rollup.uplink import Uplink
+from elf.job.snapshots import Early, Sealed
+from elf.job.spec import Flow, JobSpec
+from elf.ql.plan import Plan
+from tests.job.test_fleet_simulated import settled
+
+AGENTS = 6
+Spoil = Callable[[bytes], bytes]
+
+
+def garbage(data: bytes) -> bytes:
+    return b"these bytes are no table"
+
+
+def cut_short(data: bytes) -> bytes:
+    return data[: len(data) // 2] + data[-8:]
+
+
+def other_names(data: bytes) -> bytes:
+    table = decode(data)
+    return encode(table.rename_columns([f"_{name}" for name in table.column_names]))
+
+
+def other_types(data: bytes) -> bytes:
+    """Keys that are numbers, or counts that are doubles: they would even merge with each other."""
+    table = decode(data)
+    place = table.num_columns - 1 if "k0" not in table.column_names else table.column_names.index("k0")
+    column = pa.array(np.arange(table.num_rows) + 0.5)
+    return encode(table.set_column(place, table.column_names[place], column))
+
+
+QUERIES = {kind: query_of(kind) for kind in ("wait", "leap", "first", "mirror", "late", "trees")}
+SPOILS: tuple[Spoil, ...] = (garbage, cut_short, other_names, other_types)
+
+
+class Fleet:
+    """Agents with one job. ``bad`` are to seal, keep and send what is spoilt: payloads, or ``tallies``."""
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        spoil: Spoil,
+        query: Plan | None = None,
+        *,
+        bad: int = 1,
+        tallies: bool = False,
+    ) -> None:
+        self.ledger = Ledger()
+        self.world = World(5, AGENTS, ledger=self.ledger)
+        self.bad: list[SimAgent] = []
+        self._patch(monkeypatch, spoil, tallies)
+        self.world.start_all()
+        self.until = self.world.now + 22_000
+        for agent in self.world.agents:
+            self.world.write(agent, self.until, rate_ms=150)
+        self.spec: JobSpec = self.world.create(1, query or plan(2))
+        homes = {flow.home for flow in self.spec.flows} | {self.spec.home}
+        self.bad += [agent for agent in self.world.agents if agent.address not in homes][:bad]
+
+    def _patch(self, monkeypatch: pytest.MonkeyPatch, spoil: Spoil, tallies: bool) -> None:
+        sealed, fetched = Uplink.sealed, Uplink.fetched
+
+        def is_bad(uplink: Uplink) -> bool:
+            return any(agent.node.uplink is uplink for agent in self.bad)
+
+        def spoilt(tally: bytes, payload: bytes) -> tuple[bytes, bytes]:
+            if tallies:
+                return (spoil(tally) if tally else tally), payload
+            return tally, (spoil(payload) if payload else payload)
+
+        def seals(uplink: Uplink, one: Sealed, now_ms: int) -> list[Effect]:
+            if is_bad(uplink):
+                tally, payload = spoilt(one.tally, one.payload)
+                one = replace(one, tally=tally, payload=payload)
+            return sealed(uplink, one, now_ms)
+
+        def fetches(uplink: Uplink, flow: Flow, pieces: Iterable[Piece], part: int = 0) -> list[Effect]:
+            if is_bad(uplink):
+                both = ((one, spoilt(one.tally, one.payload)) for one in pieces)
+                pieces = [replace(one, tally=tally, payload=payload) for one, (tally, payload) in both]
+            return fetched(uplink, flow, pieces, part)
+
+        monkeypatch.setattr(Uplink, "sealed", seals)
+        monkeypatch.setattr(Uplink, "fetched", fetches)
+
+    def root(self) -> Root:
+        root = self.world.home(self.spec).node.homes.roots.get(self.spec.flows[0].uid)
+        assert root is not None
+        return root
+
+    def check(self, least: int = 6) -> None:
+        """All live; windows are exact of those they have; the good are in all of them, the bad in none that
+        they have rows of."""
+        assert all(agent.up for agent in self.world.agents)
+        names = {f"a{agent.index}" for agent in self.bad}
+        waited = tuple(f"only for {name}" for name in names)
+        assert [one for one in self.ledger.findings if not one.text.endswith(waited)] == [], "in vain"
+        windows = settled(self.world, self.spec, self.until)
+        assert len(windows) >= least
+        for start, (_, counts, status) in windows.items():
+            truth = self.world.truth(self.spec, start, status["missing"])
+            assert counts.items() <= truth.items(), (start, status)
+            assert len(counts) == len(truth) or self.spec.plan.limit, (start, status)
+        steady = [status for start, (_, _, status) in sorted(windows.items())][2:]
+        assert [set(status["missing"]) for status in steady] == [names] * len(steady)
+        assert {(s["expected"], s["reported"]) for s in steady} == {(AGENTS, AGENTS - len(names))}
+
+
+@pytest.mark.parametrize("tallies", [False, True], ids=["groups", "tally"])
+@pytest.mark.parametrize("spoil", SPOILS, ids=lambda one: one.__name__)
+def test_who_sends_no_tables_is_missing_and_the_others_go_on(
+    spoil: Spoil, tallies: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = Fleet(monkeypatch, spoil, tallies=tallies)
+    fleet.world.run(30_000)
+    fleet.check()
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=QUERIES)
+def test_whatever_a_job_says_of_stragglers(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet(monkeypatch, garbage, QUERIES[query])
+    fleet.world.run(34_000)
+    fleet.check()
+
+
+def test_two_of_them_and_the_root_dies_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is root next is offered the same snapshots."""
+    fleet = Fleet(monkeypatch, garbage, bad=2)
+    world = fleet.world
+    world.run(12_000)
+    home = world.home(fleet.spec)
+    home.crash()
+    world.run_until(lambda: world.home(fleet.spec) is not home)
+    world.restart(home)
+    world.run(24_000)
+    assert all(agent.up for agent in world.agents)
+    assert fleet.ledger.findings == []
+    windows = settled(world, fleet.spec, fleet.until)
+    assert len(windows) >= 6
+    names = {f"a{agent.index}" for agent in fleet.bad}
+    last = [status for _, (_, _, status) in sorted(windows.items())][-3:]
+    assert all(set(status["missing"]) == names for status in last)
+    assert set(fleet.root().told_unusable()) == names
+
+
+def test_it_is_said_of_whom_and_once_it_is_well_again_it_is_in_the_windows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = Fleet(monkeypatch, garbage)
+    world, (bad,) = fleet.world, fleet.bad
+    world.run(10_000)
+    home = world.home(fleet.spec)
+    name = f"a{bad.index}"
+    count, why = fleet.root().told_unusable()[name]
+    assert why == "not a whole Arrow table: its end is missing"
+    assert home.node.homes.roots.told_unusable() == {name: count}
+    assert count > 1
+    said = [one for agent in world.agents for one in agent.unusable]
+    members = {one.members for one in said}
+    numbers = {m.number for m in home.node.log.members("clicks") if m.name == name}
+    assert members == {1 << number for number in numbers}
+    world.agents[0].handle(was.Arrived("client:9", say.Execute(request=7, sql="DESCRIBE job", creator="me")))
+    world.run_until(lambda: bool(world.client_inbox))
+    (reply,) = world.client_inbox
+    assert isinstance(reply, say.Reply)
+    described = {row["fact"]: row["value"] for row in decode(reply.payload).to_pylist()}
+    assert described["unusable"].endswith(f"pieces of {name} cannot be opened: {why}")
+    assert f"{name} ({why})" in fleet.root().why(lambda pane: pane, world.now)
+    fleet.bad.clear()
+    world.run(26_000)
+    windows = settled(world, fleet.spec, fleet.until)
+    last = [status for _, (_, _, status) in sorted(windows.items())][-3:]
+    assert [status["missing"] for status in last] == [[]] * 3
+
+
+def test_early_results_go_on_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = plan(2)
+    fleet = Fleet(monkeypatch, garbage, replace(base, fragment=replace(base.fragment, changes_us=500_000)))
+    (bad,), world, early = fleet.bad, fleet.world, Uplink.early
+
+    def says(uplink: Uplink, one: Early) -> list[Effect]:
+        return early(uplink, replace(one, payload=b"none") if uplink is bad.node.uplink else one)
+
+    reader, found = world.agents[0], list[say.WindowResult]()
+
+    def published(result: say.WindowResult, now_ms: int) -> list[Effect]:
+        found.append(result)
+        return []
+
+    monkeypatch.setattr(Uplink, "early", says)
+    monkeypatch.setattr(reader.node.clients, "published", published)
+    subscribes = say.SubscribeJob(id=1, origin=reader.address, uid=fleet.spec.uid, after=None)
+    for _ in range(10):
+        world.home(fleet.spec).handle(was.Arrived(reader.address, subscribes))
+        world.run(2_000)
+    assert all(agent.up for agent in world.agents)
+    shown = [one for result in found if result.early for one in decode(result.status).to_pylist()]
+    lacking = [one for one in shown if len(one["missing"]) == 1 and one["expected"] == AGENTS]
+    assert len(lacking) > 10, "whose panes were open"
+    members = {m.number: m.name for m in reader.node.log.members("clicks")}
+    (number,) = (number for number, name in members.items() if name == f"a{bad.index}")
+    assert {name for one in lacking for name in one["missing"]} <= {f"a{bad.index}", f"member {number}"}
