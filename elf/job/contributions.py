@@ -65,7 +65,7 @@ class Piece:
         return replace(self, start=max(self.start, start), end=min(self.end, end))
 
 
-Unusable = tuple[tuple[Piece, str], ...]
+UnusablePieces = tuple[tuple[Piece, str], ...]
 """Pieces that are no tables of their flow, each with the reason (``agents.committing.opening``)."""
 
 

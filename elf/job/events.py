@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from elf.job.commands import Outcome
-from elf.job.contributions import Piece, Unusable
+from elf.job.contributions import Piece, UnusablePieces
 from elf.job.effects import CommitPanes, CommitWindows
 from elf.job.messages import Message, PaneRow, Request, SteerJob, WindowResult
 from elf.job.snapshots import Threshold
@@ -36,7 +36,7 @@ class Combined:
     flow: Flow
     piece: Piece | None
     cpu_us: int = 0
-    unusable: Unusable = ()
+    unusable: UnusablePieces = ()
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class PanesCommitted:
     threshold: Threshold | None = None
     panes: int = 0
     rows: int = 0
-    unusable: Unusable = ()
+    unusable: UnusablePieces = ()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from elf.job.contributions import Unusable
+from elf.job.contributions import UnusablePieces
 from elf.job.effects import CommitPanes, CommitWindows
 from elf.job.home.homes import StoredJob
 from elf.job.messages import WindowResult
@@ -96,7 +96,7 @@ class Drafted:
     threshold: Threshold | None = None
     panes: int = 0
     rows_in: int = 0
-    unusable: Unusable = ()
+    unusable: UnusablePieces = ()
 
 
 @dataclass(frozen=True)

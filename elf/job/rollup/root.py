@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from elf.errors import ElfBug
-from elf.job.contributions import Batch, PartName, Piece, Pile, Unusable, bitmap, numbers
+from elf.job.contributions import Batch, PartName, Piece, Pile, UnusablePieces, bitmap, numbers
 from elf.job.effects import CommitPanes
 from elf.job.log.streamlog import Member
 from elf.job.messages import FlowProgress
@@ -383,7 +383,7 @@ class Root(Panes):
         self._asked_ms |= dict.fromkeys(asked, now_ms)
         return [(number, start, end) for number in asked]
 
-    def unusable(self, work: CommitPanes, unusable: Unusable) -> list[tuple[int, str]]:
+    def unusable(self, work: CommitPanes, unusable: UnusablePieces) -> list[tuple[int, str]]:
         """Pieces of these panes cannot be opened: they are proposed again without them. Returns whose they
         are, as contribution sets, and why."""
         if not self._in_flight or self._proposed[0] != work:
