@@ -87,6 +87,37 @@ def test_the_last_revision_has_every_row_that_is_not_beyond_the_bound(seed: int)
     assert sum(status["late"] for _, _, status in windows.values()) > 0
 
 
+def test_late_rows_that_come_to_a_home_of_before_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That node is in the flow's tree, and its log has the new home."""
+    world = World(1, 4)
+    world.start_all()
+    until = world.now + 20_000
+    for agent in world.agents:
+        write(world, agent, until)
+    spec = world.create(1, revising())
+    send, strayed = world.send, set[tuple[object, ...]]()
+
+    def astray(agent: SimAgent, to: str, message: object) -> None:
+        """Each part, when it is sent first."""
+        if isinstance(message, say.Slice) and message.parts:
+            name = (message.start, message.parts)
+            if name not in strayed:
+                strayed.add(name)
+                to = next(a.address for a in world.agents if a.address not in (to, agent.address))
+        send(agent, to, message)
+
+    monkeypatch.setattr(world, "send", astray)
+    world.run(until - world.now + 25_000)
+    windows = world.committed(spec)
+    starts = [start for start in windows if start + 4 * SECOND < until * 1000]
+    starts = [start for start in starts if all(world.answers_for(a, spec, start) for a in world.agents)]
+    assert [windows[start][1] for start in starts] == [
+        dict(reference(world, spec, start)) for start in starts
+    ]
+    assert len(starts) >= 6
+    assert sum(agent.node.unknown_flow for agent in world.agents) == len(strayed) > 5
+
+
 def late_rows(uid: str) -> Plan:
     """The late rows of a flow by key, by the time at which they came."""
     base = plan()
