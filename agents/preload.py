@@ -125,12 +125,14 @@ class Preload:
             _redirect(order.log)
 
             def listening(address: str, http: str | None) -> None:
+                """Again after each time at which its disk was full."""
                 _tell("listening", order.name, to=told, address=address, http=http)
-                os.close(told)
 
             status = ended(lambda: _run(order, listening))
             sys.stdout.flush()
             sys.stderr.flush()
+        except Exception:
+            traceback.print_exc()
         finally:
             os._exit(status)
 

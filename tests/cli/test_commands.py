@@ -23,6 +23,7 @@ from elf.cli.ask import setting
 from elf.cli.options import DEFAULT_ADDRESS
 from elf.errors import UserError
 from elf.job import messages as say
+from tests.cli.conftest import Here
 from tests.cli.fleet_of_one import fake_agent, window_result
 
 COMMANDS = "run sql shell jobs members streams tree compare leave demo generate bench sim"
@@ -160,8 +161,8 @@ UNREACHABLE = "cannot reach an agent at 127.0.0.1:1: connection refused (is elf-
         (["frobnicate"], 2, "no such command 'frobnicate' (see --help)"),
     ],
 )
-def test_every_failure_is_one_clear_line(args: list[str], status: int, message: str) -> None:
-    done = elf(*args)
+def test_every_failure_is_one_clear_line(args: list[str], status: int, message: str, here: Here) -> None:
+    done = here(*args)
     assert (done.returncode, done.stdout, done.stderr) == (status, "", f"elf: {message}\n")
 
 
@@ -291,11 +292,11 @@ def test_a_live_log_ends_with_a_whole_line_on_sigterm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_ended_says_nothing_of_it(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_run_that_is_ended_says_nothing_of_it(number: signal.Signals, here: Here, tmp_path: Path) -> None:
     """While it says its windows, of which there are more than a pipe holds."""
     query = "SELECT COUNT(*) AS n FROM clicks WINDOWING 1 DAYS SLIDE 20 SECONDS"
     lines = tmp_path / "clicks.json"
-    assert elf("generate", "clicks", "--out", str(lines), "--rows", "2000").returncode == 0
+    assert here("generate", "clicks", "--out", str(lines), "--rows", "2000").returncode == 0
     with subprocess.Popen(
         [*ELF, "run", "--stream", f"clicks={lines}", "-q", query],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=_with_ctrl_c,
@@ -311,8 +312,8 @@ def _with_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def test_the_overlay_simulation_ends_with_one_json_object() -> None:
-    done = elf("sim", "overlay", "--nodes", "20", "--keys", "30", "--partition", "10", "--json")
+def test_the_overlay_simulation_ends_with_one_json_object(here: Here) -> None:
+    done = here("sim", "overlay", "--nodes", "20", "--keys", "30", "--partition", "10", "--json")
     facts = json.loads(done.stdout.splitlines()[-1])
     assert (done.returncode, facts["ok"], facts["nodes"], facts["crashed"]) == (0, True, 20, 4)
     assert facts["hops_limit"] == 3
@@ -327,41 +328,41 @@ def test_the_overlay_simulation_ends_with_one_json_object() -> None:
     assert 0 < facts["partition"]["one_ring_seconds"] <= facts["partition"]["trees_seconds"]["p99"] < 10
 
 
-def test_trees_keep_to_the_regions_of_a_simulated_ring() -> None:
+def test_trees_keep_to_the_regions_of_a_simulated_ring(here: Here) -> None:
     """Of bonds that are drawn at random, three in four cross four regions."""
     small = ("--nodes", "64", "--keys", "5", "--jobs", "8", "--crash", "0")
-    done = elf("sim", "overlay", *small, "--regions", "4", "--json")
+    done = here("sim", "overlay", *small, "--regions", "4", "--json")
     facts = json.loads(done.stdout.splitlines()[-1])
     assert facts["ok"]
     assert 0 < facts["far_bonds"] < 0.4
     assert {"seed", "fingerprint"} <= facts.keys()
 
 
-def test_churn_comes_on_top_and_says_what_it_saw() -> None:
+def test_churn_comes_on_top_and_says_what_it_saw(here: Here) -> None:
     usual = ["sim", "overlay", "--nodes", "16", "--keys", "20", "--jobs", "5", "--crash", "0"]
     churn = ["--churn", "200", "--lifetimes", "pareto", "--seconds", "5", "--lookups", "20", "--loss", "0"]
-    done = elf(*usual, *churn, "--json")
+    done = here(*usual, *churn, "--json")
     facts = json.loads(done.stdout.splitlines()[-1])
     found = facts["churn"]
     assert found["lookups"].keys() == {"total", "wrong", "lost", "doubled"}
     assert found["lookups"]["total"] >= 100
     assert facts["lookups"]["total"] == 20 + 2 * 5 + found["lookups"]["total"]
     assert (done.returncode == 0) == facts["ok"]
-    said = elf(*usual, *churn).stdout
+    said = here(*usual, *churn).stdout
     assert "at the right node (at least 99.9%)" in said
     assert "jobs: 5 placed" in said
 
 
-def test_the_simulation_draws_in_the_terminal() -> None:
-    lines = elf("sim", "overlay", "--nodes", "12", "--keys", "20", "--jobs", "30", "--crash", "0").stdout
+def test_the_simulation_draws_in_the_terminal(here: Here) -> None:
+    lines = here("sim", "overlay", "--nodes", "12", "--keys", "20", "--jobs", "30", "--crash", "0").stdout
     assert lines.splitlines()[0].endswith("all right")
     for part in ("\nring\n", "12 nodes", "30 trees", "\ntree\n◆ root ", "\nbalance of 30 trees: "):
         assert part in lines
 
 
-def test_the_static_model_ends_with_one_json_object(tmp_path: Path) -> None:
+def test_the_static_model_ends_with_one_json_object(here: Here, tmp_path: Path) -> None:
     path = tmp_path / "ring.svg"
-    done = elf(
+    done = here(
         "sim", "overlay", "--model", "--nodes", "1280", "--keys", "5000", "--json", "--plot", str(path)
     )
     facts = json.loads(done.stdout.splitlines()[-1])
@@ -373,8 +374,8 @@ def test_the_static_model_ends_with_one_json_object(tmp_path: Path) -> None:
     assert "svg" in path.read_text()
 
 
-def test_the_static_model_without_jobs_has_figures_and_no_pictures() -> None:
-    done = elf(
+def test_the_static_model_without_jobs_has_figures_and_no_pictures(here: Here) -> None:
+    done = here(
         "sim", "overlay", "--model", "--nodes", "50", "--keys", "100", "--jobs", "0", "--leaf-set", "8"
     )
     assert (done.returncode, "leaf sets of 8" in done.stdout, "ring\n" in done.stdout) == (0, True, False)

@@ -15,6 +15,7 @@ import duckdb
 import pytest
 
 from elf.cli.generate import GenerateOptions, generate
+from tests.cli.conftest import Here
 
 TOP = (
     "SELECT product, SUM(clicks_count) AS clicks FROM clicks WHERE store == 'video_games' "
@@ -128,8 +129,8 @@ def test_standard_input_and_pipes_are_read_like_files(logs: list[str], tmp_path:
         assert (run.returncode, got) == (0, wanted.stdout)
 
 
-def test_standard_input_is_read_once(logs: list[str]) -> None:
-    done = elf("run", "-q", TOP, "--input", "-", "--stream", "more=-")
+def test_standard_input_is_read_once(here: Here, logs: list[str]) -> None:
+    done = here("run", "-q", TOP, "--input", "-", "--stream", "more=-")
     assert (done.returncode, done.stderr) == (1, "elf: standard input (-) can be read once\n")
 
 
@@ -141,8 +142,8 @@ def test_no_command_is_answered_with_those_there_are(words: tuple[str, ...]) -> 
     assert len(done.stderr.splitlines()) > 5
 
 
-def test_a_wrong_query_has_its_line_column_and_caret(logs: list[str]) -> None:
-    done = elf("run", "-q", "SELECT produkt\nFROM clicks", "--input", logs[0])
+def test_a_wrong_query_has_its_line_column_and_caret(here: Here, logs: list[str]) -> None:
+    done = here("run", "-q", "SELECT produkt\nFROM clicks", "--input", logs[0])
     assert done.returncode == 1
     assert done.stdout == ""
     first, line, caret = done.stderr.splitlines()
@@ -152,8 +153,8 @@ def test_a_wrong_query_has_its_line_column_and_caret(logs: list[str]) -> None:
     assert (line, caret) == ("  SELECT produkt", "         ^")
 
 
-def test_an_unknown_format_is_one_line(logs: list[str]) -> None:
-    done = elf("run", "-q", TOP, "--input", logs[0], "--format", "jsn")
+def test_an_unknown_format_is_one_line(here: Here, logs: list[str]) -> None:
+    done = here("run", "-q", TOP, "--input", logs[0], "--format", "jsn")
     assert done.returncode == 78
     assert done.stderr.startswith("elf: ")
     assert done.stderr.count("\n") == 1
@@ -177,6 +178,6 @@ def test_the_benchmark_says_how_fast(logs: list[str], as_json: bool) -> None:
     assert facts["ratio"] == pytest.approx(facts["events_per_s"] / facts["duckdb"]["events_per_s"], rel=0.01)
 
 
-def test_the_benchmark_refuses_what_is_no_query(logs: list[str]) -> None:
-    done = elf("bench", "ingest", "--input", logs[0], "--query", "SHOW JOBS")
+def test_the_benchmark_refuses_what_is_no_query(here: Here, logs: list[str]) -> None:
+    done = here("bench", "ingest", "--input", logs[0], "--query", "SHOW JOBS")
     assert (done.returncode, done.stderr) == (1, "elf: the benchmark takes one SELECT\n")

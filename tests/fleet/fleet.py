@@ -1,9 +1,12 @@
 """A fleet of real ``elf-agent`` processes on loopback, each with a data folder, a port and a log file of its
-own.
+own. What a fleet starts with is forked by ``agents.preload``, so that each need not import everything; who
+joins later or comes back is started by the command line.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import random
@@ -11,15 +14,21 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 import yaml
+
+from elf.cli import agents
+from elf.cli.processes import Processes
 
 STREAM = "clicks"
 PRODUCTS = ("Angry Birds", "Tetris", "Myst", "Doom", "Pong")
@@ -36,6 +45,56 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+class Process(Protocol):
+    """Of a ``Popen`` what tests need."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float) -> int: ...
+
+    def send_signal(self, sig: int) -> None: ...
+
+
+class Forked:
+    """An agent whose parent is the starter."""
+
+    def __init__(self, name: str, config: Path, log: Path) -> None:
+        self._agent = starter().start(name, config, log)
+        while self._agent.pid is None:
+            assert self.poll() is None
+            time.sleep(agents.POLL_SECS)
+        self.pid = self._agent.pid
+
+    def poll(self) -> int | None:
+        return self._agent.status()
+
+    def wait(self, timeout: float) -> int:
+        deadline = time.monotonic() + timeout
+        while (status := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(self._agent.name, timeout)
+            time.sleep(agents.POLL_SECS)
+        return status
+
+    def send_signal(self, sig: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, sig)
+
+
+@functools.cache
+def starter() -> agents.Agents:
+    """The one that forks agents for all tests of this process, and ends with it."""
+    opened = ExitStack()
+    atexit.register(opened.close)
+    folder = opened.enter_context(tempfile.TemporaryDirectory())
+    processes = Processes()
+    opened.callback(processes.stop)
+    return agents.Agents(processes, Path(folder) / "log")
+
+
 @dataclass
 class Agent:
     """One agent: its configuration, its process if it runs, and the rows that were written beside it."""
@@ -45,7 +104,7 @@ class Agent:
     port: int
     http_port: int
     bootstrap: tuple[str, ...]
-    process: subprocess.Popen[bytes] | None = None
+    process: Process | None = None
     written: list[tuple[int, str, int]] = field(default_factory=list)
     advertise: str = ""
     """Where others reach it, if it is not where it listens."""
@@ -87,11 +146,16 @@ class Agent:
         return path
 
     def start(self) -> None:
+        """By the command line."""
         path = self.write_config()
         with (self.folder / "stderr").open("ab") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", self.module, "--config", str(path)], stdout=errors, stderr=errors
             )
+
+    def fork(self) -> None:
+        """As one of many."""
+        self.process = Forked(str(self.folder), self.write_config(), self.folder / "stderr")
 
     def kill(self) -> None:
         """SIGKILL: nothing is said, nothing is saved."""
@@ -139,7 +203,7 @@ class Fleet:
         for agent in self.agents:
             agent.write_config()
             agent.log.touch()
-            agent.start()
+            agent.fork()
 
     def begin_writing(self) -> None:
         self._writing.set()
@@ -184,9 +248,7 @@ class Fleet:
         self._writing.clear()
         for agent in self.agents:
             if agent.process is not None:
-                agent.process.kill()
-                agent.process.wait()
-                agent.process = None
+                agent.kill()
 
 
 def alive(pid: int) -> bool:
