@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
+# Where it is set, each of the hundreds of processes that tests start compiles all of elf.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test check pytest docs install java clean
 
 demo: install java
