@@ -3,14 +3,19 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo test check docs install java clean
+# Where it is set, each of the hundreds of processes that tests start compiles all of elf.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test check pytest docs install java clean
 
 demo: install java
 	$(BIN)/elf demo
 
+test: check pytest
+
 # In four processes on two cores, since some tests wait; what takes longest begins first.
-test: check java
-	$(BIN)/python -m pytest -q -n 4 --no-loadscope-reorder tests/fleet tests/spark tests/chaos tests/job tests/cli tests
+pytest: install java
+	$(BIN)/python -m pytest -q -n 4 --no-loadscope-reorder tests/fleet tests/spark tests/chaos tests/job tests/cli tests/run tests
 
 check: install
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ are lost.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -15,6 +16,9 @@ from elf.job.rollup.root import RootSettings
 from elf.job.spec import JobSpec, stream_topic
 from elf.ql.plan import Plan
 from elf.windows import Sliding
+
+SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))
+"""Of random histories; ``tests/chaos`` has more."""
 
 Windows = dict[int, tuple[int, dict[str, int], dict[str, Any]]]
 """By start (µs): revision, counts by key, status."""
@@ -201,7 +205,7 @@ def test_a_flow_whose_root_is_away_for_long_sheds_rows_and_says_so() -> None:
     assert not windows[max(windows)][2]["missing"]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_crashes_loss_and_doubles_never_make_a_window_wrong(seed: int) -> None:
     """The oracle: at the end, when all are back, every committed window equals a count over all logs."""
     world = World(100 + seed, 5, loss=0.03, doubles=0.03)
