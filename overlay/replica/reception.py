@@ -206,13 +206,15 @@ class Reception:
         )
 
     def _misled(self, message: Follows) -> None:
-        """The sender follows us in other groups than we think."""
+        """The sender follows us in other groups than we think: in some that another leads by now, or that it
+        is out of."""
         address = message.sender.address
         right: set[bytes] = set()
         for item in message.groups:
             group = self.groups.get(item.group)
             place = group.place if group is not None and group.leadership is not None else None
-            if place is not None and (place.hard.birth, place.term) == (item.birth, item.term):
+            led = place is not None and (place.hard.birth, place.term) == (item.birth, item.term)
+            if place is not None and led and place.membership.at(address) is not None:
                 right.add(item.group)
             else:
                 self._desk.send(address, self._told(item.group))

@@ -466,6 +466,21 @@ def test_a_dead_member_is_replaced_by_order() -> None:
     small.rests()
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_live_member_that_is_put_out_hears_of_it(others: int) -> None:
+    """Also where it goes on to follow that leader in other groups; then it can be taken in again."""
+    small = Small()
+    for number in range(others):
+        small.do("n0", lambda node, n=number: node.create(key_of(b"%d" % n), b"", FIVE, small.world.now))  # type: ignore[misc]
+    small.world.run(5_000)
+    small.do("n0", lambda node: node.remove(KEY, "n4", small.world.now))
+    small.world.run(4_000)
+    assert KEY not in small.world.at("n4").held()
+    small.do("n0", lambda node: node.invite(KEY, ["n4"], small.world.now))
+    assert small.until(lambda: "n4" in small.voters())
+    small.rests()
+
+
 def test_a_healthy_member_stays_while_the_group_depends_on_it() -> None:
     small = Small()
     for address in ("n3", "n4"):
