@@ -196,7 +196,8 @@ class World:
 
     def spares(self, agent: SimAgent) -> bool:
         """Whether the fleet can do without an agent for good: each group in which it is, be it a home that it
-        leads, has three members, as far as anybody knows."""
+        leads, has three members, as far as anybody knows, and others have its streams: one that nobody has
+        stands still, and what is over it."""
         up = [one for one in self.agents if one.up]
         log = max((one.node.log for one in up), key=lambda log: log.last)
         homes = {spec.uid for spec in log.jobs()} | {log.founder(flow.uid) or "" for flow in log.flows()}
@@ -210,7 +211,9 @@ class World:
         ]
         gone = any(one.ended == GONE for one in self.agents)
         founding = any(key not in agent.groups() for key in keys)
-        return agent.node.ready and not gone and not founding and all(size >= SPARED_OF for size in sizes)
+        alone = {*agent.streams} - {stream for one in up if one is not agent for stream in one.streams}
+        free = agent.node.ready and not (gone or founding or alone)
+        return free and all(size >= SPARED_OF for size in sizes)
 
     def send(self, agent: SimAgent, to: str, message: object) -> None:
         frames = encode(message, cluster="sim", sender=agent.address)  # type: ignore[arg-type]

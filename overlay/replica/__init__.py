@@ -32,7 +32,8 @@ whether they agree on who leads what. An idle group costs nothing.
 5. *Unknown is never new.* Only ``create`` founds a group. Who has no hard state says so (``Stranger``),
    promises nothing, and is put out and let in again, under another seat, through the log. Each founding has
    a *birth*, so two under one key never mix.
-6. Memberships change by one member, one after the other, and never to one whose majority is not heard.
+6. Memberships change by one member, one after the other, and never to one whose majority is not heard, or
+   has not answered since a member asked to go.
 7. A deposed leader writes nothing: a record is refused unless its term is the leader's, and a read waits
    for a majority of that term.
 

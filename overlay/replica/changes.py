@@ -21,7 +21,7 @@ class Changes:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._lost: set[int] = set()
-        self._leaving: set[int] = set()
+        self._leaving: dict[int, int] = {}
         self._coming: dict[str, Member] = {}
         self.invited: dict[str, int] = {}
         """Addresses that shall join, and until when they are asked."""
@@ -33,9 +33,15 @@ class Changes:
             self._lost.add(seat)
             self.invite(member.address)
 
-    def leave(self, seat: int) -> None:
-        """The seat shall be released."""
-        self._leaving.add(seat)
+    def leave(self, seat: int, after: int) -> None:
+        """The seat shall be released, once the others have answered a round above ``after``: who has just
+        died is silent for no longer than who has nothing to say."""
+        self._leaving.setdefault(seat, after)
+
+    @property
+    def after(self) -> int:
+        """Members shall answer a round above this one."""
+        return max(self._leaving.values(), default=-1)
 
     def going(self) -> frozenset[str]:
         """Addresses of members whose seats shall be released."""
@@ -69,17 +75,19 @@ class Changes:
         self,
         caught_up: Callable[[Member], bool],
         stale: Callable[[Member], bool],
-        answered: Callable[[Member], bool],
+        answered: Callable[[Member, int], bool],
     ) -> Membership | None:
         """The next membership, if it should be another. ``stale``: a learner not heard for long;
-        ``answered``: who has, in this term."""
+        ``answered``: who has answered a round above that one, in this term."""
         membership, size = self._place.membership, self._place.desk.config.size
-        for going in (self._lost, self._leaving):
-            going.intersection_update(member.seat for member in membership.members)
+        seats = {member.seat for member in membership.members}
+        self._lost &= seats
+        self._leaving = {seat: after for seat, after in self._leaving.items() if seat in seats}
+        for going in (dict.fromkeys(self._lost, 0), self._leaving):
             for member in membership.members:
                 if member.seat in going and member.seat != self._place.hard.seat:
                     smaller = membership.without(member)
-                    if self._works(smaller, answered):
+                    if self._works(smaller, answered, going[member.seat]):
                         return smaller
         for learner in membership.learners:
             if stale(learner):
@@ -92,12 +100,12 @@ class Changes:
             return smaller
         return self._admission(membership, size)
 
-    def _works(self, membership: Membership, answered: Callable[[Member], bool]) -> bool:
+    def _works(self, membership: Membership, answered: Callable[[Member, int], bool], after: int = 0) -> bool:
         """Whether a majority of it lives, so that nobody is let go on whom the group depends. Who has not
         answered yet only counts as alive because nobody had listened to it before this term."""
         alive = self._place.links.alive
         others = [voter for voter in membership.voters if voter.seat != self._place.hard.seat]
-        sound = [v for v in others if alive(v.address) and v.seat not in self._lost and answered(v)]
+        sound = [v for v in others if alive(v.address) and v.seat not in self._lost and answered(v, after)]
         return len(membership.voters) - len(others) + len(sound) >= membership.quorum
 
     def _admission(self, membership: Membership, size: int) -> Membership | None:

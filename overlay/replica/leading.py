@@ -138,8 +138,9 @@ class Leadership:
 
     def leave(self, seat: int) -> None:
         """A seat shall be released."""
-        self._changes.leave(seat)
+        self._changes.leave(seat, self._round)
         self.settle()
+        self._push_all()
 
     def going(self) -> frozenset[str]:
         """Addresses of members that asked to be released."""
@@ -263,9 +264,9 @@ class Leadership:
             for member in place.others()
         }
 
-    def _has_answered(self, member: Member) -> bool:
+    def _has_answered(self, member: Member, after: int) -> bool:
         progress = self._progress.get(member.seat)
-        return progress is not None and progress.acked > 0
+        return progress is not None and progress.acked > after
 
     def _commit(self) -> None:
         """Only a record of our own term is committed by counting; it takes all before it along (5.4.2)."""
@@ -339,7 +340,8 @@ class Leadership:
     def _wants(self, progress: Progress) -> bool:
         """Whether there is something that must not wait."""
         read = bool(self._reads) and progress.acked <= self._reads[-1].after
-        return progress.next <= self._place.log.last_index or progress.acked == 0 or read
+        news = progress.next <= self._place.log.last_index or progress.acked <= self._changes.after
+        return news or progress.acked == 0 or read
 
     def _push(self, progress: Progress, force: bool = False) -> None:
         place = self._place

@@ -492,6 +492,18 @@ def test_a_healthy_member_stays_while_the_group_depends_on_it() -> None:
     assert small.fate("n0", small.ask("n0")) == "accepted"
 
 
+def test_nobody_is_let_go_on_the_word_of_one_that_has_just_died() -> None:
+    """Its silence is not noticed yet, and the smaller group would need it."""
+    small = Small(FIVE[:3], others=["spare"])
+    small.world.crash("n2")
+    small.do("n1", lambda node: node.leave(small.world.now))
+    small.world.run(10_000)
+    assert "n1" in small.voters()
+    assert small.fate("n0", small.ask("n0")) == "accepted"
+    small.do("n0", lambda node: node.invite(KEY, ["spare"], small.world.now))
+    assert small.until(lambda: sorted(small.voters()) == ["n0", "n2", "spare"])
+
+
 @pytest.mark.parametrize("count", [1, 50, 400])
 def test_an_idle_group_costs_nothing(count: int) -> None:
     world = World(random.Random(1))
