@@ -32,6 +32,7 @@ from elf.cli.processes import Processes
 
 STREAM = "clicks"
 PRODUCTS = ("Angry Birds", "Tetris", "Myst", "Doom", "Pong")
+ELF_AGENT = "agents.main"
 
 
 def free_ports(count: int) -> list[int]:
@@ -108,7 +109,7 @@ class Agent:
     written: list[tuple[int, str, int]] = field(default_factory=list)
     advertise: str = ""
     """Where others reach it, if it is not where it listens."""
-    module: str = "agents.main"
+    module: str = ELF_AGENT
     """What runs."""
 
     @property
@@ -203,7 +204,10 @@ class Fleet:
         for agent in self.agents:
             agent.write_config()
             agent.log.touch()
-            agent.fork()
+            if agent.module == ELF_AGENT:
+                agent.fork()
+            else:
+                agent.start()
 
     def begin_writing(self) -> None:
         self._writing.set()

@@ -37,7 +37,8 @@ async def test_windows_have_what_an_agent_had_sealed_that_is_gone_for_good(five:
         await asyncio.sleep((1.8 - time.time()) % 2)
         start = time.time_ns() // 1000 // (2 * SECOND_US) * 2 * SECOND_US
         stop(home, signal.SIGSTOP)
-        await until(lambda: metric(victim, "snapshots_copied") > 0, "copies", 10)
+        before = metric(victim, "snapshots_retained")  # a busy machine may owe the window before
+        await until(lambda: metric(victim, "snapshots_copied") > before, "copies", 10)
         assert start not in windows
         victim.kill()
         shutil.rmtree(victim.folder / "data")
