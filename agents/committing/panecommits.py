@@ -71,7 +71,9 @@ def combine(effect: Combine, types: Types | None = None) -> Combined:
         if not pieces:
             return Combined(effect.flow, None, us_since(began), unusable)
     excerpt = any(piece.excerpt for piece in pieces)
-    members = sum(piece.members for piece in pieces)  # they are disjoint
+    members = batch.members
+    for left_out, _ in unusable:
+        members &= ~left_out.members
     piece = Piece(batch.start, batch.end, members, tally, payload, excerpt)
     return Combined(effect.flow, piece, us_since(began), unusable)
 

@@ -555,8 +555,8 @@ class Node:
         if self.homes.roots.get(message.flow) is not None:
             return list(self.homes.roots.take(sender, message, now_ms))
         flow = self.log.flow(message.flow)
-        here = flow is None or flow.home == self.me.address  # its root is here no more, or not yet
-        if flow is None or here or message.parts:  # late rows go up no tree: they are offered to the new root
+        if flow is None or flow.home == self.me.address or message.parts:
+            # its root is here no more, or not yet; late rows go up no tree: they are offered to the new root
             self.unknown_flow += 1
             return []
         return list(self.uplink.carry(sender, flow, piece_of(message), now_ms))

@@ -347,9 +347,7 @@ class Root(Panes):
 
     def committed(self, done: CommitPanes, now_ms: int) -> Segment:
         """A proposed commit is durable."""
-        if not self._in_flight or self._proposed.pop(0) != done:
-            raise ElfBug("a commit that is not the one in flight")
-        self._in_flight = False
+        self._land(done)
         batch = done.batch
         segment = Segment(batch.start, batch.end, done.revision, done.members, now_ms, parts=done.parts)
         self._history.add(segment)
@@ -360,6 +358,10 @@ class Root(Panes):
 
     def give_up(self, work: CommitPanes) -> None:
         """A proposed commit cannot be made: what it would have brought comes again, or is too late."""
+        self._land(work)
+
+    def _land(self, work: CommitPanes) -> None:
+        """The commit that was in flight is so no more."""
         if not self._in_flight or self._proposed.pop(0) != work:
             raise ElfBug("a commit that is not the one in flight")
         self._in_flight = False
@@ -368,11 +370,9 @@ class Root(Panes):
         """What was left out of these panes may matter: they are begun again, with all groups. Returns who is
         to be asked, as (member, first pane, end).
         """
-        if not self._in_flight or self._proposed[0] != work:
-            raise ElfBug("a commit that is not the one in flight")
-        self._in_flight = False
+        self._land(work)
         start, end, members = work.batch.start, work.batch.end, work.batch.members
-        pieces = [piece for other in self._proposed for piece in other.batch.pieces]
+        pieces = [piece for other in (work, *self._proposed) for piece in other.batch.pieces]
         pieces += [piece for batch in self._held.take(start, end) for piece in batch.pieces]
         self._proposed.clear()
         self._whole = Whole(start, end, members, now_ms)
@@ -386,10 +386,8 @@ class Root(Panes):
     def unusable(self, work: CommitPanes, unusable: UnusablePieces) -> list[tuple[int, str]]:
         """Pieces of these panes cannot be opened: they are proposed again without them. Returns whose they
         are, as contribution sets, and why."""
-        if not self._in_flight or self._proposed[0] != work:
-            raise ElfBug("a commit that is not the one in flight")
-        self._in_flight = False
-        proposed, self._proposed = self._proposed, []
+        self._land(work)
+        proposed, self._proposed = [work, *self._proposed], []
         whose = []
         for piece, reason in unusable:
             named = zip(work.new, work.batch.pieces, strict=bool(work.new))
