@@ -36,7 +36,7 @@ class Evidence(Enum):
     """Why a peer is probed: it says since when it was silent."""
 
     NONE = "it has not answered something; it owes us no word"
-    OWED = "a heartbeat or refresh is overdue: silent since its last word"
+    OWED = "a heartbeat or refresh is overdue: silent since its last word, or since it owed another"
     TOLD = "another has buried it: silent for long"
 
 
@@ -144,11 +144,13 @@ class Liveness:
 
     # -- probing ---------------------------------------------------------------------------------------------
 
-    def probe(self, peer: Peer, leaf: bool = False, evidence: Evidence = Evidence.NONE) -> None:
+    def probe(
+        self, peer: Peer, leaf: bool = False, evidence: Evidence = Evidence.NONE, later_ms: int = 0
+    ) -> None:
         """Ask a peer for a sign of life, or for its leaf set. A question that is already open is not asked
-        twice, but what is known of the peer's silence is added."""
+        twice, but what is known of the peer's silence is added; ``later_ms`` of it prove nothing."""
         node = peer.id
-        quiet_since = self._quiet_since(node, evidence)
+        quiet_since = self._quiet_since(node, evidence) + later_ms
         told = evidence is Evidence.TOLD
         probe = self._probes.get(node)
         if probe is not None:

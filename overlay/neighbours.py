@@ -7,7 +7,7 @@ alike here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 from overlay.context import Context
 from overlay.errands import Errands
@@ -92,22 +92,23 @@ class Neighbours:
         if late_ms >= self._context.config.suspect_ms:
             self._liveness.forgive()
 
-    def beat(self, tree_neighbours: Iterable[Peer], late: bool) -> None:
+    def beat(self, tree_neighbours: Mapping[Peer, int], late: bool) -> None:
         """Speak to one ring neighbour, the next time to the other; and look after all whom we watch.
 
-        In turn, so that at any time one of them has heard us in the last half period. ``late``: we slept, so
-        nobody's silence means anything yet.
+        In turn, so that at any time one of them has heard us in the last half period. ``tree_neighbours``:
+        how much longer than ring neighbours they may be silent, in ms. ``late``: we slept, so nobody's
+        silence means anything yet.
         """
         context = self._context
         neighbours = self._leaves.neighbours()
         if neighbours:
             self._turn += 1
             self._speak(neighbours[self._turn % len(neighbours)])
-        watched = {peer.id: peer for peer in (*tree_neighbours, *neighbours)}
+        watched = {**tree_neighbours, **dict.fromkeys(neighbours, 0)}
         suspect_ms = context.config.suspect_ms * self._liveness.health.stretch
-        for peer in watched.values():
-            if not late and self._liveness.silence(peer) >= suspect_ms:
-                self._liveness.probe(peer, evidence=Evidence.OWED)
+        for peer, later_ms in watched.items():
+            if not late and self._liveness.silence(peer) >= suspect_ms + later_ms:
+                self._liveness.probe(peer, evidence=Evidence.OWED, later_ms=later_ms)
         context.agenda.set(("beat", 0), context.every(context.config.beat_ms))
 
     def ask_helpers(self, suspect: Peer) -> None:

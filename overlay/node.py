@@ -406,7 +406,7 @@ class Overlay:
             return
         match kind:
             case "beat":
-                self._pastry.neighbours.beat(self._scribe.neighbours(), late)
+                self._pastry.neighbours.beat(self._scribe.upkeep.owed(), late)
             case "probe":
                 self._pastry.probe_due(of, late)
             case "errand":

@@ -20,11 +20,13 @@ PATH_MAX: Final = 32
 class Child:
     """A node that takes a topic from us, when it last said so, and what is under way to it.
 
-    ``below``: how many children it has; ``raised``: it is to be told to climb, chosen at ``raised_at``.
+    ``every``: it says so once in so many refreshes. ``below``: how many children it has; ``raised``: it is to
+    be told to climb, chosen at ``raised_at``.
     """
 
     peer: Peer
     heard: int
+    every: int = 1
     flight: Flight = field(default_factory=Flight)
     below: int = 0
     raised: bool = False

@@ -83,12 +83,14 @@ class TopicMark:
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """Child to each of its parents every ``tree_refresh_ms``, for all topics together. ``round`` is that of
-    the last answer: all that the parent sent before it has come or is lost. 30 bytes and 23 a topic."""
+    """Child to each of its parents every ``tree_refresh_ms``, for all topics together; with many parents once
+    in ``every`` such periods. ``round`` is that of the last answer: all that the parent sent before it has
+    come or is lost. 30 bytes and 23 a topic."""
 
     sender: Peer
     round: int
     topics: tuple[TopicMark, ...]
+    every: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The bonds of a tree kept alive: a child tells each of its parents its topics every ``tree_refresh_ms``. A
 parent that does not know it says so and the child asks anew; a child that is silent for ``child_ttl_ms`` is
-dropped.
+dropped. With many parents their turns come less often (``turns``).
 
 Both ends compare a checksum of the path above the child and of the multicasts that it has heard. Only where
 they differ does the parent say how it is, so peace costs a message and 23 bytes a topic, whatever was
@@ -17,6 +17,7 @@ from overlay.ids import Peer
 from overlay.messages import Refresh, Refreshed, TopicMark, TopicPath
 from overlay.multicasts import Multicasts
 from overlay.tree import Tree
+from overlay.turns import Turns
 
 _TOPICS_A_MESSAGE = 256
 
@@ -31,6 +32,8 @@ class Upkeep:
         self._climbing = Climbing(context, bonds)
         self._rounds: dict[Peer, int] = {}
         """Of each parent, the round of its last answer."""
+        config = context.config
+        self._turns: Turns[Peer] = Turns(config.refresh_at_once, config.refresh_turns_max)
 
     def schedule(self) -> None:
         """Set the next refresh."""
@@ -61,6 +64,7 @@ class Upkeep:
                 continue
             tree, child = bond
             child.heard = self._context.now
+            child.every = min(max(message.every, 1), self._context.config.refresh_turns_max)
             child.flight.round_over(message.round)
             if self._climbing.offers(tree, child, theirs.below):
                 spare.append(tree.topic)
@@ -96,6 +100,19 @@ class Upkeep:
                 self._climbing.climb(tree)
         self._rounds[message.sender] = message.round
 
+    def owed(self) -> dict[Peer, int]:
+        """All parents and children: how much later than ``tree_refresh_ms`` after a word of theirs the next
+        is due, in ms."""
+        found: dict[Peer, int] = {}
+        ours_ms = self._later_ms(self._turns.every)
+        for tree in self._bonds:
+            if tree.parent is not None:
+                found[tree.parent] = min(ours_ms, found.get(tree.parent, ours_ms))
+            for child in tree.children.values():
+                theirs_ms = self._later_ms(child.every)
+                found[child.peer] = min(theirs_ms, found.get(child.peer, theirs_ms))
+        return found
+
     # -- the parts -------------------------------------------------------------------------------------------
 
     def _speak(self) -> None:
@@ -105,15 +122,19 @@ class Upkeep:
                 known = TopicMark(tree.topic, mark(tree.path, tree.histories.heads()), len(tree.children))
                 by_parent.setdefault(tree.parent, []).append(known)
         self._rounds = {parent: self._rounds.get(parent, 0) for parent in by_parent}
-        for parent, marks in by_parent.items():
+        for parent in self._turns.take(by_parent):
+            marks, every = by_parent[parent], self._turns.every
             for start in range(0, len(marks), _TOPICS_A_MESSAGE):
                 part = tuple(marks[start : start + _TOPICS_A_MESSAGE])
-                self._context.send(parent, Refresh(self._context.me, self._rounds[parent], part))
+                self._context.send(parent, Refresh(self._context.me, self._rounds[parent], part, every))
 
     def _expire(self, tree: Tree, late: bool) -> None:
         horizon = self._context.now - self._context.config.child_ttl_ms
         for node, child in tuple(tree.children.items()):
             if late:
                 child.heard = self._context.now
-            elif child.heard < horizon:
+            elif child.heard < horizon - self._later_ms(child.every):
                 self._bonds.drop_child(tree, node)
+
+    def _later_ms(self, every: int) -> int:
+        return (every - 1) * self._context.config.tree_refresh_ms

@@ -115,6 +115,7 @@ class Node:
             self.membership.number,
             incarnation=me.incarnation,
             beat_ms=settings.beat_ms,
+            homes_at_once=settings.root.homes_at_once,
             offer_ms=settings.offer_ms,
             retained_bytes_max=settings.retained_bytes_max,
         )

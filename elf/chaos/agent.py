@@ -133,6 +133,7 @@ class SimAgent:
         incarnation = self.store.begin_incarnation(world.now // 1_000)
         me = Identity(self.agent_id, f"a{self.index}", incarnation, self.address)
         peer = ring.Peer(self.address, incarnation)
+        ring_config = ring.OverlayConfig(refresh_at_once=world.root_settings.homes_at_once)
         rng = random.Random(world.rng.random())
         self.checked = 0
         self.lanes = {stream: world.lane(self, stream) for stream in self.streams}
@@ -147,7 +148,7 @@ class SimAgent:
         self.node = Node(
             me,
             streams,
-            ring.Overlay(peer, overlay_config(restored, me), rng),
+            ring.Overlay(peer, overlay_config(restored, me, ring_config), rng),
             replica.Groups(peer, replica_config(), rng, restored.groups),
             node_settings,
             restored,

@@ -8,6 +8,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
+from overlay.turns import AT_ONCE
+
 CLICKS, BUYS = "clicks", "buys"
 STORM_MS = 16_000
 JOINERS_MAX = 2
@@ -105,6 +107,8 @@ class Schedule:
     """Jobs with ``STRAGGLERS MIRROR``."""
     together: tuple[int, ...] = ()
     """Jobs with equal queries that are to have one home."""
+    at_once: int = AT_ONCE
+    """So many homes, and parents, an agent speaks to each second."""
 
     def only(self, numbers: tuple[int, ...]) -> Schedule:
         """The same with these faults only (numbers from 1)."""
@@ -165,6 +169,7 @@ def drawn(seed: int, nodes: int) -> Schedule:
         rng.choice([256 << 20, 256 << 20, 256 << 20, 6_000]),
         mirrored=(*mirrored, *(len(jobs) + n for n in range(len(more)) if together[0] in mirrored)),
         together=together,
+        at_once=random.Random(f"turns {seed} {nodes}").choice([1, 2, AT_ONCE]),
     )
 
 

@@ -20,6 +20,7 @@ from elf.chaos.world import GONE, Armed, World
 from elf.job import events as was
 from elf.job import messages as say
 from elf.job.home.heard import Heard
+from elf.job.rollup.root import RootSettings
 from elf.job.spec import JobSpec
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.firstrows import with_first
@@ -121,6 +122,7 @@ class Story:
         world = self.world = World(schedule.seed, schedule.nodes, ledger=self.ledger)
         world.check_every = CHECK_EVERY
         world.home_members = schedule.home_members
+        world.root_settings = RootSettings(homes_at_once=schedule.at_once)
         world.worker_settings = WorkerSettings(idle_ms=1_500, lateness_us=500_000, cut_ms=1_300)
         world.disorder_ms = schedule.disorder_ms
         world.retained_bytes_max = schedule.quota

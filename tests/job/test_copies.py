@@ -444,6 +444,18 @@ def test_an_agent_that_is_silent_is_dead_for_its_copies() -> None:
     assert said.message.verdict == "send"
 
 
+def test_a_new_root_waits_longer_for_words_that_come_less_often() -> None:
+    """Of three members one is heard, whose next word comes three seconds later than usual: so may the first
+    words of the others."""
+    root = Root(FLOW, RootSettings())
+    root.set_roster(log_of(addresses=(OWNER, HOLDER, OTHER)).members(STREAM), 1)
+    root.begin(1, 0)
+    root.hear(0, FlowProgress(FLOW.uid, 0, 5, later_ms=3_000), 100)
+    root.take(Piece(1, 2, 0b001))
+    assert root.propose(root.limit_ms() + 3_000) == []
+    assert len(root.propose(root.limit_ms() + 3_001)) == 1
+
+
 # -- the disk ------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from elf.job.contributions import bitmap
 from elf.job.log.streamlog import FOREVER_US, Member
 from elf.job.messages import FlowProgress
-from elf.job.rollup.presence import Presence
+from elf.job.rollup.presence import LATER_MS_MAX, Presence
 from elf.job.rollup.roster import Roster
 from elf.job.rollup.waiting import Told
 from elf.job.spec import END_OF_TIME, START_OF_TIME
@@ -83,3 +83,17 @@ def test_who_is_there_is_who_spoke_of_late_and_is_not_taken_for_dead(
 def places(told: dict[int, Told], dead: set[int], now_ms: int) -> dict[int, tuple[int, bool, bool]]:
     """Of each that was heard: with which pane it begins, and whether it is there."""
     return {n: (one.progress.live_from, n in dead, now_ms - one.at_ms <= GRACE_MS) for n, one in told.items()}
+
+
+def test_whose_words_come_less_often_is_not_silent_so_soon() -> None:
+    presence = Presence(300_000)
+    assert presence.is_silent(0, 3_000, None, 99_999) is False, "we have not begun: nobody owes us anything"
+    assert [presence.is_silent(0, 3_000, 0, at) for at in (3_000, 3_001)] == [False, True]
+    presence.hear(0, FlowProgress("uid", 0, 9), 10_000)
+    assert [presence.is_silent(0, 3_000, 0, at) for at in (13_000, 13_001)] == [False, True]
+    presence.hear(0, FlowProgress("uid", 0, 9, later_ms=3_000), 20_000)
+    assert [presence.is_silent(0, 3_000, 0, at) for at in (26_000, 26_001)] == [False, True]
+    presence.lose([0])
+    assert presence.is_silent(0, 3_000, 0, 20_000)
+    presence.hear(1, FlowProgress("uid", 0, 9, later_ms=1 << 60), 20_000)
+    assert presence.later_ms == LATER_MS_MAX, "nobody makes us wait for ever"

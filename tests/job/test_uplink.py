@@ -1,12 +1,16 @@
-"""What an agent owes its roots: a quota for each flow, held across restarts."""
+"""What an agent owes its roots: a quota for each flow, held across restarts, and a word now and then."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
 from elf.job.commands import Resume, Suspend
-from elf.job.effects import Effect, Work
+from elf.job.effects import Effect, Send, Work
+from elf.job.messages import FlowProgress, Progress
 from elf.job.rollup.uplink import Uplink
+from overlay.turns import TURNS_MAX
 from tests.job.test_copies import FLOW
 
 QUOTA = 1_000
@@ -32,3 +36,40 @@ def test_a_flow_is_suspended_as_what_it_owes_says_and_not_as_the_last_cut_does(
     uplink.add(FLOW, owed, suspended=suspended)
     assert uplink.restored() == wanted
     assert uplink.restored() == []
+
+
+def said(effects: list[Effect]) -> dict[str, int]:
+    """To whom a word goes, and how much later the next one comes, in ms."""
+    words = [(one.to, one.message) for one in effects if isinstance(one, Send)]
+    return {to: word.flows[0].later_ms for to, word in words if isinstance(word, Progress)}
+
+
+def test_of_many_homes_each_hears_in_its_turn_how_far_we_are_and_a_new_one_at_once() -> None:
+    uplink = Uplink(lambda _: None, lambda _: (), lambda _: 0, incarnation=1, homes_at_once=2)
+    flows = [replace(FLOW, uid=f"f{n}", home=f"home{n}") for n in range(6)]
+    for flow in flows:
+        uplink.add(flow)
+        uplink.progress([FlowProgress(flow.uid, 0, 5)])
+    homes = {flow.home for flow in flows}
+    assert said(uplink.beat(0)) == dict.fromkeys(homes, 2_000), "nobody has heard yet"
+    for begin in (1, 4):
+        words = [said(uplink.beat(1_000 * now)) for now in range(begin, begin + 3)]
+        assert [len(word) for word in words] == [2, 2, 2]
+        assert {home for word in words for home in word} == homes
+        assert all(later_ms == 2_000 for word in words for later_ms in word.values())
+    uplink.rehome(replace(flows[0], home="elsewhere"))
+    assert uplink.deadline() == 0
+    assert said(uplink.tick(7_000)).keys() >= {"elsewhere"}
+    for flow in flows[1:]:
+        uplink.remove(flow.uid)
+    assert said(uplink.beat(8_000)) == {"elsewhere": 0}
+
+
+def test_however_many_homes_there_are_each_hears_every_four_beats() -> None:
+    uplink = Uplink(lambda _: None, lambda _: (), lambda _: 0, incarnation=1, homes_at_once=1)
+    for n in range(40):
+        uplink.add(replace(FLOW, uid=f"f{n}", home=f"home{n}"))
+        uplink.progress([FlowProgress(f"f{n}", 0, 5)])
+    uplink.beat(0)
+    words = [said(uplink.beat(1_000 * now)) for now in range(1, TURNS_MAX + 1)]
+    assert len({home for word in words for home in word}) == 40

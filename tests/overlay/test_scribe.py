@@ -14,6 +14,7 @@ from overlay import (
     Overlay,
     OverlayConfig,
     Peer,
+    PeerDown,
     Received,
     Refused,
     RowReply,
@@ -431,3 +432,34 @@ def test_one_message_a_parent_refreshes_all_topics() -> None:
     before = world.messages["Refresh"]
     world.run(10_000)
     assert world.messages["Refresh"] - before <= 2 * 12
+
+
+def many_parents(at_once: int) -> tuple[Simulator, list[bytes]]:
+    """Thirty nodes and forty trees of all of them."""
+    world = ring(30, config=OverlayConfig(refresh_at_once=at_once), latency=plane(10))
+    topics = [key_of(b"topic %d" % number) for number in range(40)]
+    for topic in topics:
+        subscribe(world, topic, names(world))
+    world.run(5_000)
+    return world, topics
+
+
+def test_of_many_parents_each_is_spoken_to_in_its_turn_and_nobody_is_missed() -> None:
+    said = {}
+    for at_once in (4, 1_000):
+        world, topics = many_parents(at_once)
+        before = dict(world.messages)
+        world.run(20_000)
+        said[at_once] = {kind: world.messages[kind] - before[kind] for kind in ("Refresh", "Ping")}
+        assert not any(tree_faults(world, topic, names(world)) for topic in topics)
+        assert not any(isinstance(e, PeerDown) for node in world.nodes.values() for e in node.effects)
+    assert said[4]["Refresh"] < said[1_000]["Refresh"] / 3
+    assert said[4]["Ping"] <= said[1_000]["Ping"] * 1.1, "who is silent in turn is not asked whether it lives"
+
+
+def test_of_many_parents_a_dead_one_is_missed_a_little_later() -> None:
+    world, topics = many_parents(4)
+    world.crash(closest(world, topics[0]))
+    world.run(3 * OverlayConfig().tree_refresh_ms + 3_500)
+    world.run(1_000)  # they ask elsewhere
+    assert not any(tree_faults(world, topic, names(world)) for topic in topics)

@@ -23,8 +23,8 @@ class PaneWish(msgspec.Struct, frozen=True):
 
 
 class ReadPanes(Message, frozen=True, kw_only=True):
-    """A node whose jobs read flows, to the root of these, every second: what it has (and the root need not
-    keep for it), and that it is still there.
+    """A node whose jobs read flows, to the root of these, every second or in its turn: what it has (and the
+    root need not keep for it), and that it is still there.
     """
 
     wishes: tuple[PaneWish, ...]

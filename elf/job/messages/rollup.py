@@ -42,7 +42,8 @@ class LeaveOut(Message, frozen=True, kw_only=True):
 
 class FlowProgress(msgspec.Struct, frozen=True, array_like=True):
     """How far a member is with a flow: first pane that it answers for, first pane that it has not sealed; its
-    parent in the tree. Since its start: rows in time, late ones, and rows from the future.
+    parent in the tree. Since its start: rows in time, late ones, and rows from the future. ``later_ms``: with
+    many homes to speak to its next word to this one comes so much later than after a second.
     """
 
     flow: str
@@ -52,10 +53,12 @@ class FlowProgress(msgspec.Struct, frozen=True, array_like=True):
     rows: int = 0
     late: int = 0
     future: int = 0
+    later_ms: int = 0
 
 
 class Progress(Message, frozen=True, kw_only=True):
-    """Member to the home of its flows, every second and when something changed. Carries the watermark."""
+    """Member to the home of its flows, every second and when something changed; to each of many homes in its
+    turn, every four seconds at least. Carries the watermark."""
 
     member: int
     incarnation: int

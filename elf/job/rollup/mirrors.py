@@ -1,10 +1,10 @@
 """Copies of flows whose root is on another node, for the masters of this one (PROTOCOL 1).
 
-One copy of a flow serves all jobs of this node that read it. It asks the root every second, and at once when
-something is missing or more is to come; the root also sends each commit when it is made. Commits are numbered
-and each names the one before it that concerns us, so that doubles and gaps are seen. They are stored, in
-order, before masters hear of them. A commit waits for the entries of the stream log that its root knew, so
-that both expect the same members.
+One copy of a flow serves all jobs of this node that read it. It asks the root every second (where there are
+many, each in its turn), and at once when something is missing or more is to come; the root also sends each
+commit when it is made. Commits are numbered and each names the one before it that concerns us, so that
+doubles and gaps are seen. They are stored, in order, before masters hear of them. A commit waits for the
+entries of the stream log that its root knew, so that both expect the same members.
 
 A copy begins where the flow is (``FlowHead``), or, when its jobs began elsewhere or in an earlier life, at
 the first pane that they want. A job that comes later from another home, and began before the copy did or
@@ -34,6 +34,7 @@ from elf.job.rollup.root import RootSettings
 from elf.job.spec import START_OF_TIME, Flow
 from elf.job.tops import serves
 from elf.ql.plan import Top
+from overlay.turns import Turns
 
 ASK_MS: Final = 1_000
 WAITING_MAX: Final = 64
@@ -168,6 +169,7 @@ class Mirrors:
         self._number = 0
         self._left: list[tuple[int, str]] = []
         """Names that copies had before they began again, and when."""
+        self._homes: Turns[str] = Turns(settings.homes_at_once)
         self._next_ms = 0
 
     def get(self, uid: str) -> Mirror | None:
@@ -188,6 +190,8 @@ class Mirrors:
         for uid, start in wanted.items():
             flow = self._log.flow(uid)
             if flow is not None and uid in self._mirrors:
+                if flow.home != self._mirrors[uid].flow.home:
+                    self._homes.forget(flow.home)
                 self._mirrors[uid].flow = flow
             elif flow is not None:
                 mirror = Mirror(flow, self._name(uid, now_ms), start)
@@ -246,7 +250,7 @@ class Mirrors:
         return self._next_ms if self._mirrors else None
 
     def tick(self, now_ms: int) -> list[Effect]:
-        """Ask the roots, one message each."""
+        """Ask the roots whose turn it is, one message each."""
         if now_ms < self._next_ms:
             return []
         self._next_ms = now_ms + ASK_MS
@@ -260,7 +264,7 @@ class Mirrors:
                 below = self._wanted_from(uid, settled)
                 mirror.forget(below)
                 found.append(PrunePanes(mirror.stored_as, below))
-        return [*found, *(self._ask(*mirrors) for mirrors in together.values())]
+        return [*found, *(self._ask(*together[home]) for home in self._homes.take(together))]
 
     def check(self) -> None:
         for mirror in self._mirrors.values():

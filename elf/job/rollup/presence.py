@@ -15,6 +15,9 @@ from elf.job.messages import FlowProgress
 from elf.job.rollup.waiting import Told
 from elf.job.spec import START_OF_TIME
 
+LATER_MS_MAX = 10_000
+"""Who says that its next word comes later than this is not believed."""
+
 
 class Presence:
     """``grace_ms``: whoever says nothing for longer is not waited for."""
@@ -31,6 +34,8 @@ class Presence:
         """Those who have said anything, as a contribution set."""
         self.dead = 0
         """Those that the overlay takes for dead, and of whom nothing was heard since."""
+        self.later_ms = 0
+        """Nobody's next word comes so much later than after a second."""
 
     def __getitem__(self, member: int) -> Told:
         return self._told[member]
@@ -49,6 +54,7 @@ class Presence:
         self.dead &= ~bit
         self._silent &= ~bit
         self.latest = max(self.latest, progress.live_from)
+        self.later_ms = max(self.later_ms, min(progress.later_ms, LATER_MS_MAX))
         if known is None:
             self._told[member] = Told(progress, now_ms)
             self.heard |= bit
@@ -69,6 +75,14 @@ class Presence:
             rest = (told.at_ms for told in self._told.values() if told.at_ms >= least)
             self._sure_ms = min(rest, default=now_ms) + self._grace_ms
         return self.heard & ~self.dead & ~self._silent
+
+    def is_silent(self, member: int, silent_ms: int, began_ms: int | None, now_ms: int) -> bool:
+        """Whether it is taken for dead, or nothing was heard of it (ever: since ``began_ms``) for so long and
+        the time that it may take."""
+        told = self._told.get(member)
+        since_ms = began_ms if told is None else told.at_ms
+        dead = bool(self.dead >> member & 1)
+        return dead or (since_ms is not None and now_ms - since_ms > silent_ms + self.later_ms)
 
     def begun(self, pane: int) -> int:
         """Those who say that they answer for this pane."""

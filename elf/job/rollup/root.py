@@ -32,6 +32,7 @@ from elf.job.rollup.waiting import why
 from elf.job.snapshots import Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.ql.plan import Fragment
+from overlay.turns import AT_ONCE
 
 MIRROR_OF: Final = 2
 """Mirrors are wanted when this part of the straggler limit is up: by then a member has been asked itself
@@ -46,9 +47,9 @@ class RootSettings:
     members are asked; ``grace_ms``: an agent silent for longer is expected but no longer awaited;
     ``revise_ms``: how long corrections are taken. ``prepare_ms``: how long a new flow waits for members that
     have not said from which pane on they have it, and ``try_ms`` one with a user's function, which they try
-    first. ``reader_ms``: how long panes are kept for a reader on
-    another node that says nothing. ``patient``: everybody is waited for, whatever a job says (a finite
-    input).
+    first. ``reader_ms``: how long panes are kept for a reader on another node that says nothing.
+    ``homes_at_once``: an agent speaks to so many homes of flows a second, in turn (``overlay.turns``).
+    ``patient``: everybody is waited for, whatever a job says (a finite input).
     """
 
     limit_ms_min: int = 3_000
@@ -60,6 +61,7 @@ class RootSettings:
     prepare_ms: int = 3_000
     try_ms: int = 5_000
     reader_ms: int = 900_000
+    homes_at_once: int = AT_ONCE
     patient: bool = False
 
     def limit_ms(self, fragment: Fragment) -> int:
@@ -178,7 +180,7 @@ class Root(Panes):
             return self._roster.all
         presence, began = self._presence, self._began_ms
         there = presence.there(now_ms)
-        if began is None or now_ms - began <= self.limit_ms():
+        if began is None or now_ms - began <= self._beginning_ms():
             there |= ~(presence.heard | presence.dead)
         return self._roster.all & there
 
@@ -283,9 +285,13 @@ class Root(Panes):
 
     def _unheard(self, pane: int, now_ms: int) -> bool:
         """Just (re)started, and somebody of the roster has not yet said how far it is."""
-        if self._began_ms is None or now_ms - self._began_ms > self.limit_ms():
+        if self._began_ms is None or now_ms - self._began_ms > self._beginning_ms():
             return False
         return bool(self._roster.expected(pane) & ~(self._presence.heard | self._presence.dead))
+
+    def _beginning_ms(self) -> int:
+        """How long after our own beginning whoever has said nothing yet may be there all the same."""
+        return self.limit_ms() + self._presence.later_ms
 
     def _spans(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         """Like ``Pile.spans``, cut also where the set of awaited members changes and where the limit runs
@@ -425,11 +431,8 @@ class Root(Panes):
         return self._roster.expected(pane) & there & ~self._refused.at(pane)
 
     def is_silent(self, number: int, silent_ms: int, now_ms: int) -> bool:
-        """Whether a member is taken for dead, or nothing was heard of it for so long, or ever."""
-        told = self._presence.get(number)
-        since_ms = self._began_ms if told is None else told.at_ms
-        dead = self._presence.dead >> number & 1
-        return bool(dead) or (since_ms is not None and now_ms - since_ms > silent_ms)
+        """Whether a member is taken for dead, or owed us a word for so long and none came."""
+        return self._presence.is_silent(number, silent_ms, self._began_ms, now_ms)
 
     def wants_mirrors(self, pane: int, now_ms: int) -> bool:
         """Whether whoever is not in this pane yet is so far behind that neighbours are to answer for it, dead

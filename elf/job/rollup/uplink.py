@@ -36,6 +36,7 @@ from elf.job.rollup.relay import SELF, Relay
 from elf.job.snapshots import Early, Name, Sealed, Span, Threshold
 from elf.job.spec import START_OF_TIME, Flow
 from elf.job.stragglers import Leaps, outside
+from overlay.turns import AT_ONCE, Turns
 
 SNAPSHOT_OVERHEAD = 256
 """Bytes that a snapshot takes besides its contents."""
@@ -72,6 +73,7 @@ class Uplink:
         *,
         incarnation: int,
         beat_ms: int = 1_000,
+        homes_at_once: int = AT_ONCE,
         offer_ms: int = 3_000,
         retained_bytes_max: int = 256 << 20,
     ) -> None:
@@ -85,6 +87,7 @@ class Uplink:
         self._lines: dict[str, _Line] = {}
         self._gathering: dict[str, _Line] = {}
         """Those whose relay holds something: few of many, and they are looked at with every event."""
+        self._homes: Turns[str] = Turns(homes_at_once)
         self._next_beat_ms = 0
         self._next_offer_ms = 0
         self._earlies = 0
@@ -114,6 +117,7 @@ class Uplink:
         if line is not None:
             line.flow = flow
             line.since = dict.fromkeys(line.since, 0)
+            self._homes.forget(flow.home)
             self._next_beat_ms = self._next_offer_ms = 0
 
     def remove(self, uid: str) -> list[Effect]:
@@ -378,22 +382,26 @@ class Uplink:
         return found
 
     def beat(self, now_ms: int) -> list[Effect]:
-        """Our watermarks, to the homes of our flows: one message a home and stream."""
+        """Our watermarks, to the homes of our flows whose turn it is: one message a home and stream."""
         self._next_beat_ms = now_ms + self._beat_ms
-        together: dict[tuple[str, int], list[FlowProgress]] = {}
+        begun: dict[str, dict[int, list[tuple[Flow, FlowProgress]]]] = {}
         for line in self._lines.values():
             number = self._number_of(line.flow.fragment.stream)
             if line.progress is not None and number is not None:
-                parent = self._parent_of(line.flow.topic) or ""
-                report = msgspec.structs.replace(line.progress, parent=parent)
-                together.setdefault((line.flow.home, number), []).append(report)
-        return [
-            Send(
-                home,
-                Progress(member=number, incarnation=self._incarnation, flows=tuple(flows), now_ms=now_ms),
-            )
-            for (home, number), flows in together.items()
-        ]
+                of_home = begun.setdefault(line.flow.home, {})
+                of_home.setdefault(number, []).append((line.flow, line.progress))
+        found: list[Effect] = []
+        for home in self._homes.take(begun):
+            for number, reports in begun[home].items():
+                flows = tuple(self._report(flow, report) for flow, report in reports)
+                word = Progress(member=number, incarnation=self._incarnation, flows=flows, now_ms=now_ms)
+                found.append(Send(home, word))
+        return found
+
+    def _report(self, flow: Flow, report: FlowProgress) -> FlowProgress:
+        parent = self._parent_of(flow.topic) or ""
+        later_ms = (self._homes.every - 1) * self._beat_ms
+        return msgspec.structs.replace(report, parent=parent, later_ms=later_ms)
 
     def _offers(self, now_ms: int, topic: bytes | None = None) -> list[Effect]:
         """Old snapshots to the homes of their flows: of one topic, or of all."""
