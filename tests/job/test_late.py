@@ -210,6 +210,13 @@ def test_words_that_waited_while_their_hearer_was_restarted_are_no_skew() -> Non
     assert clocks.beyond("a:1", 0, 7_000) is None
 
 
+def test_a_clock_that_is_seldom_heard_is_not_judged_by_its_first_words() -> None:
+    clocks = Clocks("root:1")
+    for now in (8_000, 12_000, 16_000, 20_000):
+        clocks.hear("a:1", now - 4_000, now, 1.0)  # each of them was long under way
+        assert (clocks.beyond("a:1", 0, now) is not None) is (now == 20_000)
+
+
 def test_early_results_grow_into_the_windows_and_changes_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader sums the changes that it is told; after the last one it has what was committed."""
     world = World(5, 3, loss=0.02, doubles=0.02)

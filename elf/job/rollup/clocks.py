@@ -19,11 +19,12 @@ FORGET_MS: Final = 60_000
 """A clock that was not heard for so long is not told any more."""
 WARN_EVERY_MS: Final = 60_000
 SURE_MS: Final = 3_000
-"""Clocks heard for less are not warned about: the first words may have waited for us, as those that were sent
-while we were restarted."""
+SURE_WORDS: Final = 4
+"""Clocks heard for less, or less often, are not warned about: the first words may have waited for us, as
+those that were sent while we were restarted."""
 LOOK_EVERY_MS: Final = 1_000
 """Between two times that the median of all is made anew: that takes as many steps as there are clocks, and
-each of them speaks every second."""
+each of them speaks every second or so."""
 UNMEASURED_MS: Final = 100.0
 """How long a message may have been under way to us from somebody whose round trip nobody has measured."""
 
@@ -82,7 +83,7 @@ class Clocks:
         heard = self._heard.get(address)
         if heard is None or (heard.warned_ms is not None and now_ms - heard.warned_ms < WARN_EVERY_MS):
             return None
-        if now_ms - heard.since_ms < SURE_MS:
+        if now_ms - heard.since_ms < SURE_MS or len(heard.samples) < SURE_WORDS:
             return None
         if self._middle_ms is None or now_ms - self._middle_ms >= LOOK_EVERY_MS:
             self.skews(now_ms)
