@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -169,6 +170,7 @@ def test_no_line_is_lost_or_doubled_wherever_a_crash_falls(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)  # what the disk keeps is this test's to say
+    monkeypatch.setattr(agents.lanes.archive, "BESIDE_BYTES", 64)
     steps = steps_of(tmp_path / "whole", seed)
     rng = random.Random(seed)
     for step in range(1 + seed, steps + 1, 13):
@@ -352,6 +354,37 @@ def test_a_failed_write_is_final_until_the_stream_starts_again(
     archive.roll()
     archive.ship(archive.sync())
     assert sorted(shipped(tmp_path)["line"].to_pylist()) == ["a", "b"]
+
+
+def test_what_the_disk_says_beside_the_lane_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tells of a failure once: who asks again hears that all is well."""
+    monkeypatch.setattr(agents.lanes.archive, "BESIDE_BYTES", 100)
+    archive, asked = archive_in(tmp_path), threading.Event()
+    archive.restore(0)
+    real = os.fsync
+
+    def fails_once(descriptor: int) -> None:
+        if asked.is_set():
+            real(descriptor)
+        else:
+            asked.set()
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fails_once)
+    append(archive, ["a"], [BASE_US])
+    assert not asked.is_set(), "so little waits for the cut"
+    append(archive, ["more" * 50], [BASE_US])
+    assert asked.wait(10)
+    with pytest.raises(ArchiveError, match="Input/output error"):
+        archive.sync()
+    archive.restore(0)
+    append(archive, ["more" * 50], [BASE_US])
+    archive.roll()
+    archive.ship(archive.sync())
+    archive.close()
+    assert shipped(tmp_path)["line"].to_pylist() == ["more" * 50]
 
 
 @pytest.mark.parametrize(
