@@ -117,6 +117,11 @@ class Multicasts:
             self._give(tree, history.lose(first, last, self._context.now))
         self._catch_up(tree)
 
+    def resume(self, tree: Tree) -> None:
+        """The deadline is gone with all others."""
+        tree.repairing, tree.repair_tries = None, 0
+        self._catch_up(tree)
+
     def forget(self, tree: Tree) -> None:
         """We leave the tree."""
         self._context.agenda.cancel(("repair", tree.topic))

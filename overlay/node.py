@@ -84,6 +84,7 @@ class Overlay:
         self._at(now_ms)
         if self._joining.state is State.FAILED:
             self._pastry.abandon()
+            self._scribe.resume()
         self._joining.start(contacts)
         self._pastry.schedule()
         self._scribe.upkeep.schedule()

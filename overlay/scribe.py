@@ -115,6 +115,11 @@ class Scribe:
         self.bonds.ready = True
         self.settle()
 
+    def resume(self) -> None:
+        """The join had failed, and all deadlines are gone: what was missing still is."""
+        for tree in self.bonds:
+            self.multicasts.resume(tree)
+
     def settle(self) -> None:
         """The ring around us has changed: a root may not be the closest node any more."""
         for tree in self.bonds:

@@ -8,6 +8,8 @@ from itertools import pairwise
 import pytest
 
 from overlay import (
+    JoinFailed,
+    Missed,
     Multicast,
     Multicasted,
     NotRoot,
@@ -20,6 +22,7 @@ from overlay import (
     RowReply,
     Send,
     Subscribe,
+    Tick,
     TreeChanged,
     key_of,
 )
@@ -463,3 +466,25 @@ def test_of_many_parents_a_dead_one_is_missed_a_little_later() -> None:
     world.run(3 * OverlayConfig().tree_refresh_ms + 3_500)
     world.run(1_000)  # they ask elsewhere
     assert not any(tree_faults(world, topic, names(world)) for topic in topics)
+
+
+def test_what_is_missing_is_missed_though_the_join_fails_and_begins_again() -> None:
+    """A node that comes back may hear a multicast before it is in the ring again; when its join failed, all
+    deadlines went, this one too (``elf sim chaos``, seed 349788)."""
+    config = OverlayConfig(join_timeout_ms=2_000, lost_ms=5_000)
+    overlay, boss = Overlay(Peer("me", 1), config, random.Random(1)), Peer("boss", 1)
+    overlay.start(["nobody"], 0)
+    overlay.subscribe(TOPIC, 0)
+    overlay.handle(Received(Multicast(boss, TOPIC, boss, 5, b"five")), 10)
+    assert any(
+        isinstance(effect, JoinFailed)
+        for at in range(100, 2_200, 100)
+        for effect in overlay.handle(Tick(), at)
+    )
+    overlay.start([], 2_200)
+    overlay.check()
+    heard = [effect for at in range(2_300, 8_000, 100) for effect in overlay.handle(Tick(), at)]
+    assert [e for e in heard if isinstance(e, Missed | Multicasted)] == [
+        Missed(TOPIC, boss, 1, 4),
+        Multicasted(TOPIC, b"five"),
+    ]
