@@ -120,9 +120,8 @@ class Keeping:
         return list(self._overlay.subscribe(stream_topic(stream), now_ms))
 
     def gone(self) -> bool:
-        """Whether we have no seat in any group, or nobody is there to take it."""
-        held = bool(self._groups.held()) or self.desk.busy
-        return not held or not self._overlay.peers()
+        """Whether we have no seat in any group."""
+        return not self._groups.held() and not self.desk.busy
 
     def go(self, now_ms: int) -> list[Step]:
         """Hand over our seat; call it until ``gone`` or ``late``."""

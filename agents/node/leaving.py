@@ -159,14 +159,15 @@ class Leaving:
         self._owed_ms = now_ms if self._owed_ms is None else self._owed_ms
         keeping, membership = self._keeping, self._keeping.membership
         if not membership.left():
-            late = now_ms - self._owed_ms >= HANDING_MS or not self._overlay.peers()
+            late = now_ms - self._owed_ms >= HANDING_MS or not self._others()
             if self._copies.to_hand_on() and not late:
                 return []
             return list(membership.leave(self._untils, now_ms, keeping.neighbours()))
-        if not keeping.gone() and not keeping.late(now_ms):
+        handed_over = keeping.gone() or not self._others()  # who hears nobody need not be the last
+        if not handed_over and not keeping.late(now_ms):
             return list(keeping.go(now_ms))
         text = f"{self._me.name} has left"
-        if not keeping.gone():
+        if not handed_over:
             text += "; no majority of the stream log's keepers has let it go: they will replace it in time"
         if lost := self._copies.to_hand_on():
             text += f"; nobody has taken {lost} snapshots that it had of other agents"

@@ -184,6 +184,22 @@ def test_where_all_that_live_of_a_group_leave_at_once_their_leader_has_others_in
     agree(world, spec)
 
 
+def test_who_is_cut_off_while_it_hands_over_does_not_go_as_if_it_were_the_last() -> None:
+    """It heard nobody for a few seconds and took its seats along: with another dead no majority was left of
+    its job's group, for good (``elf sim chaos``, seed 349424)."""
+    world, spec, until = fleet(4, members=3)
+    home = world.home(spec)
+    assert ask(world, home) == ""
+    world.run_until(home.node.membership.left)
+    world.isolated = {home.address}
+    world.run(8_000)
+    assert home.up
+    world.isolated = set()
+    assert gone(world, home) == f"a{home.index} has left"
+    world.run(max(0, until - world.now) + 12_000)
+    agree(world, spec)
+
+
 def test_in_peace_everybody_may_leave_one_after_the_other() -> None:
     world, spec, until = fleet(5, jobs=3)
     for agent in world.agents[:4]:
