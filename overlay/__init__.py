@@ -20,8 +20,8 @@ not matter.
 
 **Living and dying** (``liveness``, ``neighbours``). A node speaks to one ring neighbour and the other in
 turn, to each once a second; parents and children in trees hear from each other as often, or, where a node has
-more than eight parents, every four seconds at least (``turns``), and are missed that much later; any message
-is a sign of life. 1.4 s of silence make a suspect. It is probed, the second time through three others as well
+more than 64 parents, every four seconds at least (``turns``), and are missed that much later; any message is
+a sign of life. 1.4 s of silence make a suspect. It is probed, the second time through three others as well
 (``errands``), among them its other ring neighbour: the way between two may be all that is broken. Any word of
 it, heard by anybody, refutes the suspicion. Otherwise it is dead 3.2 s after its last word, or 2.7 s if both
 ring neighbours heard nothing: within 3 s of the crash, while one that stalls for 2 s lives. A node that is

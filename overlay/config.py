@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 from overlay.ids import ID_BITS
-from overlay.turns import AT_ONCE, TURNS_MAX
+from overlay.turns import TURNS_MAX
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,9 @@ class OverlayConfig:
 
     tree_refresh_ms: int = 1_000
     """Period of a child's word to each of its parents, for all topics at once."""
-    refresh_at_once: int = AT_ONCE
-    """With more parents each of them hears it less often: so many a period."""
+    refresh_at_once: int = 64
+    """With more parents each of them hears it less often: so many a period. Fewer would be missed later than
+    trees may take to be whole again."""
     refresh_turns_max: int = TURNS_MAX
     """But each once in so many periods, however many there are."""
     child_ttl_ms: int = 4_000
