@@ -1,8 +1,9 @@
 """Whom to speak to now, of those who are to hear from us again and again.
 
 A word to each of them each time costs as many messages as there are of them: with fifty trees, whose roots
-and inner nodes are all different, a hundred a second for each node, when nothing happens. So with more than
-a few each is spoken to less often, and is told so, and we who are silent are missed that much later.
+and inner nodes are all different, a hundred a second for each node, when nothing happens. So where there are
+more than ``at_once`` each is spoken to less often, and is told so; we who fall silent are missed that much
+later.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ Who asks is told no, and nothing is changed, where a group would have no majorit
 member is dead, and nobody is there to take its place. What is kept there would stand still until the dead one
 is back. Where that is so, or one more death would make it so, it looks for a while before it decides
 (``SURE_MS``): who has just died is missed by then, and a group that is about to have another leader has it.
-Once it has sealed there is no way back. ``--force`` goes all the same: after 15 s without its
-groups' leave, and it says so.
+Once it has sealed there is no way back: whoever begins to leave, asked by ``--force`` or since nothing was in
+its way then, goes after ``GOING_MS`` (``agents.node.keeping``) without its groups' leave too, and says so.
 """
 
 from __future__ import annotations

@@ -178,10 +178,9 @@ class Root(Panes):
         not waited for."""
         if self._wait_ms is None:
             return self._roster.all
-        presence, began = self._presence, self._began_ms
-        there = presence.there(now_ms)
-        if began is None or now_ms - began <= self._beginning_ms():
-            there |= ~(presence.heard | presence.dead)
+        there = self._presence.there(now_ms)
+        if self._is_new(now_ms):
+            there |= ~(self._presence.heard | self._presence.dead)
         return self._roster.all & there
 
     def take(self, piece: Piece) -> None:
@@ -285,13 +284,12 @@ class Root(Panes):
 
     def _unheard(self, pane: int, now_ms: int) -> bool:
         """Just (re)started, and somebody of the roster has not yet said how far it is."""
-        if self._began_ms is None or now_ms - self._began_ms > self._beginning_ms():
-            return False
-        return bool(self._roster.expected(pane) & ~(self._presence.heard | self._presence.dead))
+        unheard = self._roster.expected(pane) & ~(self._presence.heard | self._presence.dead)
+        return bool(unheard) and self._is_new(now_ms)
 
-    def _beginning_ms(self) -> int:
-        """How long after our own beginning whoever has said nothing yet may be there all the same."""
-        return self.limit_ms() + self._presence.later_ms
+    def _is_new(self, now_ms: int) -> bool:
+        """So new a root that whoever has said nothing to it yet may be there all the same."""
+        return self._began_ms is None or now_ms - self._began_ms <= self.limit_ms() + self._presence.later_ms
 
     def _spans(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         """Like ``Pile.spans``, cut also where the set of awaited members changes and where the limit runs
