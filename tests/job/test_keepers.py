@@ -368,3 +368,23 @@ def test_entries_before_their_turn_wait_for_those_below_them() -> None:
     (saved,) = tail(0, 2)
     assert isinstance(saved, SaveLog)
     assert saved.entries == tuple(membership.fresh) == entries
+
+
+@pytest.mark.parametrize("knows", [0, 5, 19])
+def test_where_all_start_at_once_all_learn_who_keeps_the_log(knows: int) -> None:
+    """They all have the same neighbours in the same order, of which most know no more than they do: 64 agents
+    that asked the first three of them stood still for ever."""
+    names = [f"m:{number:02}" for number in range(20)]
+    members = {
+        name: Membership(Identity(name, name, 1, name), (), StreamLog(), cluster=None) for name in names
+    }
+    keepers = say.LogKeepers(1, 1, names[knows], (names[knows],))
+    members[names[knows]].kept_by("c", keepers)
+    for now_ms in range(0, 3_000, 50):
+        waiting = [(name, effect) for name in names for effect in members[name].tick(now_ms, names)]
+        while waiting:
+            sender, effect = waiting.pop()
+            if isinstance(effect, Send) and isinstance(effect.message, say.Hello | say.Welcome):
+                told = members[effect.to].hear(sender, effect.message, now_ms)
+                waiting += [(effect.to, answer) for answer in told]
+    assert all(member.keepers == keepers.addresses for member in members.values())

@@ -3,6 +3,9 @@
     unknown --Welcome--> following          a node with a bootstrap asks its neighbours who keeps the log
     unknown --founding--> following         a node that founds it (``elf.job.log.keepers``) follows itself
 
+Where many start at once most of those that are asked do not know either: others are asked each time, and who
+does not know yet answers when it does.
+
 A follower asks one keeper after the other, every ``follow_ms``, so that a dead one costs a turn and nothing
 has to watch them. The trees of its streams make it prompt: what a tree missed and cannot repair it says, and
 the follower asks at once. The asking makes it sure, for everybody and for all streams. Wishes (``JoinStream``
@@ -46,6 +49,9 @@ JOINING_MS: Final = 250
 """From the first asking to the second while we are not a member of all our streams; it doubles up to
 ``follow_ms``, since where many join at once answers take long."""
 HELLO_EVERY: Final = 5
+HELLO_AT_ONCE: Final = 3
+ASKED_US_MAX: Final = 1_024
+"""Agents that wait for us to learn who keeps the log; more ask again."""
 AHEAD_MAX: Final = 16
 """Tails that wait for entries before theirs."""
 TAIL_BYTES_MAX: Final = 8 << 20
@@ -112,6 +118,7 @@ class Membership:
         self._leaving: dict[str, int] = {}
         self._ahead: dict[int, tuple[LogEntry, ...]] = {}
         self._asked = crc32(me.agent_id.encode())
+        self._asked_us: dict[str, None] = {}
 
     def deadline(self) -> int:
         return self._next_ms
@@ -161,13 +168,18 @@ class Membership:
             self._pause_ms = min(2 * self._pause_ms, self._follow_ms)
         keeper = self.keeper
         if self.cluster is None or keeper is None:
-            return [Send(address, Hello()) for address in neighbours[:3]]
+            return [Send(address, Hello()) for address in self._in_turn(neighbours)]
         found: list[Effect] = [Send(keeper, wish) for wish in self._wishes()]
         if keeper != self.me.address:
             found.append(Send(keeper, self._follow(self.cluster.keepers)))
         if neighbours and self._asked % HELLO_EVERY == 0:
             found.append(Send(neighbours[self._asked // HELLO_EVERY % len(neighbours)], Hello()))
         return found
+
+    def _in_turn(self, neighbours: Sequence[str]) -> list[str]:
+        """Whom to ask who keeps the log: others than the last time, and than others ask."""
+        places = range(self._asked * HELLO_AT_ONCE, (self._asked + 1) * HELLO_AT_ONCE)
+        return list(dict.fromkeys(neighbours[place % len(neighbours)] for place in places if neighbours))
 
     def _follow(self, keepers: LogKeepers) -> Follow:
         return Follow(agent_id=self.me.agent_id, known=self.log.last, epoch=keepers.epoch, term=keepers.term)
@@ -210,7 +222,7 @@ class Membership:
     ) -> list[Effect]:
         match message:
             case Hello():
-                return [Send(sender, self._welcome(self.cluster))] if self.cluster is not None else []
+                return self._greeted(sender)
             case Welcome():
                 return self._welcomed(sender, message, now_ms)
             case Follow():
@@ -221,6 +233,14 @@ class Membership:
                 ours = message.agent_id == self.me.agent_id
                 ours = ours and message.incarnation in (0, self.me.incarnation)
                 return [Stop(message.text, 1)] if ours else []
+
+    def _greeted(self, sender: str) -> list[Effect]:
+        """Somebody wants to know who keeps the log."""
+        if self.cluster is not None:
+            return [Send(sender, self._welcome(self.cluster))]
+        if len(self._asked_us) < ASKED_US_MAX:
+            self._asked_us[sender] = None
+        return []
 
     def _welcome(self, cluster: Cluster) -> Welcome:
         return Welcome(keepers=cluster.keepers, cluster_uid=cluster.uid, entries=self.log.last)
@@ -249,7 +269,9 @@ class Membership:
         self.cluster = Cluster(uid, keepers)
         if known is not None and known.keepers.addresses == keepers.addresses and known.keepers.epoch:
             return []
-        return [SaveFact(CLUSTER_FACT, msgspec.msgpack.encode(self.cluster))]
+        asked_us, self._asked_us = self._asked_us, {}
+        welcomes = [Send(address, self._welcome(self.cluster)) for address in asked_us]
+        return [SaveFact(CLUSTER_FACT, msgspec.msgpack.encode(self.cluster)), *welcomes]
 
     def _followed(self, sender: str, asked: Follow) -> list[Effect]:
         return self.tell(sender, asked.known, (asked.epoch, asked.term))
