@@ -2,7 +2,8 @@
 
 ``elf-agent --config elf.yaml`` runs it until SIGTERM (takes a cut and stops; it goes on from there at the
 next start) or ``elf leave``. ``elf-agent validate --config elf.yaml`` looks at a configuration and says all
-that is wrong with it. Exit status 0, 78 for a bad configuration, 1 for anything else.
+that is wrong with it. Exit status 0, 78 for a bad configuration, 1 for anything else. ``--config`` may be
+given several times: these agents share a process then, for experiments.
 """
 
 from __future__ import annotations
@@ -22,19 +23,20 @@ BAD_CONFIG: Final = 78
 
 def run(arguments: argparse.Namespace) -> int:
     """Do what was asked; the exit status."""
-    config = load(arguments.config)
+    files = arguments.config or [DEFAULT_PATH]
+    configs = [load(file) for file in files]
     if arguments.command is None:
         spare()
-        from agents.process import run_agent
+        from agents.process import run_agents
 
-        return run_agent(config)
-    problems = validate(config)
-    for problem in problems:
-        print(f"elf-agent: {problem}", file=sys.stderr)
-    if problems:
-        return BAD_CONFIG
-    print(f"{arguments.config}: ok")
-    return 0
+        return run_agents(configs)
+    problems = {file: validate(config) for file, config in zip(files, configs, strict=True)}
+    for file, found in problems.items():
+        for problem in found:
+            print(f"elf-agent: {problem}", file=sys.stderr)
+        if not found:
+            print(f"{file}: ok")
+    return BAD_CONFIG if any(problems.values()) else 0
 
 
 def spare() -> None:
@@ -53,7 +55,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "command", nargs="?", choices=["validate"], help="check a configuration, and this machine against it"
     )
-    parser.add_argument("--config", type=Path, default=DEFAULT_PATH, metavar="FILE", help="the YAML file")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        help=f"the YAML file (default {DEFAULT_PATH}); several: that many agents in one process",
+    )
     return parser
 
 

@@ -8,6 +8,9 @@ of them, one JSON object a line:
     {"event": "listening", "name": "web-1", "address": "127.0.0.1:7071", "http": "127.0.0.1:7072"}
     {"event": "ended", "name": "web-1", "status": 0}
 
+An order may name others that are to share that process, by their configurations (``"beside": {"web-2":
+"/…"}``); what becomes of each is told by its name.
+
 Each is a whole ``elf-agent`` process, with its own configuration, data folder, sockets and log; what they
 share is memory that nobody writes. ``at`` is the clock's time just before the fork.
 
@@ -47,16 +50,21 @@ _POLL_SECS: Final = 0.02
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Start this agent."""
+    """Start this agent, in one process with those ``beside`` it."""
 
     name: str
     config: str
     log: str
+    beside: dict[str, str] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.beside)
 
 
 @dataclass
 class _Running:
-    name: str
+    names: tuple[str, ...]
     pid: int
 
 
@@ -107,8 +115,9 @@ class Preload:
         pid = os.fork()
         if pid == 0:
             self._be(order)
-        self._agents[pid] = _Running(order.name, pid)
-        _tell("started", order.name, pid=pid, at=at)
+        self._agents[pid] = _Running(order.names, pid)
+        for name in order.names:
+            _tell("started", name, pid=pid, at=at)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
 
     def _be(self, order: Order) -> NoReturn:
@@ -124,9 +133,8 @@ class Preload:
             told = os.dup(1)
             _redirect(order.log)
 
-            def listening(address: str, http: str | None) -> None:
-                """Again after each time at which its disk was full."""
-                _tell("listening", order.name, to=told, address=address, http=http)
+            def listening(which: int, address: str, http: str | None) -> None:
+                _tell("listening", order.names[which], to=told, address=address, http=http)
 
             status = ended(lambda: _run(order, listening))
             sys.stdout.flush()
@@ -141,7 +149,8 @@ class Preload:
             pid, status = os.waitpid(running.pid, os.WNOHANG)
             if pid:
                 del self._agents[pid]
-                _tell("ended", running.name, status=os.waitstatus_to_exitcode(status))
+                for name in running.names:
+                    _tell("ended", name, status=os.waitstatus_to_exitcode(status))
 
     def _end(self) -> None:
         """Ask all to stop, and kill those that don't."""
@@ -158,9 +167,10 @@ class Preload:
 
 def _run(order: Order, listening: Listening) -> int:
     from agents.config import load
-    from agents.process import run_agent
+    from agents.process import run_agents
 
-    return run_agent(load(Path(order.config)), listening)
+    files = (order.config, *order.beside.values())
+    return run_agents([load(Path(file)) for file in files], listening)
 
 
 def _redirect(log: str) -> None:

@@ -3,6 +3,10 @@
 SIGTERM and SIGINT take a cut and stop; the next start goes on from it. Everything that can be wrong on this
 machine (a port in use, a damaged store, an unreachable bootstrap) is one line and exit status 1; on a full
 disk the agent waits for room (``agents.disk.room``).
+
+For experiments several *logical* agents may share a process, its loop and the template of its sandboxes: each
+has its own configuration, data folder, sockets and threads, and they talk to each other over these like any
+others. What is warm for one is warm for all, so that a few cores carry many more of them.
 """
 
 from __future__ import annotations
@@ -10,13 +14,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import functools
 import random
 import shutil
 import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -32,7 +38,7 @@ from agents.driver import Driver, End
 from agents.facts import Aside, Facts
 from agents.formats import get_format
 from agents.functions.hosts import Settings
-from agents.functions.sandbox import Limits, Sandboxes
+from agents.functions.sandbox import Limits, Sandboxes, Template
 from agents.http import AgentFacts, HttpServer
 from agents.inputs import Input, Tail
 from agents.lanes.archive import Archive
@@ -72,18 +78,59 @@ TREE_BYTES_MIN = 48 << 20
 AGAIN_S = 1.0
 """From a write that failed to the next start."""
 
-Listening = Callable[[str, str | None], None]
-"""Where an agent can be reached, and its HTTP address."""
+_Told = Callable[[str, str | None], None]
+Listening = Callable[[int, str, str | None], None]
+"""Which of a process's agents can be reached, where, and its HTTP address."""
 
 
-def run_agent(config: Config, listening: Listening | None = None) -> int:
-    """Run an agent until it ends; the exit status. ``listening`` is told where it can be reached."""
-    logs.configure(config.log.level, config.log.format)
-    with _data_folder(Path(config.data_dir)) as folder:
-        end = asyncio.run(_live(config, folder, listening))
-    if end.status:
-        print(f"elf-agent: {end.text}", file=sys.stderr)
-    return end.status
+def run_agents(configs: Sequence[Config], listening: Listening | None = None) -> int:
+    """Run an agent, or several beside each other, until the last of them ends; the highest exit status. Who
+    cannot start ends them all. ``listening`` is told where they can be reached, again after each time at
+    which a disk was full.
+    """
+    log = configs[0].log
+    if any(config.log != log for config in configs):
+        raise UserError("agents of one process share its log: give them equal log.level and log.format")
+    logs.configure(log.level, log.format)
+    with contextlib.ExitStack() as opened:
+        folders = [opened.enter_context(_data_folder(Path(config.data_dir))) for config in configs]
+        template = opened.enter_context(contextlib.closing(Template()))
+        return asyncio.run(_live_all(configs, folders, template, listening))
+
+
+@dataclass(frozen=True)
+class _Process:
+    """What its agents share. ``asked``: to stop, and why."""
+
+    template: Template
+    asked: asyncio.Future[str]
+
+
+async def _live_all(
+    configs: Sequence[Config], folders: Sequence[Path], template: Template, listening: Listening | None
+) -> int:
+    loop = asyncio.get_running_loop()
+    process = _Process(template, loop.create_future())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _ask, process.asked, f"stopped by {number.name}")
+
+    async def live(number: int, config: Config, folder: Path) -> int:
+        told = functools.partial(listening, number) if listening is not None else None
+        try:
+            end = await _live(config, folder, process, told)
+        except BaseException:
+            _ask(process.asked, "another agent of this process has failed")
+            raise
+        if end.status:
+            print(f"elf-agent: {end.text}", file=sys.stderr, flush=True)
+        return end.status
+
+    both = enumerate(zip(configs, folders, strict=True))
+    ends = await asyncio.gather(*(live(number, *one) for number, one in both), return_exceptions=True)
+    for end in ends:
+        if isinstance(end, BaseException):
+            raise end
+    return max(end for end in ends if isinstance(end, int))
 
 
 @contextlib.contextmanager
@@ -104,12 +151,9 @@ def _data_folder(folder: Path) -> Iterator[Path]:
         yield folder
 
 
-async def _live(config: Config, folder: Path, listening: Listening | None) -> End:
-    """Run it, again after each time at which its disk was full, until something else ends it."""
-    loop = asyncio.get_running_loop()
-    asked: asyncio.Future[str] = loop.create_future()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _ask, asked, f"stopped by {number.name}")
+async def _live(config: Config, folder: Path, process: _Process, listening: _Told | None) -> End:
+    """Run one, again after each time at which its disk was full, until something else ends it."""
+    asked = process.asked
     while True:
         why = lacking(folder)
         if why:
@@ -118,7 +162,7 @@ async def _live(config: Config, folder: Path, listening: Listening | None) -> En
                 await wait_for_room(folder, why, config.agent.name, asked)
         if asked.done():
             return End(asked.result(), 0)
-        end = await _run(config, folder, asked, listening)
+        end = await _run(config, folder, process, listening)
         if not end.again:
             return end
         await asyncio.wait([asked], timeout=AGAIN_S)
@@ -129,8 +173,8 @@ def _ask(asked: asyncio.Future[str], text: str) -> None:
         asked.set_result(text)
 
 
-async def _run(config: Config, folder: Path, asked: asyncio.Future[str], listening: Listening | None) -> End:
-    """One life of an agent; ``asked``: to stop."""
+async def _run(config: Config, folder: Path, process: _Process, listening: _Told | None) -> End:
+    """One life of an agent."""
     agent = config.agent
     async with contextlib.AsyncExitStack() as opened:
         transport = await ZeroMqTransport.listen(
@@ -140,7 +184,7 @@ async def _run(config: Config, folder: Path, asked: asyncio.Future[str], listeni
         try:
             store = Store(folder / STORE_FILE)
             opened.callback(store.close)
-            driver, contacts = _driver(config, folder, transport, store)
+            driver, contacts = _driver(config, folder, transport, store, process.template)
         except (ElfError, OSError) as error:
             if not is_refusal(error):
                 raise
@@ -148,7 +192,7 @@ async def _run(config: Config, folder: Path, asked: asyncio.Future[str], listeni
         shown_at = await opened.enter_async_context(_shown(config, Facts(driver)))
         if listening is not None:
             listening(transport.address, shown_at)
-        asked.add_done_callback(lambda done: driver.stop(done.result()))
+        process.asked.add_done_callback(lambda done: driver.stop(done.result()))
         return await driver.run(contacts)
 
 
@@ -167,13 +211,13 @@ async def _shown(config: Config, facts: AgentFacts) -> AsyncIterator[str | None]
 
 
 def _driver(
-    config: Config, folder: Path, transport: ZeroMqTransport, store: Store
+    config: Config, folder: Path, transport: ZeroMqTransport, store: Store, template: Template
 ) -> tuple[Driver, list[str]]:
     """What the store says, come to life, and whom to join through."""
     started = store.begin_incarnation(int(time.time()))
     me = Identity(store.agent_id(), config.agent.name, started, transport.address)
     metrics, settings = Metrics(), _functions(config.functions)
-    sandboxes = Sandboxes()
+    sandboxes = Sandboxes(template)
     log = structlog.get_logger().bind(agent=me.name)
     functions = FunctionsAt(sandboxes, log.info, folder / "failed", settings.limits)
     streams = [

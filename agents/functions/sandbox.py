@@ -1,15 +1,14 @@
 """A process of its own for a user's code, as the agent sees it: started in milliseconds, called with a time
 limit, ended when it misbehaves.
 
-``Sandboxes`` holds the zygote of an agent; ``Sandbox`` is one process of it, and blocks its caller: it is
-called on a lane's thread or on a job's own, never on the loop. Limits guard the agent against accidents, not
-against malice: the code may open files and sockets like any program of this user; who may send code at all is
-the cluster's to say.
+``Template`` holds a zygote; ``Sandboxes`` are an agent's processes of it; ``Sandbox`` is one of them, and
+blocks its caller: it is called on a lane's thread or on a job's own, never on the loop. Limits guard the
+agent against accidents, not against malice: the code may open files and sockets like any program of this
+user; who may send code at all is the cluster's to say.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import selectors
 import signal
@@ -82,9 +81,9 @@ class SandboxError(ElfError):
         return f"{place}{self.text}" + (f" in `{self.source}`" if self.source else "")
 
 
-class Sandboxes:
-    """The sandbox processes of one agent, all forked from one template that is started when it is first
-    needed."""
+class Template:
+    """A zygote, started when it is first needed, and again when it has died. Agents of one process share
+    one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -92,7 +91,7 @@ class Sandboxes:
         self._control: socket.socket | None = None
 
     def warm(self) -> None:
-        """Start the template now, so that the first sandbox does not wait for it."""
+        """Start it now, so that the first sandbox does not wait for it."""
         with self._lock:
             self._ready()
 
@@ -116,10 +115,15 @@ class Sandboxes:
         return pid, ours, reading
 
     def end(self, pid: int) -> int:
-        """End a process of ours; its wait status."""
-        with contextlib.suppress(SandboxError):
-            return self._ask(Request(b"E", pid=pid), [])
-        return 0
+        """End a process of ours; its wait status, 0 where the zygote is gone, and its children with it."""
+        with self._lock:
+            if self._control is None:
+                return 0
+            try:
+                return self._exchange(self._control, Request(b"E", pid=pid), [])
+            except OSError:
+                self._close()
+                return 0
 
     def _ask(self, request: Request, files: list[int]) -> int:
         with self._lock:
@@ -127,8 +131,6 @@ class Sandboxes:
                 return self._exchange(self._ready(), request, files)
             except OSError:
                 self._close()
-            if request.verb == b"E":
-                return 0  # the template is gone, and its children with it
             try:
                 return self._exchange(self._ready(), request, files)
             except OSError as error:
@@ -172,9 +174,40 @@ class Sandboxes:
             self._zygote = None
 
     def close(self) -> None:
-        """End the template and every sandbox."""
+        """End the zygote and every process of it."""
         with self._lock:
             self._close()
+
+
+class Sandboxes:
+    """The sandbox processes of one agent: of its own template, or of one that whoever gives it closes."""
+
+    def __init__(self, template: Template | None = None) -> None:
+        self._template = template or Template()
+        self._shared = template is not None
+        self._pids: set[int] = set()
+
+    def warm(self) -> None:
+        """Start the template now, so that the first sandbox does not wait for it."""
+        self._template.warm()
+
+    def fork(self, limits: Limits) -> tuple[int, socket.socket, int]:
+        """A new process: its pid, our end of its socket, and the reading end of its output."""
+        forked = self._template.fork(limits)
+        self._pids.add(forked[0])
+        return forked
+
+    def end(self, pid: int) -> int:
+        """End a process of ours; its wait status."""
+        self._pids.discard(pid)
+        return self._template.end(pid)
+
+    def close(self) -> None:
+        """End every sandbox."""
+        if not self._shared:
+            self._template.close()
+        for pid in list(self._pids):
+            self.end(pid)
 
 
 class Sandbox:

@@ -1,8 +1,8 @@
 """``elf bench control``: how fast a fleet of real agents does what its jobs' masters tell it.
 
 So many ``elf-agent`` processes on loopback, forked from one that has imported everything
-(``agents.preload``). Each figure is over several times; p50 and p99 are the least values that half, or 99 of
-100, do not exceed.
+(``agents.preload``), or with ``--hosts`` as many agents in a few processes. Each figure is over several
+times; p50 and p99 are the least values that half, or 99 of 100, do not exceed.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from elf.cli.printing import console
 from elf.cli.processes import ended
 
 
-def bench_control(agents: int, rounds: int, *, as_json: bool) -> int:
+def bench_control(agents: int, rounds: int, hosts: int = 0, *, as_json: bool) -> int:
     """Measure and print. Raises ``ElfError`` when the fleet does not do what is asked of it."""
     missing = [name for name in WANTED if name not in MEASURES]
     if missing:
         print(f"left out, since elf cannot do it yet: {', '.join(missing)}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="elf-bench-") as folder, ended() as processes:
-        fleet = ControlFleet(processes, Path(folder), agents)
+        fleet = ControlFleet(processes, Path(folder), agents, hosts=hosts)
         try:
             found = asyncio.run(_measure(fleet, rounds))
         finally:
             fleet.close()
     _print(agents, fleet.ready_ms, found)
     if as_json:
-        print(json.dumps({"agents": agents, "ready_ms": round(fleet.ready_ms, 1), **found}))
+        print(json.dumps({"agents": agents, "hosts": hosts, "ready_ms": round(fleet.ready_ms, 1), **found}))
     return 0
 
 

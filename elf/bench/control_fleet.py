@@ -48,17 +48,14 @@ class Said:
 
 
 class Place:
-    """One agent, the log that it follows, and the one that it writes."""
+    """One agent and the log that it follows; ``log``: what it says, or the agents of its process."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, log: Path | None = None) -> None:
         self.name = name
         self.folder = folder / name
         self.folder.mkdir()
-        self.log = self.folder / "agent.log"
-        self.log.touch()
+        self.log = log or self.folder / "agent.log"
         self.clicks: BinaryIO = (self.folder / "clicks.jsonl").open("ab", buffering=0)
-        self._read: BinaryIO = self.log.open("rb")
-        self._rest = b""
 
     def config(self, bootstrap: str | None, detect: str = "default", listen: str = "127.0.0.1:0") -> Path:
         """Its configuration: as in any fleet, but for ports that the system chooses."""
@@ -80,27 +77,39 @@ class Place:
         path.write_text(yaml.safe_dump(config), encoding="utf-8")
         return path
 
+    def close(self) -> None:
+        self.clicks.close()
+
+
+class Listener:
+    """Reads what agents say in one log."""
+
+    def __init__(self, log: Path) -> None:
+        log.touch()
+        self._read: BinaryIO = log.open("rb")
+        self._rest = b""
+
     def said(self) -> list[Said]:
-        """What is new in its log."""
+        """What is new."""
         *lines, self._rest = (self._rest + self._read.read()).split(b"\n")
         found = []
         for line in lines:
             try:
                 facts = msgspec.json.decode(line, type=dict[str, object])
                 at = datetime.fromisoformat(str(facts["timestamp"])).timestamp()
+                found.append(Said(str(facts["agent"]), at, str(facts.get("event")), facts))
             except (msgspec.DecodeError, KeyError, ValueError):
                 continue  # a line of a library, or a traceback
-            found.append(Said(self.name, at, str(facts.get("event")), facts))
         return found
 
     def close(self) -> None:
-        self.clicks.close()
         self._read.close()
 
 
 class ControlFleet:
-    """``size`` agents. ``ready_ms``: from the moment when the last process began until all were ready.
-    ``before``: another checkout of elf, which they are of until they are restarted."""
+    """``size`` agents. ``hosts``: the first has a process of its own, all others share so many; 0: each has
+    its own. ``ready_ms``: from the moment when the last process began until all were ready. ``before``:
+    another checkout of elf, which they are of until they are restarted."""
 
     def __init__(
         self,
@@ -109,8 +118,14 @@ class ControlFleet:
         size: int,
         detect: str = "default",
         before: Path | None = None,
+        hosts: int = 0,
     ) -> None:
-        self.places = [Place(folder, f"web-{number:03}") for number in range(size)]
+        self._hosts = min(hosts, size) or size
+        logs = [folder / f"host-{number:03}.log" for number in range(self._hosts)]
+        self.places = [
+            Place(folder, f"web-{number:03}", logs[number % self._hosts]) for number in range(size)
+        ]
+        self._listeners = [Listener(log) for log in logs]
         self.ready_ms = 0.0
         self.running: list[Agent] = []
         self._detect = detect
@@ -132,9 +147,11 @@ class ControlFleet:
         self.ready_ms = 1e3 * (max(said.at for said in ready) - last)
 
     def _start(self, places: Sequence[Place], bootstrap: str | None) -> list[Agent]:
-        configs = [(place, place.config(bootstrap, self._detect)) for place in places]
-        new = [self._before.start(place.name, config, place.log) for place, config in configs]
-        self.running += new
+        by_log: dict[Path, dict[str, Path]] = {}
+        for place in places:
+            by_log.setdefault(place.log, {})[place.name] = place.config(bootstrap, self._detect)
+        new = [agent for log, configs in by_log.items() for agent in self._before.start_beside(configs, log)]
+        self.running += sorted(new, key=lambda agent: agent.name)
         return new
 
     def signal(self, agent: Agent, number: signal.Signals) -> float:
@@ -207,8 +224,8 @@ class ControlFleet:
 
     def _listen(self) -> None:
         self._processes.check(self.running)
-        for place in self.places:
-            self._said += place.said()
+        for listener in self._listeners:
+            self._said += listener.said()
 
     def forget(self) -> None:
         """What was said so far is not wanted any more."""
@@ -217,6 +234,8 @@ class ControlFleet:
     def close(self) -> None:
         for place in self.places:
             place.close()
+        for listener in self._listeners:
+            listener.close()
 
 
 def line_of(us: int, number: int) -> bytes:

@@ -43,8 +43,8 @@ TRIES: Final = 5
 
 @dataclass(frozen=True)
 class Options:
-    """``jobs`` of ``distinct`` queries on ``agents`` agents; windows of ``window`` seconds, of which
-    ``windows`` are measured; so many statements ``at_once``."""
+    """``jobs`` of ``distinct`` queries on ``agents`` agents in so many ``hosts`` (0: a process each); windows
+    of ``window`` seconds, of which ``windows`` are measured; so many statements ``at_once``."""
 
     jobs: int = 1000
     distinct: int = 50
@@ -52,6 +52,7 @@ class Options:
     window: int = 5
     windows: int = 6
     at_once: int = 8
+    hosts: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def bench_jobs(options: Options, *, as_json: bool) -> int:
     found = {}
     for name, jobs in (("distinct", options.distinct), ("all", options.jobs)):
         with tempfile.TemporaryDirectory(prefix="elf-bench-") as folder, ended() as processes:
-            fleet = ControlFleet(processes, Path(folder), options.agents)
+            fleet = ControlFleet(processes, Path(folder), options.agents, hosts=options.hosts)
             try:
                 found[name] = asyncio.run(_measure(fleet, jobs, options))
             finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import urllib.request
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final
@@ -27,7 +28,8 @@ COUNTED: Final = {
 @dataclass(frozen=True)
 class Meter:
     """One agent since its start. ``loop_s`` and ``threads_s``: CPU seconds (user and system) of the thread
-    that has the agent's loop, and of all others; ``windows`` and ``panes``: commits, of one or of several.
+    that has the agent's loop, and of all others, or an equal share of them where agents share a process;
+    ``windows`` and ``panes``: commits, of one or of several.
     """
 
     loop_s: float
@@ -49,13 +51,20 @@ class Meter:
 
 async def read(agents: Sequence[Agent]) -> list[Meter]:
     """All of them, now. Raises ``ElfError`` when one does not count what is wanted."""
-    return list(await asyncio.gather(*(asyncio.to_thread(_read, agent) for agent in agents)))
+    sharing = _sharing(agents)
+    reads = (asyncio.to_thread(_read, agent, sharing[agent.pid]) for agent in agents)
+    return list(await asyncio.gather(*reads))
 
 
-def _read(agent: Agent) -> Meter:
+def _sharing(agents: Sequence[Agent]) -> Counter[int | None]:
+    """How many agents each process has."""
+    return Counter(agent.pid for agent in agents)
+
+
+def _read(agent: Agent, sharing: int) -> Meter:
     times = psutil.Process(agent.pid).cpu_times()
     loop = next(t for t in psutil.Process(agent.pid).threads() if t.id == agent.pid)
-    loop_s = loop.user_time + loop.system_time
+    loop_s, all_s = loop.user_time + loop.system_time, times.user + times.system
     with urllib.request.urlopen(f"http://{agent.http}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     found: dict[str, float] = {}
@@ -66,9 +75,12 @@ def _read(agent: Agent) -> Meter:
     if missing:
         raise ElfError(f"the agent at {agent.http} does not count {', '.join(missing)}")
     counted = {name: found[metric] for name, metric in COUNTED.items()}
-    return Meter(loop_s, times.user + times.system - loop_s, **counted)
+    return Meter(loop_s / sharing, (all_s - loop_s) / sharing, **counted)
 
 
 def resident_mib(agents: Sequence[Agent]) -> list[float]:
-    """What each has for itself (unique set size), in MiB: they share what they were forked of."""
-    return [round(psutil.Process(agent.pid).memory_full_info().uss / (1 << 20), 1) for agent in agents]
+    """What each has for itself (unique set size, or its share of its process's), in MiB: they share what they
+    were forked of."""
+    sharing = _sharing(agents)
+    uss = {pid: psutil.Process(pid).memory_full_info().uss for pid in sharing}
+    return [round(uss[agent.pid] / sharing[agent.pid] / (1 << 20), 1) for agent in agents]

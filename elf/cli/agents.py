@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -65,7 +65,14 @@ class Agents:
 
     def start(self, name: str, config: Path, log: Path) -> Agent:
         """Start an agent; nobody waits for it. Raises ``ElfError`` when the starter is gone."""
-        order = json.dumps({"name": name, "config": str(config), "log": str(log)}) + "\n"
+        return self.start_beside({name: config}, log)[0]
+
+    def start_beside(self, configs: Mapping[str, Path], log: Path) -> list[Agent]:
+        """The same for several that share a process, and its log."""
+        (name, config), *others = configs.items()
+        said = {"name": name, "config": str(config), "log": str(log)}
+        beside = {"beside": {name: str(config) for name, config in others}} if others else {}
+        order = json.dumps(said | beside) + "\n"
         orders = self._starter.process.stdin
         if orders is None:
             raise ElfError("the agents' starter takes no orders")
@@ -75,8 +82,9 @@ class Agents:
         except BrokenPipeError:
             self._starter.process.wait()
             self._processes.check([self._starter])
-        self._agents[name] = Agent(name, log, self)
-        return self._agents[name]
+        started = {name: Agent(name, log, self) for name in configs}
+        self._agents |= started
+        return list(started.values())
 
     def look(self) -> None:
         """Hear what has become of them. Raises ``ElfError`` when the starter is gone."""

@@ -91,6 +91,9 @@ _bench = typer.Typer(help="Measure elf on this machine.", no_args_is_help=True)
 _Repeat = Annotated[int, typer.Option("--repeat", min=1, help="Runs of each; the median counts.")]
 _Json = Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")]
 _Products = Annotated[int, typer.Option("--products", min=1, help="Distinct keys, Zipf 1.2.")]
+_Hosts = Annotated[
+    int, typer.Option("--hosts", min=0, help="So many processes share the agents; 0: each has its own.")
+]
 _Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw the figures: .png or .svg.")]
 
 
@@ -254,12 +257,13 @@ def idle(
 def control(
     agents: Annotated[int, typer.Option("--agents", min=1, help="How many agents.")] = 16,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each thing is done.")] = 15,
+    hosts: _Hosts = 0,
     json: _Json = False,
 ) -> int:
     """Real agents on loopback: how soon they are ready, run a job, hear a notice, give a window's result."""
     from elf.bench.control import bench_control
 
-    return bench_control(agents, rounds, as_json=json)
+    return bench_control(agents, rounds, hosts, as_json=json)
 
 
 @_bench.command()
@@ -310,12 +314,13 @@ def jobs(
     window: Annotated[int, typer.Option("--window", min=1, help="Seconds of a window.")] = 5,
     windows: Annotated[int, typer.Option("--windows", min=1, help="How many are measured.")] = 6,
     at_once: Annotated[int, typer.Option("--at-once", min=1, help="Statements under way.")] = 8,
+    hosts: _Hosts = 0,
     json: _Json = False,
 ) -> int:
     """Many jobs of few queries on a fleet, beside those queries alone: CPU, messages, disk, memory."""
     from elf.bench.jobs import Options, bench_jobs
 
-    return bench_jobs(Options(jobs, distinct, agents, window, windows, at_once), as_json=json)
+    return bench_jobs(Options(jobs, distinct, agents, window, windows, at_once, hosts), as_json=json)
 
 
 @_bench.command()

@@ -11,18 +11,23 @@ from elf.errors import UserError
 
 
 def test_a_small_one(capsys: pytest.CaptureFixture[str]) -> None:
-    options = Options(jobs=6, distinct=2, agents=1, window=1, windows=3, at_once=3)
+    options = Options(jobs=6, distinct=2, agents=3, window=1, windows=3, at_once=3, hosts=1)
     assert bench_jobs(options, as_json=True) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     few, many = said["distinct"], said["all"]
-    assert few["masters"] == {"2": 1}
-    assert many["masters"] == {"6": 1}
+    assert _mastered(few["masters"]) == (2, 3)
+    assert _mastered(many["masters"]) == (6, 3)
     assert many["created_again"] == 0
     assert few["pane_commits_a_window"] == pytest.approx(many["pane_commits_a_window"], abs=1)
     assert few["window_commits_a_window"] == pytest.approx(2, abs=1)
     assert many["window_commits_a_window"] == pytest.approx(6, abs=2)
     assert said["ratios"]["cpu_s_a_window"] > 0
     assert many["mib"] > 1
+
+
+def _mastered(masters: dict[str, int]) -> tuple[int, int]:
+    """How many jobs there are, and agents."""
+    return sum(int(jobs) * agents for jobs, agents in masters.items()), sum(masters.values())
 
 
 def test_more_kinds_than_jobs() -> None:
