@@ -33,8 +33,6 @@ from elf.cli.processes import ended
 from elf.client import Client, Window
 from elf.errors import ElfError, UserError
 
-LINES_PER_S: Final = 15
-"""Of all agents together: each line is a chunk of its own, and costs the same however many jobs read it."""
 READ_WINDOWS: Final = 1
 """Of each of the jobs that are compared."""
 TRIES: Final = 5
@@ -44,7 +42,9 @@ TRIES: Final = 5
 @dataclass(frozen=True)
 class Options:
     """``jobs`` of ``distinct`` queries on ``agents`` agents in so many ``hosts`` (0: a process each); windows
-    of ``window`` seconds, of which ``windows`` are measured; so many statements ``at_once``."""
+    of ``window`` seconds, of which ``windows`` are measured; so many statements ``at_once``; so many
+    ``lines`` a second of all agents together: each is a chunk of its own, and costs the same however many
+    jobs read it."""
 
     jobs: int = 1000
     distinct: int = 50
@@ -53,6 +53,7 @@ class Options:
     windows: int = 6
     at_once: int = 8
     hosts: int = 0
+    lines: float = 15.0
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def bench_jobs(options: Options, *, as_json: bool) -> int:
 
 async def _measure(fleet: ControlFleet, jobs: int, options: Options) -> Found:
     await fleet.start()
-    writing = asyncio.create_task(_write(fleet))
+    writing = asyncio.create_task(_write(fleet, options.lines))
     try:
         async with fleet.client() as client:
             before, began = await read(fleet.running), time.perf_counter()
@@ -118,10 +119,10 @@ async def _measure(fleet: ControlFleet, jobs: int, options: Options) -> Found:
     return Found(create_s, percentiles(took), loops, again, spent, mib, masters, percentiles(lags))
 
 
-async def _write(fleet: ControlFleet) -> None:
+async def _write(fleet: ControlFleet, lines_per_s: float) -> None:
     while True:
         fleet.write(time.time_ns() // 1000, 1)
-        await asyncio.sleep(len(fleet.places) / LINES_PER_S)
+        await asyncio.sleep(len(fleet.places) / lines_per_s)
 
 
 async def _create(client: Client, jobs: int, options: Options) -> tuple[list[float], int]:

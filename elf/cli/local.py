@@ -315,12 +315,13 @@ def jobs(
     windows: Annotated[int, typer.Option("--windows", min=1, help="How many are measured.")] = 6,
     at_once: Annotated[int, typer.Option("--at-once", min=1, help="Statements under way.")] = 8,
     hosts: _Hosts = 0,
+    lines: Annotated[float, typer.Option("--lines", min=0.1, help="Lines a second, of all agents.")] = 15.0,
     json: _Json = False,
 ) -> int:
     """Many jobs of few queries on a fleet, beside those queries alone: CPU, messages, disk, memory."""
     from elf.bench.jobs import Options, bench_jobs
 
-    return bench_jobs(Options(jobs, distinct, agents, window, windows, at_once, hosts), as_json=json)
+    return bench_jobs(Options(jobs, distinct, agents, window, windows, at_once, hosts, lines), as_json=json)
 
 
 @_bench.command()
