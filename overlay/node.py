@@ -4,7 +4,7 @@ logic of theirs."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from overlay.config import OverlayConfig
@@ -183,6 +183,15 @@ class Overlay:
         """Don't take an anycast that was offered: another subscriber is asked."""
         self._at(now_ms)
         self._scribe.anycasts.decline(offered.offer)
+        return self._take()
+
+    def seek(self, addresses: Iterable[str], now_ms: int) -> list[Effect]:
+        """Whoever keeps a list of who should be in the ring has these on it: of those that would be leaves of
+        ours, and are not, one is called. After a partition of more than ``dead_forget_ms`` nobody remembers
+        the other side, and the ring would stay in two parts."""
+        self._at(now_ms)
+        if self.ready:
+            self._pastry.seek(addresses)
         return self._take()
 
     def set_load(self, load: int) -> None:

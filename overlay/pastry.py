@@ -19,7 +19,7 @@ from sortedcontainers import SortedSet
 
 from overlay.context import Context
 from overlay.errors import OverlayBug
-from overlay.ids import Peer, clockwise, closeness, distance, shared_digits
+from overlay.ids import Peer, clockwise, closeness, distance, node_id, shared_digits
 from overlay.leafset import LeafSet, gap, reach
 from overlay.liveness import Evidence, Liveness, Sighting
 from overlay.messages import (
@@ -62,6 +62,7 @@ class Pastry:
         self._row_asked: tuple[Peer, int] | None = None
         self._sweep_since: int | None = None
         self._sweep_again = False
+        self._sought = ""
 
     def schedule(self) -> None:
         """Start all that is periodic."""
@@ -210,6 +211,13 @@ class Pastry:
     def suspect(self, peer: Peer, evidence: Evidence = Evidence.NONE) -> None:
         """The peer did not answer somebody: ask whether it lives."""
         self.liveness.probe(peer, evidence=evidence)
+
+    def seek(self, addresses: Iterable[str]) -> None:
+        """Call one, another each time, of those that would be leaves of ours."""
+        lost = sorted(address for address in addresses if self.leaves.wants(node_id(address)))
+        if lost:
+            self._sought = next((address for address in lost if address > self._sought), lost[0])
+            self._context.send_to(self._sought, Ping(self._context.me, self._context.now))
 
     def leave(self, tree_neighbours: Iterable[Peer]) -> None:
         """Say good-bye to all who may hold us."""

@@ -35,6 +35,8 @@ TOLD_LATE_MAX: Final = 64
 JOINS_MS: Final = 500
 """A stream is told at most so often that it has new members and nothing else: where many join at once each of
 them would hear of each other."""
+SEEK_MS: Final = 10_000
+"""Between two looks for members that should be ring neighbours of ours and are not."""
 GOING_MS: Final = 15_000
 """How long an agent that leaves tries to hand over its seat."""
 
@@ -91,6 +93,7 @@ class Keeping:
         self._untold: dict[str, _Untold] = {}
         self._known_to: dict[str, int] = {}
         self._led_here = False
+        self._seek_ms = 0
         self._going_since: int | None = None
 
     # -- beginning and end -----------------------------------------------------------------------------------
@@ -207,7 +210,11 @@ class Keeping:
         return self.ask(now_ms) if topic in self._topics else None
 
     def ask(self, now_ms: int) -> list[Step]:
-        return list(self.membership.ask(now_ms, self.neighbours()))
+        found: list[Step] = list(self.membership.ask(now_ms, self.neighbours()))
+        if now_ms >= self._seek_ms:
+            self._seek_ms = now_ms + SEEK_MS
+            found += self._overlay.seek(self.log.addresses(), now_ms)
+        return found
 
     def neighbours(self) -> list[str]:
         return [peer.address for peer in self._overlay.peers()]

@@ -30,6 +30,7 @@ from elf.job.log.readers import not_taken
 from elf.job.log.streamlog import StreamLog
 from elf.job.spec import JobSpec, app_id
 from elf.ql.plan import Plan
+from overlay import OverlayConfig
 
 SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))
 SETTLES_MS = 30_000
@@ -285,3 +286,16 @@ def test_a_job_that_is_created_on_both_sides_of_a_partition_is_one() -> None:
     assert home_key(spec.uid) not in loser.node.keeping.desk.groups.held() or loser.address in {
         *world.home(spec).node.housing.keepers(spec.uid)
     }
+
+
+def test_after_a_partition_of_more_than_ten_minutes_the_agents_are_one_ring() -> None:
+    """Neither side remembers the other any more: the log does, which has all members."""
+    world = World(7, 5, checking=False)
+    world.start_all()
+    world.run(6_000)
+    world.network.sides = {agent.address: 1 for agent in world.agents[3:]}
+    world.run(OverlayConfig().dead_forget_ms + 20_000)
+    assert [len(agent.node.overlay.peers()) for agent in world.agents] == [2, 2, 2, 1, 1]
+    world.network.sides.clear()
+    world.run(15_000)
+    assert [len(agent.node.overlay.peers()) for agent in world.agents] == [4] * 5

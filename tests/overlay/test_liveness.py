@@ -20,6 +20,7 @@ from overlay import (
     Tick,
 )
 from overlay.messages import NO_STAMP
+from overlay.oracles import wrong_leaf_sets
 from overlay.world import Simulator, plane
 from tests.overlay.worlds import downs, names, ring, ring_rests, ups
 
@@ -185,3 +186,26 @@ def test_a_world_without_nodes_is_at_rest() -> None:
     world = Simulator(random.Random(1))
     world.run(1_000)
     assert world.all_ready()
+
+
+def test_halves_that_have_forgotten_each_other_become_one_ring_where_somebody_keeps_a_list() -> None:
+    """As the members of a stream log: each node is told of all again and again, and calls its own leaves."""
+    config = OverlayConfig(base_bits=2, leaf_set_size=8, dead_forget_ms=20_000)
+    world = ring(64, seed=3, config=config, latency=plane(10))
+    everybody = names(world)
+    world.partition(everybody[:32], everybody[32:])
+    world.run(60_000)
+    world.heal()
+    world.run(30_000)
+    assert wrong_leaf_sets(world, 8)
+    for _ in range(3):
+        for name in everybody:
+            called = world.messages["Ping"]
+            world.perform(name, world.nodes[name].overlay.seek(everybody, world.now))
+            assert world.messages["Ping"] <= called + 1
+        world.run(3_000)
+    assert not wrong_leaf_sets(world, 8)
+    quiet = world.messages["Ping"]
+    for name in everybody:
+        world.perform(name, world.nodes[name].overlay.seek(everybody, world.now))
+    assert world.messages["Ping"] == quiet

@@ -496,6 +496,11 @@ class StreamLog:
         """Whether an agent is a member of any stream, and has not left."""
         return any(member.until_us == FOREVER_US for member in self._of(agent_id))
 
+    def addresses(self) -> set[str]:
+        """Where the members of all streams are that have not left."""
+        known = (member for of in self._members.values() for member in of.values())
+        return {member.address for member in known if member.until_us == FOREVER_US}
+
     def name_of(self, agent_id: str) -> str:
         """What people call an agent; empty: the log does not know it."""
         return next((member.name for member in self._of(agent_id)), "")
