@@ -37,7 +37,8 @@ T = TypeVar("T")
 RUN_RECORDS_MAX: Final = 64
 """In one transaction: lanes wait for it with their cuts."""
 STATE_PANES_BYTES: Final = 40 << 20
-"""Rows of panes in a state. Beyond it a member that begins with the state does not have the oldest."""
+"""Rows of panes in a state, of all its flows, which share it evenly. Beyond it a member that begins with the
+state does not have the oldest."""
 STATE_WINDOWS_BYTES: Final = 8 << 20
 STATE_WINDOWS: Final = 500
 """The last windows in a state: that many and that large at most."""
@@ -133,7 +134,8 @@ def summary(store: Store, effect: SummariseHome) -> bytes:
     job = _kept_job(store, effect.uid, effect.founder)
     firsts = store.flows()
     flows = [log.FlowKept(uid, first) for uid in effect.flows if (first := firsts.get(uid)) is not None]
-    panes = [row for uid in effect.flows for row in _newest(store, uid)]
+    share = STATE_PANES_BYTES // max(len(effect.flows), 1)
+    panes = [row for uid in effect.flows for row in _newest(store, uid, share)]
     windows = _fitting(store.last_windows(effect.uid, STATE_WINDOWS))
     numbers = [row.seq for row in windows]  # the next one is given after the last, which may be a revision
     windows += map(windows_fact, store.windows_after(effect.uid, max(numbers, default=0)))
@@ -150,7 +152,7 @@ def _kept_job(store: Store, uid: str, founder: str) -> log.JobKept | log.RangeKe
     return log.JobKept(kept.spec, row.state, kept.first_pane, kept.versions)
 
 
-def _newest(store: Store, uid: str) -> list[log.PanesKept]:
+def _newest(store: Store, uid: str, bytes_max: int) -> list[log.PanesKept]:
     """All commits of a flow in their order; the older ones without contents if they are too large."""
     found: list[log.PanesKept] = []
     size = 0
@@ -161,7 +163,7 @@ def _newest(store: Store, uid: str) -> list[log.PanesKept]:
         row = replace(row, parts=parts.get(name, b""), raw=raw.get(name, b""))
         size += len(row.tally) + len(row.payload) + len(row.raw)
         kept = panes_fact(row)
-        if size > STATE_PANES_BYTES:
+        if size > bytes_max:
             kept = log.bare(kept)
         found.append(kept)
     return found[::-1]

@@ -129,11 +129,14 @@ class Leaving:
         return any(peer.address == at for peer in self._overlay.peers())
 
     def _others(self) -> dict[str, str]:
-        """The other agents that have not left the cluster, by address."""
+        """The other agents that have not left the cluster, by address; those without a stream are on the ring
+        only."""
         log = self._keeping.log
         members = [member for stream in log.streams() for member in log.members(stream)]
         others = [m for m in members if log.is_member(m.agent_id) and m.address != self._me.address]
-        return {member.address: member.name for member in others}
+        known = {member.address for member in members}
+        streamless = (peer.address for peer in self._overlay.peers() if peer.address not in known)
+        return {member.address: member.name for member in others} | {one: one for one in streamless}
 
     def _names(self, addresses: Iterable[str]) -> list[str]:
         others = self._others()

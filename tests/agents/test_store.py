@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.disk import homestore
 from agents.disk.homestore import RUN_RECORDS_MAX, ApplyRun, apply_run, in_runs, windows_fact
 from agents.disk.store import PaneCommit, SnapshotName, SnapshotRow, Store, StoreError, WindowCommit
 from elf.errors import ElfBug, UserError
-from elf.job.home.port import Apply, ForgetHome
-from elf.job.home.records import encode
-from elf.job.spec import END_OF_TIME, START_OF_TIME
+from elf.job.home.port import Apply, ForgetHome, SummariseHome
+from elf.job.home.records import encode, state_of
+from elf.job.spec import END_OF_TIME, START_OF_TIME, home_uid
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -204,6 +205,24 @@ def test_jobs_and_windows(store: Store) -> None:
     assert [row.first_start for row in store.windows("j", 0, 99)] == [10, 10]
     store.drop_job("j")
     assert (store.windows("j", 0, 99), [row.uid for row in store.load_jobs()]) == ([], ["k"])
+
+
+def test_the_state_of_a_home_is_bounded_however_many_flows_it_has(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each flow the newest panes; a home of two was refused by its group, which stopped the agent."""
+    monkeypatch.setattr(homestore, "STATE_PANES_BYTES", 4_000)
+    flows = ("f", "g", "h")
+    for flow in flows:
+        for pane in range(9):
+            store.commit_panes(commit(pane, pane + 1, payload=b"x" * 400, flow=flow))
+    asked = SummariseHome(b"", 5, home_uid("j", 7), flows, "founder")
+    state = state_of(homestore.summary(store, asked))
+    whole = [(kept.flow, kept.start) for kept in state.panes if kept.payload]
+    assert whole == [(flow, pane) for flow in flows for pane in (6, 7, 8)]
+    assert [(kept.flow, kept.start) for kept in state.panes] == [
+        (f, pane) for f in flows for pane in range(9)
+    ]
 
 
 def test_commits_of_windows_are_numbered_by_job_without_gaps(store: Store) -> None:

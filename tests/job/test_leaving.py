@@ -232,3 +232,16 @@ def test_so_few_stay_that_most_of_the_roster_has_left(seed: int) -> None:
         windows = settled(world, spec, until)
         assert len(windows) >= 5
         assert all(status["missing"] == [] for _, _, status in windows.values())
+
+
+def test_the_log_is_handed_to_an_agent_that_has_no_stream() -> None:
+    """It is no member of any stream, so that only the ring knows it: the founder took the log along."""
+    world = World(1, 2, checking=False)
+    first, other = world.agents
+    other.streams = ()
+    world.start_all()
+    world.run_until(lambda: first.node.ready and other.node.ready)
+    assert ask(world, first) == ""
+    gone(world, first)
+    assert other.node.keeping.leads
+    assert other.node.membership.keepers == (other.address,)
