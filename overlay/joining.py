@@ -66,6 +66,7 @@ class Joining:
         self.state = State.IDLE
         self.contacts: tuple[str, ...] = ()
         self._asked = 0
+        self._first = 0
         self._answered = False
 
     def step(self, step: Step) -> None:
@@ -76,12 +77,13 @@ class Joining:
         self.state = following
 
     def start(self, contacts: Sequence[str]) -> None:
-        """Join through the first contact that answers; our own address does not count. No contact: be a ring
-        alone."""
-        self.contacts = tuple(dict.fromkeys(c for c in contacts if c != self._context.me.address))
+        """Join through the first contact that answers, beginning after those that did not the last time; our
+        own address does not count. No contact: be a ring alone."""
+        others = tuple(dict.fromkeys(c for c in contacts if c != self._context.me.address))
         self._answered = False
-        self._asked = 0
-        if not self.contacts:
+        self._first, self._asked = self._first + self._asked, 0
+        self.contacts = others or self.contacts  # who begins alone goes on calling those that did not answer
+        if not others:
             self.step(Step.FOUND)
             self._context.emit(Ready())
             return
@@ -123,7 +125,7 @@ class Joining:
 
     def _ask(self) -> None:
         me = self._context.me
-        contact = self.contacts[self._asked % len(self.contacts)]
+        contact = self.contacts[(self._first + self._asked) % len(self.contacts)]
         self._asked += 1
         self._context.send_to(contact, JoinRequest(me, 0, me, 0, ()))
         self._again()

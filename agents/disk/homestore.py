@@ -37,8 +37,8 @@ T = TypeVar("T")
 RUN_RECORDS_MAX: Final = 64
 """In one transaction: lanes wait for it with their cuts."""
 STATE_PANES_BYTES: Final = 40 << 20
-"""Rows of panes in a state, of all its flows, which share it evenly. Beyond it a member that begins with the
-state does not have the oldest."""
+"""Rows of panes in a state, of all its flows that run, which share it evenly. Beyond it a member that begins
+with the state does not have the oldest."""
 STATE_WINDOWS_BYTES: Final = 8 << 20
 STATE_WINDOWS: Final = 500
 """The last windows in a state: that many and that large at most."""
@@ -134,7 +134,7 @@ def summary(store: Store, effect: SummariseHome) -> bytes:
     job = _kept_job(store, effect.uid, effect.founder)
     firsts = store.flows()
     flows = [log.FlowKept(uid, first) for uid in effect.flows if (first := firsts.get(uid)) is not None]
-    share = STATE_PANES_BYTES // max(len(effect.flows), 1)
+    share = STATE_PANES_BYTES // max(len(flows), 1)
     panes = [row for uid in effect.flows for row in _newest(store, uid, share)]
     windows = _fitting(store.last_windows(effect.uid, STATE_WINDOWS))
     numbers = [row.seq for row in windows]  # the next one is given after the last, which may be a revision

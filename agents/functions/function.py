@@ -126,12 +126,14 @@ class UserFunction:
 
     def _search(self, batch: pa.RecordBatch, failed: Failed) -> tuple[tuple[int, int], Failed]:
         """The smallest run of rows that was seen to fail, and how it failed. Other functions than map are
-        meant for all rows together: there only what fails on the same line counts, and it must be found soon.
+        meant for all rows together: there only what fails on the same line counts, and it must be found soon;
+        so must what blocks, since a lane waits, and whoever wants to know whether the function is any good.
         """
         first, last = 0, batch.num_rows
         whole = self.spec.kind != "map"
-        until = time.monotonic() + (self._limits.call_secs if whole else math.inf)
-        probes = PROBES_MAX if failed.trouble in ("raised", "output") else SLOW_PROBES_MAX
+        slow = failed.trouble not in ("raised", "output")
+        until = time.monotonic() + (self._limits.call_secs if whole or slow else math.inf)
+        probes = SLOW_PROBES_MAX if slow else PROBES_MAX
         while last - first > 1 and probes > 0 and time.monotonic() < until:
             middle = (first + last) // 2
             for start, end in ((first, middle), (middle, last)):

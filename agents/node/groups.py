@@ -113,8 +113,11 @@ class GroupDesk:
         return self._token, self._take(self.groups.propose(key, self._token, record, now_ms, term), now_ms)
 
     def compact(self, key: bytes, index: int, state: bytes, now_ms: int) -> list[GroupStep]:
-        """The state at an index stands for all records up to it."""
+        """The state at an index stands for all records up to it. One that is too large for the group does
+        not: the records stay, behind the last state that was not."""
         self._bytes[key] = (0, len(state))
+        if len(state) > self.groups.state_bytes_max:
+            return []
         return self._take(self.groups.compact(key, index, state, now_ms), now_ms)
 
     def end(self, key: bytes, now_ms: int) -> list[GroupStep]:
@@ -211,5 +214,6 @@ class GroupDesk:
         if not isinstance(state, bytes):
             return state
         self._bytes[key] = (0, len(state))
-        self._waiting.extend(self.groups.compact(key, self._index[key], state, now_ms))
+        if len(state) <= self.groups.state_bytes_max:
+            self._waiting.extend(self.groups.compact(key, self._index[key], state, now_ms))
         return ()

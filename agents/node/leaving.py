@@ -112,8 +112,8 @@ class Leaving:
         one that we do not lead, though it is led, or that we know with members who have left."""
         standing = self._keeping.desk.groups.standing(key)
         if standing is not None and not standing.leads:
-            others = {self._me.address, *self._others()}
-            left = any(voter.address not in others for voter in standing.membership.voters)
+            departed = self._departed()
+            left = any(voter.address in departed for voter in standing.membership.voters)
             if left or (not standing.leader and self._is_led(key)):
                 return None
         missed = self._keeping.staffing.stranded(key, spare)
@@ -137,6 +137,12 @@ class Leaving:
         known = {member.address for member in members}
         streamless = (peer.address for peer in self._overlay.peers() if peer.address not in known)
         return {member.address: member.name for member in others} | {one: one for one in streamless}
+
+    def _departed(self) -> set[str]:
+        """Where agents were that have left the cluster; not those that never were in a stream."""
+        log = self._keeping.log
+        members = [member for stream in log.streams() for member in log.members(stream)]
+        return {m.address for m in members} - {m.address for m in members if log.is_member(m.agent_id)}
 
     def _names(self, addresses: Iterable[str]) -> list[str]:
         others = self._others()

@@ -203,6 +203,11 @@ class Groups:
         return self._reception.dropped
 
     @property
+    def state_bytes_max(self) -> int:
+        """No state of a group may be larger."""
+        return self._desk.config.state_bytes_max
+
+    @property
     def me(self) -> Peer:
         return self._desk.me
 

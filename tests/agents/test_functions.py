@@ -14,6 +14,7 @@ from agents.functions.function import Done, Failed, FunctionSpec, UserFunction
 from agents.functions.sandbox import Limits, Sandboxes
 from agents.functions.zygote import NICENESS
 from elf.errors import UserError
+from elf.job.home.master import PREPARE_LIMIT_MS
 
 TIGHT = Limits(call_secs=0.2, memory_bytes=48 << 20, rows_max=1_000, log_bytes_max=4_000)
 BATCH = pa.RecordBatch.from_pydict({"x": list(range(100))})
@@ -109,6 +110,20 @@ def test_one_that_blocks_is_there_again_for_the_next_batch(sandboxes: Sandboxes)
     assert isinstance(made(BATCH.slice(1, 1)), Failed)
     assert isinstance(made(BATCH.slice(0, 1)), Done)
     made.close()
+
+
+def test_the_row_that_blocks_is_not_looked_for_longer_than_a_change_of_version_waits(
+    sandboxes: Sandboxes,
+) -> None:
+    """Each look costs a time limit: a stream stood still for seven seconds, and nobody answered for six."""
+    rows = pa.RecordBatch.from_pydict({"x": list(range(1_000))})
+    spec = function(sandboxes, "while True: pass").spec
+    made, began = UserFunction(sandboxes, spec, Limits(), print), time.monotonic()
+    found = made(rows)
+    made.close()
+    assert isinstance(found, Failed)
+    assert found.trouble == "blocked"
+    assert time.monotonic() - began < PREPARE_LIMIT_MS / 1000
 
 
 def test_what_it_prints_is_logged_up_to_a_limit(sandboxes: Sandboxes) -> None:

@@ -138,3 +138,29 @@ def test_nothing_is_said_or_done_before_it_is_durable_and_nothing_twice(seed: in
 
 def repr_of(write: replica.Write) -> bytes:
     return b"".join(e.payload for e in write.entries) if isinstance(write, replica.Recorded) else b""
+
+
+def test_a_state_that_is_too_large_stays_records() -> None:
+    """It stopped the agent, at every start."""
+    config = replica.ReplicaConfig(compact_entries=4, state_bytes_max=64)
+    store = Store(":memory:")
+    for life, first in ((1, 0), (2, 40)):
+        machine = Counted()
+        groups = replica.Groups(Peer("a:1", life), config, random.Random(1), store.load_groups())
+        desk = GroupDesk(groups, {KEY: machine}.__getitem__)
+        steps = desk.start(life * 100_000)
+        steps += desk.create(KEY, b"", life * 100_000) if life == 1 else []
+        for turn in range(200):
+            now = life * 100_000 + turn * 100
+            written = [step for step in steps if isinstance(step, replica.Persist)]
+            for write in written:
+                store.persist(write.writes)
+            if written:
+                steps = desk.persisted(now)
+            elif groups.leads(KEY) and turn % 4 == 0 and first < 40 * life:
+                _, steps = desk.propose(KEY, b"record-%d" % first, now)
+                first += 1
+            else:
+                steps = desk.tick(now)
+        assert machine.records == [b"record-%d" % number for number in range(40 * life)]
+    store.close()

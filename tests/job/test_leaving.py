@@ -245,3 +245,17 @@ def test_the_log_is_handed_to_an_agent_that_has_no_stream() -> None:
     gone(world, first)
     assert other.node.keeping.leads
     assert other.node.membership.keepers == (other.address,)
+
+
+@pytest.mark.parametrize("streamless", [False, True])
+def test_a_dead_member_without_a_stream_has_not_left(streamless: bool) -> None:
+    """Of three that keep the log one is dead: nobody else may go, whether or not that one had a stream."""
+    world = World(1, 3, checking=False)
+    if streamless:
+        world.agents[2].streams = ()
+    world.start_all()
+    world.run_until(lambda: keepers(world) == 3)
+    killed(world, [world.agents[2]])
+    world.run(6_000)
+    leaving = next(agent for agent in world.agents[:2] if not agent.node.keeping.leads)
+    assert "stays" in ask(world, leaving)

@@ -185,3 +185,17 @@ def test_many_join_at_once_where_each_message_takes_long(service_ms: int) -> Non
     ]
     assert not down
     assert sum(world.messages.values()) < 24 * 150
+
+
+def test_contacts_that_did_not_answer_are_not_asked_first_the_next_time() -> None:
+    """Each try asks some four of its contacts: where more of the first ones are dead nobody else ever was."""
+    world = Simulator(random.Random(3), OverlayConfig(join_retry_ms=2_000), constant(1))
+    world.add("n0")
+    contacts = [*(f"dead-{number}" for number in range(9)), "n0"]
+    world.add("n1", contacts)
+    joining = world.nodes["n1"].overlay
+    for _ in range(3):
+        world.run(31_000)
+        if joining.state is State.FAILED:
+            world.perform("n1", joining.start(contacts, world.now))
+    assert world.all_ready()
