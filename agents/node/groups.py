@@ -113,12 +113,8 @@ class GroupDesk:
         return self._token, self._take(self.groups.propose(key, self._token, record, now_ms, term), now_ms)
 
     def compact(self, key: bytes, index: int, state: bytes, now_ms: int) -> list[GroupStep]:
-        """The state at an index stands for all records up to it. One that is too large for the group does
-        not: the records stay, behind the last state that was not."""
-        self._bytes[key] = (0, len(state))
-        if len(state) > self.groups.state_bytes_max:
-            return []
-        return self._take(self.groups.compact(key, index, state, now_ms), now_ms)
+        """The state at an index stands for all records up to it."""
+        return self._take(self._compacted(key, index, state, now_ms), now_ms)
 
     def end(self, key: bytes, now_ms: int) -> list[GroupStep]:
         return self._take(self.groups.end(key, now_ms), now_ms)
@@ -213,7 +209,12 @@ class GroupDesk:
         state = self._machine_of(key).state(self._index[key])
         if not isinstance(state, bytes):
             return state
-        self._bytes[key] = (0, len(state))
-        if len(state) <= self.groups.state_bytes_max:
-            self._waiting.extend(self.groups.compact(key, self._index[key], state, now_ms))
+        self._waiting.extend(self._compacted(key, self._index[key], state, now_ms))
         return ()
+
+    def _compacted(self, key: bytes, index: int, state: bytes, now_ms: int) -> list[replica.Effect]:
+        """One that is too large for its group stands for nothing: its records stay, behind the last state
+        that was not."""
+        self._bytes[key] = (0, len(state))
+        fits = len(state) <= self.groups.state_bytes_max
+        return self.groups.compact(key, index, state, now_ms) if fits else []

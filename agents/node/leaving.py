@@ -142,7 +142,7 @@ class Leaving:
         """Where agents were that have left the cluster; not those that never were in a stream."""
         log = self._keeping.log
         members = [member for stream in log.streams() for member in log.members(stream)]
-        return {m.address for m in members} - {m.address for m in members if log.is_member(m.agent_id)}
+        return {member.address for member in members} - log.addresses()
 
     def _names(self, addresses: Iterable[str]) -> list[str]:
         others = self._others()

@@ -120,11 +120,8 @@ class ControlFleet:
         before: Path | None = None,
         hosts: int = 0,
     ) -> None:
-        self._hosts = min(hosts, size) or size
-        logs = [folder / f"host-{number:03}.log" for number in range(self._hosts)]
-        self.places = [
-            Place(folder, f"web-{number:03}", logs[number % self._hosts]) for number in range(size)
-        ]
+        logs = [folder / f"host-{number:03}.log" for number in range(min(hosts, size) or size)]
+        self.places = [Place(folder, f"web-{number:03}", logs[number % len(logs)]) for number in range(size)]
         self._listeners = [Listener(log) for log in logs]
         self.ready_ms = 0.0
         self.running: list[Agent] = []

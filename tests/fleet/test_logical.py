@@ -93,7 +93,6 @@ def test_validate_looks_at_all_of_them(tmp_path: Path) -> None:
     first, second = Fleet(tmp_path, 2).agents
     path = first.write_config()
     assert run(*command([first, second], "validate")).stdout.count(": ok") == 2
-    second.write_config()
     broken = tmp_path / "broken.yaml"
     broken.write_text(path.read_text().replace(str(first.log), str(tmp_path / "nowhere" / "x.log")))
     wrong = run(sys.executable, "-m", "agents.main", "validate", f"--config={path}", f"--config={broken}")
