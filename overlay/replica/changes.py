@@ -3,15 +3,28 @@
 The order matters: who has lost its disk leaves first, then who wants to go; a learner that has caught up gets
 its vote; then the group shrinks to its size; then new ones enter as learners. A change waits until the one
 before is committed, and until the leader has committed a record of its own term.
+
+Who wants to go waits a while for one in its place, where the group could spare fewer without it: of three
+that let one go the other two need each other from the moment in which one of them has that in its log, whether
+it was ever committed or not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from overlay.ids import closeness, node_id, to_int
 from overlay.replica.place import Place
 from overlay.replica.values import Member, Membership
+
+
+class _Going(NamedTuple):
+    """A seat that shall be released, when others have answered a round above ``after``; ``until``: when it
+    waits for nobody in its place any more."""
+
+    after: int
+    until: int
 
 
 class Changes:
@@ -21,7 +34,7 @@ class Changes:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._lost: set[int] = set()
-        self._leaving: dict[int, int] = {}
+        self._leaving: dict[int, _Going] = {}
         self._coming: dict[str, Member] = {}
         self.invited: dict[str, int] = {}
         """Addresses that shall join, and until when they are asked."""
@@ -33,15 +46,18 @@ class Changes:
             self._lost.add(seat)
             self.invite(member.address)
 
-    def leave(self, seat: int, after: int) -> None:
+    def leave(self, seat: int, after: int, patience_ms: int = 0) -> None:
         """The seat shall be released, once the others have answered a round above ``after``: who has just
-        died is silent for no longer than who has nothing to say."""
-        self._leaving.setdefault(seat, after)
+        died is silent for no longer than who has nothing to say. ``patience_ms``: how long it waits for one
+        in its place."""
+        until = self._place.desk.now + patience_ms
+        before = self._leaving.get(seat, _Going(after, until))
+        self._leaving[seat] = _Going(before.after, min(before.until, until))
 
     @property
     def after(self) -> int:
         """Members shall answer a round above this one."""
-        return max(self._leaving.values(), default=-1)
+        return max((going.after for going in self._leaving.values()), default=-1)
 
     def going(self) -> frozenset[str]:
         """Addresses of members whose seats shall be released."""
@@ -82,12 +98,13 @@ class Changes:
         membership, size = self._place.membership, self._place.desk.config.size
         seats = {member.seat for member in membership.members}
         self._lost &= seats
-        self._leaving = {seat: after for seat, after in self._leaving.items() if seat in seats}
-        for going in (dict.fromkeys(self._lost, 0), self._leaving):
+        self._leaving = {seat: going for seat, going in self._leaving.items() if seat in seats}
+        for going in (dict.fromkeys(self._lost, _Going(0, 0)), self._leaving):
             for member in membership.members:
                 if member.seat in going and member.seat != self._place.hard.seat:
-                    smaller = membership.without(member)
-                    if self._works(smaller, answered, going[member.seat]):
+                    smaller, (after, until) = membership.without(member), going[member.seat]
+                    waits = smaller.spare < membership.spare and self._place.desk.now < until
+                    if not waits and self._works(smaller, answered, after):
                         return smaller
         for learner in membership.learners:
             if stale(learner):

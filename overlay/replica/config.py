@@ -32,6 +32,9 @@ class ReplicaConfig:
     told what is committed if no record tells them."""
     ask_ms: int = 500
     """Period of asking for a leader, for admission and for release."""
+    replace_ms: int = 3_000
+    """How long a member that wants to go waits for one in its place, where the group could spare fewer
+    without it."""
     forward_ms: int = 5_000
     """Wait for the answer to a forwarded record; then its fate is unsure."""
     transfer_ms: int = 2_000

@@ -198,7 +198,7 @@ class Group:
         if self.leadership is None or out:
             self.place.desk.send(message.sender.address, self.told())
         else:
-            self.leadership.leave(message.seat)
+            self.leadership.leave(message.seat, self.place.desk.config.replace_ms)
 
     # -- deadlines and neighbours ----------------------------------------------------------------------------
 

@@ -136,9 +136,9 @@ class Leadership:
         self._changes.enter(member)
         self.settle()
 
-    def leave(self, seat: int) -> None:
-        """A seat shall be released."""
-        self._changes.leave(seat, self._round)
+    def leave(self, seat: int, patience_ms: int = 0) -> None:
+        """A seat shall be released; one in its place is waited for so long."""
+        self._changes.leave(seat, self._round, patience_ms)
         self.settle()
         self._push_all()
 

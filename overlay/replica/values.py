@@ -38,6 +38,11 @@ class Membership:
         return len(self.voters) // 2 + 1
 
     @property
+    def spare(self) -> int:
+        """Voters that may die, and the others still decide."""
+        return len(self.voters) - self.quorum
+
+    @property
     def members(self) -> tuple[Member, ...]:
         return self.voters + self.learners
 

@@ -504,6 +504,31 @@ def test_nobody_is_let_go_on_the_word_of_one_that_has_just_died() -> None:
     assert small.until(lambda: sorted(small.voters()) == ["n0", "n2", "spare"])
 
 
+def test_of_three_nobody_is_let_go_before_there_is_one_in_its_place() -> None:
+    """Or the other two would need each other from when one of them has it in its log."""
+    small = Small(FIVE[:3], others=["spare"])
+    small.do("n1", lambda node: node.leave(small.world.now))
+    small.do("n0", lambda node: node.invite(KEY, ["spare"], small.world.now))
+
+    def gone() -> bool:
+        group = small.world.at("n0").group(KEY)
+        assert group.place.membership.spare > 0
+        return "n1" not in small.voters()
+
+    assert small.until(gone, 2_000)
+    assert sorted(small.voters()) == ["n0", "n2", "spare"]
+    small.rests()
+
+
+def test_who_leaves_does_not_wait_for_ever_for_one_in_its_place() -> None:
+    small = Small(FIVE[:3])
+    small.do("n1", lambda node: node.leave(small.world.now))
+    small.world.run(2_500)
+    assert "n1" in small.voters()
+    assert small.until(lambda: "n1" not in small.voters(), 1_500)
+    small.rests()
+
+
 @pytest.mark.parametrize("count", [1, 50, 400])
 def test_an_idle_group_costs_nothing(count: int) -> None:
     world = World(random.Random(1))
