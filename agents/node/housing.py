@@ -69,11 +69,12 @@ Step = GroupStep | Effect | HomeEffect
 
 @dataclass
 class _Wanted:
-    """A record under way, and what is to be told when it is applied."""
+    """A record under way, and what is to be told when it is applied. ``begun``: a flow."""
 
     record: bytes
     drafted: Drafted | None = None
     saved: SaveJob | None = None
+    begun: str = ""
 
 
 @dataclass
@@ -165,19 +166,15 @@ class Housing:
     def _key_of(self, flow: str) -> bytes:
         return home_key(self._log.group_of(self._log.founder(flow) or ""))
 
-    def _replicated(self, flow: str) -> bool:
-        spec = self._log.ever(job_of(self._log.founder(flow) or ""))
-        return spec is not None and spec.replicated
-
     def perform(self, effect: object, now_ms: int) -> Sequence[Step] | None:
         """Do for a replicated home what it wants; None: it is for the driver."""
         match effect:
             case SaveJob() if effect.spec.replicated:
                 return self._save_job(effect, now_ms)
-            case SaveFlow() if self._replicated(effect.flow):
+            case SaveFlow() if self._log.is_replicated(effect.flow):
                 fact = record.FlowKept(effect.flow, effect.first_pane)
-                return self._propose(self._key_of(effect.flow), fact, now_ms)
-            case CommitPanes() if self._replicated(effect.flow.uid):
+                return self._propose(self._key_of(effect.flow), fact, now_ms, begun=effect.flow)
+            case CommitPanes() if self._log.is_replicated(effect.flow.uid):
                 seq = self._homes.roots.next_seq(effect.flow.uid)
                 return self._draft(self._key_of(effect.flow.uid), Draft(effect, seq))
             case CommitWindows() if effect.spec.replicated:
@@ -209,9 +206,12 @@ class Housing:
         led = self._led.get(key)
         return [] if led is None else self._want(key, led, _Wanted(record.encode(fact), saved=effect), now_ms)
 
-    def _propose(self, key: bytes, fact: record.HomeRecord, now_ms: int) -> Sequence[Step]:
+    def _propose(
+        self, key: bytes, fact: record.HomeRecord, now_ms: int, *, begun: str = ""
+    ) -> Sequence[Step]:
         led = self._led.get(key)
-        return [] if led is None else self._want(key, led, _Wanted(record.encode(fact)), now_ms)
+        wanted = _Wanted(record.encode(fact), begun=begun)
+        return [] if led is None else self._want(key, led, wanted, now_ms)
 
     def _want(self, key: bytes, led: _Led, wanted: _Wanted, now_ms: int) -> Sequence[Step]:
         told = wanted.record
@@ -389,6 +389,8 @@ class Housing:
         """A record is committed, and applied here."""
         if wanted.saved is not None:
             return self._homes.saved(wanted.saved, now_ms)
+        if wanted.begun:
+            return self._homes.begun(wanted.begun, now_ms)
         match wanted.drafted:
             case Drafted(work=CommitPanes() as work) as done:
                 event = PanesCommitted(

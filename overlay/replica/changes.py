@@ -5,8 +5,7 @@ its vote; then the group shrinks to its size; then new ones enter as learners. A
 before is committed, and until the leader has committed a record of its own term.
 
 Who wants to go waits a while for one in its place, where the group could spare fewer without it: of three
-that let one go the other two need each other from the moment in which one of them has that in its log, whether
-it was ever committed or not.
+that let one go the other two need each other from when one of them has that in its log, committed or not.
 """
 
 from __future__ import annotations

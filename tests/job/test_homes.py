@@ -340,6 +340,24 @@ def test_what_a_home_has_committed_outlives_a_start_before_the_log_knows_of_it()
     assert "f.copy1" not in agent.store.flows()
 
 
+def test_no_job_knows_where_a_flow_begins_before_a_majority_has_it() -> None:
+    """A job of another home might keep it, and the flow begin elsewhere, when the root is cut off then."""
+    world = World(100, 6)
+    world.start_all()
+    world.agents[5].crash()  # the root waits for its word; meanwhile the home has members
+    world.submit(1, plan(2), "job", "client:1")
+    homes = [agent for agent in world.agents if agent.up]
+    firsts: list[int] = []
+    while not firsts:
+        world.run(1)
+        roots = [rooted.root for agent in homes for rooted in agent.node.homes.roots._flows.values()]
+        firsts = [root.first_pane for root in roots if root.first_pane is not None]
+        assert world.now < 1_020_000
+    (home,) = (agent for agent in homes if agent.node.homes.jobs())
+    assert len(members(world, home.node.homes.jobs()[0].spec)) > 1
+    assert [*home.store.flows().values()] == firsts, "applied here, so committed"
+
+
 def test_who_creates_a_job_hears_of_it_when_a_majority_has_it() -> None:
     world = World(99, 4)
     world.start_all()

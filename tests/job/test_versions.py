@@ -211,7 +211,7 @@ def test_what_only_the_master_does_needs_no_new_flow_and_can_be_rolled_back() ->
     assert answered(world) == "nothing changes: that is what version 2 does"
     steer(world, spec, "rollback", version=7)
     assert answered(world) == "there is no version 7 to go back to; versions: 1, 2"
-    world.run(4_000)
+    world.run(6_000)
     steer(world, spec, "rollback", version=1, immediately=True)
     assert answered(world) == ""
     world.run(22_000)

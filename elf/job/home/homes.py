@@ -381,6 +381,10 @@ class Homes:
         """A root elsewhere says where its flow is."""
         return self._begun(message.flow, now_ms) if self.mirrors.head(message) else []
 
+    def begun(self, uid: str, now_ms: int) -> list[Effect]:
+        """The first pane of a flow of ours is stored."""
+        return [*self.roots.kept(uid, now_ms), *self._begun(uid, now_ms)]
+
     def _begun(self, uid: str, now_ms: int) -> list[Effect]:
         """A flow may have begun."""
         readers = self.reading.readers(uid)

@@ -20,7 +20,7 @@ from elf.job.rollup.history import Segment
 from elf.job.rollup.mirrors import Mirrors, Need
 from elf.job.rollup.panes import Panes
 from elf.job.rollup.root import RootSettings
-from elf.job.spec import Flow, JobSpec, job_of
+from elf.job.spec import Flow, JobSpec
 from elf.job.tops import widest
 from elf.ql.firstrows import cut_of
 from elf.ql.plan import Top
@@ -50,10 +50,8 @@ class Reading:
         """Of each flow, the uids of jobs here that read it, or did."""
 
     def _acts_for(self, flow: Flow) -> bool:
-        founder = self._log.founder(flow.uid) or ""
-        spec = self._log.ever(job_of(founder))
-        if spec is not None and spec.replicated:
-            return founder in self._led
+        if self._log.is_replicated(flow.uid):
+            return self._log.founder(flow.uid) in self._led
         return flow.home == self._address
 
     def is_coming(self, uid: str) -> bool:

@@ -453,6 +453,11 @@ class StreamLog:
         range of that job."""
         return self._founders.get(uid)
 
+    def is_replicated(self, uid: str) -> bool:
+        """Whether the home of a flow is: that of a SELECT is not."""
+        spec = self.ever(job_of(self.founder(uid) or ""))
+        return spec is not None and spec.replicated
+
     def flows_of(self, home: str) -> tuple[str, ...]:
         """The flows of a home that have not ended."""
         return tuple(uid for uid in self._flows if self._founders.get(uid) == home)

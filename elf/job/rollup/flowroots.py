@@ -135,6 +135,8 @@ class _Rooted:
     since_ms: int
     seq: int
     proxies: Proxies
+    first: int | None = None
+    """The first pane, from when it is to be stored."""
     parents: dict[int, str] = field(default_factory=dict)
     readers: dict[str, _Reader] = field(default_factory=dict)
     told_ms: int = 0
@@ -308,12 +310,22 @@ class FlowRoots:
     def _advance(self, rooted: _Rooted, now_ms: int) -> list[Effect]:
         root = rooted.root
         found: list[Effect] = []
-        first = root.prepare(now_ms, rooted.since_ms)
-        if first is not None:
-            found.append(SaveFlow(root.flow.uid, first))
-            root.begin(first, now_ms)
-            found.extend(self._head(rooted, to) for to, reader in rooted.readers.items() if reader.early)
+        uid, first = root.flow.uid, root.prepare(now_ms, rooted.since_ms)
+        if first is not None and rooted.first is None:
+            rooted.first = first
+            found.append(SaveFlow(uid, first))
+            if not self._log.is_replicated(uid):
+                found.extend(self.kept(uid, now_ms))
         return [*found, *root.propose(now_ms)]
+
+    def kept(self, uid: str, now_ms: int) -> list[Effect]:
+        """The first pane of a flow is stored, so that a root after us has it too: now readers may know."""
+        rooted = self._flows.get(uid)
+        if rooted is None or rooted.first is None:
+            return []
+        rooted.root.begin(rooted.first, now_ms)
+        heads = [self._head(rooted, to) for to, reader in rooted.readers.items() if reader.early]
+        return [*heads, *rooted.root.propose(now_ms)]
 
     def committed(self, event: PanesCommitted, now_ms: int) -> tuple[Segment | None, list[Effect]]:
         """A commit is durable, workers and readers are told: (what it is for masters here, effects)."""
