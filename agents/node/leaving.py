@@ -121,6 +121,19 @@ class Leaving:
             return tuple(self._others()) or None
         return missed
 
+    def _stalled(self) -> str:
+        """What stands still without us, for people: a stream that no other agent has, and the jobs over it."""
+        log, me = self._keeping.log, self._me.agent_id
+        left = [
+            stream
+            for stream in sorted(self._streams)
+            if not any(m.agent_id != me and log.is_member(m.agent_id) for m in log.members(stream))
+        ]
+        jobs = [spec.name for spec in log.jobs() if {*left} & {*spec.plan.streams}]
+        if not jobs or not self._others():
+            return ""
+        return f"; {_listed(jobs)} {'waits' if len(jobs) == 1 else 'wait'} until an agent has {_listed(left)}"
+
     def _is_led(self, key: bytes) -> bool:
         """Whether a live agent elsewhere leads a group, as the log's keepers or the log say."""
         cluster = self._keeping.membership.cluster
@@ -178,6 +191,7 @@ class Leaving:
         text = f"{self._me.name} has left"
         if not handed_over:
             text += "; no majority of the stream log's keepers has let it go: they will replace it in time"
+        text += self._stalled()
         if lost := self._copies.to_hand_on():
             text += f"; nobody has taken {lost} snapshots that it had of other agents"
         told = [Send(to, say.Reply(request=n, text=text)) for to, n in self._clients]

@@ -294,7 +294,7 @@ class Story:
                 for agent in agents:
                     agent.log.rows.append((agent.now_ms * 1000, key))
             case "leave":
-                if agents[0].up:
+                if agents[0].up and not world.only_with(agents[0]):
                     agents[0].perform(agents[0].node.leave(agents[0].now_ms))
             case "reduce":
                 self._ask(fault)

@@ -196,8 +196,7 @@ class World:
 
     def spares(self, agent: SimAgent) -> bool:
         """Whether the fleet can do without an agent for good: each group in which it is, be it a home that it
-        leads, has three members, as far as anybody knows, and others have its streams: one that nobody has
-        stands still, and what is over it."""
+        leads, has three members, as far as anybody knows, and others have its streams."""
         up = [one for one in self.agents if one.up]
         log = max((one.node.log for one in up), key=lambda log: log.last)
         homes = {spec.uid for spec in log.jobs()} | {log.founder(flow.uid) or "" for flow in log.flows()}
@@ -211,9 +210,13 @@ class World:
         ]
         gone = any(one.ended == GONE for one in self.agents)
         founding = any(key not in agent.groups() for key in keys)
-        alone = {*agent.streams} - {stream for one in up if one is not agent for stream in one.streams}
-        free = agent.node.ready and not (gone or founding or alone)
+        free = agent.node.ready and not (gone or founding or self.only_with(agent))
         return free and all(size >= SPARED_OF for size in sizes)
+
+    def only_with(self, agent: SimAgent) -> set[str]:
+        """Streams that no other agent has: without it they stand still, and what is over them."""
+        others = [one for one in self.agents if one.life and not one.ended and one is not agent]
+        return {*agent.streams} - {stream for one in others for stream in one.streams}
 
     def send(self, agent: SimAgent, to: str, message: object) -> None:
         frames = encode(message, cluster="sim", sender=agent.address)  # type: ignore[arg-type]

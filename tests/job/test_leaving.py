@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from elf.chaos.agent import SimAgent
-from elf.chaos.engine import plan
+from elf.chaos.engine import SECOND, STREAM, plan
+from elf.chaos.schedule import BUYS
 from elf.chaos.world import World
 from elf.job import events as was
 from elf.job import messages as say
@@ -54,6 +55,29 @@ def gone(world: World, agent: SimAgent) -> str:
     world.run_until(lambda: not agent.up, 40_000)
     assert agent.ended == "left the cluster"
     return next(m.text for m in reversed(world.client_inbox) if isinstance(m, say.Reply))
+
+
+def test_who_takes_a_stream_along_says_what_stands_still() -> None:
+    """All that it had is in windows first; another agent that has the stream takes the job up again."""
+    world = World(62, 5)
+    *first, later = world.agents
+    first[3].streams = later.streams = (STREAM, BUYS)
+    world.start_all(first)
+    for agent in first:
+        world.write(agent, world.now + 20_000)
+    spec = world.create(0, plan(2, streams=(STREAM, BUYS)))
+    world.create(0, plan(2), "other")
+    world.run(6_000)
+    assert ask(world, first[3]) == ""
+    at = world.now * 1_000
+    assert gone(world, first[3]) == "a3 has left; job waits until an agent has buys"
+    world.run(5_000)
+    stood = last_end(world, spec)
+    assert at < stood <= at + 2 * SECOND, "the window that was open is whole, too"
+    later.start([first[0].address])
+    world.write(later, world.now + 20_000)
+    world.run(20_000)
+    assert last_end(world, spec) > stood + 10 * SECOND
 
 
 def killed(world: World, agents: list[SimAgent]) -> None:
