@@ -122,7 +122,7 @@ class Leaving:
         return missed
 
     def _stalled(self) -> str:
-        """What stands still without us, for people: a stream that no other agent has, and the jobs over it."""
+        """What stands still without us, for people: jobs over streams that no other agent has."""
         log, me = self._keeping.log, self._me.agent_id
         left = [
             stream
