@@ -25,6 +25,7 @@ import msgspec
 from agents import arrays
 from elf.errors import ElfBug, PeerError
 from elf.job import messages as job_messages
+from elf.job import vitals as vitals_messages
 from elf.job import work as work_messages
 from elf.job.program import messages as program_messages
 from overlay import messages as overlay_messages
@@ -99,6 +100,7 @@ def _tags() -> dict[str, type[Message]]:
         ("job", job_messages.MESSAGES),
         ("program", program_messages.MESSAGES),
         ("work", work_messages.MESSAGES),
+        ("vitals", vitals_messages.MESSAGES),
         ("overlay", overlay_messages.MESSAGES),
         ("group", replica.MESSAGES),
     )

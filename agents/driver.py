@@ -18,6 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+import msgspec
 import structlog
 
 import overlay as ring
@@ -37,6 +38,7 @@ from agents.metrics import Loss, Metrics
 from agents.node.groups import Persisted
 from agents.node.node import Node, NodeEffect, NodeEvent
 from agents.transport import Closed, Transport
+from agents.vitals import vitals_of
 from elf.errors import ElfError, PeerError
 from elf.job import effects as do
 from elf.job import events as was
@@ -256,6 +258,8 @@ class Driver:
                     self.store.prune_panes(effect.flow, None)
                 case do.SaveFact():
                     self.store.put(effect.key, effect.value)
+                case do.Examine():
+                    self._loop.call_soon(self._examine, effect)
                 case do.Noticed():
                     self.metrics.noticed()
                     self._log.info("a notice", job=effect.job, text=effect.text, sent_ms=effect.sent_ms)
@@ -300,6 +304,11 @@ class Driver:
                 panes=[effect.start, effect.end],
                 reason=effect.why,
             )
+
+    def _examine(self, effect: do.Examine) -> None:
+        if self._end is not None and not self._end.done():
+            vitals = vitals_of(self.node, self.metrics, self._feeding.backlogs(), self.now_ms())
+            self._event(was.Consulted(effect.request, "", msgspec.msgpack.encode(vitals)))
 
     def _program_event(self, event: ProgramEvent) -> None:
         """From the thread of a job in Python, in its order."""

@@ -8,8 +8,9 @@ never a label. Methods may be called from any thread.
 
 from __future__ import annotations
 
+import collections
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal
 
 import psutil
@@ -45,6 +46,9 @@ Loss = Literal[
 
 LeftOut = Literal["late", "future", "unrostered", "shed", "leapt"]
 """Why a row that was parsed is in no result."""
+
+
+Counts = collections.Counter[str]
 
 
 class _Bounded:
@@ -189,6 +193,22 @@ class Metrics:
         """Show what a transport counts. Once a node."""
         self._registry.register(_Transport(counters))
 
+    # -- asking --------------------------------------------------------------------------------------------
+
+    def committed(self) -> int:
+        """Windows that this node has committed as a master."""
+        return sum(int(value) for _, value in _values(self._windows))
+
+    def streams(self) -> dict[str, Counts]:
+        """What was counted of each stream, under the names of ``elf.job.vitals.StreamVitals``."""
+        found: dict[str, Counts] = {}
+        for name, counter in (("rows", self._rows), ("bytes", self._bytes), ("rejected", self._rejected)):
+            for labels, value in _values(counter):
+                found.setdefault(labels["stream"], Counts())[name] += int(value)
+        for labels, value in _values(self._left_out):
+            found.setdefault(labels["stream"], Counts())[labels["kind"]] += int(value)
+        return found
+
     # -- showing ---------------------------------------------------------------------------------------------
 
     def render(self) -> bytes:
@@ -200,6 +220,12 @@ class Metrics:
 
     def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
         return Gauge(f"elf_{name}", about, labels, registry=self._registry)
+
+
+def _values(counter: Counter) -> Iterator[tuple[Mapping[str, str], float]]:
+    """The labels and values of a counter."""
+    for metric in counter.collect():
+        yield from ((one.labels, one.value) for one in metric.samples if one.name.endswith("_total"))
 
 
 class _Transport:

@@ -13,16 +13,20 @@ from dataclasses import dataclass
 from elf.job import messages as say
 from elf.job.spec import JobSpec
 
+ANSWER_MS = 8_000
+"""How long a node may take to answer."""
 SILENT = "no answer in time"
 """The error of an answer that did not come."""
 
 
 @dataclass(frozen=True)
 class ToAddress:
-    """Ask a node, by address."""
+    """Ask a node, by address. ``within_ms``: how long its answer is waited for; of several that are asked
+    together the longest counts."""
 
     to: str
     request: say.Request
+    within_ms: int = ANSWER_MS
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class ToKey:
 
     key: bytes
     request: say.Request
+    within_ms: int = ANSWER_MS
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The clients of an agent: their requests as running procedures, and those who read the windows of a job.
 
-A request asks other nodes through the node and waits for all the answers, or for ``ANSWER_MS``. A reader
+A request asks other nodes through the node and waits for all the answers, or as long as it says. A reader
 renews its subscription at the job's home every ``RENEW_MS``, with the number of what it has heard, so that a
 home that was away sends what was missed; while results before the last one have not come it asks until they
 have. A client that says nothing for ``CLIENT_SILENCE_MS`` is gone, and its
@@ -21,8 +21,6 @@ from elf.job.effects import Effect, Faulted, Send
 from elf.job.home.heard import Heard
 from elf.job.spec import JobSpec
 
-ANSWER_MS = 8_000
-"""How long a node may take to answer a request of ours."""
 LOG_MS = 2_000
 """How long our own copy of the stream log may take to come so far as somebody else's has."""
 RENEW_MS = 2_000
@@ -114,10 +112,11 @@ class Clients:
             return [Faulted(bug), *self._finish(running, failed, now_ms)]
         found: list[Step] = []
         running.waiting = {}
-        running.deadline_ms = now_ms + ANSWER_MS
+        running.deadline_ms = now_ms
         for ask in asks:
             if isinstance(ask, Until):
                 return self._wait(running, ask, now_ms)
+            running.deadline_ms = max(running.deadline_ms, now_ms + ask.within_ms)
             self._next_id += 1
             request = msgspec.structs.replace(ask.request, id=self._next_id, origin=self._address)
             running.waiting[self._next_id] = None

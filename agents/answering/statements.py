@@ -23,6 +23,8 @@ from agents.answering.jobreads import JobReads
 from agents.answering.sharing import Instead, Sharing
 from agents.answering.steering import Steering
 from agents.answering.submissions import Submissions, described, program_row
+from agents.answering.tapping import Tapping
+from agents.answering.vitals import fleet_vitals
 from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.home.homes import Homes
@@ -76,6 +78,7 @@ class Statements:
         )
         self._submissions = Submissions(log, self._schema_of, self._streams_of)
         self._explanations = Explanations(log, self._named)
+        self._tapping = Tapping(log, self._members, self._seen)
         self._one_shots = 0
         self.finite = False
         """True for ``elf run``: inputs end, any name after FROM means the only stream, windows are optional.
@@ -207,8 +210,8 @@ class Statements:
             raise UserError(f"FROM LATE {name}: a job with TREES keeps no late rows; make it one tree")
         return {} if spec is None else {flow.fragment.stream: flow.uid for flow in spec.flows}
 
-    def _schema_of(self, stream: str) -> Generator[list[Ask], list[say.Answer], Schema]:
-        """The columns of a stream, as some of its members have seen them."""
+    def _seen(self, stream: str) -> Generator[list[Ask], list[say.Answer], list[say.StreamSeen]]:
+        """What some members of a stream have seen of it."""
         members = self._sample(stream)
         answers = yield [
             ToAddress(member.address, say.DescribeStream(id=0, origin="", stream=stream))
@@ -219,6 +222,11 @@ class Statements:
             raise UserError(
                 f"none of the {len(members)} members of stream {stream} that were asked answers; try again"
             )
+        return seen
+
+    def _schema_of(self, stream: str) -> Generator[list[Ask], list[say.Answer], Schema]:
+        """The columns of a stream, as some of its members have seen them."""
+        seen = yield from self._seen(stream)
         if not any(one.rows or one.schema.columns for one in seen):
             raise UserError(
                 f"no agent that was asked has read a line of stream {stream} yet; try again later"
@@ -443,6 +451,10 @@ class Statements:
                 return (yield from self._submissions.query(call))
             case "compare":
                 return (yield from self._compare(call))
+            case "fleet":
+                return (yield from fleet_vitals(call.request, self._agents(), self._jobs()))
+            case "tap":
+                return (yield from self._tapping.tap(call))
             case _:
                 raise UserError(f"this agent does not know the call {call.verb}")
 
@@ -473,16 +485,28 @@ class Statements:
             "peers": len(self._overlay.peers()),
             "streams": {s: len(self._members(s)) for s in self._log.streams()},
             "flows": len(self._log.flows()),
-            "jobs": sorted(
-                name
-                for name in (*(s.name for s in self._log.jobs()), *(s.name for s in self._log.programs()))
-                if not name.startswith(ONE_SHOT_PREFIX)
-            ),
+            "jobs": self._jobs(),
             "log": {"entries": self._log.last, "leader": leader, "keepers": self._membership.keepers},
             "master_of": sorted(m.spec.name for m in self._homes.jobs()),
             "copies": self._copies(),
             "unusable": self._homes.roots.told_unusable(),
         }
+
+    def _jobs(self) -> list[str]:
+        """The names of all jobs, but not those of SELECTs."""
+        names = (*(s.name for s in self._log.jobs()), *(s.name for s in self._log.programs()))
+        return sorted(name for name in names if not name.startswith(ONE_SHOT_PREFIX))
+
+    def _agents(self) -> dict[str, tuple[str, tuple[str, ...]]]:
+        """Address → name and streams of all agents that have not left; of one that has no stream, what is
+        known of it is its address."""
+        found: dict[str, tuple[str, tuple[str, ...]]] = dict.fromkeys(sorted(self._live()), ("", ()))
+        found[self._me.address] = (self._me.name, ())
+        for stream in self._log.streams():
+            for member in self._members(stream):
+                _, streams = found.get(member.address, ("", ()))
+                found[member.address] = (member.name, (*streams, stream))
+        return found
 
     def _inspect(self, spec: JobSpec, windows: int) -> Generator[list[Ask], list[say.Answer], say.JobFacts]:
         request = say.Inspect(id=0, origin="", uid=spec.uid, windows=windows)

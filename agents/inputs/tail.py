@@ -71,6 +71,11 @@ class Tail:
         """A followed file may always grow."""
         return False
 
+    @property
+    def unread(self) -> int:
+        """Bytes in the files by the last look at each, of a line that is being written too."""
+        return sum(follower.unread for follower in tuple(self._followers.values()))
+
     # -- reading -----------------------------------------------------------------------------------
 
     def read(self, bytes_max: int, now_ms: int) -> Chunk | None:

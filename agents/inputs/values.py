@@ -109,6 +109,11 @@ class Input(Protocol):
         """Whether nothing will ever come again."""
         ...
 
+    @property
+    def unread(self) -> int:
+        """Bytes that were in its sources at the last look and not handed out yet; on any thread."""
+        ...
+
     def read(self, bytes_max: int, now_ms: int) -> Chunk | None:
         """The next chunk of whole lines; None when there is nothing new anywhere right now."""
         ...

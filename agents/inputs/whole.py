@@ -142,6 +142,11 @@ class Whole:
         """Whether everything was handed out."""
         return self._reader is None and not self._waiting
 
+    @property
+    def unread(self) -> int:
+        """Nothing: what is finite is read in one go, and nobody asks how far it is."""
+        return 0
+
     def read(self, bytes_max: int, now_ms: int) -> Chunk | None:
         """The next whole lines; None when everything was read (``now_ms`` does not matter)."""
         while not self.exhausted:

@@ -28,6 +28,7 @@ from agents.lanes.lane import Lane
 from elf.errors import ElfError
 from elf.job import effects as do
 from elf.job import events as was
+from elf.job import messages as say
 from elf.job.commands import Command, Finish, Idle, Install, Leap, Outcome
 
 T = TypeVar("T")
@@ -62,6 +63,7 @@ class _Stream:
     reader: ThreadPoolExecutor
     slots: asyncio.Semaphore
     closing: threading.Event = field(default_factory=threading.Event)
+    read_bytes: int = 0
     pause_s: float = 0.0
     shipping: bool = False
     told: dict[str, str] = field(default_factory=dict)
@@ -97,6 +99,7 @@ class Feeding:
         self._tell = tell
         self._memory_max_bytes = memory_max_bytes
         self._shipper = ThreadPoolExecutor(1, thread_name_prefix="ship")
+        self._peeker = ThreadPoolExecutor(1, thread_name_prefix="peek")
         self._unweighed = 0
         self._process = psutil.Process()
 
@@ -107,12 +110,20 @@ class Feeding:
         """Of all inputs."""
         return [stream.input.counters for stream in self._streams.values()]
 
+    def backlogs(self) -> dict[str, int]:
+        """Bytes of each stream that wait in its files, or for its lane."""
+        return {
+            name: stream.input.unread + stream.read_bytes - stream.lane.bytes_read
+            for name, stream in self._streams.items()
+        }
+
     def tasks(self) -> list[Coroutine[Any, Any, None]]:
         """What reads the inputs, until it is cancelled or they end."""
         return [self._read(stream) for stream in self._streams.values()]
 
     async def close(self, clean: bool) -> None:
         """After the tasks. ``clean``: the lanes write a last cut."""
+        self._peeker.shutdown(wait=True)
         for stream in self._streams.values():
             stream.closing.set()
             stream.reader.shutdown(wait=True)
@@ -155,8 +166,12 @@ class Feeding:
             stream.shipping = False
 
     def consult(self, effect: do.Consult) -> None:
-        """Ask a lane what is asked of its stream."""
+        """Ask a lane what is asked of its stream; who looks at rows asks beside it, and holds up nothing."""
         stream = self._streams[effect.stream]
+        if isinstance(effect.request, say.PeekStream):
+            peeked = self._peeker.submit(self._peek, stream.lane, effect.request)
+            self._when_done(peeked, self._tell)
+            return
 
         def ask() -> was.Consulted:
             try:
@@ -167,6 +182,13 @@ class Feeding:
                 return was.Consulted(effect.request, str(error), b"")
 
         self._when_done(stream.thread.submit(ask), self._tell)
+
+    def _peek(self, lane: Lane, request: say.PeekStream) -> was.Consulted:
+        """What goes wrong here is the matter of who looks, and of nobody else."""
+        try:
+            return was.Consulted(request, "", lane.peek(request, self._now_ms()))
+        except Exception as error:
+            return was.Consulted(request, str(error), b"")
 
     async def _read(self, stream: _Stream) -> None:
         """Feed the lane, at most ``CHUNKS_AHEAD`` chunks ahead of it."""
@@ -181,6 +203,7 @@ class Feeding:
             if chunk is not None:
                 full = 2 * (chunk.end - chunk.start) >= asked
                 asked = min(2 * asked, CHUNK_BYTES_MAX) if full else CHUNK_BYTES_MIN
+                stream.read_bytes += chunk.end - chunk.start
                 idle_ms = self._now_ms() + QUIET_MS - IDLE_EVERY_MS
                 lane = stream.lane
                 self._log.debug("lines read", stream=lane.facts.stream, lines=len(chunk.lines))

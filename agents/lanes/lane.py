@@ -27,6 +27,7 @@ from agents.inputs.values import REJECT_KEPT_BYTES
 from agents.lanes.ahead import Ahead, Parsed
 from agents.lanes.archive import Archive
 from agents.lanes.leaping import counted, forgotten
+from agents.lanes.peeks import Peeks
 from agents.lanes.rejects import RejectFile
 from agents.lanes.streams import FunctionsAt, StreamEngine
 from agents.metrics import Metrics
@@ -107,6 +108,7 @@ class Lane:
             rejects.truncate_to(stored.rejects if stored else 0)
         self._samples: deque[str] = deque(samples, maxlen=SAMPLE_LINES)
         self._learning = not samples
+        self._peeks = Peeks(facts.stream)
         self.rows_read = 0
         self.rows_rejected = 0
         self.bytes_read = 0
@@ -131,6 +133,7 @@ class Lane:
         if outcome.rejected is not None and len(outcome.rejected):
             self.metrics.rejected(stream, "format", len(outcome.rejected))
         self.rows_rejected += outcome.counts.get("rejected", 0)
+        self._peeks.see(chunk.lines, now_ms)
         return outcome
 
     def perform(self, command: Command, now_ms: int, chunk: Chunk | None = None) -> Outcome:
@@ -232,11 +235,17 @@ class Lane:
             self.ship()
         return msgspec.msgpack.encode(self.describe())
 
+    def peek(self, request: say.PeekStream, now_ms: int) -> bytes:
+        """Answer with ``Peeked``; on a thread of its own, always the same."""
+        peeked = self._peeks.look(request, self.facts.format, self._engine.event_time, now_ms)
+        return msgspec.msgpack.encode(peeked)
+
     def close(self, *, cut: bool) -> None:
         """End of life; with ``cut`` everything read so far is written down first."""
         if cut:
             self._cut(Outcome(), self.worker.cut())
         self.ahead.close()
+        self._peeks.close()
         self.worker.close()
         if self._archive is not None:
             self._archive.close()

@@ -17,7 +17,7 @@ from agents.node import keeping
 from agents.node.keeping import Keeping
 from agents.node.leaving import Leaving
 from elf.job import messages as say
-from elf.job.effects import Consult, Send
+from elf.job.effects import Consult, Examine, Send
 from elf.job.home.homes import Homes, refusal
 from elf.job.home.placing import AtKey, Here, Taken
 from elf.job.log.membership import Identity
@@ -26,6 +26,7 @@ from elf.job.rollup.clocks import Clocks
 from elf.job.rollup.notices import Notices
 from elf.job.rollup.uplink import Uplink
 from elf.job.spec import app_id
+from elf.job.vitals import InspectAgent
 from elf.job.work import InspectWork, WorkFacts, flow_work
 
 Step = keeping.Step | ToKey
@@ -80,6 +81,8 @@ class Requests:
                 return list(self._homes.inspected(request))
             case InspectWork():
                 return [self._work(request)]
+            case InspectAgent():
+                return [Examine(request)]
             case say.InspectFlow():
                 return list(self._homes.roots.inspected(request))
             case say.LocateInTree():
@@ -89,7 +92,7 @@ class Requests:
             case say.InspectClocks():
                 body = msgspec.msgpack.encode(self._clocks.skews(now_ms))
                 return [Send(request.origin, say.Answer(id=request.id, body=body))]
-            case say.DescribeStream() | say.RollArchive():
+            case say.DescribeStream() | say.RollArchive() | say.PeekStream():
                 if request.stream in self._streams:
                     return [Consult(request.stream, request)]
                 error = f"no stream {request.stream} here"

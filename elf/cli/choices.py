@@ -13,6 +13,13 @@ class Output(StrEnum):
     CSV = "csv"
 
 
+class Shown(StrEnum):
+    """``elf top --output``"""
+
+    TABLE = "table"
+    JSON = "json"
+
+
 class BenchFormat(StrEnum):
     """``elf bench ingest --format``"""
 

@@ -1,5 +1,5 @@
 """The commands that ask a running agent: ``sql``, ``shell``, ``submit``, ``query``, ``jobs``, ``members``,
-``streams``, ``tree``, ``compare``, ``leave``.
+``streams``, ``top``, ``tap``, ``tree``, ``compare``, ``leave``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from elf.cli.choices import Output
+from elf.cli.choices import Output, Shown
 from elf.cli.options import (
     DEFAULT_ADDRESS,
     Cluster,
@@ -27,7 +27,7 @@ _CLUSTER = "elf"
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (sql, shell, submit, query, jobs, members, streams, tree, compare, leave):
+    for command in (sql, shell, submit, query, jobs, members, streams, top, tap, tree, compare, leave):
         app.command()(command)
 
 
@@ -118,6 +118,43 @@ def streams(
     from elf.cli.ask import perform
 
     return perform(connect, cluster, "SHOW STREAMS", output)
+
+
+def top(
+    connect: Connect = DEFAULT_ADDRESS,
+    every: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks.")
+    ] = 2.0,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", min=1, help="Print so many, one below the other, and end.")
+    ] = None,
+    output: Annotated[Shown, typer.Option("--output", help="How it is written.")] = Shown.TABLE,
+    cluster: Cluster = _CLUSTER,
+) -> int:
+    """The agents at work, live, until Ctrl-C: what each reads, leaves out, uses and is behind."""
+    from elf.cli.top import show_top
+
+    return show_top(connect, cluster, every, rounds, output)
+
+
+def tap(
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="The stream's name.")],
+    connect: Connect = DEFAULT_ADDRESS,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="End after so many rows.")] = None,
+    where: Annotated[
+        str, typer.Option("--where", metavar="CONDITION", help="Only such rows, as after WHERE.")
+    ] = "",
+    columns: Annotated[
+        str, typer.Option("--columns", metavar="A,B,…", help="Only these, beside time and agent.")
+    ] = "",
+    output: OutputOption = Output.TABLE,
+    cluster: Cluster = _CLUSTER,
+) -> int:
+    """Rows of a stream as its agents read them, until Ctrl-C or --limit."""
+    from elf.cli.tap import tap_stream
+
+    names = [name.strip() for name in columns.split(",") if name.strip()]
+    return tap_stream(connect, cluster, stream, where, names, limit, output)
 
 
 def tree(

@@ -15,10 +15,10 @@ import itertools
 import os
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -37,6 +37,10 @@ from elf.errors import ElfError, PeerError, UserError
 from elf.job.messages import Call, Cancel, Execute, Failed, JobFacts, KeepAlive, Message, Published, Reply
 from elf.job.program.spec import Question, Submission, with_settings
 from elf.job.program.values import unpack_value
+from elf.job.tapping import TapReply, TapWish
+from elf.job.vitals import FleetVitals
+
+T = TypeVar("T")
 
 CLUSTER: Final = "elf"
 """The cluster name of an agent whose configuration gives none."""
@@ -92,6 +96,15 @@ class ArchiveFacts(msgspec.Struct, frozen=True):
 
 class _Archives(msgspec.Struct, frozen=True):
     streams: tuple[ArchiveFacts, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Tapped:
+    """Rows of a stream since the last ones (None: none came): the time, ``_agent``, and the other columns;
+    and what is told of those that are not among them."""
+
+    rows: pa.Table | None
+    told: TapReply
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,6 +276,29 @@ class Client:
     async def status(self) -> dict[str, object]:
         """The agent's own state."""
         return await self.call("status")
+
+    async def fleet(self) -> FleetVitals:
+        """How all agents of the fleet are; one that does not answer within two seconds is there without
+        ``vitals``."""
+        return self._read("fleet", await self._ask("fleet", "", ANSWER_SECS), FleetVitals)
+
+    async def tap(self, stream: str, where: str = "", columns: Sequence[str] = ()) -> AsyncGenerator[Tapped]:
+        """Rows of a stream as its agents read them, as long as they are asked for; at most so many a second
+        (``elf.job.tapping``), what is beyond that is counted. ``where``: a condition in ELF-QL;
+        ``columns``: those wanted, if not all. Raises ``UserError``.
+        """
+        wish = msgspec.json.encode(TapWish(str(uuid.uuid4()), stream, where, tuple(columns))).decode()
+        while True:
+            reply = await self._ask("tap", wish, ANSWER_SECS)
+            told = self._read("tap", reply, TapReply)
+            yield Tapped(decode(reply.payload) if reply.payload else None, told)
+            await asyncio.sleep(told.again_ms / 1000)
+
+    def _read(self, verb: str, reply: Reply, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(reply.body, type=kind)
+        except msgspec.MsgspecError as error:
+            raise ElfError(f"the agent's answer to {verb} cannot be read: {error}") from None
 
     async def compare_facts(self, job: str) -> CompareFacts:
         """What an offline run of a job needs. Has the members ship their archives first."""

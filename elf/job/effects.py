@@ -273,6 +273,13 @@ class Consult:
 
 
 @dataclass(frozen=True)
+class Examine:
+    """A request that the process answers: how are you (``elf.job.vitals``)? Comes back as ``Consulted``."""
+
+    request: Request
+
+
+@dataclass(frozen=True)
 class Noticed:
     """A notice of a job has come: for the log, and to be counted. ``sent_ms`` is its home's clock."""
 
@@ -338,6 +345,7 @@ Effect = (
     | Fetch
     | ReadWindows
     | Consult
+    | Examine
     | Noticed
     | Skewed
     | Unusable

@@ -129,7 +129,7 @@ class WindowsRead:
 
 @dataclass(frozen=True)
 class Consulted:
-    """A lane's answer to a request."""
+    """A lane's answer to a request, or the process's."""
 
     request: Request
     error: str

@@ -26,7 +26,7 @@ from elf.job import messages as say
 from tests.cli.conftest import Here
 from tests.cli.fleet_of_one import fake_agent, window_result
 
-COMMANDS = "run sql shell jobs members streams tree compare leave demo generate bench sim"
+COMMANDS = "run sql shell jobs members streams top tap tree compare leave demo generate bench sim"
 ELF = [sys.executable, "-m", "elf.cli.main"]
 
 
@@ -66,6 +66,8 @@ def test_help_names_every_command_and_imports_nothing_heavy() -> None:
         "jobs",
         "members",
         "streams",
+        "top",
+        "tap",
         "tree",
         "compare",
         "leave",

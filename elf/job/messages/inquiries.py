@@ -8,7 +8,7 @@ import msgspec
 
 from elf.job.messages.base import Request
 from elf.job.spec import Flow
-from elf.schema import Schema
+from elf.schema import Column, Schema
 
 
 class LocateInTree(Request, frozen=True, kw_only=True):
@@ -57,6 +57,23 @@ class RollArchive(Request, frozen=True, kw_only=True):
     stream: str
 
 
+class PeekStream(Request, frozen=True, kw_only=True):
+    """To a member: the rows that have come since ``peek``, which somebody keeps looking through, was here
+    last; the first time, none. Answered with ``Peeked``.
+
+    ``columns`` of the rows for which ``where_sql`` (over ``rows AS r``; empty: all) is true. At most
+    ``lines_max`` lines a second are looked at, ``rows_max`` rows a second shown, and ``bytes_max`` held.
+    """
+
+    stream: str
+    peek: str
+    columns: tuple[Column, ...]
+    where_sql: str
+    rows_max: int
+    lines_max: int
+    bytes_max: int
+
+
 class TreeEdge(msgspec.Struct, frozen=True):
     """A member's place in a flow's tree, as its root last heard."""
 
@@ -94,6 +111,15 @@ class TreePlace(msgspec.Struct, frozen=True):
 
     address: str
     parent: str
+
+
+class Peeked(msgspec.Struct, frozen=True):
+    """Rows as they came: ``_ts`` (int64, µs; when they were read, of a stream without event time), then the
+    columns. ``hidden``: rows beyond ``rows_max``; ``unseen``: lines that nobody looked at."""
+
+    rows: bytes
+    hidden: int
+    unseen: int
 
 
 class StreamSeen(msgspec.Struct, frozen=True):

@@ -1,0 +1,206 @@
+"""Rows of a stream for somebody who looks on (``elf tap``).
+
+The client asks again and again, under a name of its own; each time the members of the stream are asked what
+has come since (``PeekStream``), and what they say is one table. So nobody is sent more than was asked for: a
+client that is slow, or gone, costs an agent what it may hold for a look, and no more. The condition is
+planned like the WHERE of a query, once a tap.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from agents.answering.asks import SILENT, Ask, Procedure, ToAddress
+from elf.batch import decode, encode
+from elf.errors import PeerError, QueryError, UserError
+from elf.job import messages as say
+from elf.job.log.streamlog import Member, StreamLog
+from elf.job.tapping import AGAIN_MS_MIN, LINES_MAX, ROWS_MAX, TapReply, TapWish
+from elf.ql.plan import Fragment
+from elf.schema import Column, Schema, merge_schemas
+
+ROWS_TOGETHER_MAX = 20_000
+BYTES_MAX = 4 << 20
+BYTES_TOGETHER_MAX = 32 << 20
+"""What all members together may show a second, and hold between two questions: of many, each may less."""
+PATIENCE_MS = 2_000
+SKIPS = 10
+"""A member that did not answer is left alone for so many questions: the others' rows would wait for it."""
+ASKED_A_SECOND = 1_000
+"""Members; where there are more, the client is to come less often."""
+TAPS_KEPT = 64
+TS = "_ts"
+AGENT = "_agent"
+
+_NO_CONDITION: Final = ("group", "having", "qualify", "order", "limit", "joins")
+"""What else of a query might stand in the place of a condition."""
+
+Seen = Callable[[str], Generator[list[Ask], list[say.Answer], list[say.StreamSeen]]]
+
+
+@dataclass
+class _Tap:
+    """``request``: without its bounds; ``shown``: its columns without those that are only for its condition.
+    ``silent``: members that did not answer, and for how many questions they are left alone."""
+
+    request: say.PeekStream
+    event_time: str | None
+    shown: tuple[str, ...]
+    silent: dict[str, int] = field(default_factory=dict)
+
+    def asked(self, members: Sequence[Member]) -> list[Member]:
+        self.silent = {at: left - 1 for at, left in self.silent.items() if left > 0}
+        return [member for member in members if member.address not in self.silent]
+
+
+class Tapping:
+    """The taps of the clients of one agent, by their own names. ``members``, ``seen``: of a stream, who has
+    it now, and what some of them know of it."""
+
+    def __init__(self, log: StreamLog, members: Callable[[str], list[Member]], seen: Seen) -> None:
+        self._log = log
+        self._members = members
+        self._seen = seen
+        self._taps: OrderedDict[str, _Tap] = OrderedDict()
+
+    def tap(self, call: say.Call) -> Procedure:
+        """What has come since the last call of this tap. The reply's payload are the rows, its body is
+        ``TapReply``."""
+        try:
+            wish = msgspec.json.decode(call.argument, type=TapWish)
+        except msgspec.MsgspecError as error:
+            raise UserError(f"tap cannot be read: {error}") from None
+        members = self._members(wish.stream)
+        if not members:
+            streams = ", ".join(self._log.streams())
+            raise UserError(f"there is no stream {wish.stream}; streams: {streams or 'none'}")
+        tap = self._taps.get(wish.tap)
+        if tap is None:
+            seen = yield from self._seen(wish.stream)
+            if not any(one.rows or one.schema.columns for one in seen):
+                waiting = f"no line of stream {wish.stream} has been read yet"
+                return _reply(call.request, [], TapReply(waiting=waiting))
+            tap = self._taps[wish.tap] = _planned(wish, seen)
+        self._taps.move_to_end(wish.tap)
+        if len(self._taps) > TAPS_KEPT:
+            self._taps.popitem(last=False)
+        return (yield from _ask(call.request, tap, members))
+
+
+def _planned(wish: TapWish, seen: Sequence[say.StreamSeen]) -> _Tap:
+    """Raises ``UserError``."""
+    schema = merge_schemas([one.schema for one in seen])
+    shown = _shown(wish, schema)
+    named: tuple[Column, ...] = ()
+    where_sql = ""
+    if wish.where:
+        fragment = _condition(wish, schema)
+        named, where_sql = fragment.columns, fragment.where_sql
+    chosen: dict[str, Column] = {}  # DuckDB takes names that differ by case only for the same
+    for column in (*named, *shown):
+        chosen.setdefault(column.name.lower(), column)
+    request = say.PeekStream(
+        id=0,
+        origin="",
+        stream=wish.stream,
+        peek=wish.tap,
+        columns=tuple(chosen.values()),
+        where_sql=where_sql,
+        rows_max=ROWS_MAX,
+        lines_max=LINES_MAX,
+        bytes_max=BYTES_MAX,
+    )
+    names = tuple(column.name for column in shown if column in request.columns)
+    return _Tap(request, schema.event_time, names)
+
+
+def _shown(wish: TapWish, schema: Schema) -> list[Column]:
+    """The columns that are wanted, the event time's among them. Raises ``UserError``."""
+    if not wish.columns:
+        return list(schema.columns)
+    found = {name: schema.find(name) for name in (*filter(None, [schema.event_time]), *wish.columns)}
+    for name, column in found.items():
+        if column is None:
+            known = ", ".join(schema.names())
+            raise UserError(f"stream {wish.stream} has no column {name}; columns: {known}")
+    return list(dict.fromkeys(column for column in found.values() if column is not None))
+
+
+def _condition(wish: TapWish, schema: Schema) -> Fragment:
+    """What a query with this condition reads. Raises ``UserError``."""
+    from elf.ql import planner, statements
+
+    # On a line of its own, which an error shows; a comment in it ends there.
+    sql = f"SELECT COUNT(*) AS n FROM tapped WHERE\n{wish.where}\nWINDOWING 1 SECONDS"
+    no_condition = UserError(f"one condition is wanted, as after WHERE; not: {wish.where}")
+    try:
+        parsed = statements.parse(sql)
+        select = parsed[0] if len(parsed) == 1 else None
+        if not isinstance(select, statements.Select) or any(map(select.query.tree.args.get, _NO_CONDITION)):
+            raise no_condition
+        return planner.plan(select.query, schema, stream=wish.stream).fragment
+    except QueryError as error:
+        line = None if error.line is None else error.line - 1
+        if line is not None and not 1 <= line <= len(wish.where.splitlines()):
+            raise no_condition from None  # what is around it made no sense with it
+        raise QueryError(error.text, sql=wish.where, line=line, column=error.column) from None
+
+
+def _ask(request: int, tap: _Tap, members: Sequence[Member]) -> Procedure:
+    """The members' answers as one reply."""
+    each = _bounded(tap.request, len(members))
+    asked = tap.asked(members)
+    answers = yield [ToAddress(member.address, each, PATIENCE_MS) for member in asked]
+    tables: list[pa.Table] = []
+    hidden = unseen = 0
+    silent: dict[str, str] = {}
+    for member, answer in zip(asked, answers, strict=True):
+        if answer.error:
+            silent[member.name] = answer.error
+            if answer.error == SILENT:
+                tap.silent[member.address] = SKIPS
+            continue
+        peeked = msgspec.msgpack.decode(answer.body, type=say.Peeked)
+        hidden, unseen = hidden + peeked.hidden, unseen + peeked.unseen
+        if peeked.rows:
+            try:
+                tables.append(_named(decode(peeked.rows), member.name, tap))
+            except PeerError as error:
+                silent[member.name] = str(error)
+    again_ms = max(AGAIN_MS_MIN, 1_000 * len(members) // ASKED_A_SECOND)
+    told = TapReply(hidden, unseen, each.rows_max, each.lines_max, silent, again_ms=again_ms)
+    return _reply(request, tables, told)
+
+
+def _bounded(request: say.PeekStream, members: int) -> say.PeekStream:
+    """The request with what each of so many members may show and hold."""
+    rows_max = max(min(ROWS_MAX, ROWS_TOGETHER_MAX // members), 1)
+    return msgspec.structs.replace(
+        request,
+        rows_max=rows_max,
+        lines_max=LINES_MAX if request.where_sql else rows_max,
+        bytes_max=max(min(BYTES_MAX, BYTES_TOGETHER_MAX // members), 1),
+    )
+
+
+def _named(rows: pa.Table, agent: str, tap: _Tap) -> pa.Table:
+    """Rows with the time first (the event time's column, or when they were read), then the agent."""
+    time = tap.event_time if tap.event_time in tap.shown else TS
+    first = rows[time] if time != TS else rows[TS].cast(pa.timestamp("us"))
+    agents = pa.array([agent] * rows.num_rows, pa.string())
+    others = [name for name in tap.shown if name != time]
+    return pa.table([first, agents, *(rows[name] for name in others)], names=[time, AGENT, *others])
+
+
+def _reply(request: int, tables: Sequence[pa.Table], told: TapReply) -> say.Reply:
+    body = msgspec.json.encode(told)
+    if not tables:
+        return say.Reply(request=request, body=body)
+    rows = pa.concat_tables(tables, promote_options="permissive")
+    return say.Reply(request=request, body=body, payload=encode(rows.sort_by(rows.column_names[0])))

@@ -1,0 +1,157 @@
+"""Looks at the rows of a stream as they come (``elf tap``).
+
+The lane lays some lines of each chunk aside, as far as each peek has room, and does nothing else: no row is
+parsed for a peek on the lane's thread, and none ever waits for one. Who asks gets what lies there, parsed on
+a thread beside the lane; all that was not laid aside, or not shown, is counted. A peek that nobody has asked
+for ``LEASE_MS`` is over.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from agents.formats import Format
+from elf.batch import encode
+from elf.errors import UserError
+from elf.job import messages as say
+from elf.job.ports import Wanted
+
+if TYPE_CHECKING:  # DuckDB, as in agents.lanes.streams
+    from agents.lanes.engine import Extractor
+
+Held = tuple[pa.StringArray, int]
+"""Lines, and when they were read (ms)."""
+
+LEASE_MS: Final = 10_000
+PEEKS_MAX: Final = 8
+"""Peeks of one stream of an agent."""
+
+
+class Allowance:
+    """So many a second, by the second of the clock."""
+
+    def __init__(self, each_second: int) -> None:
+        self._each_second = each_second
+        self._second = 0
+        self._taken = 0
+
+    def take(self, wanted: int, now_ms: int) -> int:
+        """How many of these may be had now."""
+        second = now_ms // 1_000
+        if second != self._second:
+            self._second, self._taken = second, 0
+        had = min(wanted, self._each_second - self._taken)
+        self._taken += had
+        return had
+
+
+class _Peek:
+    """One of them. ``hold`` and ``take`` are called under the lock of all, ``read`` on the peeks' thread."""
+
+    def __init__(self, request: say.PeekStream, now_ms: int) -> None:
+        self.asked_ms = now_ms
+        self._request = request
+        self._looked = Allowance(request.lines_max)
+        self._shown = Allowance(request.rows_max)
+        self._held: list[Held] = []
+        self._lines = 0
+        self._bytes = 0
+        self._unseen = 0
+        self._extractor: Extractor | None = None
+
+    def hold(self, lines: pa.StringArray, now_ms: int) -> None:
+        """Lay the first of these lines aside, as a copy: a slice would keep the whole chunk."""
+        limit = min(len(lines), self._request.lines_max - self._lines)
+        sizes = np.cumsum(pc.binary_length(lines[:limit]).to_numpy(zero_copy_only=False))
+        room = int(np.searchsorted(sizes, self._request.bytes_max - self._bytes, side="right"))
+        taken = self._looked.take(room, now_ms)
+        self._unseen += len(lines) - taken
+        if taken:
+            self._held.append((lines.take(pa.array(np.arange(taken))), now_ms))
+            self._lines += taken
+            self._bytes += int(sizes[taken - 1])
+
+    def take(self) -> tuple[list[Held], int]:
+        """What lies there, and how many lines do not."""
+        held, unseen = self._held, self._unseen
+        self._held, self._lines, self._bytes, self._unseen = [], 0, 0, 0
+        return held, unseen
+
+    def read(
+        self, held: Sequence[Held], unseen: int, fmt: Format, event_time: str | None, now_ms: int
+    ) -> say.Peeked:
+        """The rows of these lines."""
+        if not held:
+            return say.Peeked(b"", 0, unseen)
+        if self._extractor is None:  # a line was read, so that the lane knows the event time if there is one
+            from agents.lanes.engine import Extractor
+
+            where = self._request.where_sql
+            self._extractor = Extractor(
+                fmt, event_time, Wanted(self._request.columns, (where,) if where else ())
+            )
+        found = self._extractor.extract(pa.concat_arrays([lines for lines, _ in held]))
+        rows = found.table
+        if event_time is None:
+            read_us = np.repeat([at * 1_000 for _, at in held], [len(lines) for lines, _ in held])
+            rows = rows.set_column(0, "_ts", pa.array(read_us[found.accepted], pa.int64()))
+        if found.wanted is not None:
+            rows = rows.filter(pa.array(np.asarray(found.wanted, dtype=np.bool_)))
+        shown = self._shown.take(rows.num_rows, now_ms)
+        payload = encode(rows.slice(0, shown).combine_chunks()) if shown else b""
+        return say.Peeked(payload, rows.num_rows - shown, unseen)
+
+    def close(self) -> None:
+        if self._extractor is not None:
+            self._extractor.close()
+
+
+class Peeks:
+    """All peeks of a stream. ``see`` is the lane's, ``look`` belongs to one other thread."""
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._peeks: dict[str, _Peek] = {}
+        self._over: list[_Peek] = []
+        self._lock = threading.Lock()
+
+    def see(self, lines: pa.StringArray, now_ms: int) -> None:
+        """These lines were fed."""
+        if not self._peeks:
+            return
+        with self._lock:
+            self._end(now_ms)
+            for peek in self._peeks.values():
+                peek.hold(lines, now_ms)
+
+    def look(self, request: say.PeekStream, fmt: Format, event_time: str | None, now_ms: int) -> say.Peeked:
+        """What has come since this peek was here last; the first time it begins. Raises ``UserError``."""
+        with self._lock:
+            self._end(now_ms)
+            over, self._over = self._over, []
+            peek = self._peeks.get(request.peek)
+            if peek is None and len(self._peeks) >= PEEKS_MAX:
+                raise UserError(f"{PEEKS_MAX} others look at stream {self._stream} there already")
+            if peek is None:
+                peek = self._peeks[request.peek] = _Peek(request, now_ms)
+            peek.asked_ms = now_ms
+            held, unseen = peek.take()
+        for ended in over:
+            ended.close()
+        return peek.read(held, unseen, fmt, event_time, now_ms)
+
+    def _end(self, now_ms: int) -> None:
+        """Those that nobody asks for are over; ``look`` closes them, on the thread that used them."""
+        for name in [name for name, one in self._peeks.items() if now_ms - one.asked_ms > LEASE_MS]:
+            self._over.append(self._peeks.pop(name))
+
+    def close(self) -> None:
+        """When nobody looks any more."""
+        for peek in (*self._over, *self._peeks.values()):
+            peek.close()

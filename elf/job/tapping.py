@@ -1,0 +1,43 @@
+"""What a client that taps a stream (``elf tap``) and the agent that it asks say to each other: the argument
+and the answer of the call ``tap``, both JSON; the rows are the reply's table."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+ROWS_MAX: Final = 1_000
+"""Rows that an agent shows a second."""
+LINES_MAX: Final = 10_000
+"""Lines a second that an agent looks at, to find those that a condition is true for."""
+
+AGAIN_MS_MIN: Final = 300
+"""Between an answer and the next wish: what is shorter looks no quicker."""
+
+
+class TapWish(msgspec.Struct, frozen=True):
+    """Rows of ``stream`` for which ``where`` is true (ELF-QL; empty: all), since the last wish of this
+    ``tap``, a name that the client has made up; the first one begins it. ``columns``: which of them, beside
+    time and agent; none: all."""
+
+    tap: str
+    stream: str
+    where: str = ""
+    columns: tuple[str, ...] = ()
+
+
+class TapReply(msgspec.Struct, frozen=True):
+    """``hidden``: rows that are not among those shown, since an agent shows ``rows_max`` a second;
+    ``unseen``: lines at which nobody looked, since it looks at ``lines_max``. ``silent``: agents of which
+    nothing came, and why. ``waiting``: why there can't be any rows yet. ``again_ms``: when to ask next, so
+    that the questions to many agents are not too many.
+    """
+
+    hidden: int = 0
+    unseen: int = 0
+    rows_max: int = ROWS_MAX
+    lines_max: int = ROWS_MAX
+    silent: dict[str, str] = {}
+    waiting: str = ""
+    again_ms: int = AGAIN_MS_MIN
