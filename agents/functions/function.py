@@ -67,6 +67,11 @@ class Failed:
     origin: str = ""
     kept: Path | None = None
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether it ended the process: it blocks, or takes too much memory."""
+        return self.trouble not in ("raised", "output")
+
     def __str__(self) -> str:
         at = f" at row {self.row}" if self.row is not None else ""
         whence = f" ({self.origin})" if self.origin else ""
@@ -131,7 +136,7 @@ class UserFunction:
         """
         first, last = 0, batch.num_rows
         whole = self.spec.kind != "map"
-        slow = failed.trouble not in ("raised", "output")
+        slow = failed.is_slow
         until = time.monotonic() + (self._limits.call_secs if whole or slow else math.inf)
         probes = SLOW_PROBES_MAX if slow else PROBES_MAX
         while last - first > 1 and probes > 0 and time.monotonic() < until:

@@ -2,6 +2,8 @@
 
 The function gets the rows that WHERE lets through, with the query's columns and ``_pane``; it gives rows with
 the same columns, as many as it likes, each in a pane that was given. What fails costs the rows of its batch.
+Of a function that has blocked, or has died of its memory, each batch would cost seconds of the lane, in which
+other jobs wait, so it gets no more: its version is on its way out by then.
 """
 
 from __future__ import annotations
@@ -38,12 +40,15 @@ class FunctionMapper:
         self._mapper = Mapper(fragment.map_sql, fragment.columns)
         spec = FunctionSpec(function.kind, function.text, function.filename)
         self._function = UserFunction(sandboxes, spec, limits or Limits(), log, failed_folder)
+        self._given_up = ""
 
     def prepare(self) -> None:
         self._mapper.prepare()
 
     def run(self, rows: pa.Table) -> pa.Table:
         """Raises ``MapFailed``."""
+        if self._given_up:
+            raise MapFailed(self._given_up, rows.num_rows, None)
         given = as_schema(self._given, rows)
         chosen = (given if self._where is None else self._where.run(given)).combine_chunks()
         offsets = chosen["_offset"].to_numpy()
@@ -51,6 +56,9 @@ class FunctionMapper:
         made = [self._call(batch) for batch in table.to_batches()] if chosen.num_rows else []
         for failed in (one for one in made if isinstance(one, Failed)):
             offset = None if failed.row is None else int(offsets[failed.row])
+            if failed.is_slow:
+                self._given_up = str(failed)
+                self._function.close()
             raise MapFailed(str(failed), rows.num_rows, offset)
         tables = [one for one in made if isinstance(one, pa.Table)]
         return self._mapper.run(pa.concat_tables([self._schema.empty_table(), *tables]))

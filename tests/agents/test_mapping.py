@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from agents.functions.sandbox import Sandboxes
+from agents.functions.sandbox import Limits, Sandboxes
 from agents.lanes.mapping import FunctionMapper
 from elf.job.ports import MapFailed
-from elf.ql.plan import Function
+from elf.ql.plan import Fragment, Function
 from elf.ql.planner import plan_text
 from elf.ql.user_functions import with_function
 from elf.schema import Column, Schema
@@ -23,10 +23,15 @@ GIVEN = {
 }
 
 
+def mapping(sandboxes: Sandboxes, body: str, limits: Limits | None = None) -> tuple[Fragment, FunctionMapper]:
+    text = f"import time\nimport pyarrow as pa\nimport pyarrow.compute as pc\ndef map(batch):\n    {body}\n"
+    function = Function("map", text, "k.py")
+    fragment = with_function(plan_text(QUERY, SCHEMA), function).fragment
+    return fragment, FunctionMapper(fragment, function, sandboxes, lambda _: None, limits=limits)
+
+
 def run(sandboxes: Sandboxes, body: str) -> list[tuple[int, str, int]]:
-    text = f"import pyarrow as pa\nimport pyarrow.compute as pc\ndef map(batch):\n    {body}\n"
-    fragment = with_function(plan_text(QUERY, SCHEMA), Function("map", text, "k.py")).fragment
-    mapper = FunctionMapper(fragment, Function("map", text, "k.py"), sandboxes, lambda _: None)
+    fragment, mapper = mapping(sandboxes, body)
     try:
         made = mapper.run(pa.table(GIVEN))
     finally:
@@ -67,3 +72,17 @@ def test_what_it_may_not_give_is_said_and_costs_its_rows(sandboxes: Sandboxes, b
     with pytest.raises(MapFailed, match=text) as failed:
         run(sandboxes, body)
     assert failed.value.rows == 4
+
+
+@pytest.mark.parametrize(("body", "calls"), [("time.sleep(60)", 1), ("raise ValueError", 3)])
+def test_one_that_blocks_gets_no_more_batches(sandboxes: Sandboxes, body: str, calls: int) -> None:
+    """Each would cost seconds in which other jobs wait; its rows are counted all the same."""
+    _, mapper = mapping(sandboxes, body, Limits(call_secs=0.2))
+    try:
+        for _ in range(3):
+            with pytest.raises(MapFailed) as failed:
+                mapper.run(pa.table(GIVEN))
+            assert failed.value.rows == 4
+        assert mapper._function.failures == calls
+    finally:
+        mapper.close()
