@@ -41,7 +41,8 @@ STATE_PANES_BYTES: Final = 40 << 20
 with the state does not have the oldest."""
 STATE_WINDOWS_BYTES: Final = 8 << 20
 STATE_WINDOWS: Final = 500
-"""The last windows in a state: that many and that large at most."""
+"""The last windows in a state: that many and that large at most, but for the newest, which is there. What it
+takes beyond that panes have less."""
 
 
 class _JobRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -134,11 +135,12 @@ def summary(store: Store, effect: SummariseHome) -> bytes:
     job = _kept_job(store, effect.uid, effect.founder)
     firsts = store.flows()
     flows = [log.FlowKept(uid, first) for uid in effect.flows if (first := firsts.get(uid)) is not None]
-    share = STATE_PANES_BYTES // max(len(flows), 1)
-    panes = [row for uid in effect.flows for row in _newest(store, uid, share)]
     windows = _fitting(store.last_windows(effect.uid, STATE_WINDOWS))
     numbers = [row.seq for row in windows]  # the next one is given after the last, which may be a revision
     windows += map(windows_fact, store.windows_after(effect.uid, max(numbers, default=0)))
+    over = max(sum(map(_size, windows)) - STATE_WINDOWS_BYTES, 0)  # the newest may be larger than that
+    share = max(STATE_PANES_BYTES - over, 0) // max(len(flows), 1)
+    panes = [row for uid in effect.flows for row in _newest(store, uid, share)]
     return log.encode(log.HomeState(job, tuple(flows), tuple(panes), tuple(windows)))
 
 
@@ -173,11 +175,15 @@ def _fitting(rows: Sequence[WindowCommit]) -> list[log.WindowsKept]:
     found: list[log.WindowsKept] = []
     size = 0
     for row in reversed(rows):
-        size += len(row.status) + len(row.rows) + len(row.panes_used)
+        size += _size(row)
         if found and size > STATE_WINDOWS_BYTES:
             break
         found.append(windows_fact(row))
     return found[::-1]
+
+
+def _size(row: WindowCommit | log.WindowsKept) -> int:
+    return len(row.status) + len(row.rows) + len(row.panes_used)
 
 
 def load(store: Store, effect: LoadHome) -> HomeLoaded:

@@ -226,6 +226,22 @@ def test_the_state_of_a_home_is_bounded_however_many_flows_it_has(
     ]
 
 
+def test_what_a_large_window_takes_of_a_state_panes_have_less(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(homestore, "STATE_PANES_BYTES", 4_000)
+    monkeypatch.setattr(homestore, "STATE_WINDOWS_BYTES", 1_000)
+    store.save_flow("f", 0)
+    for pane in range(12):
+        store.commit_panes(commit(pane, pane + 1, payload=b"x" * 400))
+    home = home_uid("j", 7)
+    store.commit_windows(replace(window(0, 10), job=home, rows=b"y" * 3_000))
+    state = state_of(homestore.summary(store, SummariseHome(b"", 5, home, ("f",), "founder")))
+    assert [len(kept.rows) for kept in state.windows] == [3_000], "the newest is there"
+    assert sum(len(kept.payload) for kept in state.panes) + 3_000 <= 5_000
+    assert [kept.start for kept in state.panes] == [*range(12)], "older ones by name"
+
+
 def test_commits_of_windows_are_numbered_by_job_without_gaps(store: Store) -> None:
     assert store.commit_windows(window(0, 10), window(10, 20)) == 2
     assert store.commit_windows(replace(window(0, 10), job="k")) == 1
