@@ -27,7 +27,8 @@ from elf.batch import encode
 from elf.errors import ElfError, PeerError
 from elf.job.approximate import CUT, keep_best
 from elf.job.contributions import Piece
-from elf.job.tally import TALLY_SCHEMA
+from elf.job.spec import START_OF_TIME
+from elf.job.tally import TALLY_SCHEMA, with_the_first
 from elf.job.thresholds import HIGHEST, LEFT, LEFT_STATES, LOWEST, SEEN, SEEN_STATE, left, seen
 from elf.ql.plan import Fragment, Top
 
@@ -101,6 +102,8 @@ def _merged(
     keys = ("_pane", *fragment.keys)
     counts, states = tally_states(fragment), fragment.states
     tallies, payloads = opened(fragment, pieces, types, last=last)
+    if last and any(piece.start <= START_OF_TIME for piece in pieces):
+        tallies = with_the_first(tallies)
     if any(piece.excerpt for piece in pieces):
         tallies, payloads = [left(one) for one in tallies], [seen(one) for one in payloads]
         counts, states = (*counts, *LEFT_STATES), (*states, SEEN_STATE)

@@ -26,11 +26,11 @@ if TYPE_CHECKING:  # DuckDB takes 16 MB, and 25 when it runs: it is imported at 
     from agents.lanes.engine import Extracted, Extractor
 
 LOOKED_AT = 200
-"""Lines of a chunk that are looked at for an event time."""
+"""Lines that are looked at at a time for an event time."""
 
 
 def guess_format(samples: Sequence[str]) -> Format:
-    """The format that takes most of these lines. Raises ``UserError`` when none takes half of them."""
+    """The format that takes most of these lines. Raises ``InputError`` when none takes half of them."""
     lines = pa.array(list(samples), pa.string())
     taken = {name: _taken(format_, lines) for name, format_ in FORMATS.items()}
     best = max(taken, key=lambda name: taken[name])
@@ -90,8 +90,9 @@ class StreamEngine:
 
     def look_at(self, lines: pa.StringArray) -> None:
         """Find the event time in these lines, if it is not known yet."""
-        if self.event_time is None:
-            self.event_time = self.format.schema(lines[:LOOKED_AT], None).event_time
+        for start in range(0, max(len(lines), 1), LOOKED_AT):
+            if self.event_time is None:
+                self.event_time = self.format.schema(lines[start : start + LOOKED_AT], None).event_time
 
     def extractor(self, wanted: Wanted) -> StreamExtractor:
         return StreamExtractor(self, wanted)
@@ -119,8 +120,12 @@ class StreamExtractor:
         self._extractor: Extractor | None = None
 
     def extract(self, lines: pa.StringArray) -> Extracted:
-        self._engine.look_at(lines)
-        return self._prepared().extract(lines)
+        found = self._prepared().extract(lines)
+        if self._engine.event_time is None and len(found.accepted):  # however many lines of junk come first
+            self._engine.look_at(lines.take(pa.array(found.accepted[:LOOKED_AT])))
+            if self._engine.event_time is not None:
+                found = self._prepared().extract(lines)
+        return found
 
     def prepare(self) -> None:
         if self._wanted.columns and self._engine.event_time is not None:

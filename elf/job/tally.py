@@ -2,11 +2,13 @@
 
 A table with a row a pane, merged up the tree like any aggregate. Counts that belong to no pane of their own
 (a rejected line has no event time; a late row's pane is gone) stand at the pane that was open when they were
-met. A worker adds up its own as numbers (``Tallies``), in a tenth of the time that small tables take.
+met; before there was one at ``START_OF_TIME``, until they are told with the first that has been opened. A
+worker adds up its own as numbers (``Tallies``), in a tenth of the time that small tables take.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -14,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elf.aggregates import State
+from elf.job.spec import END_OF_TIME, START_OF_TIME
 
 TALLY_COLUMNS: Final = ("rows_in", "late", "rejected", "uncast", "future", "unrostered", "shed", "leapt")
 TALLY_STATES: Final = tuple(State(name, "sum", True) for name in TALLY_COLUMNS)
@@ -29,6 +32,25 @@ _WAITING_MAX: Final = 64
 def tally(panes: Int64s, **counts: int | Int64s) -> pa.Table:
     """A tally of these panes; a count not named is 0, a single number stands for the first pane only."""
     return _table(panes, _matrix(panes, counts))
+
+
+def with_the_first(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """Tallies of several agents, with what was met before any pane was open at the first that one of them has
+    opened; without it, if that is none.
+    """
+    opened = [panes[panes > START_OF_TIME] for table in tables if len(panes := table["_pane"].to_numpy())]
+    first = min((int(panes.min()) for panes in opened if len(panes)), default=None)
+    found = []
+    for table in tables:
+        panes = table["_pane"].to_numpy()
+        if first is None:
+            table = table.filter(pa.array(panes > START_OF_TIME))
+        elif (panes == START_OF_TIME).any():
+            place = table.schema.get_field_index("_pane")
+            panes = np.where(panes == START_OF_TIME, first, panes)
+            table = table.set_column(place, "_pane", pa.array(panes))
+        found.append(table)
+    return found
 
 
 def completed(table: pa.Table) -> pa.Table:
@@ -71,17 +93,21 @@ class Tallies:
         return {name: self.total(name) for name in TALLY_COLUMNS}
 
     def take_below(self, pane: int) -> pa.Table | None:
-        """Remove and return what belongs to panes below this one, by pane; None if there is nothing."""
+        """Remove and return what belongs to panes below this one, by pane; None if there is nothing. What was
+        met before any was open stands at the last of them, unless that is the end of time.
+        """
         if not self._parts:
             return None
-        panes, counts = self._merge()
+        panes, counts = _with_the_first(*self._merge())
+        if panes[0] == START_OF_TIME and pane < END_OF_TIME:
+            panes = np.array([pane - 1], dtype=np.int64)
         place = int(np.searchsorted(panes, pane))
         self._parts = [(panes[place:], counts[place:])] if place < len(panes) else []
         return _table(panes[:place], counts[:place]) if place else None
 
     def table(self) -> pa.Table | None:
         """All of it, by pane; None if there is nothing."""
-        return _table(*self._merge()) if self._parts else None
+        return _table(*_with_the_first(*self._merge())) if self._parts else None
 
     def _merge(self) -> tuple[Int64s, Int64s]:
         if len(self._parts) > 1:
@@ -91,6 +117,13 @@ class Tallies:
             np.add.at(counts, place, np.concatenate([counts for _, counts in self._parts]))
             self._parts = [(panes, counts)]
         return self._parts[0]
+
+
+def _with_the_first(panes: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
+    """What was met before any pane was open, at the first that is."""
+    if len(panes) == 1 or panes[0] > START_OF_TIME:
+        return panes, counts
+    return panes[1:], np.concatenate([counts[:1] + counts[1:2], counts[2:]])
 
 
 def _matrix(panes: Int64s, counts: dict[str, int | Int64s]) -> Int64s:

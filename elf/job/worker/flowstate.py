@@ -127,7 +127,12 @@ class FlowState:
     def _add_counts(self, counts: Mapping[str, int]) -> None:
         """They are told with the open pane."""
         if any(counts.values()):
-            self.tallies.add(np.array([max(self.sealed, self.live_from)], dtype=np.int64), **counts)
+            self.tallies.add(np.array([self._open_pane], dtype=np.int64), **counts)
+
+    @property
+    def _open_pane(self) -> int:
+        """The first that is; ``START_OF_TIME`` before a row has come."""
+        return max(self.sealed, self.live_from) if self.flow.fragment.pane_us else 0
 
     def feed(self, source: str, chunk: ChunkLike, view: View, late_of: Mask | None = None) -> dict[str, int]:
         """Map the rows of a chunk that are this flow's into its tree; returns the counts of the chunk.
@@ -248,9 +253,7 @@ class FlowState:
     def _count(self, share: Share, counts: dict[str, int]) -> None:
         self.tallies.add(share.panes, rows_in=share.rows)
         if any(counts.values()):
-            open_pane = max(self.sealed, self.live_from)
-            at = int(share.panes[0]) if open_pane == START_OF_TIME and len(share.panes) else open_pane
-            self.tallies.add(np.array([at], dtype=np.int64), **counts)
+            self.tallies.add(np.array([self._open_pane], dtype=np.int64), **counts)
 
     def seal(self, below: int) -> Sealed | None:
         """Take all panes below ``below`` out of the tree, as one slice."""
