@@ -14,10 +14,12 @@ import contextlib
 import random
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import psutil
+import pyarrow as pa
 
 from agents import codec, logs
 from agents.disk.store import Store
@@ -25,7 +27,7 @@ from agents.driver import MESSAGE_BYTES_MAX, Driver
 from agents.formats import get_format
 from agents.inputs import Input, Range, Whole, split_inputs
 from agents.lanes.lane import Lane, LaneFacts
-from agents.lanes.samples import sample_lines
+from agents.lanes.samples import is_blank, sample_lines
 from agents.lanes.streams import guess_format
 from agents.node.beginning import NodeSettings, Restored, replica_config
 from agents.node.node import Node
@@ -75,19 +77,27 @@ class Summary:
     tree_depth: int
     messages: int
     bytes_sent: int
+    rejected: Mapping[str, int]
+    """Lines that did not parse or have no time, by path; without the paths that have none."""
+    unread: Mapping[str, str]
+    """Why paths could not be read to their ends."""
 
 
 def run(request: RunRequest, on_windows: Callable[[say.WindowResult], None]) -> Summary:
     """Run a query to its end; ``on_windows`` gets every window, in order. Raises ``UserError``."""
-    logs.configure("warning", "console")
+    logs.configure("error", "console")  # what a person should know of the inputs is in the summary
     made = [_stream(request, name, paths) for name, paths in _streams_of(request).items()]
     return asyncio.run(_run(lambda: Fleet(made), request, on_windows))
 
 
 def _stream(request: RunRequest, name: str, paths: Sequence[str]) -> FleetStream:
     samples = sample_lines(paths)
+    if not samples and not all(is_blank(path) for path in paths):
+        raise InputError("cannot read the input: where it was looked at, no line of it is text (UTF-8)")
     whole = any(query.goes_by_source for query in _queries(request.sql))
     format_ = get_format(request.format) if request.format else guess_format(samples)
+    if samples and not format_.schema(pa.array(samples, pa.string()), None).columns:
+        raise InputError(f"no line of the input is of format {format_.name}, where it was looked at")
     shares = split_inputs(paths, request.agents, whole_files=whole)
     return FleetStream(LaneFacts(name, format_, request.timestamp, ""), shares, samples)
 
@@ -139,6 +149,7 @@ class Fleet:
         self._open_input = open_input
         paths = [{item.path for item in share} for one in streams for share in one.shares]
         self._twice = sum(map(len, paths)) > len(set().union(*paths))
+        self._inputs: list[Input] = []
         self._drivers = [self._driver(i, streams) for i in range(len(streams[0].shares))]
         self._ends: list[asyncio.Task[object]] = []
 
@@ -154,9 +165,11 @@ class Fleet:
             cut_ms=1 << 60,
             agent=address if self._twice else "",
         )
+        inputs = [self._open_input(one.shares[index]) for one in streams]
+        self._inputs += inputs
         lanes = [
-            (Lane(one.facts, settings, store, samples=one.samples), self._open_input(one.shares[index]))
-            for one in streams
+            (Lane(one.facts, settings, store, samples=one.samples), source)
+            for one, source in zip(streams, inputs, strict=True)
         ]
         rng = random.Random(index)
         node = Node(
@@ -295,10 +308,11 @@ class Fleet:
 
     def summary(self, windows: int, seconds: float) -> Summary:
         lanes = [lane for driver in self._drivers for lane in driver.lanes()]
+        rejected = sum((lane.rejected for lane in lanes), Counter[str]())
         counters = [driver.transport.counters for driver in self._drivers]
         return Summary(
             rows_in=sum(lane.rows_read for lane in lanes),
-            rows_rejected=sum(lane.rows_rejected for lane in lanes),
+            rows_rejected=rejected.total(),
             bytes_in=sum(lane.bytes_read for lane in lanes),
             seconds=round(seconds, 6),
             windows=windows,
@@ -306,6 +320,8 @@ class Fleet:
             tree_depth=self._depth(),
             messages=sum(c.sent for c in counters),
             bytes_sent=sum(c.sent_bytes for c in counters),
+            rejected=dict(sorted(rejected.items())),
+            unread={path: why for one in self._inputs for path, why in one.counters.problems.items()},
         )
 
     def _depth(self) -> int:

@@ -16,6 +16,14 @@ from typing import Final
 from elf.errors import InputError
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
+UNREAD_MAGIC: Final = {
+    b"\xfd7zXZ\0": ("xz", "xz -dc"),
+    b"BZh": ("bzip2", "bzip2 -dc"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "zstd -dc"),
+    b"PK\x03\x04": ("zip", "unzip -p"),
+}
+"""How files begin that are compressed in a way that is not read here: its name, and what undoes it."""
+MAGIC_BYTES: Final = max(map(len, UNREAD_MAGIC))
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,20 @@ def check_path(path: str) -> os.stat_result:
         raise InputError(f"input {path}: is a directory, not a file")
     if not os.access(path, os.R_OK):
         raise InputError(f"input {path}: permission denied")
+    if stat.S_ISREG(status.st_mode):
+        with Path(path).open("rb") as file:
+            head = file.read(MAGIC_BYTES)
+        for name, command in (unread for magic, unread in UNREAD_MAGIC.items() if head.startswith(magic)):
+            raise InputError(
+                f"input {path}: is compressed with {name}, which elf does not read; decompress it first: "
+                f"{command} {path} | elf run --input - …"
+            )
     return status
+
+
+def is_compressed(head: bytes) -> bool:
+    """Whether a file with this beginning is, in any way that is known."""
+    return head.startswith((GZIP_MAGIC, *UNREAD_MAGIC))
 
 
 def is_gzip(path: str) -> bool:

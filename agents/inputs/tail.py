@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from agents.inputs.follower import Follower
-from agents.inputs.ranges import GZIP_MAGIC
+from agents.inputs.ranges import MAGIC_BYTES, is_compressed
 from agents.inputs.values import Chunk, Counters, Position
 
 _SCAN_EVERY_MS: Final = 1000
@@ -224,7 +224,7 @@ class Tail:
         generation = self._generations.get(key, -1) + 1
         follower = Follower(path, descriptor, generation=generation, max_line_bytes=self._max_line_bytes)
         try:
-            compressed = os.pread(descriptor, len(GZIP_MAGIC), 0) == GZIP_MAGIC
+            compressed = is_compressed(os.pread(descriptor, MAGIC_BYTES, 0))
         except OSError as error:
             self.counters.problems[path] = _reason(error)
         else:

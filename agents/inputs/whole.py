@@ -13,12 +13,15 @@ from collections import deque
 from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agents.inputs.buffer import ReadBuffer
 from agents.inputs.ranges import Range, check_path, is_gzip
 from agents.inputs.split import split
 from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Counters, Position, Reject, Source, too_long
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _BLOCK_BYTES: Final = 1 << 20
 
@@ -84,6 +87,8 @@ class _Reader:
         end = end or buffer.newline() + 1
         if not end and buffer.size >= self._longest:
             return self._overlong()
+        if not end and buffer.problem is not None:
+            return None  # a piece of a line, before the damage
         return self._take(end or buffer.size) if buffer.size else None
 
     def _take(self, end: int) -> Chunk:
@@ -195,7 +200,14 @@ class Whole:
             self._reader = None
 
 
-def _open(path: str) -> gzip.GzipFile | FileIO:
+class _Gzip(gzip.GzipFile):
+    """Read a piece at a time, so that damage takes nothing along that stands before it."""
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        return self.readinto1(buffer)
+
+
+def _open(path: str) -> _Gzip | FileIO:
     if Path(path).is_file() and is_gzip(path):
-        return gzip.GzipFile(path, "rb")
+        return _Gzip(path, "rb")
     return FileIO(path, "rb")

@@ -10,7 +10,7 @@ on from the same point.
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -110,7 +110,8 @@ class Lane:
         self._learning = not samples
         self._peeks = Peeks(facts.stream)
         self.rows_read = 0
-        self.rows_rejected = 0
+        self.rejected = Counter[str]()
+        """Lines that are in no result since they did not parse, or have no time, by path."""
         self.bytes_read = 0
 
     def feed(
@@ -132,7 +133,8 @@ class Lane:
             self.metrics.rejected(stream, reject.reason)
         if outcome.rejected is not None and len(outcome.rejected):
             self.metrics.rejected(stream, "format", len(outcome.rejected))
-        self.rows_rejected += outcome.counts.get("rejected", 0)
+        if count := outcome.counts.get("rejected", 0):
+            self.rejected[chunk.source.path] += count
         self._peeks.see(chunk.lines, now_ms)
         return outcome
 

@@ -6,6 +6,7 @@ few hundred KiB a file, whatever its size. What cannot be read again (a pipe) gi
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import zlib
 from collections.abc import Sequence
@@ -33,6 +34,11 @@ def sample_lines(paths: Sequence[str], lines_max: int = 1000) -> list[str]:
         places = [_lines(place) for place in (_gzip_places(path) if is_gzip(path) else _places(path))]
         found += _spread(places[0] if len(places) == 1 else [*places[0], *places[1], *places[2]], lines_max)
     return found
+
+
+def is_blank(path: str) -> bool:
+    """Whether there is nothing where samples are taken from, but perhaps blank lines."""
+    return not any(place.strip() for place in (_gzip_places(path) if is_gzip(path) else _places(path)))
 
 
 def _spread(lines: list[str], lines_max: int) -> list[str]:
@@ -63,11 +69,12 @@ def _places(path: str) -> list[bytes]:
 def _gzip_places(path: str) -> list[bytes]:
     """The beginning only: gzip cannot be entered elsewhere. Damage ends it early."""
     with gzip.open(path, "rb") as file:
-        try:
-            data = file.read(3 * _PLACE_BYTES)
-        except (OSError, EOFError, zlib.error):
-            data = b""
-        return [_cut_end(data) if len(data) == 3 * _PLACE_BYTES else data]
+        data, whole = b"", 3 * _PLACE_BYTES
+        with contextlib.suppress(OSError, EOFError, zlib.error):
+            while len(data) < whole and (piece := file.read1(whole - len(data))):
+                data += piece
+            return [_cut_end(data) if len(data) == whole else data]
+        return [_cut_end(data)]
 
 
 def _cut_end(data: bytes) -> bytes:

@@ -9,6 +9,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +22,17 @@ STDIN: Final = "-"
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 
 
-def streams_of(inputs: Sequence[str], streams: Sequence[str], folder: Path) -> dict[str, tuple[str, ...]]:
-    """Stream → paths that can be read; copies are in ``folder``. Raises ``UserError``, ``InputError``."""
+@dataclass(frozen=True)
+class Inputs:
+    """``streams``: the paths of each that can be read. ``names``: what a person calls those of them that are
+    copies."""
+
+    streams: dict[str, tuple[str, ...]]
+    names: dict[str, str]
+
+
+def inputs_of(inputs: Sequence[str], streams: Sequence[str], folder: Path) -> Inputs:
+    """What the command line names; copies are in ``folder``. Raises ``UserError``, ``InputError``."""
     found: dict[str, list[str]] = {}
     if inputs:
         found[DEFAULT_STREAM] = list(inputs)
@@ -35,7 +45,10 @@ def streams_of(inputs: Sequence[str], streams: Sequence[str], folder: Path) -> d
         raise UserError("give the log files to read: --input PATH... or --stream NAME=PATH...")
     if sum(paths.count(STDIN) for paths in found.values()) > 1:
         raise UserError("standard input (-) can be read once")
-    return {name: tuple(_file(path, folder) for path in paths) for name, paths in found.items()}
+    read = {name: tuple(_file(path, folder) for path in paths) for name, paths in found.items()}
+    both = [pair for name in found for pair in zip(read[name], found[name], strict=True)]
+    shown = {copy: "standard input" if path == STDIN else path for copy, path in both if copy != path}
+    return Inputs(read, shown)
 
 
 def _file(path: str, folder: Path) -> str:

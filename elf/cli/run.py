@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from elf.cli.choices import Output
-from elf.cli.inputs import streams_of
+from elf.cli.inputs import Inputs, inputs_of
 from elf.cli.printing import Printer, printer, use_utf8
 from elf.client.windows import split
-from elf.errors import UserError
+from elf.errors import InputError, UserError
 from elf.job.messages import WindowResult
+
+if TYPE_CHECKING:
+    from agents.run import Summary
+
+FILES_SHOWN: Final = 3
+"""That are named in a line, of however many."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +43,10 @@ def run_query(sql: str, options: RunOptions) -> int:
     """Run the query, print every window, write the summary. Raises ``UserError`` and its kinds."""
     _check_writable(options.summary)
     with tempfile.TemporaryDirectory(prefix="elf-run-") as folder:
-        return _run(sql, streams_of(options.inputs, options.streams, Path(folder)), options)
+        return _run(sql, inputs_of(options.inputs, options.streams, Path(folder)), options)
 
 
-def _run(sql: str, inputs: Mapping[str, tuple[str, ...]], options: RunOptions) -> int:
+def _run(sql: str, inputs: Inputs, options: RunOptions) -> int:
     from agents.run import RunRequest, run
     from elf.client.files import tables_of
 
@@ -46,7 +54,7 @@ def _run(sql: str, inputs: Mapping[str, tuple[str, ...]], options: RunOptions) -
     out = printer(options.output.value, status=options.status)
     request = RunRequest(
         sql=sql,
-        inputs=inputs,
+        inputs=inputs.streams,
         format=options.format,
         timestamp=options.timestamp,
         agents=options.agents,
@@ -55,7 +63,28 @@ def _run(sql: str, inputs: Mapping[str, tuple[str, ...]], options: RunOptions) -
     summary = run(request, lambda result: show(result, out))
     if options.summary is not None:
         options.summary.write_text(json.dumps(dataclasses.asdict(summary), indent=2) + "\n", encoding="utf-8")
+    _tell_losses(summary, inputs.names)
     return 0
+
+
+def _tell_losses(summary: Summary, names: Mapping[str, str]) -> None:
+    """Lines that are in no result, on standard error; raises ``InputError`` for those that nobody has seen.
+    ``names``: what a person calls paths."""
+    if summary.rows_rejected:
+        files = _listed(f"{names.get(path, path)}: {count:,}" for path, count in summary.rejected.items())
+        lost = f"{summary.rows_rejected:,} of {summary.rows_in:,} lines rejected"
+        print(f"elf: {lost}: they do not parse, or have no time ({files})", file=sys.stderr)
+    if summary.unread:
+        files = _listed(f"{names.get(path, path)} ({why.lower()})" for path, why in summary.unread.items())
+        raise InputError(
+            f"not read to the end: {files}; the answer lacks what follows: copy it again, or leave it out"
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    """The first of them, and how many there are besides."""
+    first, more = (found := list(names))[:FILES_SHOWN], len(found) - FILES_SHOWN
+    return ", ".join(first) + (f" and {more} more" if more > 0 else "")
 
 
 def show(result: WindowResult, out: Printer) -> None:

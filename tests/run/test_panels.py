@@ -132,7 +132,7 @@ def test_panel(
     path, source = (JSON, json_log) if name in OF_JSON else (SAMPLE, log)
     options = ("-f", str(PANELS / f"{name}.sql"), "--input", str(path), "--agents", "2", "--output", "json")
     status, out, err = elf_run(capsys, *options)
-    assert (status, err) == (0, "")
+    assert (status, [line for line in err.splitlines() if "lines rejected" not in line]) == (0, [])
     got = [json.loads(line) for line in out.splitlines()]
     wanted = expected(source, BY_HAND[name])
     assert len(got) == len(wanted) > 0

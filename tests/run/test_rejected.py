@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
+import os
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tests.run.oracle import SAMPLE
 from tests.run.test_run import elf_run
+
+COUNT = "SELECT COUNT(*) AS n FROM log"
+CUT = "(compressed file ended before the end-of-stream marker was reached)"
 
 
 @pytest.fixture(scope="module")
@@ -44,3 +58,92 @@ def test_no_row_at_all_makes_no_window(logs: tuple[str, ...], capsys: pytest.Cap
         args = ("-q", query, "--input", logs[1], "--format", "combined", "--agents", agents)
         status, out, _ = elf_run(capsys, *args, "--output", "json", "--status")
         assert (status, out) == (0, "")
+
+
+def test_how_many_lines_were_rejected_of_which_files_is_said_once(
+    logs: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = logs
+    inputs = ("-q", COUNT, "--input", a, "--input", b)
+    for agents in ("1", "3"):
+        status, _, err = elf_run(capsys, *inputs, "--format", "json", "--agents", agents)
+        assert status == 0
+        lost = "8,503 of 8,543 lines rejected: they do not parse, or have no time"
+        assert err == f"elf: {lost} ({a}: 8,003, {b}: 500)\n"
+    paths = [tmp_path / f"{number}.json" for number in range(5)]
+    for path in paths:
+        path.write_text('{"ts": 1700000000}\n{"ts": 1700000001}\nno\n')
+    given = [part for path in paths for part in ("--input", str(path))]
+    status, _, err = elf_run(capsys, "-q", COUNT, *given)
+    assert (status, err[:29]) == (0, "elf: 5 of 15 lines rejected: ")
+    assert err.endswith(f"({', '.join(f'{path}: 1' for path in paths[:3])} and 2 more)\n")
+    paths[0].write_text('{"ts": 1700000000}\n')
+    assert elf_run(capsys, "-q", COUNT, "--input", str(paths[0]))[2] == ""
+
+
+def test_standard_input_has_no_path() -> None:
+    command = [sys.executable, "-m", "elf.cli.main", "run", "-q", COUNT, "--input", "-"]
+    text = '{"ts": 1700000000}\n{"ts": 1700000001}\nno\n'
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr.endswith("(standard input: 1)\n")
+
+
+@pytest.mark.parametrize("agents", ["1", "2"])
+def test_a_cut_gzip_gives_the_rows_before_and_fails(
+    agents: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = random.Random(1)
+    text = "".join(json.dumps({"ts": 1_700_000_000 + n, "v": rng.random()}) + "\n" for n in range(3_000))
+    packed, path = gzip.compress(text.encode()), tmp_path / "a.json.gz"
+    path.write_bytes(packed[: len(packed) // 2])
+    args = ("-q", COUNT, "--input", str(path), "--agents", agents, "--output", "json")
+    status, out, err = elf_run(capsys, *args)
+    assert status == 1
+    assert 1_000 < json.loads(out)["n"] < 2_000
+    lacks = "the answer lacks what follows: copy it again, or leave it out"
+    assert err == f"elf: not read to the end: {path} {CUT}; {lacks}\n"
+
+
+@pytest.mark.parametrize("format_", [(), ("--format", "combined")])
+@pytest.mark.parametrize(
+    ("pack", "command"),
+    [
+        (lzma.compress, "xz -dc"),
+        (bz2.compress, "bzip2 -dc"),
+        (lambda _: b"\x28\xb5\x2f\xfd" + bytes(range(200)), "zstd -dc"),
+    ],
+)
+def test_other_compression_is_named_with_what_undoes_it(
+    pack: Callable[[bytes], bytes],
+    command: str,
+    format_: tuple[str, ...],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "access.log.z"
+    path.write_bytes(pack(SAMPLE.read_bytes()))
+    status, out, err = elf_run(capsys, "-q", COUNT, "--input", str(path), *format_)
+    assert (status, out) == (1, "")
+    assert re.fullmatch(
+        rf"elf: input {path}: is compressed with \w+, .*: {command} {path} \| elf run .*\n", err
+    )
+
+
+def test_what_has_no_line_of_text_is_refused_and_what_is_empty_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a"
+    for content in (b"\xff\xfe\n" * 50, b"\0" * 5_000):
+        path.write_bytes(content)
+        status, out, err = elf_run(capsys, "-q", COUNT, "--input", str(path))
+        assert (status, out) == (1, "")
+        assert err == "elf: cannot read the input: where it was looked at, no line of it is text (UTF-8)\n"
+    for content in (b"", b"\n\n", gzip.compress(b"")):
+        path.write_bytes(content)
+        status, out, _ = elf_run(capsys, "-q", COUNT, "--input", str(path), "--output", "json")
+        assert (status, out) == (0, '{"n":0}\n')
+    path.write_bytes(os.urandom(50_000))
+    assert elf_run(capsys, "-q", COUNT, "--input", str(path))[0] == 1
+    path.write_text("no\n")
+    status, _, err = elf_run(capsys, "-q", COUNT, "--input", str(path), "--format", "json")
+    assert (status, err) == (1, "elf: no line of the input is of format json, where it was looked at\n")
