@@ -1,21 +1,24 @@
 """``elf shell``: statements at a prompt, over several lines until a semicolon.
 
 Keywords and the names of jobs and streams complete with Tab; the history is kept in a file of the user's. An
-error shows its line with a caret and leaves the prompt as it was.
+error shows its line with a caret and leaves the prompt as it was. What comes from a pipe or a file is
+performed as ``elf sql`` does it: the last statement needs no semicolon, and the first that fails ends it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from elf.cli.ask import answer, ask
+from elf.cli.ask import answer, ask, perform
+from elf.cli.choices import Output
 from elf.cli.errors import fail
 from elf.cli.printing import printer
-from elf.cli.statements import split
+from elf.cli.statements import split, statements
 from elf.client import Client, connect
 from elf.errors import ElfError
 
@@ -39,6 +42,9 @@ _QUIT: Final = ("\\q", "quit", "exit")
 
 def run_shell(address: str, cluster: str) -> int:
     """Read and perform statements until ``\\q`` or the end of input."""
+    if not sys.stdin.isatty():
+        text = _piped()
+        return perform(address, cluster, text, Output.TABLE) if statements(text) else 0
     return ask(_shell(address, cluster))
 
 
@@ -62,6 +68,16 @@ async def _shell(address: str, cluster: str) -> int:
                 print(HELP)
                 continue
             text = await _perform(client, f"{text}{line}\n")
+
+
+def _piped() -> str:
+    """Standard input, up to a line that leaves."""
+    text = ""
+    for line in sys.stdin:
+        if line.strip().rstrip(";") in _QUIT and not split(text).rest:
+            break
+        text += line
+    return text
 
 
 async def _perform(client: Client, text: str) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import signal
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from elf.cli import shell
+from elf.cli.errors import exit_status
 from elf.client import connect
 from elf.job import messages as say
 from tests.cli.fleet_of_one import fake_agent
@@ -59,6 +63,27 @@ async def test_an_error_has_its_caret_and_the_shell_goes_on(capsys: pytest.Captu
 
 async def test_ctrl_c_clears_and_ctrl_d_leaves() -> None:
     assert await typed("DROP JOB precious\n\x03SHOW JOBS;\n\x04") == ["SHOW JOBS;"]
+
+
+async def piped(text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[str]]:
+    """(status, statements that the agent got) of a shell that reads from a pipe."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    async with fake_agent(answers) as agent, asyncio.timeout(10):
+        status = await asyncio.to_thread(exit_status, lambda: shell.run_shell(agent.address, "elf"))
+    return status, [m.sql.strip() for m in agent.got(say.Execute) if isinstance(m, say.Execute)]
+
+
+async def test_a_pipe_is_performed_to_its_last_statement(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert await piped("SHOW\nJOBS; DROP JOB x", monkeypatch) == (0, ["SHOW\nJOBS;", "DROP JOB x"])
+    assert capsys.readouterr().out == "did SHOW JOBS;\ndid DROP JOB x\n"
+    assert await piped("SHOW JOBS;\n\\q\nDROP JOB x", monkeypatch) == (0, ["SHOW JOBS;"])
+    assert await piped(" \n-- nothing\n", monkeypatch) == (0, [])
+    capsys.readouterr()
+    assert await piped("BAD; SHOW JOBS;", monkeypatch) == (1, ["BAD;"])
+    assert capsys.readouterr().err == "elf: unknown statement BAD (line 1, column 1)\n  BAD\n  ^\n"
 
 
 async def test_history_is_kept_for_the_user_alone(state: Path) -> None:
