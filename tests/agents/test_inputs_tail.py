@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import os
 import random
 from pathlib import Path
@@ -296,13 +297,22 @@ def test_what_cannot_be_read_is_named_and_nothing_else_stops(tmp_path: Path) -> 
     (tmp_path / "link.log").symlink_to(tmp_path / "good.log")
     (tmp_path / "empty.log").touch()
     (tmp_path / "old.log").write_bytes(gzip.compress(b"packed\n"))
+    (tmp_path / "older.log").write_bytes(lzma.compress(b"packed\n"))
     os.mkfifo(tmp_path / "pipe.log")
     missing = tmp_path / "missing"
     tail = Tail([str(tmp_path / "*.log"), str(missing), str(tmp_path)])
     assert lines(drain(tail, 0)) == ["fine"]
     named = {Path(path).name: reason for path, reason in tail.counters.problems.items()}
-    assert set(named) == {"loop.log", "dangling.log", "old.log", "pipe.log", "missing", tmp_path.name}
-    assert named["old.log"] == "compressed: not followed"
+    assert set(named) == {
+        "loop.log",
+        "dangling.log",
+        "old.log",
+        "older.log",
+        "pipe.log",
+        "missing",
+        tmp_path.name,
+    }
+    assert named["old.log"] == named["older.log"] == "compressed: not followed"
     assert named["pipe.log"] == "not a regular file"
     tail.close()
 
