@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from agents.driver import Driver
 from agents.http import Fact, NotServing
 from elf.batch import decode
+from elf.client.values import plain, rfc3339
 from elf.job import messages as say
 from elf.job.spec import ONE_SHOT_PREFIX
 
@@ -158,16 +159,16 @@ class Aside:
 
 def moment(ms: int) -> str:
     """RFC 3339, UTC."""
-    return datetime.fromtimestamp(ms / 1e3, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return rfc3339(datetime.fromtimestamp(ms / 1e3, UTC))
 
 
 def _facts(result: say.WindowResult) -> list[Fact]:
-    """A fact for each window: status and rows."""
+    """A fact for each window: status and rows, their times in UTC."""
     rows = decode(result.payload).to_pylist()
     found: list[Fact] = []
     for status in decode(result.status).to_pylist():
         inside = [row for row in rows if row.get("window_start") == status["window_start"]]
         early = {"early": result.early} if result.early else {}
         told = {"job": result.name, "version": result.version, **early, "status": status, "rows": inside}
-        found.append(told)
+        found.append({name: plain(value) for name, value in told.items()})
     return found

@@ -9,7 +9,6 @@ import json
 import sys
 import time
 from collections.abc import Coroutine, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -20,8 +19,8 @@ from elf.cli.errors import INTERRUPTED
 from elf.cli.options import one_text
 from elf.cli.printing import Printer, printer, use_utf8
 from elf.cli.statements import statements
-from elf.cli.values import rfc3339
 from elf.client import Client, Window, connect
+from elf.client.values import plain, rfc3339
 from elf.errors import UserError
 
 T = TypeVar("T")
@@ -161,14 +160,12 @@ def query_job(address: str, cluster: str, job: str, message: str | None) -> int:
         async with connect(address, cluster=cluster) as client:
             return await client.query(job, asked)
 
-    print(json.dumps(ask(query()), ensure_ascii=False, default=_as_json))
+    print(json.dumps(plain(ask(query())), ensure_ascii=False, default=_as_json))
     return 0
 
 
 def _as_json(value: object) -> object:
-    if isinstance(value, pa.Table):
-        return value.to_pylist()
-    return value.isoformat() if isinstance(value, datetime) else str(value)
+    return plain(value.to_pylist()) if isinstance(value, pa.Table) else str(value)
 
 
 def leave_fleet(address: str, cluster: str, *, force: bool) -> int:

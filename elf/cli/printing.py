@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TextIO
 import msgspec
 import pyarrow as pa
 
-from elf.cli.values import cell, json_column, plain, rfc3339
+from elf.client.values import cell, json_column, plain, rfc3339
 from elf.client.windows import WINDOW_COLUMNS, Window
 from elf.job.spec import ONE_SHOT_PREFIX
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from elf.bench.differential.differences import DIFFERENCES
-from elf.cli.values import cell
 from elf.client.files import tables_of
+from elf.client.values import cell
 from elf.client.windows import Window, split
 from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.catalogue import Entry, What, catalogue

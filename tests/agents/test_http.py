@@ -13,16 +13,19 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from http.client import HTTPConnection, HTTPResponse
 
+import pyarrow as pa
 import pytest
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from agents import logs
-from agents.facts import Aside
-from agents.http import HttpServer
+from agents.facts import Aside, _facts
+from agents.http import HttpServer, _json
 from agents.metrics import LABEL_VALUES_MAX, Metrics
 from agents.transport import MemoryNetwork
+from elf.batch import encode
 from elf.errors import UserError
+from elf.job import messages as say
 
 SOON = 10.0
 
@@ -226,6 +229,41 @@ async def test_windows_as_server_sent_events(server: HttpServer, facts: Facts) -
     assert await asyncio.to_thread(reader.event) is None
     await until(lambda: facts.readers == 0)
     reader.close()
+
+
+def test_times_in_windows_have_their_zone() -> None:
+    at = datetime.datetime(2026, 3, 1)
+    row = {
+        "window_start": at,
+        "last": at.replace(microsecond=5),
+        "ts": [at],
+        "n": Decimal(2**70),
+        "none": None,
+    }
+    status = pa.Table.from_pylist([{"window_start": at, "rows_in": 3}])
+    result = say.WindowResult(
+        job="u",
+        name="top",
+        version=1,
+        master="m",
+        first_us=0,
+        last_us=1,
+        revision=0,
+        status=encode(status),
+        payload=encode(pa.Table.from_pylist([row])),
+    )
+    (fact,) = _facts(result)
+    told = json.loads(_json(fact))
+    assert told["status"] == {"window_start": "2026-03-01T00:00:00.000Z", "rows_in": 3}
+    assert told["rows"] == [
+        {
+            "window_start": "2026-03-01T00:00:00.000Z",
+            "last": "2026-03-01T00:00:00.000005Z",
+            "ts": ["2026-03-01T00:00:00.000Z"],
+            "n": 2**70,
+            "none": None,
+        }
+    ]
 
 
 async def test_a_reader_that_vanishes_is_let_go(server: HttpServer, facts: Facts) -> None:

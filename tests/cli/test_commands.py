@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from elf.cli.ask import setting
 from elf.cli.options import DEFAULT_ADDRESS
 from elf.errors import UserError
 from elf.job import messages as say
+from elf.job.program.values import pack_value
 from tests.cli.conftest import Here
 from tests.cli.fleet_of_one import fake_agent, window_result
 
@@ -381,3 +383,18 @@ def test_the_static_model_without_jobs_has_figures_and_no_pictures(here: Here) -
         "sim", "overlay", "--model", "--nodes", "50", "--keys", "100", "--jobs", "0", "--leaf-set", "8"
     )
     assert (done.returncode, "leaf sets of 8" in done.stdout, "ring\n" in done.stdout) == (0, True, False)
+
+
+async def test_what_a_job_answers_is_json_with_times_in_utc() -> None:
+    at = datetime(2026, 3, 1, 12)
+    answer: object = {"rows": pa.table({"window_start": [at], "n": [3]}), "mean": float("nan")}
+
+    def answers(message: say.Message) -> Iterable[say.Message]:
+        if isinstance(message, say.Call):
+            yield say.Reply(request=message.request, payload=pack_value(answer))
+
+    async with fake_agent(answers) as agent:
+        done = await elf_beside("query", "busy", "--connect", agent.address)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = {"rows": [{"window_start": "2026-03-01T12:00:00.000Z", "n": 3}], "mean": "NaN"}
+    assert json.loads(done.stdout) == said

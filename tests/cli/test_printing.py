@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from elf.cli.choices import Output
 from elf.cli.printing import json_rows, printer, status_json
-from elf.cli.values import rfc3339
 from elf.client import split
+from elf.client.values import rfc3339
 from tests.cli.fleet_of_one import window_result
 
 US = pa.timestamp("us")

@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.text import Text
 
 from elf.cli.printing import rich_table
-from elf.cli.values import cell
 from elf.client import Window
+from elf.client.values import cell
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def cell(value: object) -> str:
 
 
 def plain(value: object) -> object:
-    """A value of a status, ready for a JSON encoder."""
+    """A value of a status, of a row or of an answer, ready for a JSON encoder."""
     if isinstance(value, datetime):
         return rfc3339(value)
     if isinstance(value, float) and not math.isfinite(value):
