@@ -14,7 +14,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from elf.errors import ElfBug
+from elf.errors import ElfBug, QueryError
 from elf.ql.job_queries import JobQuery
 from elf.ql.plan import Plan
 from elf.ql.rules_joins import check_joins, is_comma
@@ -104,7 +104,10 @@ def _put(place: exp.Table, source: Source, find: Callable[[str], Read], within: 
     (statement,) = parse(job.plan.sql)
     if not isinstance(statement, Select):
         raise ElfBug(f"job {name} has a query that is none")
-    inner = expand(statement.query, find, [*within, name])
+    try:
+        inner = expand(statement.query, find, [*within, name])
+    except QueryError as error:  # its place is in that job's text
+        raise source.at(place, error.text) from None
     below = inner.query.tree
     fragments = job.plan.unranged
     below.meta[JOB] = JobQuery(

@@ -166,6 +166,13 @@ def test_larger_windows_share_the_flow_whatever_has_been_seen_since(jobs: dict[s
     assert [kind.text for kind in made.windows] == ["1 min"]
 
 
+def test_what_is_wrong_in_a_job_that_is_read_is_shown_where_that_is_read(jobs: dict[str, Plan]) -> None:
+    with pytest.raises(QueryError) as caught:
+        expanded("SELECT   COUNT(*)\nFROM JOB most", jobs, ("hits",))
+    assert (caught.value.line, caught.value.column) == (2, 6)
+    assert str(caught.value).endswith("(line 2, column 6)\n  FROM JOB most\n       ^")
+
+
 def test_what_is_refused(jobs: dict[str, Plan]) -> None:
     often = query("SELECT COUNT(*) AS n FROM x WINDOWING 30 SECONDS SLIDE 10 SECONDS")
     ever = query("SELECT COUNT(*) AS n FROM x WINDOWING LANDMARK EVERY 1 MINUTE")
