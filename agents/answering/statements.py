@@ -518,7 +518,8 @@ class Statements:
         """What a job's master answers. Raises ``UserError`` with what it says against it."""
         (answer,) = yield [ToAddress(spec.home, request)]
         if answer.error:
-            raise UserError(f"job {spec.name}: its master {self._named(spec.home)} says: {answer.error}")
+            said = answer.error.removeprefix(f"job {spec.name} ")
+            raise UserError(f"job {spec.name}: its master {self._named(spec.home)} says: {said}")
         return answer
 
     def _inspect_flows(self, spec: JobSpec) -> Generator[list[Ask], list[say.Answer], list[say.FlowFacts]]:

@@ -43,10 +43,14 @@ class Submissions:
 
     def submit(self, call: say.Call) -> Procedure:
         """A client's job."""
+        from elf.ql import statements
+
         try:
             asked = msgspec.json.decode(call.argument, type=Submission)
         except msgspec.MsgspecError as error:
             raise UserError(f"this submission cannot be read: {error}") from None
+        if len(asked.name) > statements.JOB_NAME_MAX:
+            raise UserError(statements.too_long(asked.name))
         if len(asked.text.encode()) > TEXT_BYTES_MAX:
             raise UserError(
                 f"{asked.filename} is longer than {TEXT_BYTES_MAX} bytes, the most that can be sent"
@@ -127,7 +131,8 @@ class Submissions:
             ToKey(app, note.QueryProgram(id=0, origin="", app=app, value=pack_value(asked.message)))
         ]
         if answer.error:
-            raise UserError(f"job {asked.job} gave no answer: {answer.error}")
+            said = answer.error.removeprefix(f"{found.name} ").removeprefix(f"{found.name}: ")
+            raise UserError(f"job {asked.job} gave no answer: {said}")
         return say.Reply(request=call.request, payload=answer.body)
 
     def drop(self, request: int, spec: ProgramSpec) -> Procedure:

@@ -137,6 +137,13 @@ _CLOSED_OR_NOT = re.compile(
     re.DOTALL,
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+JOB_NAME_MAX = 128
+"""Characters of the name of a job that is created."""
+
+
+def too_long(name: str) -> str:
+    """What is said to who names a job so."""
+    return f"a job's name of {len(name)} characters is too long: {JOB_NAME_MAX} at most"
 
 
 class Words:
@@ -327,6 +334,8 @@ def _read_create(words: Words) -> Statement:
         words.expect("REPLACE")
     words.expect("JOB")
     name = words.name("the job's name")
+    if len(name) > JOB_NAME_MAX:
+        raise words.source.error(too_long(name), words.tokens[words.index - 1].start)
     words.expect("AS")
     return CreateJob(words.text, name, replacing, words.query())
 

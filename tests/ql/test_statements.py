@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from elf.errors import QueryError
 from elf.ql.planner import plan, streams_of
 from elf.ql.statements import (
+    JOB_NAME_MAX,
     CreateJob,
     Describe,
     DropJob,
@@ -100,6 +101,17 @@ def test_streams(text: str, streams: tuple[str, ...] | str) -> None:
     (statement,) = parse(text)
     assert isinstance(statement, Select)
     assert streams_of(statement.query) == streams
+
+
+def test_the_name_of_a_job_is_bounded_where_it_is_created() -> None:
+    longest = "j" * JOB_NAME_MAX
+    query = "AS SELECT COUNT(*) FROM b"
+    assert parse(f"CREATE JOB {longest} {query}")
+    with pytest.raises(
+        QueryError, match=r"name of 129 characters is too long: 128 at most \(line 1, column 12"
+    ):
+        parse(f"CREATE JOB {longest}x {query}")
+    assert parse(f"DROP JOB {longest}x")  # of one that was created before there was a bound
 
 
 def test_a_statement_reads_the_same_from_its_own_text() -> None:
