@@ -28,6 +28,15 @@ _COMMAND_LINE: Final[type[BaseException]] = typer.BadParameter.mro()[2]
 """Base of what is raised for a wrong command line; typer does not export it by name."""
 
 
+_VALIDATORS: Final = {
+    "Value error, ": "",
+    "Input should be": "it must be",
+    ", unable to parse string as an integer": "",
+    ", unable to parse string as a number": "",
+}
+"""What typer takes over from the library that checks its values, and how it is said here."""
+
+
 def exit_status(command: Callable[[], object]) -> int:
     """Run a command and say how it ended. SIGTERM ends it like Ctrl-C, so that it cleans up."""
     signal.signal(signal.SIGTERM, _terminate)
@@ -80,4 +89,6 @@ def _say(text: str, status: int) -> int:
 
 def _one_line(text: str) -> str:
     text = " ".join(text.split()).rstrip(".")
+    for words, plain in _VALIDATORS.items():
+        text = text.replace(words, plain)
     return f"{text[:1].lower()}{text[1:]} (see --help)" if text else "wrong command line (see --help)"

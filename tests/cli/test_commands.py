@@ -163,6 +163,21 @@ UNREACHABLE = "cannot reach an agent at 127.0.0.1:1: connection refused (is elf-
             "--crash needs the protocol: the static model is a ring at rest; leave out --model",
         ),
         (["frobnicate"], 2, "no such command 'frobnicate' (see --help)"),
+        (
+            ["generate", "foo", "--out", "x"],
+            2,
+            "invalid value for 'kind': 'foo' is not one of 'clicks', 'access', 'posts' (see --help)",
+        ),
+        (
+            ["sql", "-e", "x", "--windows", "x"],
+            2,
+            "invalid value for '--windows': it must be a valid integer (see --help)",
+        ),
+        (
+            ["generate", "clicks", "--out", "x", "--rows", "-1"],
+            2,
+            "invalid value for '--rows': it must be greater than or equal to 0 (see --help)",
+        ),
     ],
 )
 def test_every_failure_is_one_clear_line(args: list[str], status: int, message: str, here: Here) -> None:
