@@ -155,11 +155,23 @@ def _example(entry: Entry) -> str:
     return f"`{_cell(entry.example)}` is `{_cell(entry.gives)}`"
 
 
+_TIMES: Final = """\
+As the time of a line are read: RFC 3339 (`2026-03-01T12:00:00.5Z`; a blank for the `T`, a comma before the fraction, `+02:00`,
+`+0200`, `UTC` or no zone, which is UTC, will do), dates of the common log format (`01/Mar/2026:12:00:00 +0000`, also in
+brackets), and numbers since 1970: seconds below 10¹¹, milliseconds below 10¹⁴, microseconds below 10¹⁷. A date without a clock
+is none. In JSON lines it is the first of `ts`, `timestamp`, `@timestamp`, `time` and `created_at` that shows one, unless a
+column is named (`elf run --timestamp`, `streams.NAME.timestamp`). Windows reject a line without a time. Every query rejects
+lines that are not of the stream's format, have a NUL byte, are not UTF-8 or are longer than `max_line_bytes`: they are counted,
+and agents keep them in a reject file.
+"""
+
+
 def _types() -> Iterator[str]:
     names = sorted({name.value for name in CAST_TYPES} | {kind.upper() for kind in CAST_TYPES.values()})
     yield "## Types\n"
     yield f"`CAST` and `TRY_CAST` know {', '.join(f'`{name}`' for name in names)}. Integers have 64 bits, sums of them 38"
     yield "digits; timestamps are in UTC, of microseconds; there is no FLOAT and no DECIMAL.\n"
+    yield _TIMES
 
 
 def _cell(text: str) -> str:
