@@ -33,12 +33,14 @@ from agents.node.beginning import NodeSettings, Restored, replica_config
 from agents.node.node import Node
 from agents.transport import MemoryNetwork, MemoryTransport
 from elf.batch import decode
+from elf.client.windows import WINDOW_COLUMNS
 from elf.errors import InputError, UserError
 from elf.job import messages as say
 from elf.job.log.membership import Identity, StreamSince
 from elf.job.rollup.root import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql import planner, statements
+from elf.ql.plan import COUNTED, Plan
 from overlay import Overlay, OverlayConfig, Peer
 from overlay.replica import Groups
 
@@ -81,6 +83,8 @@ class Summary:
     """Lines that did not parse or have no time, by path; without the paths that have none."""
     unread: Mapping[str, str]
     """Why paths could not be read to their ends."""
+    columns: tuple[str, ...]
+    """Of the answer's rows."""
 
 
 def run(request: RunRequest, on_windows: Callable[[say.WindowResult], None]) -> Summary:
@@ -150,6 +154,7 @@ class Fleet:
         paths = [{item.path for item in share} for one in streams for share in one.shares]
         self._twice = sum(map(len, paths)) > len(set().union(*paths))
         self._inputs: list[Input] = []
+        self._columns: tuple[str, ...] = ()
         self._drivers = [self._driver(i, streams) for i in range(len(streams[0].shares))]
         self._ends: list[asyncio.Task[object]] = []
 
@@ -273,6 +278,8 @@ class Fleet:
 
         while not installed():
             await asyncio.sleep(0.002)
+        for spec in log.jobs()[-1:]:
+            self._columns = _columns_of(spec.plan)
         for driver in self._drivers:
             driver.reading.set()
 
@@ -321,6 +328,7 @@ class Fleet:
             messages=sum(c.sent for c in counters),
             bytes_sent=sum(c.sent_bytes for c in counters),
             rejected=dict(sorted(rejected.items())),
+            columns=self._columns,
             unread={path: why for one in self._inputs for path, why in one.counters.problems.items()},
         )
 
@@ -341,6 +349,13 @@ class Fleet:
         for driver in self._drivers:
             driver.stop("done")
         await asyncio.gather(*self._ends, return_exceptions=True)
+
+
+def _columns_of(plan: Plan) -> tuple[str, ...]:
+    """Of the rows of a query's answer, also where there are none."""
+    windows = WINDOW_COLUMNS if plan.windows else ()
+    counted = COUNTED if plan.fragment.count is not None else ()
+    return (*windows, *counted, *plan.outputs)
 
 
 def ring_peer(me: Identity) -> Peer:

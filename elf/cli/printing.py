@@ -12,7 +12,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TextIO
 
 import msgspec
@@ -36,6 +36,9 @@ class Printer(Protocol):
 
     def window(self, window: Window) -> None:
         """The rows of a window, and its status when it was asked for."""
+
+    def ended(self, columns: Sequence[str]) -> None:
+        """No window comes any more; ``columns`` are those that rows have, if one came or not."""
 
     def table(self, table: pa.Table) -> None:
         """Rows that belong to no window (SHOW, DESCRIBE …)."""
@@ -89,6 +92,9 @@ class JsonPrinter:
             lines.append(status_json(window))
         self._write(lines)
 
+    def ended(self, columns: Sequence[str]) -> None:
+        pass
+
     def table(self, table: pa.Table) -> None:
         self._write(json_rows(table))
 
@@ -116,7 +122,8 @@ def json_rows(table: pa.Table) -> Iterable[str]:
 
 
 class CsvPrinter:
-    """RFC 4180 with LF; a header before the first row and again when the columns change."""
+    """RFC 4180 with LF; a header before the first row, or at the end if there is none, and again when the
+    columns change."""
 
     def __init__(self, out: TextIO, status: bool) -> None:
         self._out = out
@@ -129,6 +136,10 @@ class CsvPrinter:
             self.table(shown(window))
         if self._status:
             print(status_json(window), file=sys.stderr)
+
+    def ended(self, columns: Sequence[str]) -> None:
+        if not self._header:
+            self._writer.writerow(columns)
 
     def table(self, table: pa.Table) -> None:
         if table.column_names != self._header:
@@ -161,6 +172,9 @@ class TablePrinter:
             self._console.print(f"{title(window)}  no rows", markup=False)
         if self._status:
             self._console.print(status_json(window), markup=False)
+
+    def ended(self, columns: Sequence[str]) -> None:
+        pass
 
     def table(self, table: pa.Table) -> None:
         self._console.print(rich_table(table))

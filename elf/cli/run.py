@@ -61,6 +61,7 @@ def _run(sql: str, inputs: Inputs, options: RunOptions) -> int:
         tables=tables_of(sql),
     )
     summary = run(request, lambda result: show(result, out))
+    out.ended(summary.columns)
     if options.summary is not None:
         options.summary.write_text(json.dumps(dataclasses.asdict(summary), indent=2) + "\n", encoding="utf-8")
     _tell_losses(summary, inputs.names)

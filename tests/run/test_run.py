@@ -327,3 +327,29 @@ def test_a_bug_in_a_statement_fails_that_statement_and_no_agent(
     assert status != 0
     assert "this agent has a bug, its log has more: KeyError('planted')" in err
     assert "agent stops" not in err
+
+
+@pytest.mark.parametrize(
+    ("query", "columns"),
+    [
+        ("GROUP BY v", "v,n"),
+        ("GROUP BY v WINDOWING 10 SECONDS", "window_start,window_end,v,n"),
+        ("GROUP BY v WINDOWING SESSION 10 SECONDS", "window_start,window_end,v,n"),
+        ("GROUP BY v WINDOWING 7 ROWS", "window_start,window_end,window_source,window_number,v,n"),
+        (
+            "GROUP BY v ORDER BY n DESC LIMIT 3 APPROXIMATE WINDOWING 10 SECONDS",
+            "window_start,window_end,v,n,error_bound",
+        ),
+    ],
+)
+def test_csv_has_its_header_without_rows_too(
+    query: str, columns: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.json"
+    path.write_text('{"ts": 1700000000, "v": 1}\n')
+    for least in (0, 5):
+        sql = f"SELECT v, COUNT(*) AS n FROM x WHERE v >= {least} {query}"
+        status, out, err = elf_run(capsys, "-q", sql, "--input", str(path), "--output", "csv")
+        assert (status, err) == (0, "")
+        assert out.splitlines()[0] == columns
+        assert len(out.splitlines()) == (2 if least == 0 else 1)
