@@ -29,3 +29,11 @@ def split_address(text: str) -> tuple[str, int]:
 def is_wildcard(host: str) -> bool:
     """True for a host that one can listen on but not be reached at."""
     return host in _ANY
+
+
+def clash(one: str | None, other: str | None) -> bool:
+    """Whether one cannot listen on both at once. None: nowhere."""
+    if not one or not other:
+        return False
+    (host, port), (another, same) = split_address(one), split_address(other)
+    return port == same != 0 and (host == another or is_wildcard(host) or is_wildcard(another))

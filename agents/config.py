@@ -2,7 +2,7 @@
 
 This file is the one table of settings: the reader, its messages, ``deploy/elf.example.yaml`` (written by
 ``python -m agents.config``) and the tests all come from it. ``load`` looks at the configuration alone;
-``validate`` also looks at the machine (folders). Times are in seconds and sizes in bytes, as the names say.
+``agents.validation`` also looks at the machine. Times are in seconds and sizes in bytes, as the names say.
 """
 
 # ruff: noqa: RUF009 (the calls declare fields, as dataclasses.field does)
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from agents.addresses import is_wildcard, split_address
+from agents.addresses import clash, is_wildcard, split_address
 from agents.settings.build import build
 from agents.settings.declare import named, required, section, setting, values_of
 from agents.settings.example import example
@@ -37,7 +37,7 @@ from agents.transport.base import Limits
 from elf.schema import COLUMN_TYPES
 from overlay.config import OverlayConfig
 
-__all__ = ["DEFAULT_PATH", "Config", "ConfigProblems", "load", "validate"]
+__all__ = ["DEFAULT_PATH", "Config", "ConfigProblems", "load"]
 
 DEFAULT_PATH: Final = Path("/etc/elf/elf.yaml")
 FORMATS: Final = ("combined", "common", "json")
@@ -307,6 +307,8 @@ def _contradictions(config: Config) -> list[str]:
         for peer in config.cluster.bootstrap
         if split_address(peer)[1] == 0
     ]
+    if clash(config.agent.listen, config.http.listen):
+        found.append(f"http.listen: {config.http.listen} is where agent.listen is; choose another port")
     try:
         config.ring.overlay(config.cluster.retry_join_secs)
     except ValueError as error:
@@ -320,39 +322,6 @@ def _contradictions(config: Config) -> list[str]:
     elif not scheme and not path.startswith("/"):
         found.append(f"archive.path must be an absolute path or a URI, not {path}")
     return found
-
-
-def validate(config: Config) -> list[str]:
-    """What is wrong with this machine for this configuration: a line each."""
-    folders = [("data_dir", config.data_dir)]
-    if config.archive.path.startswith("/"):
-        folders.append(("archive.path", config.archive.path))
-    found = [f"{key}: {problem}" for key, path in folders if (problem := _unwritable(Path(path)))]
-    for name, stream in config.streams.items():
-        for pattern in stream.include:
-            folder = fixed_folder(pattern)
-            if not folder.is_dir():
-                found.append(f"streams.{name}.include: there is no folder {folder} (for {pattern})")
-            elif not os.access(folder, os.R_OK | os.X_OK):
-                found.append(f"streams.{name}.include: the folder {folder} may not be read")
-    return found
-
-
-def fixed_folder(pattern: str) -> Path:
-    """The deepest folder of an absolute pattern that has no wildcard in its path."""
-    folders = Path(pattern).parts[:-1]
-    wild = next((at for at, part in enumerate(folders) if re.search(r"[*?\[]", part)), len(folders))
-    return Path(*folders[:wild])
-
-
-def _unwritable(folder: Path) -> str | None:
-    """Why a folder cannot be made, or not be written to; None when all is well."""
-    existing = next(place for place in (folder, *folder.parents) if place.exists())
-    if not existing.is_dir():
-        return f"{existing} is not a folder"
-    if not os.access(existing, os.W_OK | os.X_OK):
-        return f"{existing} may not be written to"
-    return None
 
 
 _HEAD: Final = """\

@@ -243,12 +243,29 @@ def _bind(listen: str) -> socket.socket:
     try:
         return socket.create_server((host.strip("[]"), port), family=family)
     except OSError as error:
-        what = (
-            "the port is in use; choose another (http.listen) or stop what listens there"
-            if error.errno == errno.EADDRINUSE
-            else str(error.strerror).lower()
-        )
-        raise UserError(f"cannot serve HTTP on {listen}: {what}") from None
+        what = str(error.strerror).partition(" (while ")[0].lower()
+        if error.errno == errno.EADDRINUSE:
+            what = "the port is in use; choose another (http.listen) or stop what listens there"
+        elif error.errno == errno.EADDRNOTAVAIL:
+            what = "this machine has no such address"
+        raise CannotServe(f"cannot serve HTTP on {listen}: {what}", error.errno) from None
+
+
+def cannot_serve(listen: str) -> str:
+    """Why HTTP cannot be served there whoever else does now; empty when it can."""
+    try:
+        _bind(listen).close()
+    except CannotServe as error:
+        return "" if error.number == errno.EADDRINUSE else str(error)
+    return ""
+
+
+class CannotServe(UserError):
+    """``number``: the system's."""
+
+    def __init__(self, text: str, number: int | None) -> None:
+        super().__init__(text)
+        self.number = number
 
 
 def _answer(fact: Fact, status: int = 200) -> Response:

@@ -3,7 +3,8 @@
 ``elf-agent --config elf.yaml`` runs it until SIGTERM (takes a cut and stops; it goes on from there at the
 next start) or ``elf leave``. ``elf-agent validate --config elf.yaml`` looks at a configuration and says all
 that is wrong with it. Exit status 0, 78 for a bad configuration, 1 for anything else. ``--config`` may be
-given several times: these agents share a process then, for experiments.
+given several times: these agents share a process then, for experiments. All files are looked at, each line
+then names its own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from agents.config import DEFAULT_PATH, load, validate
+from agents.config import DEFAULT_PATH, Config, load
 from elf.errors import ConfigError, ElfError
 
 BAD_CONFIG: Final = 78
@@ -24,17 +25,26 @@ BAD_CONFIG: Final = 78
 def run(arguments: argparse.Namespace) -> int:
     """Do what was asked; the exit status."""
     files = arguments.config or [DEFAULT_PATH]
-    configs = [load(file) for file in files]
-    if arguments.command is None:
+    configs, problems = dict[Path, Config](), dict[Path, list[str]]()
+    for file in files:
+        try:
+            configs[file] = load(file)
+        except ConfigError as error:
+            problems[file] = str(error).splitlines()
+    if arguments.command is None and not problems:
         spare()
         from agents.process import run_agents
 
-        return run_agents(configs)
-    problems = {file: validate(config) for file, config in zip(files, configs, strict=True)}
-    for file, found in problems.items():
-        for problem in found:
-            print(f"elf-agent: {problem}", file=sys.stderr)
-        if not found:
+        return run_agents([configs[file] for file in files])
+    if arguments.command is not None:
+        from agents.validation import validate_all
+
+        problems |= validate_all(configs)
+    for file in dict.fromkeys(files):
+        for problem in problems.get(file, ()):
+            named = len(files) == 1 or str(file) in problem
+            print(f"elf-agent: {problem if named else f'{file}: {problem}'}", file=sys.stderr)
+        if arguments.command is not None and not problems[file]:
             print(f"{file}: ok")
     return BAD_CONFIG if any(problems.values()) else 0
 

@@ -429,6 +429,18 @@ def _return_address(identity: bytes) -> str:
     return f"{CLIENT_PREFIX}{identity.hex()}"
 
 
+def cannot_listen(listen: str) -> str:
+    """Why an agent cannot listen there whoever else does now; empty when it can."""
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+        socket.setsockopt(zmq.IPV6, int("[" in listen))
+        try:
+            socket.bind(f"tcp://{listen}")
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EADDRINUSE:
+                return f"cannot listen on {listen}: {_bind_failure(error)}"
+    return ""
+
+
 def _bind_failure(error: zmq.ZMQError) -> str:
     if error.errno == zmq.EADDRINUSE:
         return "the port is in use; choose another (agent.listen) or stop what listens there"

@@ -15,9 +15,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.config import Config, ConfigProblems, fixed_folder, load, validate
+from agents.config import Config, ConfigProblems, load
 from agents.settings.declare import settings_of, variable
 from agents.transport import Limits
+from agents.validation import fixed_folder, validate, validate_all
 from elf.errors import ConfigError
 from overlay import OverlayConfig
 
@@ -365,6 +366,54 @@ def test_validate_finds_what_the_machine_lacks(tmp_path: Path) -> None:
         "archive.path: /file is not a folder",
         "streams.gone.include: there is no folder /gone (for /gone/a-*.log)",
     ]
+
+
+def test_validate_tries_to_listen_and_to_write(tmp_path: Path) -> None:
+    text = f"""
+        data_dir: {{folder}}
+        agent: {{{{name: a, listen: "{{listen}}", advertise: "web-1:7071"}}}}
+        http: {{{{listen: "{{listen}}"}}}}
+        archive: {{{{path: "{tmp_path}"}}}}
+        """
+
+    def found(listen: str, folder: str) -> list[str]:
+        return validate(config_with(tmp_path, text.format(listen=listen, folder=folder)))
+
+    assert found("192.0.2.1:0", f"{tmp_path}/x") == [
+        "agent.listen: cannot listen on 192.0.2.1:0: this machine has no such address",
+        "http.listen: cannot serve HTTP on 192.0.2.1:0: this machine has no such address",
+    ]
+    (line,) = found("127.0.0.1:0", "/proc/x")
+    assert line.startswith("data_dir: nothing can be written to /proc: ")
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # perhaps by the agent whose file this is
+        port = taken.getsockname()[1]
+        for key in ("agent", "http"):
+            config = config_with(tmp_path, f"data_dir: {tmp_path}\n{key}: {{listen: 127.0.0.1:{port}}}")
+            assert validate(config) == []
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:7071", "0.0.0.0:7071"])
+def test_one_address_for_both_is_a_contradiction(tmp_path: Path, listen: str) -> None:
+    text = f"agent: {{listen: 127.0.0.1:7071}}\nhttp: {{listen: '{listen}'}}"
+    with pytest.raises(ConfigProblems, match=rf"^http.listen: {listen} is where agent.listen is; choose"):
+        load(written(tmp_path, text), {})
+
+
+def test_agents_of_one_process_are_not_in_each_others_way(tmp_path: Path) -> None:
+    def config(name: str, listen: int, http: int, folder: str) -> Config:
+        agent = f"agent: {{name: {name}, listen: 127.0.0.1:{listen}}}\nhttp: {{listen: 127.0.0.1:{http}}}\n"
+        return config_with(tmp_path, f"{agent}data_dir: {tmp_path}/{folder}")
+
+    a, b, c = Path("a.yaml"), Path("b.yaml"), Path("c.yaml")
+    configs = {a: config("x", 7101, 7102, "x"), b: config("x", 7102, 7103, "y"), c: config("z", 0, 0, "x")}
+    assert validate_all(configs) == {
+        a: [],
+        b: [
+            "agent.name: x is also the name in a.yaml",
+            "agent.listen: 127.0.0.1:7102 is http.listen in a.yaml",
+        ],
+        c: [f"data_dir: {tmp_path}/x is also the folder in a.yaml"],
+    }
 
 
 def test_validate_is_content_with_what_can_be_made(tmp_path: Path) -> None:
