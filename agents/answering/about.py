@@ -18,9 +18,9 @@ from elf.ql.plan import Fragment, Plan, Table
 from elf.ql.user_functions import functions_of
 
 
-def job_row(spec: JobSpec, log: StreamLog) -> dict[str, object]:
+def job_row(spec: JobSpec, log: StreamLog, reason: str) -> dict[str, object]:
     """A job in a list of jobs. ``readers``: how many jobs read its flow, or the one of its flows that most
-    read.
+    read; ``reason``: why nothing comes of it, if that is known.
     """
     return {
         "job": spec.name,
@@ -31,7 +31,7 @@ def job_row(spec: JobSpec, log: StreamLog) -> dict[str, object]:
         "readers": max(len(log.readers(flow.uid)) for flow in spec.flows),
         "query": spec.plan.sql,
         "state": "paused" if log.is_paused(spec.uid) else "active",
-        "reason": "",
+        "reason": reason,
     }
 
 

@@ -160,9 +160,11 @@ class Clients:
 
     def answered(self, answer: say.Answer, now_ms: int) -> list[Step]:
         asker = self._whys.pop(answer.id, None)
-        if asker in self._readers and asker is not None and not answer.error:
-            reply = say.Reply(request=asker[1], text=answer.body.decode(), done=False)
-            return [Send(asker[0], reply)]
+        if asker in self._readers and asker is not None:
+            text = answer.body.decode()
+            if answer.error:
+                text = self.statements.masters.told_by_root(self._readers[asker].spec.flows[0], answer.error)
+            return [Send(asker[0], say.Reply(request=asker[1], text=text, done=False))]
         running = self._by_id.pop(answer.id, None)
         if running is None or answer.id not in running.waiting:
             return []
@@ -197,16 +199,20 @@ class Clients:
                 found.append(self._renewal(reader, lease_only=True))
             if key in self._readers and now_ms - reader.told_ms >= WHY_MS:
                 reader.told_ms = now_ms
-                found.append(self._why(key, reader))
+                found.extend(self._why(key, reader))
         return found
 
-    def _why(self, key: tuple[str, int], reader: _Reader) -> Send:
-        """Ask the root of the job's flow, or of the first of them, why nothing comes."""
+    def _why(self, key: tuple[str, int], reader: _Reader) -> list[Step]:
+        """Ask the root of the job's flow, or of the first of them, why nothing comes; if it was asked before,
+        its silence is the answer."""
         self._next_id += 1
+        flow, found = reader.spec.flows[0], list[Step]()
+        if key in self._whys.values():
+            text = self.statements.masters.told_by_root(flow, SILENT)
+            found.append(Send(key[0], say.Reply(request=key[1], text=text, done=False)))
         self._whys = {id_: asker for id_, asker in self._whys.items() if asker != key}
         self._whys[self._next_id] = key
-        flow = reader.spec.flows[0]
-        return Send(flow.home, say.AskWhy(id=self._next_id, origin=self._address, uid=flow.uid))
+        return [*found, Send(flow.home, say.AskWhy(id=self._next_id, origin=self._address, uid=flow.uid))]
 
     # -- readers ---------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from agents.answering.answers import facts_of, place_of, state_of, stream_tree, 
 from agents.answering.asks import SILENT, Ask, Procedure, Reading, ToAddress, ToKey, Until
 from agents.answering.explain import Explanations
 from agents.answering.jobreads import JobReads
+from agents.answering.masters import Masters
 from agents.answering.sharing import Instead, Sharing
 from agents.answering.steering import Steering
 from agents.answering.submissions import Submissions, described, program_row
@@ -79,6 +80,7 @@ class Statements:
         self._submissions = Submissions(log, self._schema_of, self._streams_of)
         self._explanations = Explanations(log, self._named)
         self._tapping = Tapping(log, self._members, self._seen)
+        self.masters = Masters(log, self._named, self._live)
         self._one_shots = 0
         self.finite = False
         """True for ``elf run``: inputs end, any name after FROM means the only stream, windows are optional.
@@ -268,10 +270,10 @@ class Statements:
         request = say.CreateJob(id=0, origin="", spec=spec, replace=replacing)
         (answer,) = yield [ToKey(app_id(name, creator), request)]
         if answer.error == SILENT:
-            raise UserError(
-                f"job {name}: its master or the keepers of the stream log do not answer; "
-                "SHOW JOBS tells if it exists"
-            )
+            silent = "its master or the keepers of the stream log do not answer"
+            if name.startswith(ONE_SHOT_PREFIX):
+                raise UserError(f"the SELECT has not begun: {silent}; try again in a moment")
+            raise UserError(f"job {name}: {silent}; SHOW JOBS tells if it exists")
         return facts_of(answer)
 
     def _range_roots(
@@ -281,7 +283,8 @@ class Statements:
         keys = [range_topic(name, creator, place) for place in range(1, max(s.trees for s in plan.sides))]
         answers = (yield [ToKey(key, say.WhoIsThere(id=0, origin="")) for key in keys]) if keys else []
         if any(answer.error for answer in answers):
-            raise UserError(f"job {name}: a node that is to root a key range does not answer; try again")
+            what = "the SELECT" if name.startswith(ONE_SHOT_PREFIX) else f"job {name}"
+            raise UserError(f"{what}: a node that is to root a key range does not answer; try again")
         return tuple(msgspec.msgpack.decode(answer.body, type=str) for answer in answers)
 
     def _create(self, asked: say.Execute, statement: statements.CreateJob) -> Procedure:
@@ -389,7 +392,8 @@ class Statements:
         if what == "jobs":
             programs = yield from self._submissions.inspect()
             named = [spec for spec in self._log.jobs() if not spec.name.startswith(ONE_SHOT_PREFIX)]
-            rows = [job_row(spec, self._log) for spec in named]
+            away = yield from self.masters.not_led(named)
+            rows = [job_row(spec, self._log, away.get(spec.uid, "")) for spec in named]
             rows += [program_row(spec, facts) for spec, facts in programs]
         elif what == "streams":
             rows = self.streams()
@@ -519,7 +523,7 @@ class Statements:
         (answer,) = yield [ToAddress(spec.home, request)]
         if answer.error:
             said = answer.error.removeprefix(f"job {spec.name} ")
-            raise UserError(f"job {spec.name}: its master {self._named(spec.home)} says: {said}")
+            raise UserError(f"job {spec.name}: {self.masters.said(spec.home, said)}")
         return answer
 
     def _inspect_flows(self, spec: JobSpec) -> Generator[list[Ask], list[say.Answer], list[say.FlowFacts]]:
@@ -538,8 +542,7 @@ class Statements:
         answers = yield [ToAddress(flow.home, request(flow)) for flow in flows]
         for flow, answer in zip(flows, answers, strict=True):
             if answer.error:
-                root = self._named(flow.home)
-                raise UserError(f"job {spec.name}: the root of its flow, {root}, says: {answer.error}")
+                raise UserError(f"job {spec.name}: {self.masters.told_by_root(flow, answer.error)}")
         return answers
 
     def _compare(self, call: say.Call) -> Procedure:

@@ -207,6 +207,6 @@ def test_a_job_that_is_not_up_yet_is_not_said_to_be_over() -> None:
         assert isinstance(answer.message, Answer)
         told.append(answer.message.error)
     assert told == [
-        "job job0 is not up here yet, or has just moved; try again in a moment",
+        "it is not up here yet, has just moved, or most of the agents that keep it are away; try again",
         "no such job here any more",
     ]

@@ -32,7 +32,7 @@ from elf.job.home.master import JobState, Master
 from elf.job.home.placing import Here, Place, Placing
 from elf.job.home.reading import Reading
 from elf.job.home.steering import Steering, proposed
-from elf.job.log.readers import is_read, not_taken
+from elf.job.log.readers import is_read, not_led, not_taken
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import (
     Answer,
@@ -550,9 +550,7 @@ class Homes:
 
     def _absent(self, request: DropJob | SteerJob | SubscribeJob | Inspect) -> Effect:
         """The answer to who takes us for the home of a job."""
-        spec, error = self._log.job(request.uid), "no such job here any more"
-        if spec is not None:
-            error = f"job {spec.name} is not up here yet, or has just moved; try again in a moment"
+        error = not_led(self._log, job=request.uid)
         return Send(request.origin, Answer(id=request.id, error=error))
 
     # -- what it shows ---------------------------------------------------------------------------------------

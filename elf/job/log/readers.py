@@ -24,6 +24,15 @@ def is_read(name: str, readers: Sequence[str]) -> str:
     return f"job {name} is read by {by} (FROM JOB), so it stays as it is; drop what reads it first"
 
 
+def not_led(log: StreamLog, *, job: str = "", flow: str = "") -> str:
+    """What an agent says that is taken for the home of a job, or for the root of a flow, and is not."""
+    if job and log.job(job) is None:
+        return "no such job here any more"
+    if flow and log.flow(flow) is None:
+        return "no such flow here any more"
+    return "it is not up here yet, has just moved, or most of the agents that keep it are away; try again"
+
+
 def not_taken(log: StreamLog, spec: JobSpec) -> str:
     """Why the log does not take a job, or a version of one; empty when it does."""
     newest = log.job(spec.uid)

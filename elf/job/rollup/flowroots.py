@@ -37,6 +37,7 @@ from elf.job.effects import (
     Unusable,
 )
 from elf.job.events import CommitsRead, PanesCommitted
+from elf.job.log.readers import not_led
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import (
     Answer,
@@ -506,14 +507,16 @@ class FlowRoots:
     def inspected(self, request: InspectFlow) -> list[Effect]:
         facts = self.facts(request.uid)
         if facts is None:
-            return [Send(request.origin, Answer(id=request.id, error="no such flow here any more"))]
+            why = not_led(self._log, flow=request.uid)
+            return [Send(request.origin, Answer(id=request.id, error=why))]
         return [Send(request.origin, Answer(id=request.id, body=msgspec.msgpack.encode(facts)))]
 
     def asked_why(self, request: AskWhy, now_ms: int) -> list[Effect]:
         """Why a flow gives nothing."""
         root = self.get(request.uid)
         if root is None:
-            return [Send(request.origin, Answer(id=request.id, error="no such flow here any more"))]
+            why = not_led(self._log, flow=request.uid)
+            return [Send(request.origin, Answer(id=request.id, error=why))]
         pane_us = root.flow.fragment.pane_us
         text = root.why(lambda pane: event_time(pane, pane_us), now_ms)
         return [Send(request.origin, Answer(id=request.id, body=text.encode()))]

@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from elf.job.effects import Effect, Multicast, Noticed, Send
+from elf.job.log.readers import not_led
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import Answer, Notice, NotifyJob
 from elf.job.rollup.root import Root
@@ -53,7 +54,7 @@ class Notices:
         error = ""
         reached: tuple[str, ...] = ()
         if root is None or self._log.job(request.uid) is None:
-            error = "no such job here any more"
+            error = not_led(self._log, job=request.uid)
         elif root.first_pane is None or not is_root(root.flow.topic):
             error = "the job's tree is not ready; nothing was sent, try again in a moment"
         else:
