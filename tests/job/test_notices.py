@@ -85,6 +85,4 @@ def test_what_cannot_be_sent_is_said() -> None:
     reply = said(world, 1 - home.index, "NOTIFY JOB job 'x'")
     assert isinstance(reply, say.Failed)
     assert reply.text.startswith("job job: the root of its flow, ")
-    assert (
-        "is not heard of; another agent goes on when most of those that keep the job are there" in reply.text
-    )
+    assert "is not heard of; another one goes on when most of those that keep the job are there" in reply.text
