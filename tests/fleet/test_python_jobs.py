@@ -249,9 +249,7 @@ async def test_micro_promotion_gives_the_products_clicked_most_a_discount_on_eve
             assert window["job"] == "popular"
             with pytest.raises(UserError, match="there is no job nobody; jobs: popular, promo, sales"):
                 await client.query("nobody")
-            with pytest.raises(
-                UserError, match=r"job promo gave no answer: promo: micro_promotion\.py:.*TypeError"
-            ):
+            with pytest.raises(UserError, match=r"job promo gave no answer: micro_promotion\.py:.*TypeError"):
                 await client.query("promo", {"since": "x"})
         finally:
             clicking.cancel()
