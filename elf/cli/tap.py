@@ -21,8 +21,8 @@ from rich.cells import cell_len, set_cell_size
 from elf.cli.ask import ask
 from elf.cli.choices import Output
 from elf.cli.printing import console, printer, use_utf8
-from elf.cli.values import cell
 from elf.client import connect
+from elf.client.values import cell
 from elf.errors import ElfError
 from elf.job.tapping import TapReply
 
