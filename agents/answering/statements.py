@@ -291,7 +291,7 @@ class Statements:
         facts = yield from self._found_job(
             statement.name, asked, statement.query, replacing=statement.replace
         )
-        yield [Until(lambda: self._log.ever(facts.spec.uid) is not None)]
+        yield [Until(lambda: self._log.has_version(facts.spec.uid, facts.spec.version))]
         text = f"job {statement.name} created; its master is {self._named(facts.master)}"
         text += self._unmirrored(facts.spec.plan)
         body = json.dumps({"job": statement.name, "master": facts.master, "uid": facts.spec.uid}).encode()

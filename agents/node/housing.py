@@ -482,8 +482,7 @@ class Housing:
         found: list[Step] = []
         led = self._led.get(key)
         for flow in self._machines[key].flows if led is not None else ():
-            ended = self._log.founder(flow) == uid and self._log.flow(flow) is None
-            if led is not None and ended and flow not in led.ended:
+            if led is not None and self._log.has_ended(flow) and flow not in led.ended:
                 led.ended.add(flow)
                 found += self._propose(key, record.PanesDropped(flow, END_OF_TIME), now_ms)
         return found

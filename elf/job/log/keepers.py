@@ -6,6 +6,9 @@ same with it: at most one entry of the log, or a refusal. A keeper's own log her
 restart the group says its snapshot and its records again, and it comes to the same. So nothing is applied
 twice, whatever was in what an agent stored while it followed.
 
+A state holds every entry there ever was, but of jobs that are over no more than is needed
+(``elf.job.log.lasting``): some 200 bytes each.
+
 **Founding.** Only a node that was started without a bootstrap, and belongs to no cluster, founds the group;
 or, once, the founder of a log from before there were keepers, with that log as the state. Nobody else ever
 does.
@@ -94,7 +97,8 @@ class KeptLog:
         return []
 
     def state(self, index: int = 0) -> bytes:
-        """The state now, for a snapshot."""
+        """The state now, for a snapshot: all entries, of jobs that are over their tombstones alone."""
+        self.log.forget()
         return founding(self.cluster_uid, self.log.after(0, self.log.last))
 
 

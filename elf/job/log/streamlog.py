@@ -9,6 +9,9 @@ The order of entries decides who shares a flow: a job is *attached* to the flows
 its entry on to its tombstone, and so is each of its later versions. The keepers put a running flow in the
 place of an equal one that a new job proposes, and end a flow that no job is attached to; nothing is attached
 after the end.
+
+A job that is over is forgotten but for its tombstones (``elf.job.log.lasting``): here, in what keepers keep,
+and in what followers are told.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import msgspec
 
 from elf.errors import ElfBug, UserError
 from elf.job.log.founding import founding_of
+from elf.job.log.lasting import Lasting, tombstone
 from elf.job.log.readers import not_taken
 from elf.job.messages import (
     AddJob,
@@ -44,7 +48,7 @@ from elf.job.messages import (
     Wish,
 )
 from elf.job.program.spec import ProgramSpec
-from elf.job.spec import Flow, JobSpec, home_uid, job_of
+from elf.job.spec import Flow, JobSpec, app_id, home_uid, job_of
 from elf.ql.plan import Fragment
 
 FOREVER_US = 1 << 62
@@ -98,8 +102,12 @@ class StreamLog:
         self._unbegun: dict[str, None] = {}
         self._terms: dict[str, int] = {}
         self._founded_at: dict[str, str] = {}
+        self._generations: dict[str, int] = {}
+        """The highest of all jobs that ever were, by app id."""
+        self._lasting = Lasting()
         for entry in entries:
             self._apply(entry)
+        self.forget()
 
     @property
     def last(self) -> int:
@@ -115,6 +123,7 @@ class StreamLog:
         """
         if after > self.last:
             return ()
+        self.forget()
         new = tuple(entry for entry in entries if entry.seq > self.last)
         for entry in new:
             self._apply(entry)
@@ -138,24 +147,63 @@ class StreamLog:
             case JobAdded():
                 self._jobs[entry.spec.uid] = entry.spec
                 self._founded_at[entry.spec.uid] = entry.spec.master
-                self._attach(entry.spec)
+                self._number(entry.spec.uid)
+                self._attach(entry.spec, entry.seq)
             case VersionAdded():
                 self._jobs[entry.spec.uid] = entry.spec
-                self._attach(entry.spec)
+                self._attach(entry.spec, entry.seq)
             case VersionEnded():
                 self._over.setdefault(entry.uid, set()).add(entry.version)
                 self._detach(entry.uid, entry.version, lingers=True)
+                self._lasting.changed(entry.uid)
             case ProgramAdded():
                 self._programs[entry.spec.uid] = entry.spec
+                self._number(entry.spec.uid)
+                self._lasting.add_program(entry.seq, entry.spec.uid)
             case JobDropped():
-                self._dropped.add(entry.uid)
-                self._found(entry.uid)
-                for version in list(self._versions.get(entry.uid, {})):
-                    self._detach(entry.uid, version, lingers=entry.lingers)
+                self._drop(entry)
             case FlowEnded():
                 self._forget_flow(entry.uid)
             case HomeMoved():
                 self._move(entry)
+
+    def _number(self, uid: str) -> None:
+        """Note the generation of a job; a tombstone that is none of a job says nothing."""
+        app, _, generation = uid.rpartition(".")
+        if generation.isdecimal():
+            self._generations[app] = max(self._generations.get(app, 0), int(generation))
+
+    def _drop(self, entry: JobDropped) -> None:
+        uid, made = entry.uid, self._versions.get(entry.uid, {})
+        self._dropped.add(uid)
+        self._number(uid)
+        self._found(uid)
+        if not entry.lingers:
+            named = {flow.uid for spec in made.values() for flow in spec.flows}
+            self._lasting.pin(version for flow in named for version in self._attached.get(flow, ()))
+        for version in list(made):
+            self._detach(uid, version, lingers=entry.lingers)
+        self._lasting.changed(uid)
+
+    def forget(self) -> None:
+        """Put tombstones in the place of what nothing needs any more."""
+        for seq in self._lasting.forget(self):
+            entry = self._entries[seq - 1]
+            self._entries[seq - 1] = tombstone(entry)
+            if isinstance(entry, JobAdded | VersionAdded):
+                self._forget_job(entry.spec)
+            elif isinstance(entry, ProgramAdded):
+                del self._programs[entry.spec.uid]
+
+    def _forget_job(self, spec: JobSpec) -> None:
+        """A version of a job; with its first one goes the job."""
+        for home in {home_uid(spec.uid, flow.fragment.range[0]) for flow in spec.flows}:
+            self._ranges.pop(home, None)
+            self._unbegun.pop(home, None)
+        if spec.uid in self._dropped and not self._lasting.keeps(spec.uid):
+            for known in (self._jobs, self._versions, self._founded_at):
+                known.pop(spec.uid, None)
+            self._over_jobs.discard(spec.uid)
 
     def _move(self, entry: HomeMoved) -> None:
         """A job, or a key range of one, and what it founded, in the specs of all versions that read any of
@@ -191,7 +239,9 @@ class StreamLog:
         flows = tuple(self._flows.get(flow.uid, flow) for flow in spec.flows)
         return replace(spec, master=master, flows=flows)
 
-    def _attach(self, spec: JobSpec) -> None:
+    def _attach(self, spec: JobSpec, seq: int) -> None:
+        named = (flow.uid for flow in spec.flows if flow.uid not in self._ended)
+        self._lasting.add(seq, spec, named)
         if spec.plan.reads:
             self._over_jobs.add(spec.uid)
         self._versions.setdefault(spec.uid, {})[spec.version] = spec
@@ -211,7 +261,8 @@ class StreamLog:
         there = self._at(flow.home)
         if flow.uid in self._founders:
             return
-        if home not in self._ranges and spec.replicated and flow.home != spec.home and there:
+        apart = home != spec.uid and flow.home != spec.home and spec.replicated
+        if home not in self._ranges and apart and there:
             self._ranges[home] = RangeHome(there[-1].agent_id, flow.home)
             self._unbegun[home] = None
         self._founders[flow.uid] = home if home in self._ranges else spec.uid
@@ -235,6 +286,7 @@ class StreamLog:
 
     def _forget_flow(self, uid: str) -> None:
         self._ended.add(uid)
+        self._lasting.ended(uid)
         self._attached.pop(uid, None)
         flow = self._flows.pop(uid, None)
         if flow is not None and self._by_fragment.get(flow.fragment) == uid:
@@ -245,6 +297,7 @@ class StreamLog:
     def grow(self, wish: Wish) -> tuple[LogEntry, ...]:
         """Append what a wish comes to, if it comes to anything: an entry, or, of a job that replaces another,
         the end of that before it. Raises ``UserError``, as ``entry_for``."""
+        self.forget()
         found: list[LogEntry] = []
         entry = self.entry_for(wish)
         if isinstance(entry, JobAdded) and self.job(entry.spec.replaces) is not None:
@@ -313,14 +366,16 @@ class StreamLog:
         ``entry_for`` of None does not say that what it wants stands there."""
         match wish:
             case AddVersion():
-                return wish.spec.uid not in self._jobs
+                uid = wish.spec.uid
             case EndVersion() | MoveHome():
-                return job_of(wish.uid) not in self._jobs
+                uid = job_of(wish.uid)
             case _:
                 return False
+        return uid not in self._jobs and uid not in self._dropped
 
     def founded_at(self, uid: str) -> str:
-        """The address of the node that founded a job's home; empty if the log does not know."""
+        """The address of the node that founded a job's home; empty if the log does not know, or knows no
+        more."""
         return self._founded_at.get(uid, "")
 
     def _placed(self, spec: JobSpec, home: str) -> JobSpec:
@@ -411,7 +466,7 @@ class StreamLog:
     def has_version(self, uid: str, number: int) -> bool:
         """Whether the log has come to a version of a job, which may be over."""
         newest = self._jobs.get(uid)
-        return uid in self._dropped or (newest is not None and newest.version >= number)
+        return self.is_over(uid, number) or (newest is not None and newest.version >= number)
 
     def versions(self, uid: str) -> tuple[JobSpec, ...]:
         """What is known of a job: its newest version, and all that read flows."""
@@ -449,8 +504,8 @@ class StreamLog:
         return uid in self._ended
 
     def founder(self, uid: str) -> str | None:
-        """Uid of the home of a flow, also of one that has ended: of the job that founded it, or of its key
-        range of that job."""
+        """Uid of the home of a flow: of the job that founded it, or of its key range of that job. Of one that
+        has ended it may be forgotten."""
         return self._founders.get(uid)
 
     def is_replicated(self, uid: str) -> bool:
@@ -515,7 +570,7 @@ class StreamLog:
         return [member for member in known if member.agent_id == agent_id]
 
     def ever(self, uid: str) -> JobSpec | None:
-        """A job, dropped or not."""
+        """A job, also one that is dropped, until it is forgotten."""
         return self._jobs.get(uid)
 
     def home(self, uid: str) -> str | None:
@@ -571,8 +626,7 @@ class StreamLog:
 
     def generation(self, name: str, creator: str) -> int:
         """The generation that a new job of this name gets: one above every one that ever was."""
-        ever: list[JobSpec | ProgramSpec] = [*self._jobs.values(), *self._programs.values()]
-        return 1 + max((s.generation for s in ever if (s.name, s.creator) == (name, creator)), default=0)
+        return 1 + self._generations.get(app_id(name, creator).hex(), 0)
 
 
 def encode_entry(entry: LogEntry) -> bytes:

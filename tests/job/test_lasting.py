@@ -1,0 +1,134 @@
+"""What the stream log forgets: nobody can tell a log that does from one that keeps all."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elf.chaos.engine import STREAM, plan
+from elf.chaos.world import World
+from elf.job.home.steering import proposed
+from elf.job.log.lasting import tombstone
+from elf.job.log.streamlog import StreamLog, decode_entry, encode_entry
+from elf.job.messages import AddJob, AddVersion, DropJobEntry, EndFlow, EndVersion, JobAdded, LogEntry
+from elf.job.spec import JobSpec
+from elf.ql.plan import Table
+from elf.schema import Column
+from tests.job.wishing import Wishes
+
+
+class Whole(StreamLog):
+    """One that keeps all entries as they came."""
+
+    def forget(self) -> None:
+        pass
+
+
+def again(entries: list[LogEntry]) -> StreamLog:
+    """A log that begins with these, as they travel."""
+    return StreamLog([decode_entry(encode_entry(entry)) for entry in entries])
+
+
+@given(st.integers(0, 1 << 30), st.integers(0, 80))
+def test_who_forgets_answers_as_who_keeps_all(seed: int, steps: int) -> None:
+    """And so does who begins with what others have kept, whoever of them it heard which entry from; also one
+    that forgets nothing itself, as an earlier elf."""
+    whole, rng = Whole(), random.Random(seed)
+    wishes = Wishes(seed, whole, StreamLog())
+    for _ in range(steps):
+        wishes.step()
+        if rng.random() < 0.1:
+            slim = wishes.logs[1]
+            slim.forget()
+            pairs = list(zip(whole.after(0, whole.last), slim.after(0, slim.last), strict=True))
+            assert all(kept in (entry, tombstone(entry)) for entry, kept in pairs)
+            mixed = [rng.choice(pair) for pair in pairs]
+            wishes.logs[2:] = [
+                again([kept for _, kept in pairs]),
+                again(mixed),
+                Whole(slim.after(0, slim.last)),
+            ]
+        told = wishes.answers(whole)
+        for log in wishes.logs[1:]:
+            assert wishes.answers(log) == told
+    for log in wishes.logs[1:4]:
+        log.forget()
+    kept = [log.after(0, log.last) for log in wishes.logs[1:4]]
+    assert all(one == kept[0] for one in kept), "whatever it began with, and whenever it forgot"
+    assert again(list(kept[0])).after(0, whole.last) == kept[0], "nothing more is forgotten of what is left"
+
+
+def job(log: StreamLog, name: str, table: bytes = b"") -> JobSpec:
+    """One that joins this table."""
+    made = plan(2, where=name)
+    tables = (Table((Column("key", "text"),), table, digest=str(len(table))),)
+    made = replace(made, fragment=replace(made.fragment, tables=tables))
+    spec = JobSpec(name, "me", log.generation(name, "me"), made, (), master="here:1")
+    spec = replace(spec, flows=proposed(spec, b"k" * 16, "here:1"))
+    log.grow(AddJob(spec=spec))
+    return spec
+
+
+def size(log: StreamLog) -> int:
+    log.forget()
+    return sum(len(encode_entry(entry)) for entry in log.after(0, log.last))
+
+
+def test_of_a_job_that_is_over_a_few_hundred_bytes_last() -> None:
+    log = StreamLog()
+    spec = job(log, "hits", b"x" * 250_000)
+    log.grow(DropJobEntry(uid=spec.uid))
+    assert size(log) > 250_000, "its flow runs, and may be read again"
+    assert log.streams_of(log.after(1)[0]) == (STREAM,)
+    log.grow(EndFlow(uid=spec.flows[0].uid))
+    assert size(log) < 300
+    assert log.ever(spec.uid) is None
+    assert job(log, "hits").generation == 2
+
+
+def test_of_versions_that_are_over_no_tables_last() -> None:
+    log = StreamLog()
+    spec = job(log, "hits", b"x" * 10)
+    for version in range(2, 12):
+        tables = (replace(spec.plan.fragment.tables[0], data=b"x" * 100_000, digest=str(version)),)
+        fragment = replace(spec.plan.fragment, tables=tables, map_sql=f"version {version}")
+        spec = replace(spec, plan=replace(spec.plan, fragment=fragment), version=version)
+        spec = replace(spec, flows=proposed(spec, b"k" * 16, "here:1"))
+        log.grow(AddVersion(spec=spec))
+        log.grow(EndVersion(uid=spec.uid, version=version - 1))
+        log.grow(EndFlow(uid=log.idle_flows()[0]))
+    assert 200_000 < size(log) < 210_000, "plan and flow of the newest"
+    assert log.job(spec.uid) == spec
+
+
+def test_who_was_away_learns_what_is_over_and_who_comes_later_hears_no_more_of_it() -> None:
+    world = World(41, 5)
+    late = world.agents.pop()
+    world.start_all()
+    spec = world.create(0, plan(2))
+    away = next(
+        agent for agent in world.agents if agent is not world.home(spec) and not agent.node.keeping.leads
+    )
+    world.run_until(lambda: bool(away.worker.flows()))
+    away.crash()
+    world.drop(spec)
+    uids = [flow.uid for flow in spec.flows]
+    world.run_until(lambda: all(a.node.log.has_ended(u) for a in world.agents if a.up for u in uids), 30_000)
+    other = world.create(0, plan(4), "other")
+    world.run_until(lambda: all(a.node.log.ever(spec.uid) is None for a in world.agents if a.up))
+    world.restart(away)
+    world.run_until(lambda: away.node.ready and away.node.log.ever(spec.uid) is None)
+    world.agents.append(late)
+    late.start([world.agents[0].address])
+    world.run_until(lambda: late.node.ready)
+    running = tuple(flow.uid for flow in other.flows)
+    world.run_until(lambda: all(agent.worker.flows() == running for agent in (away, late)))
+    for agent in (away, late):
+        assert agent.node.log.is_dropped(spec.uid)
+        assert agent.node.log.has_ended(uids[0])
+    told = [decode_entry(entry) for _, entry in late.store.load_log()]
+    assert spec not in [entry.spec for entry in told if isinstance(entry, JobAdded)]
+    assert world.create(4, plan(2)).generation == spec.generation + 1
