@@ -114,6 +114,10 @@ class Lasting:
         """The versions that name a flow, which may be over."""
         return self._named.get(flow, ())
 
+    def versions(self, uid: str) -> Iterable[int]:
+        """Those of a job that are not forgotten, which may be over."""
+        return self._kept.get(uid, ())
+
     def keeps(self, uid: str) -> bool:
         """Whether anything of a job is not forgotten."""
         return uid in self._kept

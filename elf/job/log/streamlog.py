@@ -23,7 +23,7 @@ import msgspec
 
 from elf.errors import ElfBug, UserError
 from elf.job.log.founding import founding_of
-from elf.job.log.lasting import Lasting, tombstone
+from elf.job.log.lasting import Lasting, Version, tombstone
 from elf.job.log.readers import not_taken
 from elf.job.messages import (
     AddJob,
@@ -98,6 +98,8 @@ class StreamLog:
         self._attached: dict[str, dict[tuple[str, int], None]] = {}
         self._ended: set[str] = set()
         self._founders: dict[str, str] = {}
+        self._of_home: dict[str, dict[str, None]] = {}
+        """By home, its flows that have not ended."""
         self._ranges: dict[str, RangeHome] = {}
         self._unbegun: dict[str, None] = {}
         self._terms: dict[str, int] = {}
@@ -212,11 +214,21 @@ class StreamLog:
         if entry.uid in self._ranges:
             self._begin(entry.uid)
             self._ranges[entry.uid] = replace(self._ranges[entry.uid], address=entry.home)
-        for uid in self.flows_of(entry.uid):
+        flows = self.flows_of(entry.uid)
+        for uid in flows:
             self._flows[uid] = replace(self._flows[uid], home=entry.home)
-        self._jobs = {uid: self._moved(spec, entry) for uid, spec in self._jobs.items()}
-        for uid, made in self._versions.items():
-            self._versions[uid] = {number: self._moved(spec, entry) for number, spec in made.items()}
+        own = [(entry.uid, number) for number in self._lasting.versions(entry.uid)]
+        for version in {*own, *(one for uid in flows for one in self._lasting.named_by(uid))}:
+            self._move_version(version, entry)
+
+    def _move_version(self, version: Version, entry: HomeMoved) -> None:
+        """As it stands in what is known of its job, if it does."""
+        uid, number = version
+        made, newest = self._versions.get(uid, {}), self._jobs.get(uid)
+        if number in made:
+            made[number] = self._moved(made[number], entry)
+        if newest is not None and newest.version == number:
+            self._jobs[uid] = self._moved(newest, entry)
 
     def _found(self, tombstone: str) -> None:
         """The home of a key range has begun, or somebody else is to found it."""
@@ -257,15 +269,16 @@ class StreamLog:
 
     def _house(self, flow: Flow, spec: JobSpec) -> None:
         """Note whose home a new flow is in: the job's, or that of its key range, if that is elsewhere."""
-        home = home_uid(spec.uid, flow.fragment.range[0])
-        there = self._at(flow.home)
         if flow.uid in self._founders:
             return
+        home = home_uid(spec.uid, flow.fragment.range[0])
+        there = self._at(flow.home)
         apart = home != spec.uid and flow.home != spec.home and spec.replicated
         if home not in self._ranges and apart and there:
             self._ranges[home] = RangeHome(there[-1].agent_id, flow.home)
             self._unbegun[home] = None
-        self._founders[flow.uid] = home if home in self._ranges else spec.uid
+        founder = self._founders[flow.uid] = home if home in self._ranges else spec.uid
+        self._of_home.setdefault(founder, {})[flow.uid] = None
 
     def _at(self, address: str) -> list[Member]:
         """Who is at an address."""
@@ -289,6 +302,11 @@ class StreamLog:
         self._lasting.ended(uid)
         self._attached.pop(uid, None)
         flow = self._flows.pop(uid, None)
+        if flow is not None:
+            of_home = self._of_home[self._founders[uid]]
+            del of_home[uid]
+            if not of_home:
+                del self._of_home[self._founders[uid]]
         if flow is not None and self._by_fragment.get(flow.fragment) == uid:
             del self._by_fragment[flow.fragment]
 
@@ -515,7 +533,7 @@ class StreamLog:
 
     def flows_of(self, home: str) -> tuple[str, ...]:
         """The flows of a home that have not ended."""
-        return tuple(uid for uid in self._flows if self._founders.get(uid) == home)
+        return tuple(self._of_home.get(home, ()))
 
     def to_found(self, agent_id: str) -> tuple[str, ...]:
         """Homes of key ranges that this agent is to found, unless it has: they have never moved."""

@@ -1,0 +1,67 @@
+"""What the stream log makes of a home that has moved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elf.chaos.engine import plan
+from elf.job.home.steering import proposed
+from elf.job.log.streamlog import StreamLog
+from elf.job.messages import AddJob, HomeMoved, MoveHome
+from elf.job.spec import JobSpec
+from tests.job.wishing import Wishes
+
+
+class Rebuilt(StreamLog):
+    """One that looks at every spec that it has, at each move."""
+
+    def flows_of(self, home: str) -> tuple[str, ...]:
+        return tuple(uid for uid in self._flows if self._founders.get(uid) == home)
+
+    def _move(self, entry: HomeMoved) -> None:
+        self._terms[entry.uid] = entry.term
+        if entry.uid in self._ranges:
+            self._begin(entry.uid)
+            self._ranges[entry.uid] = replace(self._ranges[entry.uid], address=entry.home)
+        for uid in self.flows_of(entry.uid):
+            self._flows[uid] = replace(self._flows[uid], home=entry.home)
+        self._jobs = {uid: self._moved(spec, entry) for uid, spec in self._jobs.items()}
+        for uid, made in self._versions.items():
+            self._versions[uid] = {number: self._moved(spec, entry) for number, spec in made.items()}
+
+
+class Counting(StreamLog):
+    """One that says how many specs it has put together again."""
+
+    made = 0
+
+    def _moved(self, spec: JobSpec, entry: HomeMoved) -> JobSpec:
+        self.made += 1
+        return super()._moved(spec, entry)
+
+
+@given(st.integers(0, 1 << 30), st.integers(0, 80))
+def test_a_move_is_seen_in_every_spec_that_it_concerns(seed: int, steps: int) -> None:
+    wishes = Wishes(seed, Rebuilt(), StreamLog())
+    for _ in range(steps):
+        wishes.step()
+        whole, log = wishes.logs
+        assert wishes.answers(log) == wishes.answers(whole)
+        known = [(one.ever(uid), one.versions(uid)) for uid in wishes.jobs for one in (whole, log)]
+        assert known[::2] == known[1::2], "of those that are dropped, too"
+
+
+def test_a_move_touches_the_jobs_that_name_flows_of_that_home() -> None:
+    log = Counting()
+    for n in range(50):
+        made = plan(2, where=str(n % 10))
+        spec = JobSpec(f"job{n}", "me", 1, made, (), master="here:1")
+        log.grow(AddJob(spec=replace(spec, flows=proposed(spec, b"k" * 16, "here:1"))))
+    moved, *others = log.jobs()
+    log.grow(MoveHome(uid=moved.uid, home="there:1", term=1))
+    assert log.made == 2 * 5, "it and its four readers, each in two places"
+    assert {spec.flows[0].home for spec in log.readers(moved.flows[0].uid)} == {"there:1"}
+    assert {spec.master for spec in others} == {"here:1"}
