@@ -370,6 +370,58 @@ def test_entries_before_their_turn_wait_for_those_below_them() -> None:
     assert saved.entries == tuple(membership.fresh) == entries
 
 
+def test_who_comes_late_asks_for_more_of_the_log_as_soon_as_it_has_some() -> None:
+    """It waited two seconds after each 500 entries."""
+    world = World(29, 6, checking=False)
+    late = world.agents.pop()
+    world.start_all()
+    kept(5, world)
+    leader = next(agent for agent in world.agents if agent.node.keeping.leads)
+    for n in range(6_200):
+        leader.handle(was.Arrived("client:1", say.DropJobEntry(uid=f"{n:032x}.1")))
+        world.run(200 if n % 100 == 99 else 0)
+    world.run_until(lambda: all(agent.node.log.last > 6_200 for agent in world.agents))
+    asked: list[int] = []
+    send = world.send
+
+    def counting(agent: SimAgent, to: str, message: object) -> None:
+        asked.extend([message.known] if agent is late and isinstance(message, say.Follow) else [])
+        send(agent, to, message)
+
+    world.send = counting  # type: ignore[method-assign]
+    late.start([leader.address])
+    began_ms = world.now
+    world.run_until(lambda: late.node.log.last == leader.node.log.last)
+    assert world.now - began_ms < 3_000
+    assert len(asked) < 25
+    asked.clear()
+    world.run(10_000)
+    assert len(asked) <= 6, "every two seconds from then on"
+
+
+def test_a_tail_that_is_not_all_is_asked_on_from_once() -> None:
+    """Whether the bytes of tables or the number of entries have cut it; from an earlier elf by the number."""
+    keepers = say.LogKeepers(1, 1, "k:1", ("k:1", "k:2"))
+    entries = tuple(say.FlowEnded(seq=seq, uid=str(seq)) for seq in range(1, 1_001))
+
+    def asks(last: int, *spans: tuple[int, int]) -> list[int]:
+        me = Identity("me", "me", 1, "me:1")
+        membership = Membership(me, (), StreamLog(), cluster=Cluster("c", keepers))
+        told = [
+            say.LogTail(cluster_uid="c", keepers=keepers, after=after, entries=entries[after:to], last=last)
+            for after, to in spans
+        ]
+        found = [effect for tail in told for effect in membership.hear("k:1", tail, 0)]
+        sent = [effect.message for effect in found if isinstance(effect, Send)]
+        return [message.known for message in sent if isinstance(message, say.Follow)]
+
+    assert asks(9, (0, 3)) == [3]
+    assert asks(9, (0, 3), (0, 3), (3, 9)) == [3]
+    assert asks(500, (0, 500)) == []
+    assert asks(0, (0, 500), (500, 1_000), (500, 1_000)) == [500, 1_000]
+    assert asks(0, (0, 499)) == []
+
+
 @pytest.mark.parametrize("knows", [0, 5, 19])
 def test_where_all_start_at_once_all_learn_who_keeps_the_log(knows: int) -> None:
     """They all have the same neighbours in the same order, of which most know no more than they do: 64 agents

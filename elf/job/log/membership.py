@@ -9,7 +9,9 @@ does not know yet answers when it does.
 A follower asks one keeper after the other, every ``follow_ms``, so that a dead one costs a turn and nothing
 has to watch them. The trees of its streams make it prompt: what a tree missed and cannot repair it says, and
 the follower asks at once. The asking makes it sure, for everybody and for all streams. Wishes (``JoinStream``
-and its like) are repeated until their entry is seen, so nothing here needs an answer.
+and its like) are repeated until their entry is seen, so nothing here needs an answer. Who begins has all of
+the log before it: a tail is bounded, and one that brings something new and is not all is followed by the next
+asking at once.
 
 Every fifth time a neighbour is asked as well who keeps the log: an agent that was away while all its keepers
 changed learns the new ones, and two clusters that have come into one ring notice it. The smaller one stops.
@@ -54,6 +56,8 @@ ASKED_US_MAX: Final = 1_024
 """Agents that wait for us to learn who keeps the log; more ask again."""
 AHEAD_MAX: Final = 16
 """Tails that wait for entries before theirs."""
+TAIL_ENTRIES: Final = 500
+"""Entries in one tail of the log, at most."""
 TAIL_BYTES_MAX: Final = 8 << 20
 """What the tables of jobs (``elf.ql.tables``) may come to in one tail of the log."""
 
@@ -282,14 +286,14 @@ class Membership:
         if self.cluster is None:
             return []
         ours = self.cluster.keepers
-        tail = _bounded(self.log.after(known))
+        tail = _bounded(self.log.after(known, TAIL_ENTRIES))
         if not tail and (ours.epoch, ours.term) <= keepers:
             return []
         return [Send(asker, self.tail(self.cluster, known, tail))]
 
-    @staticmethod
-    def tail(cluster: Cluster, after: int, entries: tuple[LogEntry, ...]) -> LogTail:
-        return LogTail(cluster_uid=cluster.uid, keepers=cluster.keepers, after=after, entries=entries)
+    def tail(self, cluster: Cluster, after: int, entries: tuple[LogEntry, ...]) -> LogTail:
+        uid, keepers, last = cluster.uid, cluster.keepers, self.log.last
+        return LogTail(cluster_uid=uid, keepers=keepers, after=after, entries=entries, last=last)
 
     def _take_tail(self, tail: LogTail) -> list[Effect]:
         if self.cluster is None or tail.cluster_uid != self.cluster.uid:
@@ -298,8 +302,11 @@ class Membership:
         gap = tail.after > self.log.last
         if gap:  # kept, since the keeper that is asked may not have as much yet
             self._ahead = {**dict(list(self._ahead.items())[1 - AHEAD_MAX :]), tail.after: tail.entries}
+        known = self.log.last
         found.extend(self.take(tail.after, tail.entries))
-        if gap and self.keeper not in (None, self.me.address):
+        more = tail.last > self.log.last or (not tail.last and len(tail.entries) >= TAIL_ENTRIES)
+        more = more and self.log.last > known  # what comes twice is followed once: no two askings at a time
+        if (gap or more) and self.keeper not in (None, self.me.address):
             found.append(Send(str(self.keeper), self._follow(self.cluster.keepers)))
         return found
 
