@@ -23,6 +23,8 @@ EQUAL_SHARE = 0.35
 """In so many schedules there are jobs with equal queries at one agent."""
 REDUCED_SHARE = 0.3
 """In so many some job gets a reduce function."""
+BARE_SHARE = 0.15
+"""In so many some agent has no stream: it keeps jobs, and gives windows nothing."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class Schedule:
     disorder_ms: int
     faults: tuple[Fault, ...]
     streams: tuple[str, ...] = ()
-    """What each agent reads: ``c`` clicks, ``b`` buys, ``cb`` both; none: clicks."""
+    """What each agent reads: ``c`` clicks, ``b`` buys, ``cb`` both, ``-`` nothing; none: clicks."""
     rate_ms: int = 400
     """Between two rows of an agent's log."""
     quota: int = 256 << 20
@@ -164,13 +166,25 @@ def drawn(seed: int, nodes: int) -> Schedule:
         begun,
         rng.choice([300, 300, 300, 1_500]),
         tuple(sorted(faults, key=lambda fault: fault.at_ms)),
-        ("cb", *rng.choices(["c", "c", "b", "cb"], k=nodes - 1)) if "both" in jobs else ("c",) * nodes,
+        _bared(
+            seed,
+            ("cb", *rng.choices(["c", "c", "b", "cb"], k=nodes - 1)) if "both" in jobs else ("c",) * nodes,
+        ),
         rng.choice([400, 400, 150]),
         rng.choice([256 << 20, 256 << 20, 256 << 20, 6_000]),
         mirrored=(*mirrored, *(len(jobs) + n for n in range(len(more)) if together[0] in mirrored)),
         together=together,
         at_once=random.Random(f"turns {seed} {nodes}").choice([1, 2, AT_ONCE]),
     )
+
+
+def _bared(seed: int, streams: tuple[str, ...]) -> tuple[str, ...]:
+    """The same, perhaps but for an agent that has none; not the first one. Drawn apart."""
+    rng = random.Random(f"bare {seed} {len(streams)}")
+    if len(streams) < 2 or rng.random() >= BARE_SHARE:
+        return streams
+    bare = rng.randrange(1, len(streams))
+    return (*streams[:bare], "-", *streams[bare + 1 :])
 
 
 def _gone(seed: int, nodes: int, first: int) -> tuple[Fault, ...]:
