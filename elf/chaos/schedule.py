@@ -23,6 +23,8 @@ EQUAL_SHARE = 0.35
 """In so many schedules there are jobs with equal queries at one agent."""
 REDUCED_SHARE = 0.3
 """In so many some job gets a reduce function."""
+LISTED_SHARE = 0.3
+"""In so many agents that come back have a list of others, and no word of who lives."""
 BARE_SHARE = 0.15
 """In so many some agent has no stream: it keeps jobs, and gives windows nothing."""
 
@@ -111,6 +113,8 @@ class Schedule:
     """Jobs with equal queries that are to have one home."""
     at_once: int = AT_ONCE
     """So many homes, and parents, an agent speaks to each second."""
+    listed: bool = False
+    """Who comes back asks those whom its configuration names, whatever has become of them."""
 
     def only(self, numbers: tuple[int, ...]) -> Schedule:
         """The same with these faults only (numbers from 1)."""
@@ -175,6 +179,7 @@ def drawn(seed: int, nodes: int) -> Schedule:
         mirrored=(*mirrored, *(len(jobs) + n for n in range(len(more)) if together[0] in mirrored)),
         together=together,
         at_once=random.Random(f"turns {seed} {nodes}").choice([1, 2, AT_ONCE]),
+        listed=random.Random(f"listed {seed} {nodes}").random() < LISTED_SHARE,
     )
 
 

@@ -127,6 +127,7 @@ class Story:
         world.disorder_ms = schedule.disorder_ms
         world.retained_bytes_max = schedule.quota
         world.supervised = True
+        world.listed = schedule.listed
         for agent in world.agents:
             letters = schedule.streams[agent.index] if schedule.streams else "c"
             agent.streams = tuple(name for name in (STREAM, BUYS) if name[0] in letters)

@@ -47,6 +47,8 @@ SPARED_OF = 3
 """Members of a group that can lose one for good."""
 HOME_MEMBERS = 5
 """Of a home's group, at most."""
+LISTED = 2
+"""Contacts in a configuration."""
 NAMES_MAX = 20_000
 """So many are tried until one is where it is wanted: of 8 agents one in 64 is."""
 
@@ -105,6 +107,8 @@ class World:
         """Long work, likewise."""
         self.supervised = False
         """Whether an agent that stops with an error is started again."""
+        self.listed = False
+        """Whether who has belonged to the cluster is started with the same contacts each time."""
         self.network = Network()
         self.armed: dict[int, Armed] = {}
         """By agent: where it dies next."""
@@ -191,6 +195,8 @@ class World:
         """Start it again. On a full disk it stops at once, and is started again, as a supervisor would."""
         if not agent.up and not agent.ended:
             contacts = [a.address for a in self.agents if a.up][:2]
+            if self.listed and agent.belongs:
+                contacts = [a.address for a in self.agents if a is not agent][:LISTED]
             if not agent.belongs and not contacts:  # its bootstrap: with none it would found a cluster
                 contacts = [a.address for a in self.agents if a is not agent and not a.ended][:2]
             agent.guard(lambda: agent.start(contacts))
