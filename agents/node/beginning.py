@@ -10,7 +10,7 @@ import overlay as ring
 from elf.job.copies import CopyName
 from elf.job.home.homes import StoredJob
 from elf.job.home.records import RECORD_BYTES_MAX
-from elf.job.log.keepers import KEEPERS_MAX
+from elf.job.log.keepers import KEEPERS_MAX, LOG_GROUP
 from elf.job.log.membership import Cluster, Identity
 from elf.job.messages import LogEntry
 from elf.job.rollup.flowroots import StoredPanes
@@ -92,8 +92,11 @@ def overlay_config(
     only for a moment, since the others may be waiting for it. Of several the first begins the ring again, the
     next ones look a little longer."""
     timeout_ms, cluster = JOIN_MS, restored.cluster
-    if cluster is not None and me.address in cluster.keepers.addresses:
-        timeout_ms = ALONE_MS * (1 + cluster.keepers.addresses.index(me.address))
+    keepers = cluster.keepers.addresses if cluster is not None else ()
+    if me.address in keepers:
+        timeout_ms = ALONE_MS * (1 + keepers.index(me.address))
+    elif len(keepers) == 1 and LOG_GROUP in restored.groups:
+        timeout_ms = ALONE_MS  # it is the only keeper, at another address than before
     config = replace(config or ring.OverlayConfig(), join_timeout_ms=timeout_ms)
     if detect == "default":
         return config

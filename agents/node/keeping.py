@@ -153,6 +153,11 @@ class Keeping:
         return any(voter.address == self._me.address for voter in voters)
 
     @property
+    def alone(self) -> bool:
+        """Whether nobody else keeps it, wherever we were when we began to."""
+        return self._groups.alone(LOG_GROUP)
+
+    @property
     def leads(self) -> bool:
         standing = self.standing
         return standing is not None and standing.leads

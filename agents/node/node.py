@@ -423,14 +423,14 @@ class Node:
         return self._arrived(origin, message, now_ms)
 
     def _not_joined(self, failed: ring.JoinFailed, now_ms: int) -> Sequence[Step]:
-        """Nobody answers. A stranger gives up; a keeper, after a failure of everybody, begins the ring again;
-        the others go on trying until somebody is back.
+        """Nobody answers. A stranger gives up; a keeper, after a failure of everybody, begins the ring again,
+        and so does the only one, if it is elsewhere now; the others go on trying until somebody is back.
         """
         if self.membership.cluster is None:
             tried = ", ".join(failed.contacts)
             text = f"cannot join the cluster through {tried}: {failed.reason}; is an agent running there?"
             return [Stop(text, 1)]
-        alone = self.me.address in self.membership.keepers
+        alone = self.me.address in self.membership.keepers or self.keeping.alone
         return self.overlay.start([] if alone else failed.contacts, now_ms)
 
     def _on_ring(self, now_ms: int) -> list[Step]:

@@ -25,10 +25,11 @@ COMING_MS: Final = 30_000
 @dataclass
 class _Watch:
     """One group: since when members are silent, and others invited. ``short``: we lead it, and there could be
-    more of us."""
+    more of us; ``astray_ms``: since when it has us, who lead it, at an address where nobody is."""
 
     next_ms: int = 0
     short: bool = False
+    astray_ms: int | None = None
     silent: dict[str, int] = field(default_factory=dict)
     invited: dict[str, int] = field(default_factory=dict)
 
@@ -92,6 +93,9 @@ class Staffing:
         watch = self._watches.setdefault(key, _Watch())
         watch.next_ms = now_ms + STAFF_MS
         me, voters = self._address, standing.membership.voters
+        placed = self._desk.groups.placed(key)
+        if standing.leads and placed not in ("", me):
+            return self._move(key, watch, placed, now_ms)
         others = [voter.address for voter in voters if voter.address != me]
         watch.short = standing.leads and len(voters) < most
         heirs = [a for a in others if self._desk.groups.alive(a) and a not in standing.going]
@@ -120,6 +124,15 @@ class Staffing:
         if surplus and all(address in (me, *others) for address in want):
             found.extend(self._desk.remove(key, surplus[0], now_ms))
         return found
+
+    def _move(self, key: bytes, watch: _Watch, old: str, now_ms: int) -> list[GroupStep]:
+        """This agent was started at another address. It says so when it has been on the ring for a while
+        without somebody at the old one: that would be whose data folder it has a copy of."""
+        if not self._overlay.ready or any(peer.address == old for peer in self._overlay.peers()):
+            watch.astray_ms = None
+            return []
+        watch.astray_ms = now_ms if watch.astray_ms is None else watch.astray_ms
+        return self._desk.move(key, now_ms) if now_ms - watch.astray_ms >= SHORT_MS else []
 
     def _gone(self, watch: _Watch, others: Sequence[str], now_ms: int) -> set[str]:
         """Members that have been silent for too long; and we, when we go."""

@@ -1,8 +1,10 @@
 """Which membership comes next: the leader's policy, one member at a time (Raft thesis, section 4).
 
-The order matters: who has lost its disk leaves first, then who wants to go; a learner that has caught up gets
-its vote; then the group shrinks to its size; then new ones enter as learners. A change waits until the one
-before is committed, and until the leader has committed a record of its own term.
+The order matters: who was started at another address with its disk is there from now on (with its seat, so
+who decides does not change), unless somebody at the old one lives, whose disk it would be a copy of;
+who has lost its disk leaves first, then who wants to go; a learner that has caught up gets its vote; then the
+group shrinks to its size; then new ones enter as learners. A change waits until the one before is committed,
+and until the leader has committed a record of its own term.
 
 Who wants to go waits a while for one in its place, where the group could spare fewer without it: of three
 that let one go the other two need each other from when one of them has that in its log, committed or not.
@@ -35,6 +37,7 @@ class Changes:
         self._lost: set[int] = set()
         self._leaving: dict[int, _Going] = {}
         self._coming: dict[str, Member] = {}
+        self._moved: dict[int, str] = {}
         self.invited: dict[str, int] = {}
         """Addresses that shall join, and until when they are asked."""
 
@@ -53,6 +56,10 @@ class Changes:
         before = self._leaving.get(seat, _Going(after, until))
         self._leaving[seat] = _Going(before.after, min(before.until, until))
 
+    def move(self, member: Member) -> None:
+        """A seat is at that address, whatever the membership has."""
+        self._moved[member.seat] = member.address
+
     @property
     def after(self) -> int:
         """Members shall answer a round above this one."""
@@ -68,12 +75,15 @@ class Changes:
         self.invited[address] = self._place.desk.now + self._place.desk.config.learner_ms
 
     def enter(self, member: Member) -> None:
-        """A node with a durable seat wants in; another seat at its address is lost."""
+        """A node with a durable seat wants in, or is elsewhere now; another seat at its address is lost."""
         before = self._place.membership.at(member.address)
         if before == member:
             return
         if before is not None:
             self._lost.add(before.seat)
+        if self._place.membership.seated(member.seat) is not None:
+            self.move(member)
+            return
         if len(self._coming) < self._place.desk.config.size:
             self._coming[member.address] = member
 
@@ -96,6 +106,11 @@ class Changes:
         ``answered``: who has answered a round above that one, in this term."""
         membership, size = self._place.membership, self._place.desk.config.size
         seats = {member.seat for member in membership.members}
+        self._moved = {seat: address for seat, address in self._moved.items() if seat in seats}
+        for member in membership.members:
+            address = self._moved.pop(member.seat, member.address)  # who is there says so again
+            if membership.at(address) is None and not self._place.links.alive(member.address):
+                return membership.moved(member, address)
         self._lost &= seats
         self._leaving = {seat: going for seat, going in self._leaving.items() if seat in seats}
         for going in (dict.fromkeys(self._lost, _Going(0, 0)), self._leaving):

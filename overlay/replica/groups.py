@@ -132,6 +132,17 @@ class Groups:
             self._reception.settle(group)
         return self._take()
 
+    def move(self, key: bytes, now_ms: int) -> list[Effect]:
+        """If we lead a group, it has us at our present address from now on. For a node that was started
+        elsewhere with its disk, once the caller is sure that nobody is at the old address, with that seat.
+        """
+        self._at(now_ms)
+        group = self._groups.get(key)
+        if group is not None and group.leadership is not None:
+            group.leadership.move()
+            self._reception.settle(group)
+        return self._take()
+
     def transfer(self, key: bytes, address: str, now_ms: int) -> list[Effect]:
         """Hand leadership over to the voter there ("": to the best), if we lead. Records are refused
         meanwhile."""
@@ -228,6 +239,17 @@ class Groups:
         """Whether we lead a group."""
         group = self._groups.get(key)
         return group is not None and group.leadership is not None
+
+    def placed(self, key: bytes) -> str:
+        """The address at which a group has us; empty if it has not."""
+        group = self._groups.get(key)
+        own = group.place.membership.seated(group.place.hard.seat) if group is not None else None
+        return own.address if own is not None else ""
+
+    def alone(self, key: bytes) -> bool:
+        """Whether we are the only voter of a group."""
+        group = self._groups.get(key)
+        return group is not None and group.place.alone
 
     def standing(self, key: bytes) -> Standing | None:
         """Epoch, term, committed and leader of a group, as far as we know; None if we have no seat in it."""

@@ -142,6 +142,11 @@ class Leadership:
         self.settle()
         self._push_all()
 
+    def move(self) -> None:
+        """We are at our address, whatever the membership has."""
+        self._changes.move(Member(self._place.desk.me.address, self._place.hard.seat))
+        self.settle()
+
     def going(self) -> frozenset[str]:
         """Addresses of members that asked to be released."""
         return self._changes.going()
@@ -258,9 +263,11 @@ class Leadership:
         """Members have changed: one record of progress each."""
         place = self._place
         place.tie()
-        fresh = place.log.last_index + 1
+        fresh, known = place.log.last_index + 1, self._progress
         self._progress = {
-            member.seat: self._progress.get(member.seat) or Progress(member, fresh, place.desk.now)
+            member.seat: known[member.seat]
+            if member.seat in known and known[member.seat].member == member
+            else Progress(member, fresh, place.desk.now)
             for member in place.others()
         }
 

@@ -65,6 +65,11 @@ class Place:
     def voter(self) -> bool:
         return self.membership.votes(self.hard.seat)
 
+    @property
+    def alone(self) -> bool:
+        """Whether nobody else has a vote."""
+        return self.voter and len(self.membership.voters) == 1
+
     def others(self) -> tuple[Member, ...]:
         """All members but us."""
         return tuple(member for member in self.membership.members if member.seat != self.hard.seat)

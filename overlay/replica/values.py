@@ -66,6 +66,13 @@ class Membership:
         rest = tuple(other for other in self.learners if other != member)
         return Membership(self.epoch + 1, (*self.voters, member), rest)
 
+    def moved(self, member: Member, address: str) -> Membership:
+        """The same with a member at another address; who decides stays as it was."""
+        there = replace(member, address=address)
+        voters = tuple(there if other == member else other for other in self.voters)
+        learners = tuple(there if other == member else other for other in self.learners)
+        return Membership(self.epoch + 1, voters, learners)
+
     def without(self, member: Member) -> Membership:
         return Membership(
             self.epoch + 1,
