@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import pyarrow as pa
@@ -36,10 +36,10 @@ def facts_of(answer: say.Answer) -> say.JobFacts:
     return msgspec.msgpack.decode(answer.body, type=say.JobFacts)
 
 
-def state_of(member: Member, live: Iterable[str]) -> str:
+def state_of(member: Member, *, lives: bool) -> str:
     if member.until_us != FOREVER_US:
         return "left"
-    return "live" if member.address in live else "away"
+    return "live" if lives else "away"
 
 
 def table_of(request: int, rows: Sequence[dict[str, object]], what: str) -> say.Reply:

@@ -29,6 +29,8 @@ LEASED_MS = 4_000
 CLIENT_SILENCE_MS = 10_000
 WHY_MS = 5_000
 """A client to whom nothing came for so long is told why."""
+BETWEEN_MS_MAX = 60_000
+"""So much longer at most, where windows are to come less often."""
 
 Step = Ask | Effect
 
@@ -64,6 +66,13 @@ class _Reader:
     then: Procedure | None = None
     leased_ms: int = 0
     ended: bool = False
+    why_ms: int = WHY_MS
+    """So long nothing may come before it is told why: more when windows have begun to come."""
+
+    def came(self) -> None:
+        """A committed window has: the next one is a step away."""
+        step_us = min((kind.step_us for kind in self.spec.plan.windows), default=0)
+        self.why_ms = WHY_MS + min(step_us // 1_000, BETWEEN_MS_MAX)
 
 
 class Clients:
@@ -163,7 +172,8 @@ class Clients:
         if asker in self._readers and asker is not None:
             text = answer.body.decode()
             if answer.error:
-                text = self.statements.masters.told_by_root(self._readers[asker].spec.flows[0], answer.error)
+                spec = self.statements.newest(self._readers[asker].spec)
+                text = self.statements.masters.told_by_root(spec.flows[0], answer.error)
             return [Send(asker[0], say.Reply(request=asker[1], text=text, done=False))]
         running = self._by_id.pop(answer.id, None)
         if running is None or answer.id not in running.waiting:
@@ -181,7 +191,9 @@ class Clients:
     def deadline(self) -> int | None:
         waits = [running.deadline_ms for running in self._running.values()]
         readers = self._readers.values()
-        waits += [min(r.renewed_ms + RENEW_MS, r.leased_ms + LEASED_MS, r.told_ms + WHY_MS) for r in readers]
+        waits += [
+            min(r.renewed_ms + RENEW_MS, r.leased_ms + LEASED_MS, r.told_ms + r.why_ms) for r in readers
+        ]
         return min(waits, default=None)
 
     def tick(self, now_ms: int) -> list[Step]:
@@ -197,7 +209,7 @@ class Clients:
             elif now_ms - reader.leased_ms >= LEASED_MS:
                 reader.leased_ms = now_ms
                 found.append(self._renewal(reader, lease_only=True))
-            if key in self._readers and now_ms - reader.told_ms >= WHY_MS:
+            if key in self._readers and now_ms - reader.told_ms >= reader.why_ms:
                 reader.told_ms = now_ms
                 found.extend(self._why(key, reader))
         return found
@@ -206,7 +218,11 @@ class Clients:
         """Ask the root of the job's flow, or of the first of them, why nothing comes; if it was asked before,
         its silence is the answer."""
         self._next_id += 1
-        flow, found = reader.spec.flows[0], list[Step]()
+        spec, found = self.statements.newest(reader.spec), list[Step]()
+        if self.statements.is_paused(spec):
+            text = f"the job is paused; RESUME JOB {spec.name} has it go on"
+            return [Send(key[0], say.Reply(request=key[1], text=text, done=False))]
+        flow = spec.flows[0]
         if key in self._whys.values():
             text = self.statements.masters.told_by_root(flow, SILENT)
             found.append(Send(key[0], say.Reply(request=key[1], text=text, done=False)))
@@ -253,6 +269,7 @@ class Clients:
                 found.append(Send(reader.client, say.Published(request=reader.request, result=result)))
             if result.early:
                 continue
+            reader.came()
             if not reader.heard.lacks:
                 reader.renewed_ms = now_ms
             elif not lacked:  # what came before it got lost on its way

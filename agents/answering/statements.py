@@ -144,11 +144,23 @@ class Statements:
         """Where a job's home is now."""
         return self._log.home(spec.uid) or spec.home
 
+    def newest(self, spec: JobSpec) -> JobSpec:
+        """A job as the log has it by now: an ALTER gives it other flows."""
+        return self._log.job(spec.uid) or spec
+
+    def is_paused(self, spec: JobSpec) -> bool:
+        return self._log.is_paused(spec.uid)
+
     def _members(self, stream: str) -> list[Member]:
         return [member for member in self._log.members(stream) if member.until_us == FOREVER_US]
 
     def _live(self) -> set[str]:
         return {self._me.address, *(peer.address for peer in self._overlay.peers())}
+
+    def _lives(self, member: Member) -> bool:
+        """Whether we know it to: somebody is at its address, and it is nobody that was started there since,
+        without its data folder."""
+        return member.address in self._live() and self._log.agent_at(member.address) == member.agent_id
 
     def _sample(self, stream: str) -> list[Member]:
         """Some members of a stream to be asked: those that we know to live, if any."""
@@ -365,14 +377,13 @@ class Statements:
     def members(self) -> list[dict[str, object]]:
         """Every member of every stream: ``live``, ``away`` or ``left``; and whether it keeps the stream log,
         or leads those that do."""
-        live = self._live()
         return [
             {
                 "stream": s,
                 "number": m.number,
                 "agent": m.name,
                 "address": m.address,
-                "state": state_of(m, live),
+                "state": state_of(m, lives=self._lives(m)),
                 "log": self._keeps(m),
             }
             for s in self._log.streams()
@@ -381,7 +392,8 @@ class Statements:
 
     def _keeps(self, member: Member) -> str:
         cluster = self._membership.cluster
-        if cluster is None or member.until_us != FOREVER_US:
+        there = self._log.agent_at(member.address)
+        if cluster is None or member.until_us != FOREVER_US or member.agent_id != there:
             return ""
         if member.address == cluster.keepers.leader:
             return "leads"
@@ -455,12 +467,35 @@ class Statements:
                 return (yield from self._submissions.query(call))
             case "compare":
                 return (yield from self._compare(call))
+            case "take off":
+                return (yield from self._take_off(call))
             case "fleet":
                 return (yield from fleet_vitals(call.request, self._agents(), self._jobs()))
             case "tap":
                 return (yield from self._tapping.tap(call))
             case _:
                 raise UserError(f"this agent does not know the call {call.verb}")
+
+    def _take_off(self, call: say.Call) -> Procedure:
+        """An agent that is gone for good is expected no more; by its name, or where it was."""
+        wanted = call.argument
+        known = [m for s in self._log.streams() for m in self._members(s) if wanted in (m.name, m.address)]
+        if not known:
+            raise UserError(f"no agent {wanted} is expected; elf members names those that are")
+        dead = {m.agent_id: m for m in known if not self._lives(m)}
+        if not dead:
+            raise UserError(
+                f"{wanted} lives, at {known[0].address}: elf leave --connect {known[0].address} has it leave"
+            )
+        for agent_id in dead:
+            self._membership.take_off(agent_id)
+        yield [Until(lambda: not any(self._log.is_member(agent_id) for agent_id in dead))]
+        if any(self._log.is_member(agent_id) for agent_id in dead):
+            raise UserError(
+                f"{wanted} is still expected: the agents that keep the log do not answer; try again"
+            )
+        (one, *_) = dead.values()
+        return say.Reply(request=call.request, text=f"{one.name} ({one.address}) is expected no more")
 
     def _stream_tree(self, call: say.Call) -> Procedure:
         """Where every member of a stream hangs in the stream's tree; its root may be no member."""

@@ -77,7 +77,7 @@ async def answer(client: Client, statement: str, out: Printer, windows: int | No
             if found.data is not None and out.data(found.data):
                 continue
             if found.text:
-                print(found.text, file=sys.stderr if found.table is not None else sys.stdout)
+                print(found.text, file=sys.stderr if watching or found.table is not None else sys.stdout)
     except asyncio.CancelledError:
         # Ctrl-C is how a SELECT ends. asyncio.run has cancelled us once and will not do so again.
         task = asyncio.current_task()
@@ -178,6 +178,17 @@ def leave_fleet(address: str, cluster: str, *, force: bool) -> int:
 
     said = ask(leave())
     print(said.get("text") or f"the agent at {address} has left")
+    return 0
+
+
+def take_off(address: str, cluster: str, agent: str) -> int:
+    """``elf leave --dead``"""
+
+    async def take() -> str:
+        async with connect(address, cluster=cluster) as client:
+            return await client.take_off(agent)
+
+    print(ask(take()))
     return 0
 
 

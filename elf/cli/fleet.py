@@ -193,8 +193,14 @@ def leave(
     force: Annotated[
         bool, typer.Option("--force", help="Also when something waits until a dead agent is back, then.")
     ] = False,
+    dead: Annotated[
+        str | None,
+        typer.Option("--dead", metavar="AGENT", help="Take off this one instead, which is gone for good."),
+    ] = None,
 ) -> int:
     """Have the agent at --connect hand over what it has and leave the fleet."""
-    from elf.cli.ask import leave_fleet
+    from elf.cli.ask import leave_fleet, take_off
 
+    if dead is not None:
+        return take_off(connect, cluster, dead)
     return leave_fleet(connect, cluster, force=force)

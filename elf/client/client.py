@@ -345,6 +345,11 @@ class Client:
         have too few keepers without it, unless it is to go by ``force``."""
         return await self.call("leave", "force" if force else "", limit_secs=LEAVE_SECS)
 
+    async def take_off(self, agent: str) -> str:
+        """Have an agent that is gone for good, named or by where it was, expected no more from now on; what
+        was done. Raises ``UserError`` for one that lives."""
+        return (await self._ask("take off", agent, ANSWER_SECS)).text
+
     # -- one request -----------------------------------------------------------------------------------------
 
     async def _stream(self, message: Execute | Call, limit_secs: float) -> AsyncGenerator[Reply | Published]:

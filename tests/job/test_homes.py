@@ -418,3 +418,27 @@ def test_windows_of_long_ago_are_forgotten_in_twentieths() -> None:
         pruned += home.prune(minute * 60_000)
     below = [(minute - WINDOWS_KEPT) * minute_us for minute in (1, 1_001, 2_001)]
     assert pruned == [PruneWindows(job.uid, at) for at in below]
+
+
+def test_who_reads_is_told_why_nothing_comes_when_a_window_is_late_and_that_a_job_is_paused() -> None:
+    world = World(101, 3)
+    world.start_all()
+    for agent in world.agents:
+        world.write(agent, world.now + 60_000)
+    spec = world.create(0, plan(8))
+    reader = next(agent for agent in world.agents if agent is not world.home(spec))
+    reader.handle(was.Arrived("client:1", say.Execute(request=1, sql="SUBSCRIBE job", creator="me")))
+
+    def told() -> list[str]:
+        world.at(world.now + 3_000, lambda: reader.handle(was.Arrived("client:1", say.KeepAlive(request=1))))
+        world.run(3_000)
+        found = [m.text for m in world.client_inbox if isinstance(m, say.Reply)]
+        world.client_inbox.clear()
+        return found
+
+    for _ in range(4):
+        told()  # until the first window it is told soon
+    assert [told() for _ in range(8)] == [[]] * 8, "the window is not over yet"
+    steer(world, spec, "pause")
+    said = {text for _ in range(8) for text in told()}
+    assert "the job is paused; RESUME JOB job has it go on" in said

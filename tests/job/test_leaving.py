@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 from elf.chaos.agent import SimAgent
@@ -78,6 +80,44 @@ def test_who_takes_a_stream_along_says_what_stands_still() -> None:
     world.write(later, world.now + 20_000)
     world.run(20_000)
     assert last_end(world, spec) > stood + 10 * SECOND
+
+
+def call(world: World, agent: SimAgent, verb: str, argument: str) -> str:
+    """What it says to a call of a client."""
+    known = len(world.client_inbox)
+    agent.handle(was.Arrived("client:8", say.Call(request=world.now, verb=verb, argument=argument)))
+
+    def said() -> list[str]:
+        answers = world.client_inbox[known:]
+        return [m.text for m in answers if isinstance(m, say.Failed | say.Reply)]
+
+    world.run_until(lambda: bool(said()), 6_000)
+    return said()[0]
+
+
+def test_who_is_gone_for_good_is_taken_off_and_waited_for_no_more() -> None:
+    """Also where another agent of its name is at its address by now, which stays."""
+    world, spec, until = fleet(4)
+    first = world.agents[0]
+    lost = next(a for a in world.agents[1:] if a is not world.home(spec))
+    name = f"a{lost.index}"
+    assert call(world, first, "take off", name).startswith(f"{name} lives, at {lost.address}: elf leave")
+    assert call(world, first, "take off", "nobody").startswith("no agent nobody is expected; elf members")
+    lost.crash()
+    lost.store, lost.agent_id = lost.new_store(), str(uuid.UUID(int=77))
+    lost.store.put("agent_id", lost.agent_id.encode())
+    world.restart(lost)
+    world.run_until(lambda: lost.up and lost.node.ready)
+    world.run(8_000)
+    states = [str(row["state"]) for row in first.node.clients.statements.members() if row["agent"] == name]
+    assert sorted(states) == ["away", "live"]
+    assert call(world, first, "take off", name) == f"{name} ({lost.address}) is expected no more"
+    at = world.now * 1_000
+    world.run(until - world.now + 5_000)
+    later = [status for start, (_, _, status) in world.committed(spec).items() if start > at]
+    assert len(later) > 5
+    assert {(status["expected"], *status["missing"]) for status in later} == {(4,)}
+    assert call(world, first, "take off", name).startswith(f"{name} lives")
 
 
 def killed(world: World, agents: list[SimAgent]) -> None:

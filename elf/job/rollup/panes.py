@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import pairwise
 
 from elf.job.effects import Coverage, Named
 from elf.job.log.streamlog import Member
@@ -74,10 +75,11 @@ class Panes:
             begin, stop = max(segment.start, start), min(segment.end, end)
             if at < begin:
                 found.append(Coverage(uid, at, begin, 0, self.expected(at), 0, lost=True))
-            expected = self.expected(segment.start) | segment.members
-            found.append(
-                Coverage(uid, begin, stop, segment.revision, expected, segment.members, segment.lost)
-            )
+            for first, last in pairwise((begin, *self._roster.edges(begin, stop), stop)):
+                expected = self.expected(first) | segment.members
+                found.append(
+                    Coverage(uid, first, last, segment.revision, expected, segment.members, segment.lost)
+                )
             at = stop
         return tuple(found)
 
