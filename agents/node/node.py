@@ -428,8 +428,8 @@ class Node:
         """
         if self.membership.cluster is None:
             tried = ", ".join(failed.contacts)
-            text = f"cannot join the cluster through {tried}: {failed.reason}; is an agent running there?"
-            return [Stop(text, 1)]
+            asked = "is an agent with the same cluster.name running there?"
+            return [Stop(f"cannot join the cluster through {tried}: {failed.reason}; {asked}", 1)]
         alone = self.me.address in self.membership.keepers or self.keeping.alone
         return self.overlay.start([] if alone else failed.contacts, now_ms)
 
