@@ -18,8 +18,9 @@ QUICK_MS: Final = 250
 """Between two looks while somebody is coming: members enter one at a time."""
 SHORT_MS: Final = 5_000
 """An agent that was invited is expected for so long."""
-COMING_MS: Final = 30_000
-"""An agent that was invited for so long and did not come is not asked first any more."""
+COMING_MS: Final = 5_000
+"""An agent that was invited for so long and did not come is not asked first any more: it may be leaving, too,
+and who leaves a group of ours waits for no longer than some seconds."""
 
 
 @dataclass
@@ -104,14 +105,14 @@ class Staffing:
         if not standing.leads:
             watch.silent.clear()
             return []
+        members = {member.address for member in standing.membership.members}
         want = wanted(
             [me, *others],
             self._gone(watch, others, now_ms) | standing.going,
-            self._candidates(watch, {me, *others}, now_ms),
+            self._candidates(watch, {me, *others}, members, now_ms),
             self._overlay.place_of,
             most,
         )
-        members = {member.address for member in standing.membership.members}
         found: list[GroupStep] = []
         for address in (address for address in want if address not in members):
             watch.invited.setdefault(address, now_ms)
@@ -141,10 +142,10 @@ class Staffing:
         gone = {address for address, since in watch.silent.items() if now_ms - since >= self._grace_ms}
         return gone | ({self._address} if self.going else set())
 
-    def _candidates(self, watch: _Watch, voters: set[str], now_ms: int) -> list[str]:
+    def _candidates(self, watch: _Watch, voters: set[str], members: set[str], now_ms: int) -> list[str]:
         """Live others of the leaf set, the nearest first; last those that were asked and did not come."""
         mine = node_id(self._address)
         near = [peer.address for peer in self._overlay.leaf_set() if peer.address not in voters]
         watch.invited = {a: since for a, since in watch.invited.items() if a in near}
-        tried = {a for a, since in watch.invited.items() if now_ms - since >= COMING_MS}
+        tried = {a for a, at in watch.invited.items() if now_ms - at >= COMING_MS and a not in members}
         return sorted(near, key=lambda address: (address in tried, closeness(mine, node_id(address))))

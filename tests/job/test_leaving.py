@@ -12,9 +12,11 @@ from elf.chaos.schedule import BUYS
 from elf.chaos.world import World
 from elf.job import events as was
 from elf.job import messages as say
+from elf.job.home.records import home_key
 from elf.job.spec import JobSpec
+from overlay.ids import closeness, node_id
 from tests.job.test_fleet_simulated import settled
-from tests.job.test_homes import agree, last_end, staffed
+from tests.job.test_homes import agree, last_end, members, staffed
 
 
 def fleet(agents: int, *, jobs: int = 1, members: int = 5) -> tuple[World, JobSpec, int]:
@@ -80,6 +82,34 @@ def test_who_takes_a_stream_along_says_what_stands_still() -> None:
     world.write(later, world.now + 20_000)
     world.run(20_000)
     assert last_end(world, spec) > stood + 10 * SECOND
+
+
+def test_two_that_leave_do_not_wait_for_each_other_while_a_member_is_dead() -> None:
+    """Each is the nearest to come in the other's place: in two homes at one agent, with the same dead one."""
+    world, _, _ = fleet(8, members=3)
+    home = next(agent for agent in world.agents if world.name_at("job", agent) != "job")
+    spec = world.create(0, plan(2), world.name_at("job", home))
+    other = world.create(0, plan(3), world.name_at("other", home))
+    dead, one = (agent for agent in staffed(world, spec, 3) if agent is not home)
+    assert {*staffed(world, other, 3)} == {home, dead, one}
+    mine = node_id(home.address)
+    rest = [agent for agent in world.agents if agent not in (home, dead, one)]
+    two = min(rest, key=lambda agent: closeness(mine, node_id(agent.address)))
+    desk, key = home.node.keeping.desk, home_key(other.uid)
+    home.perform(desk.invite(key, two.address, world.now))
+    while two not in members(world, other):
+        world.run(5)
+    home.perform(desk.remove(key, one.address, world.now))
+    world.run_until(lambda: {*members(world, other)} == {home, dead, two})
+    killed(world, [dead])
+    for agent in (one, two):
+        agent.perform(agent.node.leave(world.now))
+    world.run_until(lambda: not (one.up or two.up), 40_000)
+    for job in (spec, other):
+        at = last_end(world, job)
+        assert not {one, two} & {*staffed(world, job, 3)}
+        world.run(10_000)
+        assert last_end(world, job) > at
 
 
 def call(world: World, agent: SimAgent, verb: str, argument: str) -> str:
