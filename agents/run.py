@@ -81,6 +81,8 @@ class Summary:
     bytes_sent: int
     rejected: Mapping[str, int]
     """Lines that did not parse or have no time, by path; without the paths that have none."""
+    uncast: int
+    """Values that are NULL since they did not fit the types of their columns, which samples have told."""
     unread: Mapping[str, str]
     """Why paths could not be read to their ends."""
     columns: tuple[str, ...]
@@ -328,6 +330,7 @@ class Fleet:
             messages=sum(c.sent for c in counters),
             bytes_sent=sum(c.sent_bytes for c in counters),
             rejected=dict(sorted(rejected.items())),
+            uncast=sum(lane.uncast for lane in lanes),
             columns=self._columns,
             unread={path: why for one in self._inputs for path, why in one.counters.problems.items()},
         )

@@ -27,8 +27,9 @@ from elf.aggregates import normalise
 from elf.batch import decode
 from elf.errors import ElfBug, InputError
 from elf.job.ports import Wanted
+from elf.job.worker.fitting import arrow_schema
 from elf.ql.plan import PLACES, Fragment, Plan, Stage, Table, side_groups
-from elf.schema import Column, ColumnType
+from elf.schema import Column
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -42,19 +43,6 @@ _FEW_ROWS: Final = 4096
 second query that ``sql`` asks: JSON of 500 lines takes 1.7 ms, not 2.4. A kept relation would be planned
 again each time (8.5 ms); one of ``EXECUTE`` keeps its first answer."""
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning, r"agents\.lanes\.engine")
-
-_ARROW_TYPES: dict[ColumnType, pa.DataType] = {
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "text": pa.string(),
-    "boolean": pa.bool_(),
-    "timestamp": pa.timestamp("us"),
-}
-
-
-def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
-    """The columns as they are in tables of extracted rows."""
-    return pa.schema([pa.field(column.name, _ARROW_TYPES[column.type]) for column in columns])
 
 
 class _Batch:

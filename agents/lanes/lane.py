@@ -112,6 +112,8 @@ class Lane:
         self.rows_read = 0
         self.rejected = Counter[str]()
         """Lines that are in no result since they did not parse, or have no time, by path."""
+        self.uncast = 0
+        """Values that are NULL since they did not fit their columns."""
         self.bytes_read = 0
 
     def feed(
@@ -133,6 +135,7 @@ class Lane:
             self.metrics.rejected(stream, reject.reason)
         if outcome.rejected is not None and len(outcome.rejected):
             self.metrics.rejected(stream, "format", len(outcome.rejected))
+        self.uncast += outcome.counts.get("uncast", 0)
         if count := outcome.counts.get("rejected", 0):
             self.rejected[chunk.source.path] += count
         self._peeks.see(chunk.lines, now_ms)

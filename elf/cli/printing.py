@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TextIO
 import msgspec
 import pyarrow as pa
 
-from elf.client.values import cell, json_column, plain, rfc3339
+from elf.client.values import cell, for_terminal, json_column, plain, rfc3339
 from elf.client.windows import WINDOW_COLUMNS, Window
 from elf.job.spec import ONE_SHOT_PREFIX
 
@@ -216,7 +216,7 @@ def rich_table(table: pa.Table) -> Table:
         kind = table.schema.field(name).type
         number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
         drawn.add_column(Text(name), justify="right" if number else "left", overflow="fold")
-    columns = [[Text(cell(value)) for value in table[name].to_pylist()] for name in names]
+    columns = [[Text(for_terminal(value)) for value in table[name].to_pylist()] for name in names]
     for row in zip(*columns, strict=True):
         drawn.add_row(*row)
     return drawn

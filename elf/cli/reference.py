@@ -155,6 +155,12 @@ def _example(entry: Entry) -> str:
     return f"`{_cell(entry.example)}` is `{_cell(entry.gives)}`"
 
 
+_SAMPLED = """\
+The columns of JSON lines have the types that are seen where the input is sampled: whole numbers and fractions make DOUBLE, other
+conflicts TEXT. A query keeps the types that it was planned with; a value that is none of its column's is NULL to it, and counted as
+`uncast` in the window's status (`elf run` says how many they were). An agent's `streams.NAME.columns` declares types, and a job that
+is altered or made anew sees those of then.
+"""
 _TIMES: Final = """\
 As the time of a line are read: RFC 3339 (`2026-03-01T12:00:00.5Z`; a blank for the `T`, a comma before the fraction, `+02:00`,
 `+0200`, `UTC` or no zone, which is UTC, will do), dates of the common log format (`01/Mar/2026:12:00:00 +0000`, also in
@@ -171,6 +177,7 @@ def _types() -> Iterator[str]:
     yield "## Types\n"
     yield f"`CAST` and `TRY_CAST` know {', '.join(f'`{name}`' for name in names)}. Integers have 64 bits, sums of them 38"
     yield "digits; timestamps are in UTC, of microseconds; there is no FLOAT and no DECIMAL.\n"
+    yield _SAMPLED
     yield _TIMES
 
 

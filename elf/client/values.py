@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 _text = msgspec.json.Encoder().encode
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) != "\n"}
 
 
 def rfc3339(moment: datetime) -> str:
@@ -50,6 +51,12 @@ def cell(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(cell, value))
     return json.dumps(plain(value), ensure_ascii=False) if isinstance(value, dict) else str(value)
+
+
+def for_terminal(value: object) -> str:
+    """A value as a terminal gets it: whoever can send a request can write to a log, but not steer the
+    terminal of who reads it."""
+    return cell(value).translate(_CONTROLS)
 
 
 def plain(value: object) -> object:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agents.committing import drafts, panecommits, windowcommits
 from agents.committing.kept import Kept
 from agents.disk.store import PaneCommit, Store
-from agents.lanes.engine import Finisher, Mapper, arrow_schema
+from agents.lanes.engine import Finisher, Mapper
 from elf.aggregates import State
 from elf.batch import decode, encode
 from elf.job.contributions import Batch
@@ -20,6 +20,7 @@ from elf.job.events import PanesCommitted, WindowsCommitted
 from elf.job.home.port import Draft, Drafted
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec
 from elf.job.tally import tally
+from elf.job.worker.fitting import arrow_schema
 from elf.ql.plan import Fragment, Plan
 from elf.ql.planner import plan as planned
 from elf.ql.statements import Select, parse

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from elf.cli.choices import Output
 from elf.cli.printing import json_rows, printer, status_json
 from elf.client import split
-from elf.client.values import rfc3339
+from elf.client.values import for_terminal, rfc3339
 from tests.cli.fleet_of_one import window_result
 
 US = pa.timestamp("us")
@@ -160,3 +160,13 @@ def _plain() -> dict[str, object]:
 
     status = {"window_start": pa.nulls(1, US), "window_end": pa.nulls(1, US), "revision": [0], "rows_in": [3]}
     return {"status": encode(pa.table(status)), "payload": encode(pa.table({"n": [3]}))}
+
+
+def test_what_stands_in_a_log_does_not_steer_the_terminal() -> None:
+    """In a table; CSV and JSON have it as it is."""
+    red = "/\x1b[31mred\x1b]0;title\x07\ttab\x9b1m"
+    assert for_terminal(red) == "/\\x1b[31mred\\x1b]0;title\\x07\\x09tab\\x9b1m"
+    out = io.StringIO()
+    printer(Output("table").value, status=False, out=out).table(pa.table({"path": [red]}))
+    assert for_terminal(red) in out.getvalue()
+    assert not {*out.getvalue()} & {*"\x1b\x07\x9b\t"}

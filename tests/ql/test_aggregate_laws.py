@@ -21,10 +21,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.lanes.engine import Finisher, Mapper, arrow_schema
+from agents.lanes.engine import Finisher, Mapper
 from elf.aggregates import State, merge_tables
 from elf.cbt import BufferTree
 from elf.job.assembly.windows import Assembly
+from elf.job.worker.fitting import arrow_schema
 from elf.keys import UInt64s, hash_keys
 from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.plan import Plan

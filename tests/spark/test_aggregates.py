@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from agents.lanes.engine import Finisher, Mapper, arrow_schema
+from agents.lanes.engine import Finisher, Mapper
 from elf.aggregates import merge_tables
 from elf.job.assembly.windows import Assembly
+from elf.job.worker.fitting import arrow_schema
 from elf.ql.plan import Plan
 from elf.ql.planner import plan_text
 from elf.windows import Calendar, Sliding

@@ -19,6 +19,7 @@ from elf import windows
 from elf.job.ports import Int64s, MapFailed, MapperPort
 from elf.job.ranges import split
 from elf.job.work import Clock, no_clock
+from elf.job.worker.fitting import fitted
 from elf.ql.plan import Fragment
 
 Mask = npt.NDArray[np.bool_]
@@ -106,6 +107,8 @@ class Share:
     leapt: int = 0
     shed: int = 0
     map_us: int = 0
+    uncast: int = 0
+    """Values that are none of this fragment's types, though of another's."""
     parts: dict[int, tuple[pa.Table, ...]] = field(default_factory=dict)
     """The groups split in so many key ranges."""
 
@@ -156,12 +159,13 @@ class Assigner:
         came = np.maximum(view.before, view.ts)
         panes = np.maximum(windows.panes_of(came, self._fragment.pane_us), at.sealed)
         try:
-            groups, numbers, counted = self._mapped(view, panes, chosen, at)
+            (groups, numbers, counted), uncast = self._mapped(view, panes, chosen, at)
         except MapFailed as failed:
             return Share(
                 int(chosen.sum()), np.zeros(len(panes), np.bool_), panes[:0], panes[:0], failed=failed
             )
-        return Share(int(chosen.sum()), np.zeros(len(panes), dtype=np.bool_), numbers, counted, groups)
+        late = np.zeros(len(panes), dtype=np.bool_)
+        return Share(int(chosen.sum()), late, numbers, counted, groups, uncast=uncast)
 
     def counted(self, view: View, applied: int, at: Stand) -> tuple[pa.Table | None, Share]:
         """(rows to be counted, share) of this chunk for a flow of windows of rows. A row has the time at
@@ -172,9 +176,10 @@ class Assigner:
         shed = int((fresh & at.shed(panes)).sum())
         fresh &= panes >= at.live_from
         panes = np.maximum(panes, at.sealed)
-        rows = None if at.suspended else self._chosen(view, panes, fresh)
+        rows, uncast = (None, 0) if at.suspended else self._chosen(view, panes, fresh)
+        numbers, counted = np.unique(panes[fresh], return_counts=True)
         late = np.zeros(len(panes), np.bool_)
-        return rows, Share(int(fresh.sum()), late, *np.unique(panes[fresh], return_counts=True), shed=shed)
+        return rows, Share(int(fresh.sum()), late, numbers, counted, shed=shed, uncast=uncast)
 
     def _sorting(self, view: View, applied: int, at: Stand) -> Sorting:
         fragment = self._fragment
@@ -210,10 +215,12 @@ class Assigner:
         nothing = found.panes[:0]
         try:
             if found.after.any():
-                share = replace(share, after=self._mapped(view, found.panes, found.after, at))
+                after, uncast = self._mapped(view, found.panes, found.after, at)
+                share = replace(share, after=after, uncast=uncast)
         except MapFailed as failed:
             return replace(share, panes=nothing, rows=nothing, failed=failed)
-        rows = None if at.suspended else self._chosen(view, found.panes, found.on_time)
+        rows, uncast = (None, 0) if at.suspended else self._chosen(view, found.panes, found.on_time)
+        share = replace(share, uncast=share.uncast + uncast)
         if rows is None:
             return share
         if self._waits(rows.num_rows):
@@ -239,16 +246,17 @@ class Assigner:
 
     def _mapped(
         self, view: View, panes: Int64s, chosen: Mask, at: Stand
-    ) -> tuple[pa.Table | None, Int64s, Int64s]:
-        """(partial aggregates, panes, rows of each) of the chosen rows."""
-        rows = None if at.suspended else self._chosen(view, panes, chosen)
+    ) -> tuple[tuple[pa.Table | None, Int64s, Int64s], int]:
+        """(partial aggregates, panes, rows of each) of the chosen rows, and how many values did not fit."""
+        rows, uncast = (None, 0) if at.suspended else self._chosen(view, panes, chosen)
         began = self._cpu_us()
         groups = None if rows is None else self._mapper.run(rows)
         self._work["map_us"] += self._cpu_us() - began
-        return groups, *np.unique(panes[chosen], return_counts=True)
+        return (groups, *np.unique(panes[chosen], return_counts=True)), uncast
 
-    def _chosen(self, view: View, panes: Int64s, on_time: Mask) -> pa.Table | None:
-        """The rows on time with their panes, None if there are none that are wanted."""
+    def _chosen(self, view: View, panes: Int64s, on_time: Mask) -> tuple[pa.Table | None, int]:
+        """The rows on time with their panes, None if there are none that are wanted; how many values of them
+        did not fit."""
         rows = view.rows
         chosen = on_time if view.wanted is None else on_time & view.wanted
         if self._fragment.function is not None:
@@ -256,10 +264,11 @@ class Assigner:
         if not chosen.all():
             rows, panes = rows.filter(pa.array(chosen)), panes[chosen]
         if not len(panes):
-            return None
-        rows = rows.append_column("_pane", pa.array(panes))
+            return None, 0
+        rows, uncast = fitted(rows.append_column("_pane", pa.array(panes)), self._fragment.columns)
         few = self._fragment.count is not None or self._waits(len(panes))
-        return rows.select([c.name for c in self._fragment.columns] + ["_pane"]) if few else rows
+        names = [*(c.name for c in self._fragment.columns), "_pane"]
+        return rows.select(names) if few else rows, uncast
 
     def _waits(self, rows: int) -> bool:
         """Whether so few rows wait for others before they are mapped. A user's function sees them at once: it

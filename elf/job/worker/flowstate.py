@@ -182,7 +182,7 @@ class FlowState:
         counts = {
             "late": late,
             "rejected": view.rejected + untimed + (share.failed.rows if share.failed is not None else 0),
-            "uncast": view.uncast,
+            "uncast": view.uncast + share.uncast,
             "future": int(view.future.sum()),
             "unrostered": view.unrostered,
             "leapt": share.leapt,

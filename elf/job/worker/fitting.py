@@ -1,0 +1,67 @@
+"""Rows of a stream as one flow takes them.
+
+A column may look otherwise to a later query than to an earlier one (whole numbers until the first fraction
+came), and the lines are read once for all flows: as the widest type that any of them wants
+(``elf.job.ports.Wanted``). Each flow goes on with the types that it was planned with, since its panes hold
+these. A value that is none of its type is NULL to it, and counted as ``uncast``, as one that no flow could
+read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elf.schema import Column, ColumnType
+
+_TYPES: Final[dict[ColumnType, pa.DataType]] = {
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "text": pa.string(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us"),
+}
+_BIGINT_END: Final = 2.0**63
+_TEXTS: Final = (
+    (pa.types.is_integer, r"^[+-]?[0-9]{1,18}$"),
+    (pa.types.is_floating, r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"),
+    (pa.types.is_boolean, r"^(true|false)$"),
+)
+"""Texts that are values of a type."""
+
+
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """The columns as they are in tables of extracted rows."""
+    return pa.schema([pa.field(column.name, _TYPES[column.type]) for column in columns])
+
+
+def fitted(rows: pa.Table, columns: Sequence[Column]) -> tuple[pa.Table, int]:
+    """The rows with these columns, of the types they have here; how many values are NULL for that."""
+    lost = 0
+    for field in arrow_schema(columns):
+        place = rows.schema.get_field_index(field.name)
+        if place < 0 or rows.schema.field(place).type == field.type:
+            continue
+        before = rows.column(place)
+        after = _fit(before, field.type)
+        lost += after.null_count - before.null_count
+        rows = rows.set_column(place, field, after)
+    return rows, lost
+
+
+def _fit(values: pa.ChunkedArray, to: pa.DataType) -> pa.ChunkedArray:
+    kind = values.type
+    if pa.types.is_floating(kind) and pa.types.is_integer(to):
+        inside = pc.less(pc.abs(values), _BIGINT_END)
+        fits = pc.and_(inside, pc.equal(pc.floor(values), values))
+    elif pa.types.is_string(kind) and not pa.types.is_timestamp(to):
+        pattern = next(pattern for is_it, pattern in _TEXTS if is_it(to))
+        fits = pc.match_substring_regex(values, pattern)
+    elif pa.types.is_string(to) or (pa.types.is_integer(kind) and pa.types.is_floating(to)):
+        return values.cast(to, safe=False)
+    else:
+        return pa.chunked_array([pa.nulls(len(values), to)])
+    return pc.if_else(fits, values, pa.scalar(None, kind)).cast(to)
