@@ -1,0 +1,122 @@
+"""A column that looks otherwise after a while: no agent ends of it, and each job goes on by its own types."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from elf.client import Client, connect
+from elf.errors import ElfError
+from tests.fleet.fleet import STREAM, Agent, Fleet
+
+QUERY = f"SELECT COUNT(*) AS n, SUM(ms) AS s FROM {STREAM} WINDOWING 1 SECOND"
+
+
+class Writer:
+    """Writes what ``value`` is then, ten lines at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.value: object = 1
+        self._path = path
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+        self._thread.start()
+
+    def _write(self) -> None:
+        while not self._over.wait(0.1):
+            line = json.dumps({"ts": datetime.now(UTC).isoformat(), "ms": self.value})
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f"{line}\n" * 10)
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[tuple[Fleet, Writer]]:
+    fleet = Fleet(tmp_path, 1)
+    fleet.start()
+    writer = Writer(fleet.agents[0].log)
+    yield fleet, writer
+    writer.end()
+    fleet.stop()
+
+
+async def reached(agent: Agent) -> Client:
+    """A client, as soon as the agent answers."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return await connect(agent.address, cluster="test").open()
+        except ElfError:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.2)
+
+
+async def said(client: Client, text: str, wanted: str = "") -> str:
+    """What comes of a statement, as soon as that has ``wanted`` in it."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            result = await client.sql(text)
+            found = result.text if result.table is None else str(result.table.to_pylist())
+        except ElfError as error:
+            found = str(error)
+            if time.monotonic() > deadline:
+                raise
+        if wanted in found:
+            return found
+        assert time.monotonic() < deadline, found
+        await asyncio.sleep(0.2)
+
+
+async def sums(client: Client, job: str) -> list[tuple[int, float | None]]:
+    """Of the next windows of a job but the first: (rows, sum)."""
+    found = []
+    async with asyncio.timeout(30):
+        async for window in client.subscribe(job):
+            (row,) = window.table.to_pylist() or [{"n": 0, "s": None}]
+            found.append((int(row["n"]), None if row["s"] is None else float(row["s"])))
+            if len(found) == 4:
+                break
+    return found[1:]
+
+
+async def test_whole_numbers_become_fractions_and_then_texts(one: tuple[Fleet, Writer]) -> None:
+    fleet, writer = one
+    (agent,) = fleet.agents
+    async with await reached(agent) as client:
+        await said(client, f"CREATE JOB whole AS {QUERY}", "job whole created")
+        assert {s == n for n, s in await sums(client, "whole")} == {True}
+        writer.value = 1.5
+        await said(client, f"DESCRIBE {STREAM}", "double")
+        await said(client, f"CREATE JOB fractions AS {QUERY}", "job fractions created")
+        assert {s == 1.5 * n for n, s in await sums(client, "fractions")} == {True}
+        assert {(n > 0, s) for n, s in await sums(client, "whole")} == {(True, None)}
+        await said(
+            client,
+            f"CREATE JOB texts AS SELECT ms, COUNT(*) AS n, 0 AS s FROM {STREAM} GROUP BY ms "
+            "WINDOWING 1 SECOND",
+            "job texts created",
+        )
+        writer.value = "slow"
+        assert {(n > 0, s) for n, s in await sums(client, "whole")} <= {(True, None)}
+    agent.kill()
+    agent.start()
+    async with await reached(agent) as client:
+        await said(client, "SHOW JOBS", "fractions")
+        writer.value = 2
+        await asyncio.sleep(2)
+        assert {s == 2 * n for n, s in await sums(client, "fractions")} == {True}
+        assert {s == 2 * n for n, s in await sums(client, "whole")} == {True}
+    assert agent.process is not None
+    assert agent.process.poll() is None
