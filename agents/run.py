@@ -83,6 +83,8 @@ class Summary:
     """Lines that did not parse or have no time, by path; without the paths that have none."""
     uncast: int
     """Values that are NULL since they did not fit the types of their columns, which samples have told."""
+    late: int
+    """Lines that are in no window since they came later than LATENESS allows."""
     unread: Mapping[str, str]
     """Why paths could not be read to their ends."""
     columns: tuple[str, ...]
@@ -331,6 +333,7 @@ class Fleet:
             bytes_sent=sum(c.sent_bytes for c in counters),
             rejected=dict(sorted(rejected.items())),
             uncast=sum(lane.uncast for lane in lanes),
+            late=sum(lane.late for lane in lanes),
             columns=self._columns,
             unread={path: why for one in self._inputs for path, why in one.counters.problems.items()},
         )

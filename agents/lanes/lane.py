@@ -114,6 +114,8 @@ class Lane:
         """Lines that are in no result since they did not parse, or have no time, by path."""
         self.uncast = 0
         """Values that are NULL since they did not fit their columns."""
+        self.late = 0
+        """Lines that are in no result since they came too late."""
         self.bytes_read = 0
 
     def feed(
@@ -136,6 +138,7 @@ class Lane:
         if outcome.rejected is not None and len(outcome.rejected):
             self.metrics.rejected(stream, "format", len(outcome.rejected))
         self.uncast += outcome.counts.get("uncast", 0)
+        self.late += outcome.counts.get("late", 0)
         if count := outcome.counts.get("rejected", 0):
             self.rejected[chunk.source.path] += count
         self._peeks.see(chunk.lines, now_ms)

@@ -75,6 +75,9 @@ def _tell_losses(summary: Summary, names: Mapping[str, str]) -> None:
         files = _listed(f"{names.get(path, path)}: {count:,}" for path, count in summary.rejected.items())
         lost = f"{summary.rows_rejected:,} of {summary.rows_in:,} lines rejected"
         print(f"elf: {lost}: they do not parse, or have no time ({files})", file=sys.stderr)
+    if summary.late:
+        late = f"{summary.late:,} of {summary.rows_in:,} lines are in no window"
+        print(f"elf: {late}: they came later than LATENESS allows", file=sys.stderr)
     if summary.uncast:
         which = "they are not of the type that their column has where the input was sampled"
         print(f"elf: {summary.uncast:,} values are NULL: {which}", file=sys.stderr)

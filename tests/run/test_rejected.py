@@ -147,3 +147,19 @@ def test_what_has_no_line_of_text_is_refused_and_what_is_empty_is_not(
     path.write_text("no\n")
     status, _, err = elf_run(capsys, "-q", COUNT, "--input", str(path), "--format", "json")
     assert (status, err) == (1, "elf: no line of the input is of format json, where it was looked at\n")
+
+
+def test_lines_that_are_late_and_values_that_do_not_fit_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = [json.dumps({"ts": 1_700_000_000 + number, "v": 1}) for number in range(60_000)]
+    late = [json.dumps({"ts": 1_700_000_000, "v": 1})] * 3
+    odd = [json.dumps({"ts": 1_700_015_000, "v": 1.5})] * 7  # neither at an end nor in the middle
+    (tmp_path / "a.json").write_text("\n".join([*whole[:15_000], *odd, *whole[15_000:], *late]))
+    query = "SELECT COUNT(*) AS n, SUM(v) AS s FROM log WINDOWING 1 HOUR LATENESS 1 SECONDS"
+    status, _, told = elf_run(capsys, "--input", str(tmp_path / "a.json"), "-q", query)
+    assert status == 0
+    assert told.splitlines() == [
+        "elf: 3 of 60,010 lines are in no window: they came later than LATENESS allows",
+        "elf: 7 values are NULL: they are not of the type that their column has where the input was sampled",
+    ]
