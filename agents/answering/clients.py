@@ -216,12 +216,12 @@ class Clients:
 
     def _why(self, key: tuple[str, int], reader: _Reader) -> list[Step]:
         """Ask the root of the job's flow, or of the first of them, why nothing comes; if it was asked before,
-        its silence is the answer."""
-        self._next_id += 1
+        its silence is the answer. Of a paused job there is nothing to ask."""
         spec, found = self.statements.newest(reader.spec), list[Step]()
         if self.statements.is_paused(spec):
             text = f"the job is paused; RESUME JOB {spec.name} has it go on"
             return [Send(key[0], say.Reply(request=key[1], text=text, done=False))]
+        self._next_id += 1
         flow = spec.flows[0]
         if key in self._whys.values():
             text = self.statements.masters.told_by_root(flow, SILENT)

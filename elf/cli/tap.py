@@ -22,7 +22,7 @@ from elf.cli.ask import ask
 from elf.cli.choices import Output
 from elf.cli.printing import console, printer, use_utf8
 from elf.client import connect
-from elf.client.values import cell
+from elf.client.values import for_terminal
 from elf.errors import ElfError
 from elf.job.tapping import TapReply
 
@@ -145,8 +145,8 @@ class Lines:
     def _texts(self, column: pa.ChunkedArray) -> list[str]:
         short = self._console is not None and pa.types.is_timestamp(column.type)
         if short:
-            return [_line(cell(value))[len("2026-01-01T") : -1] for value in column.to_pylist()]
-        return [_line(cell(value)) for value in column.to_pylist()]
+            return [_line(value)[len("2026-01-01T") : -1] for value in column.to_pylist()]
+        return [_line(value) for value in column.to_pylist()]
 
     def _fit(self, place: int, texts: Sequence[str], kind: pa.DataType) -> None:
         """Make the column as wide as these; one that is new brings the names again."""
@@ -177,6 +177,6 @@ class _Column:
         return blanks + text if self.right else text + blanks
 
 
-def _line(text: str) -> str:
-    """A cell in one line, without what would move a terminal's cursor."""
-    return "".join(char if char.isprintable() else "·" for char in text)
+def _line(value: object) -> str:
+    """A cell in one line."""
+    return for_terminal(value).replace("\n", r"\n")

@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 _text = msgspec.json.Encoder().encode
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) != "\n"}
 
 
 def rfc3339(moment: datetime) -> str:
@@ -55,8 +54,11 @@ def cell(value: object) -> str:
 
 def for_terminal(value: object) -> str:
     """A value as a terminal gets it: whoever can send a request can write to a log, but not steer the
-    terminal of who reads it."""
-    return cell(value).translate(_CONTROLS)
+    terminal of who reads it. Lines stay lines."""
+    text = cell(value)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
 
 
 def plain(value: object) -> object:

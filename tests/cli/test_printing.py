@@ -165,7 +165,7 @@ def _plain() -> dict[str, object]:
 def test_what_stands_in_a_log_does_not_steer_the_terminal() -> None:
     """In a table; CSV and JSON have it as it is."""
     red = "/\x1b[31mred\x1b]0;title\x07\ttab\x9b1m"
-    assert for_terminal(red) == "/\\x1b[31mred\\x1b]0;title\\x07\\x09tab\\x9b1m"
+    assert for_terminal(red) == "/\\x1b[31mred\\x1b]0;title\\x07\\ttab\\x9b1m"
     out = io.StringIO()
     printer(Output("table").value, status=False, out=out).table(pa.table({"path": [red]}))
     assert for_terminal(red) in out.getvalue()

@@ -10,9 +10,18 @@ import pytest
 from tests.fleet.fleet import Fleet
 
 
-@pytest.fixture
-def five(tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path, 5)
+def running(folder: Path, count: int) -> Iterator[Fleet]:
+    fleet = Fleet(folder, count)
     fleet.start()
     yield fleet
     fleet.stop()
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Fleet]:
+    yield from running(tmp_path, 3)
+
+
+@pytest.fixture
+def five(tmp_path: Path) -> Iterator[Fleet]:
+    yield from running(tmp_path, 5)

@@ -9,11 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from agents.answering.vitals import PATIENCE_MS
 from elf.client import Client
@@ -22,14 +18,6 @@ from tests.fleet.fleet import STREAM, Fleet
 from tests.fleet.test_fleet import connected, create
 
 ELF = [sys.executable, "-m", "elf.cli.main"]
-
-
-@pytest.fixture
-def three(tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path, 3)
-    fleet.start()
-    yield fleet
-    fleet.stop()
 
 
 class Person:

@@ -7,7 +7,7 @@ import contextlib
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -172,14 +172,6 @@ async def test_a_job_that_blocks_or_dies_fails_alone_and_says_why() -> None:
         before = len(got(fleet, "good"))
         await asyncio.sleep(0.5)
         assert len(got(fleet, "good")) > before + 4
-
-
-@pytest.fixture
-def three(tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path, 3)
-    fleet.start()
-    yield fleet
-    fleet.stop()
 
 
 PROMOTION = Path(elf.examples.__file__).with_name("micro_promotion.py")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,14 +33,6 @@ def final(batch):
         raise ValueError("no {bomb} at the end")
     return batch.take([place for place, product in enumerate(products) if product != "{dropped}"])
 """
-
-
-@pytest.fixture
-def three(tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path, 3)
-    fleet.start()
-    yield fleet
-    fleet.stop()
 
 
 async def described(client: Client) -> dict[str, str]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from elf.job.ports import Wanted
-from elf.job.worker.fitting import fitted
+from elf.job.worker.fitting import arrow_schema, fitted
 from elf.ql.planner import plan_text
 from elf.schema import Column, ColumnType, Schema
 
@@ -33,9 +33,8 @@ DAY = dt.datetime(2026, 11, 24)
 )
 def test_values_of_another_type(given: list[object], kind: ColumnType, wanted: list[object]) -> None:
     wanted = wanted + [None] * (len(given) - len(wanted))
-    rows, lost = fitted(
-        pa.table({"x": given, "other": given}), [Column("x", kind), Column("not there", "text")]
-    )
+    schema = arrow_schema([Column("x", kind), Column("not there", "text")])
+    rows, lost = fitted(pa.table({"x": given, "other": given}), schema)
     assert rows["x"].to_pylist() == wanted
     assert lost == wanted.count(None) - given.count(None)
     assert rows["other"].type == pa.table({"x": given})["x"].type
@@ -43,7 +42,7 @@ def test_values_of_another_type(given: list[object], kind: ColumnType, wanted: l
 
 def test_columns_that_fit_are_left_alone() -> None:
     table = pa.table({"x": pa.array([1], pa.int64())})
-    rows, lost = fitted(table, [Column("x", "bigint")])
+    rows, lost = fitted(table, arrow_schema([Column("x", "bigint")]))
     assert rows is table
     assert lost == 0
 

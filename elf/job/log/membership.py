@@ -120,8 +120,8 @@ class Membership:
         self._next_ms = 0
         self._pause_ms = JOINING_MS
         self._leaving: dict[str, int] = {}
-        self._dead: dict[str, int | None] = {}
-        """Agents that are to be taken off, and from which event time on (None: from when we ask)."""
+        self._dead: dict[str, None] = {}
+        """Agents that are to be taken off, by id."""
         self._ahead: dict[int, tuple[LogEntry, ...]] = {}
         self._asked = crc32(me.agent_id.encode())
         self._asked_us: dict[str, None] = {}
@@ -175,8 +175,7 @@ class Membership:
         keeper = self.keeper
         if self.cluster is None or keeper is None:
             return [Send(address, Hello()) for address in self._in_turn(neighbours)]
-        self._dead = {one: now_ms * 1_000 if at is None else at for one, at in self._dead.items()}
-        found: list[Effect] = [Send(keeper, wish) for wish in self._wishes()]
+        found: list[Effect] = [Send(keeper, wish) for wish in self._wishes(now_ms)]
         if keeper != self.me.address:
             found.append(Send(keeper, self._follow(self.cluster.keepers)))
         if neighbours and self._asked % HELLO_EVERY == 0:
@@ -191,7 +190,7 @@ class Membership:
     def _follow(self, keepers: LogKeepers) -> Follow:
         return Follow(agent_id=self.me.agent_id, known=self.log.last, epoch=keepers.epoch, term=keepers.term)
 
-    def _wishes(self) -> list[JoinStream | LeaveStream]:
+    def _wishes(self, now_ms: int) -> list[JoinStream | LeaveStream]:
         found: list[JoinStream | LeaveStream] = []
         for stream in self._streams:
             member = self.log.member_of(stream.name, self.me.agent_id)
@@ -201,17 +200,17 @@ class Membership:
                 found += [wish] if member is not None and member.until_us > until else []
             elif member is None or member.incarnation != self.me.incarnation:
                 found.append(self._join(stream))
-        for agent_id, at in list(self._dead.items()):
+        for agent_id in list(self._dead):
             known = ((name, self.log.member_of(name, agent_id)) for name in self.log.streams())
             there = [name for name, member in known if member is not None and member.until_us == FOREVER_US]
-            found += [LeaveStream(stream=name, agent_id=agent_id, until_us=at or 0) for name in there]
+            found += [LeaveStream(stream=name, agent_id=agent_id, until_us=now_ms * 1_000) for name in there]
             if not there:
                 del self._dead[agent_id]
         return found
 
     def take_off(self, agent_id: str) -> None:
         """Ask, until the log says so, that an agent that is gone for good is expected no more from now on."""
-        self._dead.setdefault(agent_id, None)
+        self._dead[agent_id] = None
         self._next_ms = 0
 
     def leave(self, untils: dict[str, int], now_ms: int, neighbours: Sequence[str]) -> list[Effect]:

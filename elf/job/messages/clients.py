@@ -21,7 +21,7 @@ class Execute(Message, frozen=True, kw_only=True):
 
 class Call(Message, frozen=True, kw_only=True):
     """A client's other wishes: ``verb`` is one of ``tree JOB``, ``compare JOB``, ``leave``, ``status``,
-    ``fleet``, ``tap WISH``; ``argument`` as it says.
+    ``take off AGENT``, ``submit``, ``query``, ``fleet``, ``tap WISH``; ``argument`` as it says.
     """
 
     request: int

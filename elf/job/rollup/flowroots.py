@@ -309,14 +309,12 @@ class FlowRoots:
     # -- commits ---------------------------------------------------------------------------------------------
 
     def _advance(self, rooted: _Rooted, now_ms: int) -> list[Effect]:
-        root = rooted.root
-        found: list[Effect] = []
-        uid, first = root.flow.uid, root.prepare(now_ms, rooted.since_ms)
-        if first is not None and rooted.first is None:
+        root, found = rooted.root, list[Effect]()
+        if rooted.first is None and (first := root.prepare(now_ms, rooted.since_ms)) is not None:
             rooted.first = first
-            found.append(SaveFlow(uid, first))
-            if not self._log.is_replicated(uid):
-                found.extend(self.kept(uid, now_ms))
+            found.append(SaveFlow(root.flow.uid, first))
+            if not self._log.is_replicated(root.flow.uid):  # the store does it before anything that follows
+                return [*found, *self.kept(root.flow.uid, now_ms)]
         return [*found, *root.propose(now_ms)]
 
     def kept(self, uid: str, now_ms: int) -> list[Effect]:

@@ -19,7 +19,7 @@ from elf import windows
 from elf.job.ports import Int64s, MapFailed, MapperPort
 from elf.job.ranges import split
 from elf.job.work import Clock, no_clock
-from elf.job.worker.fitting import fitted
+from elf.job.worker.fitting import arrow_schema, fitted
 from elf.ql.plan import Fragment
 
 Mask = npt.NDArray[np.bool_]
@@ -134,6 +134,7 @@ class Assigner:
         cpu_us: Clock = no_clock,
     ) -> None:
         self._fragment = fragment
+        self._schema = arrow_schema(fragment.columns)
         self._mapper = mapper
         self._lateness_us = lateness_us
         self._work = work
@@ -265,10 +266,9 @@ class Assigner:
             rows, panes = rows.filter(pa.array(chosen)), panes[chosen]
         if not len(panes):
             return None, 0
-        rows, uncast = fitted(rows.append_column("_pane", pa.array(panes)), self._fragment.columns)
+        rows, uncast = fitted(rows.append_column("_pane", pa.array(panes)), self._schema)
         few = self._fragment.count is not None or self._waits(len(panes))
-        names = [*(c.name for c in self._fragment.columns), "_pane"]
-        return rows.select(names) if few else rows, uncast
+        return rows.select([*self._schema.names, "_pane"]) if few else rows, uncast
 
     def _waits(self, rows: int) -> bool:
         """Whether so few rows wait for others before they are mapped. A user's function sees them at once: it

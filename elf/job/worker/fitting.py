@@ -38,10 +38,10 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([pa.field(column.name, _TYPES[column.type]) for column in columns])
 
 
-def fitted(rows: pa.Table, columns: Sequence[Column]) -> tuple[pa.Table, int]:
-    """The rows with these columns, of the types they have here; how many values are NULL for that."""
+def fitted(rows: pa.Table, schema: pa.Schema) -> tuple[pa.Table, int]:
+    """The rows with columns of a flow as they are in its schema; how many values are NULL for that."""
     lost = 0
-    for field in arrow_schema(columns):
+    for field in schema:
         place = rows.schema.get_field_index(field.name)
         if place < 0 or rows.schema.field(place).type == field.type:
             continue

@@ -27,7 +27,7 @@ from elf.job.ports import MapperPort, Spill
 from elf.job.ranges import split
 from elf.job.work import Clock, no_clock
 from elf.job.worker.assigning import FEW_ROWS
-from elf.job.worker.fitting import fitted
+from elf.job.worker.fitting import arrow_schema, fitted
 
 _WAITING_MAX: Final = 32
 _WAITING_ROWS_MAX: Final = 1 << 16
@@ -58,8 +58,9 @@ class OpenPanes:
         )
         if cut.tree:
             self._tree.load(cut.tree)
-        few = [fitted(decode(cut.rows), self._fragment.columns)[0]] if cut.rows else []
-        self._few: list[pa.Table] = few
+        self._few: list[pa.Table] = []
+        if cut.rows:
+            self._few.append(fitted(decode(cut.rows), arrow_schema(self._fragment.columns))[0])
         self._waiting: list[pa.Table] = []
 
     def empty(self) -> None:
