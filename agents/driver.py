@@ -70,7 +70,8 @@ class End:
 
 
 class Driver:
-    """Runs one node over one transport. ``reading`` may be cleared by the caller to hold back all inputs."""
+    """Runs one node over one transport. ``reading`` may be cleared by the caller to hold back all inputs, and
+    ``making`` to hold back all windows."""
 
     def __init__(
         self,
@@ -85,6 +86,7 @@ class Driver:
         functions: Settings | None = None,
         sandboxes: Sandboxes | None = None,
         finals: FunctionsAt | None = None,
+        message_bytes_max: int = MESSAGE_BYTES_MAX,
     ) -> None:
         self.node = node
         self.store = store
@@ -92,6 +94,7 @@ class Driver:
         self.metrics = metrics or Metrics()
         self.metrics.watch(transport.counters)
         self._cluster = cluster
+        self._message_bytes_max = message_bytes_max
         self._log = structlog.get_logger().bind(agent=node.me.name, address=node.me.address)
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="commit")
         self._making = Making(node.me, store, self._pool, self.metrics, finals)
@@ -107,6 +110,7 @@ class Driver:
             memory_max_bytes=memory_max_bytes,
         )
         self.reading = self._feeding.reading
+        self.making = self._making.wanted
         self.lanes = self._feeding.lanes
         self._tasks: list[asyncio.Task[None]] = []
         self._end: asyncio.Future[End] | None = None
@@ -185,7 +189,7 @@ class Driver:
             except Closed:
                 return
             try:
-                decoded = codec.decode(frames, cluster=self._cluster, max_bytes=MESSAGE_BYTES_MAX)
+                decoded = codec.decode(frames, cluster=self._cluster, max_bytes=self._message_bytes_max)
             except PeerError as refused:
                 self.metrics.refused(getattr(refused, "reason", "malformed"))
                 continue

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from agents import codec, logs
 from agents.disk.store import Store
-from agents.driver import MESSAGE_BYTES_MAX, Driver
+from agents.driver import Driver
 from agents.formats import get_format
 from agents.inputs import Input, Range, Whole, split_inputs
 from agents.lanes.lane import Lane, LaneFacts
@@ -31,7 +31,7 @@ from agents.lanes.samples import is_blank, sample_lines
 from agents.lanes.streams import guess_format
 from agents.node.beginning import NodeSettings, Restored, replica_config
 from agents.node.node import Node
-from agents.transport import MemoryNetwork, MemoryTransport
+from agents.transport import Limits, MemoryNetwork, MemoryTransport
 from elf.batch import decode
 from elf.client.windows import WINDOW_COLUMNS
 from elf.errors import InputError, UserError
@@ -47,6 +47,8 @@ from overlay.replica import Groups
 CLUSTER = "run"
 PATIENT = RootSettings(limit_ms_min=1 << 60, limit_ms_max=1 << 60, grace_ms=1 << 60, patient=True)
 """A finite input is waited for, however long the other agents have been done with theirs."""
+UNBOUNDED = Limits(message_bytes_max=1 << 40, inbox_bytes_max=1 << 40)
+"""Nothing is on a wire: a result is handed over however large it is."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ class Fleet:
         network: MemoryNetwork | None = None,
         open_input: Callable[[Sequence[Range]], Input] = Whole,
     ) -> None:
-        self._network = network or MemoryNetwork()
+        self._network = network or MemoryNetwork(UNBOUNDED)
         self._open_input = open_input
         paths = [{item.path for item in share} for one in streams for share in one.shares]
         self._twice = sum(map(len, paths)) > len(set().union(*paths))
@@ -191,7 +193,10 @@ class Fleet:
             new_cluster_uid=CLUSTER,
         )
         node.clients.statements.finite = True
-        driver = Driver(node, self._network.listen(address), store, lanes, cluster=CLUSTER)
+        limit = UNBOUNDED.message_bytes_max
+        driver = Driver(
+            node, self._network.listen(address), store, lanes, cluster=CLUSTER, message_bytes_max=limit
+        )
         driver.reading.clear()
         return driver
 
@@ -295,27 +300,40 @@ class Fleet:
         on_windows: Callable[[int, say.WindowResult], None],
     ) -> None:
         receive = asyncio.ensure_future(client.receive())
-        while True:
-            await asyncio.wait({receive, *self._ends}, return_when=asyncio.FIRST_COMPLETED)
-            stopped = [end for end in self._ends if end.done()]
-            if stopped and not receive.done():
-                receive.cancel()
-                raise UserError(getattr(stopped[0].result(), "text", "an agent stopped"))
-            _, frames = receive.result()
-            message = codec.decode(frames, cluster=CLUSTER, max_bytes=MESSAGE_BYTES_MAX).message
-            match message:
-                case say.Failed():
-                    failed[message.request - 1] = message.text
-                    waiting.discard(message.request - 1)
-                case say.Published():
-                    on_windows(message.request - 1, message.result)
-                case say.Reply(done=True):
-                    if message.text:  # of a job that ended before its last window
+        try:
+            while waiting:
+                await asyncio.wait({receive, *self._ends}, return_when=asyncio.FIRST_COMPLETED)
+                stopped = [end for end in self._ends if end.done()]
+                if stopped and not receive.done():
+                    raise UserError(getattr(stopped[0].result(), "text", "an agent stopped"))
+                _, frames = receive.result()
+                decoded = codec.decode(frames, cluster=CLUSTER, max_bytes=UNBOUNDED.message_bytes_max)
+                receive = asyncio.ensure_future(client.receive())
+                match message := decoded.message:
+                    case say.Failed():
                         failed[message.request - 1] = message.text
-                    waiting.discard(message.request - 1)
-            if not waiting:
-                return
-            receive = asyncio.ensure_future(client.receive())
+                        waiting.discard(message.request - 1)
+                    case say.Published():
+                        await self._hand_over(message, on_windows)
+                    case say.Reply(done=True):
+                        if message.text:  # of a job that ended before its last window
+                            failed[message.request - 1] = message.text
+                        waiting.discard(message.request - 1)
+        finally:
+            receive.cancel()
+            await asyncio.gather(receive, return_exceptions=True)
+
+    async def _hand_over(
+        self, message: say.Published, on_windows: Callable[[int, say.WindowResult], None]
+    ) -> None:
+        """Beside the loop, which has leases to renew. No more windows are made meanwhile than those that are
+        being made, and nobody asks for these again."""
+        for driver in self._drivers:
+            driver.making.clear()
+        await asyncio.to_thread(on_windows, message.request - 1, message.result)
+        for driver in self._drivers:
+            driver.making.set()
+            driver.store.prune_windows(message.result.job, message.result.last_us)
 
     def summary(self, windows: int, seconds: float) -> Summary:
         lanes = [lane for driver in self._drivers for lane in driver.lanes()]

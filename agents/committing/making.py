@@ -39,7 +39,8 @@ USERS_AT_ONCE: Final = 4
 
 
 class Making:
-    """See the module's docstring. ``pool`` makes panes and windows without functions; its owner ends it."""
+    """See the module's docstring. ``pool`` makes panes and windows without functions; its owner ends it.
+    ``wanted`` may be cleared to hold back windows that are for readers alone."""
 
     def __init__(
         self,
@@ -56,6 +57,8 @@ class Making:
         self._metrics = metrics
         self._finals = finals
         self._stopping = threading.Event()
+        self.wanted = threading.Event()
+        self.wanted.set()
         self.versions = Versions(_finisher)
         self._log = structlog.get_logger().bind(agent=me.name, address=me.address)
 
@@ -88,6 +91,7 @@ class Making:
     def stop(self) -> None:
         """Wait for users' functions, on a thread that may: nobody asks for more."""
         self._stopping.set()
+        self.wanted.set()
         self._users.shutdown(wait=True, cancel_futures=True)
 
     def _pool_of(self, function: Function | None) -> ThreadPoolExecutor:
@@ -96,6 +100,7 @@ class Making:
     # -- on threads ------------------------------------------------------------------------------------------
 
     def _commit(self, effect: CommitWindows, version: Version) -> WindowsCommitted | Failure:
+        self.wanted.wait()
         try:
             with version.alone() as (finisher, kept):
                 done = windowcommits.commit_windows(effect, self._store, finisher, self._me.address, kept)

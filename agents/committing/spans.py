@@ -23,13 +23,13 @@ _EPOCH: Final = datetime(1970, 1, 1)
 
 
 def spans_of(effect: CommitWindows, calendar: Calendar, tally: pa.Table | None, rows: pa.Table) -> Spans:
-    """The windows of a commit: all that end in its range, if those are few, else those with a pane that
-    counted something; of sessions, those with rows.
+    """The windows of a commit: all that end in its range, if those are few and all that there are, else those
+    with a pane that counted something; of sessions, those with rows.
     """
     if calendar.session is not None:
         return _of_rows(rows)
     length = effect.last_us - effect.first_us
-    if length <= STATUS_ROWS_MAX * min(kind.step_us for kind in calendar.kinds):
+    if not effect.portion and length <= STATUS_ROWS_MAX * min(kind.step_us for kind in calendar.kinds):
         return calendar.ending(effect.first_us, effect.last_us)
     panes = tally["_pane"].to_numpy() if tally is not None else np.empty(0, np.int64)
     return Spans.joined([calendar.holding(panes, effect.first_us, effect.last_us), _of_rows(rows)])

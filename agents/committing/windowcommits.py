@@ -27,6 +27,7 @@ from agents.committing.panetables import (
     opened_tallies,
     us_since,
 )
+from agents.committing.portions import has_portions, portion
 from agents.committing.sides import Flows, flows_of_sides, is_of
 from agents.committing.spans import Span, by_span, changed, micros, rows_of, spans_of, touched, without
 from agents.committing.status import status_of_all, status_of_skipped, status_of_windows
@@ -50,8 +51,13 @@ Treat = Callable[[pa.Table, pa.Table], tuple[pa.Table, pa.Table]]
 def commit_windows(
     effect: CommitWindows, store: Store, finisher: FinisherPort, master: str, kept: Kept | None = None
 ) -> WindowsCommitted:
-    """Assemble the windows that end in ``(first_us, last_us]``, run the final fragment, and commit them."""
+    """Assemble the windows that end in ``(first_us, last_us]``, run the final fragment, and commit them; of
+    many that are complete at once the first ones, as what is done says.
+    """
     began = time.thread_time_ns()
+    if has_portions(effect):
+        needs = bounded(effect.calendar.needs_from(effect.first_us), effect.calendar.pane_us)
+        effect = portion(effect, pieces_of(effect, store, needs, END_OF_TIME))
     row, new = made_windows(effect, store, finisher, kept)
     if new:
         row = replace(row, seq=store.commit_windows(row))

@@ -7,10 +7,14 @@ ended by Ctrl-C or SIGTERM.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -72,6 +76,27 @@ def fail(error: ElfError) -> int:
     if isinstance(error, ElfBug):
         return _say(f"bug: {error}", BUG)
     return _say(str(error), CONFIG if isinstance(error, ConfigError) else FAILED)
+
+
+@contextlib.contextmanager
+def ended_at_once(folder: Path) -> Iterator[None]:
+    """Meanwhile Ctrl-C and SIGTERM end the process there and then, for work that leaves nothing behind but
+    this folder: Python would wait for its threads first, which may be in the middle of anything."""
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.write(2, b"elf: interrupted: this is not the whole answer\n")
+        os._exit(INTERRUPTED)
+
+    told = [which for which in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(which) != signal.SIG_IGN]
+    if threading.current_thread() is not threading.main_thread():
+        told = []  # of a program that has ways of its own
+    before = [signal.signal(which, end) for which in told]
+    try:
+        yield
+    finally:
+        for which, handler in zip(told, before, strict=True):
+            signal.signal(which, handler)
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from elf.cli.choices import Output
+from elf.cli.errors import ended_at_once
 from elf.cli.inputs import Inputs, inputs_of
 from elf.cli.printing import Printer, printer, use_utf8
 from elf.client.windows import split
@@ -42,7 +43,7 @@ class RunOptions:
 def run_query(sql: str, options: RunOptions) -> int:
     """Run the query, print every window, write the summary. Raises ``UserError`` and its kinds."""
     _check_writable(options.summary)
-    with tempfile.TemporaryDirectory(prefix="elf-run-") as folder:
+    with tempfile.TemporaryDirectory(prefix="elf-run-") as folder, ended_at_once(Path(folder)):
         return _run(sql, inputs_of(options.inputs, options.streams, Path(folder)), options)
 
 

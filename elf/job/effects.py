@@ -133,7 +133,8 @@ class CommitWindows:
     start before are skipped; ``landmarks``: since when landmark windows reach, where that is not
     ``from_us``. ``revised``: panes ``[start, end)`` that changed, and only what that changes is committed.
     ``until_us``: windows start before that. ``skipped_to``: not these windows but those that end later, up to
-    here, are committed, as skipped.
+    here, are committed, as skipped. ``portion``: they are some of a range without end, of which only windows
+    that counted something are told.
     """
 
     spec: JobSpec
@@ -147,6 +148,7 @@ class CommitWindows:
     revised: tuple[int, int] | None = None
     until_us: int = 1 << 62
     skipped_to: int | None = None
+    portion: bool = False
 
     @property
     def calendar(self) -> Calendar:
