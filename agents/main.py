@@ -37,9 +37,13 @@ def run(arguments: argparse.Namespace) -> int:
 
         return run_agents([configs[file] for file in files])
     if arguments.command is not None:
-        from agents.validation import validate_all
+        from agents.validation import doubts, validate_all
 
         problems |= validate_all(configs)
+        for file, config in configs.items():
+            for doubt in doubts(config):
+                where = "" if len(files) == 1 else f"{file}: "
+                print(f"elf-agent: warning: {where}{doubt}", file=sys.stderr)
     for file in dict.fromkeys(files):
         for problem in problems.get(file, ()):
             named = len(files) == 1 or str(file) in problem

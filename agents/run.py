@@ -16,7 +16,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import psutil
 import pyarrow as pa
@@ -24,11 +24,11 @@ import pyarrow as pa
 from agents import codec, logs
 from agents.disk.store import Store
 from agents.driver import Driver
-from agents.formats import get_format
+from agents.formats import Format, get_format
 from agents.inputs import Input, Range, Whole, split_inputs
+from agents.lanes.guessing import better_format, declared_columns, guess_format, richer_format
 from agents.lanes.lane import Lane, LaneFacts
 from agents.lanes.samples import is_blank, sample_lines
-from agents.lanes.streams import guess_format
 from agents.node.beginning import NodeSettings, Restored, replica_config
 from agents.node.node import Node
 from agents.transport import Limits, MemoryNetwork, MemoryTransport
@@ -41,6 +41,7 @@ from elf.job.rollup.root import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql import planner, statements
 from elf.ql.plan import COUNTED, Plan
+from elf.schema import ColumnType
 from overlay import Overlay, OverlayConfig, Peer
 from overlay.replica import Groups
 
@@ -64,6 +65,8 @@ class RunRequest:
     agents: int = 1
     tables: Mapping[str, bytes] = field(default_factory=dict)
     """Contents of the files that the query joins, by name."""
+    columns: Mapping[str, ColumnType] = field(default_factory=dict)
+    """Types that are declared; all others are those of samples."""
 
 
 @dataclass(frozen=True)
@@ -91,25 +94,70 @@ class Summary:
     """Why paths could not be read to their ends."""
     columns: tuple[str, ...]
     """Of the answer's rows."""
+    types: Mapping[str, str]
+    """Those of the inputs' columns that are read as something else than text."""
+    notes: tuple[str, ...] = ()
+    """What a person should know of the inputs, in a line each."""
+    blank: bool = False
+    """Whether the inputs have nothing but blank lines, where they were looked at."""
 
 
 def run(request: RunRequest, on_windows: Callable[[say.WindowResult], None]) -> Summary:
     """Run a query to its end; ``on_windows`` gets every window, in order. Raises ``UserError``."""
     logs.configure("error", "console")  # what a person should know of the inputs is in the summary
-    made = [_stream(request, name, paths) for name, paths in _streams_of(request).items()]
-    return asyncio.run(_run(lambda: Fleet(made), request, on_windows))
+    made, notes = _streams(request)
+    summary = asyncio.run(_run(lambda: Fleet(made), request, on_windows))
+    return replace(summary, notes=notes, blank=not any(one.samples for one in made))
 
 
-def _stream(request: RunRequest, name: str, paths: Sequence[str]) -> FleetStream:
+def _streams(request: RunRequest) -> tuple[list[FleetStream], tuple[str, ...]]:
+    """The streams that the query reads, and what a person should know of them."""
+    whole = any(query.goes_by_source for query in _queries(request.sql))
+    paths = _streams_of(request)
+    samples = {name: _samples(of) for name, of in paths.items()}
+    formats = {name: _format(request.format, lines) for name, lines in samples.items()}
+    schemas = {
+        name: (format_, format_.schema(pa.array(samples[name], pa.string()), request.timestamp))
+        for name, format_ in formats.items()
+    }
+    for name, (format_, schema) in schemas.items():
+        if samples[name] and not schema.columns:
+            raise InputError(f"no line of the input is of format {format_.name}, where it was looked at")
+    types = declared_columns(schemas, request.columns)
+    made = [
+        FleetStream(
+            LaneFacts(name, format_, request.timestamp, "", types[name]),
+            split_inputs(paths[name], request.agents, whole_files=whole),
+            samples[name],
+        )
+        for name, format_ in formats.items()
+    ]
+    notes = [
+        f"the lines have more fields than format {format_.name} takes: "
+        f"they look like {richer.name} (--format {richer.name})"
+        for name, format_ in formats.items()
+        if (richer := richer_format(format_, samples[name])) is not None
+    ]
+    return made, tuple(dict.fromkeys(notes))
+
+
+def _samples(paths: Sequence[str]) -> list[str]:
     samples = sample_lines(paths)
     if not samples and not all(is_blank(path) for path in paths):
         raise InputError("cannot read the input: where it was looked at, no line of it is text (UTF-8)")
-    whole = any(query.goes_by_source for query in _queries(request.sql))
-    format_ = get_format(request.format) if request.format else guess_format(samples)
-    if samples and not format_.schema(pa.array(samples, pa.string()), None).columns:
-        raise InputError(f"no line of the input is of format {format_.name}, where it was looked at")
-    shares = split_inputs(paths, request.agents, whole_files=whole)
-    return FleetStream(LaneFacts(name, format_, request.timestamp, ""), shares, samples)
+    return samples
+
+
+def _format(named: str | None, samples: Sequence[str]) -> Format:
+    if named is None:
+        return guess_format(samples)
+    format_ = get_format(named)
+    if (better := better_format(format_, samples)) is not None:
+        raise InputError(
+            f"hardly any line of the input is of format {named}, where it was looked at; it looks like "
+            f"{better.name} (--format {better.name})"
+        )
+    return format_
 
 
 async def _run(
@@ -161,6 +209,7 @@ class Fleet:
         self._twice = sum(map(len, paths)) > len(set().union(*paths))
         self._inputs: list[Input] = []
         self._columns: tuple[str, ...] = ()
+        self._types: dict[str, str] = {}
         self._drivers = [self._driver(i, streams) for i in range(len(streams[0].shares))]
         self._ends: list[asyncio.Task[object]] = []
 
@@ -289,6 +338,7 @@ class Fleet:
             await asyncio.sleep(0.002)
         for spec in log.jobs()[-1:]:
             self._columns = _columns_of(spec.plan)
+            self._types = {c.name: c.type for f in spec.plan.fragments for c in f.columns if c.type != "text"}
         for driver in self._drivers:
             driver.reading.set()
 
@@ -353,6 +403,7 @@ class Fleet:
             uncast=sum(lane.uncast for lane in lanes),
             late=sum(lane.late for lane in lanes),
             columns=self._columns,
+            types=self._types,
             unread={path: why for one in self._inputs for path, why in one.counters.problems.items()},
         )
 

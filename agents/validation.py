@@ -6,17 +6,26 @@ what is wrong: the agent may be running. Nothing is left behind.
 
 from __future__ import annotations
 
+import glob
 import itertools
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from agents.addresses import clash
 from agents.config import Config
+from agents.formats import get_format
 from agents.http import cannot_serve
+from agents.lanes.guessing import better_format
+from agents.lanes.samples import sample_lines
 from agents.transport.zeromq import cannot_listen
+from elf.errors import ElfError
+
+DOUBTED: Final = 20
+"""Files of a stream that are looked at."""
 
 
 def validate_all(configs: Mapping[Path, Config]) -> dict[Path, list[str]]:
@@ -62,6 +71,26 @@ def validate(config: Config) -> list[str]:
             elif not os.access(folder, os.R_OK | os.X_OK):
                 found.append(f"streams.{name}.include: the folder {folder} may not be read")
     return found
+
+
+def doubts(config: Config) -> list[str]:
+    """What may be wrong, or change by itself: files of another format than their stream's."""
+    found = []
+    for name, stream in config.streams.items():
+        for path in sorted(_paths(stream.include) - _paths(stream.exclude))[:DOUBTED]:
+            try:
+                samples = sample_lines([path])
+                better = better_format(get_format(stream.format), samples)
+            except ElfError:
+                continue  # what cannot be read is told elsewhere, or nobody's business
+            if better is not None:
+                found.append(f"streams.{name}.format: {stream.format}, but {path} looks like {better.name}")
+                break
+    return found
+
+
+def _paths(patterns: Sequence[str]) -> set[str]:
+    return {path for pattern in patterns for path in glob.glob(pattern, recursive=True)}  # noqa: PTH207
 
 
 def fixed_folder(pattern: str) -> Path:

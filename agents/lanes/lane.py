@@ -29,6 +29,7 @@ from agents.lanes.archive import Archive
 from agents.lanes.leaping import counted, forgotten
 from agents.lanes.peeks import Peeks
 from agents.lanes.rejects import RejectFile
+from agents.lanes.samples import spread
 from agents.lanes.streams import FunctionsAt, StreamEngine
 from agents.metrics import Metrics
 from elf.job import messages as say
@@ -106,7 +107,7 @@ class Lane:
             archive.restore(stored.archive if stored else 0)
         if rejects is not None:
             rejects.truncate_to(stored.rejects if stored else 0)
-        self._samples: deque[str] = deque(samples, maxlen=SAMPLE_LINES)
+        self._samples: deque[str] = deque(spread(samples, SAMPLE_LINES), maxlen=SAMPLE_LINES)
         self._learning = not samples
         self._peeks = Peeks(facts.stream)
         self.rows_read = 0

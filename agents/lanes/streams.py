@@ -8,17 +8,16 @@ way.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from agents.formats import FORMATS, Format
+from agents.formats import Format
 from agents.functions.function import FunctionSpec, UserFunction
 from agents.functions.sandbox import Limits, Sandboxes
-from elf.errors import InputError
 from elf.job.ports import MapperPort, Wanted
 from elf.ql.plan import Fragment, Function
 
@@ -27,29 +26,6 @@ if TYPE_CHECKING:  # DuckDB takes 16 MB, and 25 when it runs: it is imported at 
 
 LOOKED_AT = 200
 """Lines that are looked at at a time for an event time."""
-
-
-def guess_format(samples: Sequence[str]) -> Format:
-    """The format that takes most of these lines. Raises ``InputError`` when none takes half of them."""
-    lines = pa.array(list(samples), pa.string())
-    taken = {name: _taken(format_, lines) for name, format_ in FORMATS.items()}
-    best = max(taken, key=lambda name: taken[name])
-    if len(lines) and 2 * taken[best] < len(lines):
-        raise InputError(
-            f"cannot tell the format of the input ({best} takes {taken[best]} of {len(lines)} sample lines); "
-            f"say --format {', '.join(FORMATS)}"
-        )
-    return FORMATS[best]
-
-
-def _taken(format_: Format, lines: pa.StringArray) -> int:
-    from agents.lanes.engine import Extractor
-
-    extractor = Extractor(format_, format_.schema(lines, None).event_time, Wanted())
-    try:
-        return len(extractor.extract(lines).accepted)
-    finally:
-        extractor.close()
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,14 @@ def run(
     timestamp: Annotated[
         str | None, typer.Option("--timestamp", metavar="COLUMN", help="The column with the event time.")
     ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            metavar="NAME=TYPE",
+            help="A column's type: bigint, double, text, boolean or timestamp; others are told from samples.",
+        ),
+    ] = None,
     agents: Annotated[int, typer.Option("--agents", min=1, help="How many agents share the inputs.")] = 1,
     output: OutputOption = Output.TABLE,
     status: Annotated[
@@ -55,7 +63,15 @@ def run(
 
     sql = one_text(query, file, "-q SQL and -f FILE")
     options = RunOptions(
-        tuple(inputs or ()), tuple(stream or ()), format, timestamp, agents, output, status, summary
+        tuple(inputs or ()),
+        tuple(stream or ()),
+        format,
+        timestamp,
+        tuple(column or ()),
+        agents,
+        output,
+        status,
+        summary,
     )
     return run_query(sql, options)
 

@@ -158,8 +158,8 @@ def _example(entry: Entry) -> str:
 _SAMPLED = """\
 The columns of JSON lines have the types that are seen where the input is sampled: whole numbers and fractions make DOUBLE, other
 conflicts TEXT. A query keeps the types that it was planned with; a value that is none of its column's is NULL to it, and counted as
-`uncast` in the window's status (`elf run` says how many they were). An agent's `streams.NAME.columns` declares types, and a job that
-is altered or made anew sees those of then.
+`uncast` in the window's status (`elf run` says how many they were). `elf run --column price=double` (may be repeated) and an agent's
+`streams.NAME.columns` declare types, and a job that is altered or made anew sees those of then.
 """
 _TIMES: Final = """\
 As the time of a line are read: RFC 3339 (`2026-03-01T12:00:00.5Z`; a blank for the `T`, a comma before the fraction, `+02:00`,

@@ -18,6 +18,7 @@ from elf.cli.printing import Printer, printer, use_utf8
 from elf.client.windows import split
 from elf.errors import InputError, UserError
 from elf.job.messages import WindowResult
+from elf.schema import COLUMN_TYPES, ColumnType
 
 if TYPE_CHECKING:
     from agents.run import Summary
@@ -34,6 +35,7 @@ class RunOptions:
     streams: tuple[str, ...]
     format: str | None
     timestamp: str | None
+    columns: tuple[str, ...]
     agents: int
     output: Output
     status: bool
@@ -58,6 +60,7 @@ def _run(sql: str, inputs: Inputs, options: RunOptions) -> int:
         inputs=inputs.streams,
         format=options.format,
         timestamp=options.timestamp,
+        columns=dict(map(declared, options.columns)),
         agents=options.agents,
         tables=tables_of(sql),
     )
@@ -70,8 +73,15 @@ def _run(sql: str, inputs: Inputs, options: RunOptions) -> int:
 
 
 def _tell_losses(summary: Summary, names: Mapping[str, str]) -> None:
-    """Lines that are in no result, on standard error; raises ``InputError`` for those that nobody has seen.
-    ``names``: what a person calls paths."""
+    """Lines that are in no result, on standard error; raises ``InputError`` for those that nobody has seen,
+    and where there is no other line. ``names``: what a person calls paths."""
+    for note in summary.notes:
+        print(f"elf: {note}", file=sys.stderr)
+    if summary.rows_rejected == summary.rows_in > 0 and not summary.unread and not summary.blank:
+        raise InputError(
+            f"nothing was read: all {summary.rows_in:,} lines are rejected; they are not of the format "
+            "(--format), or have no time (--timestamp COLUMN)"
+        )
     if summary.rows_rejected:
         files = _listed(f"{names.get(path, path)}: {count:,}" for path, count in summary.rejected.items())
         lost = f"{summary.rows_rejected:,} of {summary.rows_in:,} lines rejected"
@@ -80,13 +90,25 @@ def _tell_losses(summary: Summary, names: Mapping[str, str]) -> None:
         late = f"{summary.late:,} of {summary.rows_in:,} lines are in no window"
         print(f"elf: {late}: they came later than LATENESS allows", file=sys.stderr)
     if summary.uncast:
-        which = "they are not of the type that their column has where the input was sampled"
+        columns = ", ".join(f"{name} {kind}" for name, kind in summary.types.items())
+        which = f"they are not of their column's type ({columns}); --column NAME=TYPE declares another"
         print(f"elf: {summary.uncast:,} values are NULL: {which}", file=sys.stderr)
     if summary.unread:
         files = _listed(f"{names.get(path, path)} ({why.lower()})" for path, why in summary.unread.items())
         raise InputError(
             f"not read to the end: {files}; the answer lacks what follows: copy it again, or leave it out"
         )
+
+
+def declared(text: str) -> tuple[str, ColumnType]:
+    """The column of a ``--column``, and its type. Raises ``UserError``."""
+    name, equals, kind = text.rpartition("=")
+    if not equals or not name:
+        raise UserError(f"--column wants NAME=TYPE, not {text!r}")
+    for known in COLUMN_TYPES:
+        if known == kind.lower():
+            return name, known
+    raise UserError(f"--column {text}: there is no type {kind!r}; types: {', '.join(COLUMN_TYPES)}")
 
 
 def _listed(names: Iterable[str]) -> str:

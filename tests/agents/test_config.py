@@ -7,6 +7,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.config import Config, ConfigProblems, load
+from agents.main import run
 from agents.settings.declare import settings_of, variable
 from agents.transport import Limits
 from agents.validation import fixed_folder, validate, validate_all
@@ -390,6 +392,28 @@ def test_validate_tries_to_listen_and_to_write(tmp_path: Path) -> None:
         for key in ("agent", "http"):
             config = config_with(tmp_path, f"data_dir: {tmp_path}\n{key}: {{listen: 127.0.0.1:{port}}}")
             assert validate(config) == []
+
+
+def test_validate_doubts_a_format_that_is_not_the_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = '1.2.3.4 - - [01/Jan/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 94 "-" "x"\n'
+    (tmp_path / "a.log").write_text(line * 20)
+    (tmp_path / "b.log").write_text('{"v":1}\n' * 20)
+    text = f"""
+        data_dir: {tmp_path}/data
+        agent: {{listen: "127.0.0.1:0"}}
+        streams:
+          one: {{include: "{tmp_path}/a.log", format: json}}
+          two: {{include: "{tmp_path}/*.log", exclude: ["{tmp_path}/a*"], format: json}}
+        """
+    path = written(tmp_path, text)
+    assert run(Namespace(command="validate", config=[path])) == 0
+    said = capsys.readouterr()
+    assert said.out == f"{path}: ok\n"
+    assert said.err == (
+        f"elf-agent: warning: streams.one.format: json, but {tmp_path}/a.log looks like combined\n"
+    )
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:7071", "0.0.0.0:7071"])

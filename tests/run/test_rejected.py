@@ -56,8 +56,12 @@ def test_no_row_at_all_makes_no_window(logs: tuple[str, ...], capsys: pytest.Cap
     query = "SELECT COUNT(*) AS n FROM log WINDOWING 10 SECONDS"
     for agents in ("1", "2"):
         args = ("-q", query, "--input", logs[1], "--format", "combined", "--agents", agents)
-        status, out, _ = elf_run(capsys, *args, "--output", "json", "--status")
-        assert (status, out) == (0, "")
+        status, out, err = elf_run(capsys, *args, "--output", "json", "--status")
+        assert (status, out) == (1, "")
+        assert err == (
+            "elf: nothing was read: all 500 lines are rejected; they are not of the format (--format), "
+            "or have no time (--timestamp COLUMN)\n"
+        )
 
 
 def test_how_many_lines_were_rejected_of_which_files_is_said_once(
@@ -152,14 +156,80 @@ def test_what_has_no_line_of_text_is_refused_and_what_is_empty_is_not(
 def test_lines_that_are_late_and_values_that_do_not_fit_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = [json.dumps({"ts": 1_700_000_000 + number, "v": 1}) for number in range(60_000)]
+    whole = [json.dumps({"ts": 1_700_000_000 + number // 5, "v": 1}) for number in range(300_000)]
     late = [json.dumps({"ts": 1_700_000_000, "v": 1})] * 3
-    odd = [json.dumps({"ts": 1_700_015_000, "v": 1.5})] * 7  # neither at an end nor in the middle
-    (tmp_path / "a.json").write_text("\n".join([*whole[:15_000], *odd, *whole[15_000:], *late]))
+    odd = [json.dumps({"ts": 1_700_014_950, "v": 1.5})] * 7  # in no place where it is looked at
+    (tmp_path / "a.json").write_text("\n".join([*whole[:74_750], *odd, *whole[74_750:], *late]))
     query = "SELECT COUNT(*) AS n, SUM(v) AS s FROM log WINDOWING 1 HOUR LATENESS 1 SECONDS"
     status, _, told = elf_run(capsys, "--input", str(tmp_path / "a.json"), "-q", query)
     assert status == 0
     assert told.splitlines() == [
-        "elf: 3 of 60,010 lines are in no window: they came later than LATENESS allows",
-        "elf: 7 values are NULL: they are not of the type that their column has where the input was sampled",
+        "elf: 3 of 300,010 lines are in no window: they came later than LATENESS allows",
+        "elf: 7 values are NULL: they are not of their column's type (v bigint); "
+        "--column NAME=TYPE declares another",
     ]
+    status, out, told = elf_run(
+        capsys, "--input", str(tmp_path / "a.json"), "-q", query, "--column", "v=double"
+    )
+    assert (status, told.count("\n")) == (0, 1)  # of the late lines
+    assert "300,010.5" not in out
+
+
+def test_a_column_that_shows_its_fractions_late(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is looked at all over each file, and in each of them."""
+    rows = [json.dumps({"v": number + (0.5 if number >= 12_000 else 0)}) for number in range(20_000)]
+    (tmp_path / "a.json").write_text("\n".join([*rows[:5_000], *rows[12_000:12_010], *rows[5_000:12_000]]))
+    (tmp_path / "b.json").write_text("\n".join(rows[:10]))
+    paths = ("--input", str(tmp_path / "a.json"), str(tmp_path / "b.json"))
+    args = (*paths, "-q", "SELECT COUNT(v) AS n, SUM(v) AS s FROM log", "--output", "csv")
+    status, out, told = elf_run(capsys, *args)
+    assert (status, told) == (0, "")
+    total = 12_000 * 11_999 / 2 + sum(range(12_000, 12_010)) + 5 + 45
+    assert out == f"n,s\n12020,{total}\n"
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("v", "--column wants NAME=TYPE, not 'v'"),
+        ("v=float", "--column v=float: there is no type 'float'; types: bigint, double, text, boolean, timestamp"),
+        ("ts=text", "--column ts=text: it is the time of the lines, a timestamp; --timestamp COLUMN names another "
+         "column for that"),
+    ],
+)  # fmt: skip
+def test_what_is_declared_wrongly(
+    column: str, said: str, logs: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = ("--input", logs[0], "--format", "json", "-q", COUNT, "--column", column)
+    assert elf_run(capsys, *args) == (1, "", f"elf: {said}\n")
+
+
+def test_declared_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of any type, whether a sample has them or not; access logs have theirs."""
+    path = tmp_path / "a.json"
+    path.write_text('{"v":1,"at":"2026-01-01T00:00:00Z"}\n{"v":2,"at":"2026-01-02T00:00:00Z"}\n')
+    query = "SELECT MAX(v) AS v, MAX(at) AS at, SUM(rare) AS rare FROM log"
+    kinds = ("--column", "v=text", "--column", "at=TIMESTAMP", "--column", "rare=double")
+    status, out, told = elf_run(capsys, "--input", str(path), "-q", query, *kinds, "--output", "json")
+    assert (status, told) == (0, "")
+    assert json.loads(out) == {"v": "2", "at": "2026-01-02T00:00:00.000Z", "rare": None}
+    status, out, told = elf_run(capsys, "--input", str(SAMPLE), "-q", COUNT, "--column", "sc_statu=text")
+    assert (status, out) == (1, "")
+    assert told == "elf: --column sc_statu=text: the input has no column sc_statu; did you mean sc_status?\n"
+
+
+def test_a_format_that_is_not_the_inputs(
+    logs: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.json").write_text('{"v":1}\n' * 50)
+    said = "elf: hardly any line of the input is of format {}, where it was looked at; it looks like {} (--format {})\n"
+    args = ("-q", COUNT, "--output", "csv", "--input")
+    wrong = elf_run(capsys, *args, str(tmp_path / "a.json"), "--format", "combined")
+    assert wrong == (1, "", said.format("combined", "json", "json"))
+    wrong = elf_run(capsys, *args, str(SAMPLE), "--format", "json")
+    assert wrong == (1, "", said.format("json", "combined", "combined"))
+    status, out, told = elf_run(capsys, *args, str(SAMPLE), "--format", "common")
+    assert (status, out.splitlines()[0]) == (0, "n")
+    assert told.splitlines()[0] == (
+        "elf: the lines have more fields than format common takes: they look like combined (--format combined)"
+    )
