@@ -8,9 +8,9 @@ error there.
 
 from __future__ import annotations
 
-import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TextIO
@@ -25,8 +25,21 @@ from elf.job.spec import ONE_SHOT_PREFIX
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 UNBOUNDED_COLUMNS: Final = 1_000_000
+FACTS_COLUMNS: Final = 120
+"""The width of tables about jobs, streams and agents where nobody looks at them in a terminal."""
+GAP_COLUMNS: Final = 2
+LISTED: Final = "query"
+"""The column of long texts in a list of jobs."""
+FACTS: Final = ["fact", "value"]
+"""The columns of what is told of one."""
+TEXT_COLUMNS_MIN: Final = 12
+"""The least that is shown of a long text, however narrow the terminal is."""
+
+_QUOTE: Final = '"'
+_QUOTED: Final = re.compile('[",\r\n]')
 
 Output = Literal["table", "json", "csv"]
 
@@ -123,11 +136,10 @@ def json_rows(table: pa.Table) -> Iterable[str]:
 
 class CsvPrinter:
     """RFC 4180 with LF; a header before the first row, or at the end if there is none, and again when the
-    columns change."""
+    columns change. NULL is nothing, and an empty text is ``""``, as in PostgreSQL and DuckDB."""
 
     def __init__(self, out: TextIO, status: bool) -> None:
         self._out = out
-        self._writer = csv.writer(out, lineterminator="\n")
         self._status = status
         self._header: list[str] = []
 
@@ -139,18 +151,30 @@ class CsvPrinter:
 
     def ended(self, columns: Sequence[str]) -> None:
         if not self._header:
-            self._writer.writerow(columns)
+            self._write([columns])
 
     def table(self, table: pa.Table) -> None:
         if table.column_names != self._header:
             self._header = table.column_names
-            self._writer.writerow(self._header)
-        columns = [[cell(value) for value in column.to_pylist()] for column in table.columns]
-        self._writer.writerows(zip(*columns, strict=True))
+            self._write([self._header])
+        self._write(zip(*(column.to_pylist() for column in table.columns), strict=True))
         self._out.flush()
 
     def data(self, data: dict[str, object]) -> bool:
         return False
+
+    def _write(self, rows: Iterable[Sequence[object]]) -> None:
+        self._out.writelines(",".join(map(csv_field, row)) + "\n" for row in rows)
+
+
+def csv_field(value: object) -> str:
+    """A value in CSV."""
+    if value is None:
+        return ""
+    if type(value) is int:
+        return str(value)
+    text = cell(value)
+    return f'"{text.replace(_QUOTE, _QUOTE * 2)}"' if not text or _QUOTED.search(text) else text
 
 
 class TablePrinter:
@@ -177,7 +201,10 @@ class TablePrinter:
         pass
 
     def table(self, table: pa.Table) -> None:
-        self._console.print(rich_table(table))
+        width = (
+            min(self._console.width, FACTS_COLUMNS) if not self._console.is_terminal else self._console.width
+        )
+        self._console.print(facts_table(table, width))
 
     def data(self, data: dict[str, object]) -> bool:
         return False
@@ -216,7 +243,49 @@ def rich_table(table: pa.Table) -> Table:
         kind = table.schema.field(name).type
         number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
         drawn.add_column(Text(name), justify="right" if number else "left", overflow="fold")
-    columns = [[Text(for_terminal(value)) for value in table[name].to_pylist()] for name in names]
+    columns = [[_shown(value) for value in table[name].to_pylist()] for name in names]
     for row in zip(*columns, strict=True):
         drawn.add_row(*row)
+    return drawn
+
+
+def _shown(value: object) -> Text:
+    """A value of a result: an empty text is one, and NULL is none."""
+    from rich.text import Text
+
+    return Text("NULL", style="dim") if value is None else Text(for_terminal(value))
+
+
+def facts_table(table: pa.Table, width: int) -> Table:
+    """What is told of jobs, streams and agents, each in a line, in a table about so wide: queries are
+    shortened in a list of jobs, and go over several lines among the facts of one. Where there is no room,
+    columns without a word are left out.
+    """
+    from rich import box
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    texts = {
+        name: [" ".join(for_terminal(value).split()) for value in column.to_pylist()]
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+    widths = {name: max(map(cell_len, [name, *some])) for name, some in texts.items()}
+    if sum(widths.values()) + GAP_COLUMNS * (len(widths) - 1) > width and table.num_rows:
+        widths = {name: wide for name, wide in widths.items() if any(texts[name])}
+    names = list(widths)
+    others = sum(widths.values()) + GAP_COLUMNS * (len(widths) - 1)
+    drawn = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in names:
+        drawn.add_column(
+            Text(name),
+            justify="right" if pa.types.is_integer(table.schema.field(name).type) else "left",
+            overflow="ellipsis" if name == LISTED else "fold",
+            no_wrap=name == LISTED,
+            max_width=max(width - others + widths[name], TEXT_COLUMNS_MIN)
+            if name == LISTED or names == FACTS
+            else None,
+        )
+    for row in zip(*(texts[name] for name in names), strict=True):
+        drawn.add_row(*map(Text, row))
     return drawn

@@ -36,7 +36,7 @@ def json_column(column: pa.ChunkedArray) -> list[str]:
 
 
 def cell(value: object) -> str:
-    """A value as people and CSV get it; NULL is the empty string."""
+    """A value as people and CSV get it; NULL is the empty string, unless who asks tells it apart."""
     if value is None:
         return ""
     if isinstance(value, datetime):

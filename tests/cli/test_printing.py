@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -86,6 +87,57 @@ def test_tables_name_the_window_once_and_are_not_cut_off() -> None:
     assert "busy  2026-11-21T02:00:00.000Z … 2026-11-21T02:00:05.000Z" in text
     assert "window_start  " not in text
     assert text.count('{"status":') == 2
+
+
+QUERY = "SELECT a,\n       COUNT(*) AS n\nFROM access WHERE " + " OR ".join(f"a = {n}" for n in range(40))
+
+
+def test_a_list_of_jobs_is_a_line_each_in_a_terminals_width() -> None:
+    jobs = pa.table(
+        {"job": ["busy", "b"], "readers": [1, 12], "query": [QUERY, "SELECT 1"], "reason": ["", None]}
+    )
+    out = io.StringIO()
+    printer("table", out=out).table(jobs)
+    head, rule, *rows = (line.rstrip() for line in out.getvalue().splitlines())
+    assert len(rule) <= 120
+    assert head.split() == ["job", "readers", "query"]
+    assert [row.split()[:5] for row in rows] == [
+        ["busy", "1", "SELECT", "a,", "COUNT(*)"],
+        ["b", "12", "SELECT", "1"],
+    ]
+    assert rows[0].endswith("…")
+    out = io.StringIO()
+    printer("json", out=out).table(jobs)
+    assert json.loads(out.getvalue().splitlines()[0])["query"] == QUERY
+
+
+def test_the_query_among_facts_is_whole_and_goes_over_lines() -> None:
+    out = io.StringIO()
+    printer("table", out=out).table(pa.table({"fact": ["state", "query"], "value": ["active", QUERY]}))
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= 120
+    assert " ".join(" ".join(lines[3:]).split()) == "query " + " ".join(QUERY.split())
+
+
+def test_null_is_not_an_empty_text() -> None:
+    texts, numbers = pa.array(["", None, 'a,"b'], pa.string()), pa.array([None, 2, None], pa.int64())
+    start = pa.array([datetime(2026, 1, 1)] * 3, US)
+    rows = pa.table({"window_start": start, "window_end": start, "t": texts, "n": numbers})
+    window = next(iter(split(window_result(0, 5, rows=1))))
+    for output, expected in (
+        ("csv", ['"",', ",2", '"a,""b",']),
+        ("table", ["       NULL", "NULL      2", 'a,"b   NULL']),
+    ):
+        out = io.StringIO()
+        printer(Output(output).value, out=out).window(replace(window, table=rows))
+        lines = [
+            line.rstrip().removeprefix("2026-01-01T00:00:00.000Z," * 2)
+            for line in out.getvalue().splitlines()
+        ]
+        assert lines[-3:] == expected
+    out = io.StringIO()
+    printer("csv", out=out).table(pa.table({"only": pa.array([None, "", "x\r"], pa.string())}))
+    assert out.getvalue() == 'only\n\n""\n"x\r"\n'
 
 
 def test_markup_in_data_is_data() -> None:
