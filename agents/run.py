@@ -16,57 +16,38 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import psutil
-import pyarrow as pa
 
 from agents import codec, logs
 from agents.disk.store import Store
 from agents.driver import Driver
-from agents.formats import Format, get_format
-from agents.inputs import Input, Range, Whole, split_inputs
-from agents.lanes.guessing import better_format, declared_columns, guess_format, richer_format
-from agents.lanes.lane import Lane, LaneFacts
-from agents.lanes.samples import is_blank, sample_lines
+from agents.inputs import Input, Range, Whole
+from agents.lanes.lane import Lane
 from agents.node.beginning import NodeSettings, Restored, replica_config
 from agents.node.node import Node
+from agents.runinputs import FleetStream, RunRequest, asked_of, streams_of
 from agents.transport import Limits, MemoryNetwork, MemoryTransport
 from elf.batch import decode
 from elf.client.windows import WINDOW_COLUMNS
-from elf.errors import InputError, UserError
+from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.log.membership import Identity, StreamSince
 from elf.job.rollup.root import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
-from elf.ql import planner, statements
+from elf.ql import statements
 from elf.ql.plan import COUNTED, Plan
-from elf.schema import ColumnType
 from overlay import Overlay, OverlayConfig, Peer
 from overlay.replica import Groups
+
+__all__ = ["Fleet", "FleetStream", "RunRequest", "Summary", "ask", "run"]
 
 CLUSTER = "run"
 PATIENT = RootSettings(limit_ms_min=1 << 60, limit_ms_max=1 << 60, grace_ms=1 << 60, patient=True)
 """A finite input is waited for, however long the other agents have been done with theirs."""
 UNBOUNDED = Limits(message_bytes_max=1 << 40, inbox_bytes_max=1 << 40)
 """Nothing is on a wire: a result is handed over however large it is."""
-
-
-@dataclass(frozen=True)
-class RunRequest:
-    """What to run. ``inputs``: paths by stream name; any name after FROM means the only stream there is.
-    ``format`` and ``timestamp`` None: guessed from the first lines.
-    """
-
-    sql: str
-    inputs: Mapping[str, tuple[str, ...]]
-    format: str | None = None
-    timestamp: str | None = None
-    agents: int = 1
-    tables: Mapping[str, bytes] = field(default_factory=dict)
-    """Contents of the files that the query joins, by name."""
-    columns: Mapping[str, ColumnType] = field(default_factory=dict)
-    """Types that are declared; all others are those of samples."""
 
 
 @dataclass(frozen=True)
@@ -105,59 +86,28 @@ class Summary:
 def run(request: RunRequest, on_windows: Callable[[say.WindowResult], None]) -> Summary:
     """Run a query to its end; ``on_windows`` gets every window, in order. Raises ``UserError``."""
     logs.configure("error", "console")  # what a person should know of the inputs is in the summary
-    made, notes = _streams(request)
+    made, notes = streams_of(request)
     summary = asyncio.run(_run(lambda: Fleet(made), request, on_windows))
     return replace(summary, notes=notes, blank=not any(one.samples for one in made))
 
 
-def _streams(request: RunRequest) -> tuple[list[FleetStream], tuple[str, ...]]:
-    """The streams that the query reads, and what a person should know of them."""
-    whole = any(query.goes_by_source for query in _queries(request.sql))
-    paths = _streams_of(request)
-    samples = {name: _samples(of) for name, of in paths.items()}
-    formats = {name: _format(request.format, lines) for name, lines in samples.items()}
-    schemas = {
-        name: (format_, format_.schema(pa.array(samples[name], pa.string()), request.timestamp))
-        for name, format_ in formats.items()
-    }
-    for name, (format_, schema) in schemas.items():
-        if samples[name] and not schema.columns:
-            raise InputError(f"no line of the input is of format {format_.name}, where it was looked at")
-    types = declared_columns(schemas, request.columns)
-    made = [
-        FleetStream(
-            LaneFacts(name, format_, request.timestamp, "", types[name]),
-            split_inputs(paths[name], request.agents, whole_files=whole),
-            samples[name],
-        )
-        for name, format_ in formats.items()
-    ]
-    notes = [
-        f"the lines have more fields than format {format_.name} takes: "
-        f"they look like {richer.name} (--format {richer.name})"
-        for name, format_ in formats.items()
-        if (richer := richer_format(format_, samples[name])) is not None
-    ]
-    return made, tuple(dict.fromkeys(notes))
+def ask(request: RunRequest) -> say.Reply:
+    """The answer to a question; lines are only sampled. Raises ``UserError``."""
+    logs.configure("error", "console")
+    made, _ = streams_of(request)
+    asked = asked_of(statements.parse(request.sql))
+    only = isinstance(asked, statements.Describe) and len(made) == 1  # whatever it is called
+    sql = f"DESCRIBE STREAM {made[0].facts.stream}" if only else request.sql
+    return asyncio.run(_ask(lambda: Fleet(made), sql, request.tables))
 
 
-def _samples(paths: Sequence[str]) -> list[str]:
-    samples = sample_lines(paths)
-    if not samples and not all(is_blank(path) for path in paths):
-        raise InputError("cannot read the input: where it was looked at, no line of it is text (UTF-8)")
-    return samples
-
-
-def _format(named: str | None, samples: Sequence[str]) -> Format:
-    if named is None:
-        return guess_format(samples)
-    format_ = get_format(named)
-    if (better := better_format(format_, samples)) is not None:
-        raise InputError(
-            f"hardly any line of the input is of format {named}, where it was looked at; it looks like "
-            f"{better.name} (--format {better.name})"
-        )
-    return format_
+async def _ask(make: Callable[[], Fleet], sql: str, tables: Mapping[str, bytes]) -> say.Reply:
+    fleet = make()
+    try:
+        await fleet.start()
+        return await fleet.ask(sql, tables)
+    finally:
+        await fleet.stop()
 
 
 async def _run(
@@ -180,15 +130,6 @@ async def _run(
         return fleet.summary(windows, time.monotonic() - began)
     finally:
         await fleet.stop()
-
-
-@dataclass(frozen=True)
-class FleetStream:
-    """A stream, and what each agent reads of it."""
-
-    facts: LaneFacts
-    shares: Sequence[Sequence[Range]]
-    samples: Sequence[str]
 
 
 class Fleet:
@@ -303,6 +244,23 @@ class Fleet:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+            await client.close()
+
+    async def ask(self, sql: str, tables: Mapping[str, bytes]) -> say.Reply:
+        """The answer to a statement that gives no windows. Raises ``UserError``."""
+        client = self._network.dial()
+        try:
+            given = tuple(tables.items())
+            self._send(client, say.Execute(request=1, sql=sql, creator="run", tables=given))
+            while True:
+                _, frames = await client.receive()
+                decoded = codec.decode(frames, cluster=CLUSTER, max_bytes=UNBOUNDED.message_bytes_max)
+                match decoded.message:
+                    case say.Failed(text=text):
+                        raise UserError(text)
+                    case say.Reply(done=True) as reply:
+                        return reply
+        finally:
             await client.close()
 
     def _send(self, client: MemoryTransport, message: say.Message) -> None:
@@ -436,33 +394,6 @@ def _columns_of(plan: Plan) -> tuple[str, ...]:
 def ring_peer(me: Identity) -> Peer:
     """An agent's place on the ring."""
     return Peer(me.address, me.incarnation)
-
-
-def _streams_of(request: RunRequest) -> dict[str, tuple[str, ...]]:
-    """The streams that the query reads, and their paths: the only one, those that it names, or all."""
-    if request.agents < 1:
-        raise UserError(f"--agents {request.agents}: at least one agent is needed")
-    if not request.inputs or not any(request.inputs.values()):
-        raise InputError("no input: name at least one with --input PATH or --stream NAME=PATH")
-    read = [planner.streams_of(query, jobs=True) for query in _queries(request.sql)]
-    named = list(dict.fromkeys(name for names in read if names != "*" for name in names))
-    if "*" in read or not named or (len(request.inputs) == 1 and len(named) < 2):
-        return dict(request.inputs)
-    for name in named:
-        if name not in request.inputs:
-            known = ", ".join(sorted(request.inputs))
-            raise UserError(f"there is no stream {name}; streams: {known} (--stream NAME=PATH makes one)")
-    return {name: request.inputs[name] for name in named}
-
-
-def _queries(sql: str) -> list[statements.Query]:
-    """Those of the jobs that are created for the SELECT, and its own, the last."""
-    parsed = statements.parse(sql)
-    jobs = [one.query for one in parsed[:-1] if isinstance(one, statements.CreateJob)]
-    last = parsed[-1] if parsed else None
-    if not isinstance(last, statements.Select) or len(jobs) + 1 != len(parsed):
-        raise UserError("elf run takes one SELECT, after CREATE JOB for each job that it reads")
-    return [*jobs, last.query]
 
 
 def _peak_rss() -> int:

@@ -84,6 +84,16 @@ def declared_columns(
     return {stream: dict(_types(format_, schema, declared)) for stream, (format_, schema) in streams.items()}
 
 
+def check_timestamp(streams: Mapping[str, tuple[Format, Schema]], named: str) -> None:
+    """Raises ``UserError`` where no stream has, in any sample, the column that its times are said to be in.
+    ``streams``: as they are without it."""
+    has = {name: named in schema.names() or not schema.columns for name, (_, schema) in streams.items()}
+    fixed = [name for name, (format_, _) in streams.items() if format_ is not FORMATS["json"]]
+    if any(has.values()) and all(has[name] for name in fixed):
+        return
+    raise UserError(f"--timestamp {named}: {_unknown(named, streams)}")
+
+
 def _types(
     format_: Format, schema: Schema, declared: Mapping[str, ColumnType]
 ) -> Iterator[tuple[str, ColumnType]]:

@@ -45,10 +45,27 @@ def inputs_of(inputs: Sequence[str], streams: Sequence[str], folder: Path) -> In
         raise UserError("give the log files to read: --input PATH... or --stream NAME=PATH...")
     if sum(paths.count(STDIN) for paths in found.values()) > 1:
         raise UserError("standard input (-) can be read once")
+    for paths in found.values():
+        _tell_repeated(paths)
     read = {name: tuple(_file(path, folder) for path in paths) for name, paths in found.items()}
     both = [pair for name in found for pair in zip(read[name], found[name], strict=True)]
     shown = {copy: "standard input" if path == STDIN else path for copy, path in both if copy != path}
     return Inputs(read, shown)
+
+
+def _tell_repeated(paths: Sequence[str]) -> None:
+    """A file that a stream has twice, perhaps by a link, counts twice: that may be meant."""
+    known: dict[tuple[int, int], str] = {}
+    for path in paths:
+        if path == STDIN or not Path(path).is_file():
+            continue
+        status = Path(path).stat()
+        first = known.get(key := (status.st_dev, status.st_ino))
+        if first is None:
+            known[key] = path
+        else:
+            same = "it is named twice" if first == path else f"it is the same file as {first}"
+            print(f"elf: warning: the lines of {path} count twice: {same}", file=sys.stderr)
 
 
 def _file(path: str, folder: Path) -> str:

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from elf.batch import decode
 from elf.cli.choices import Output
 from elf.cli.errors import ended_at_once
 from elf.cli.inputs import Inputs, inputs_of
 from elf.cli.printing import Printer, printer, use_utf8
 from elf.client.windows import split
 from elf.errors import InputError, UserError
-from elf.job.messages import WindowResult
+from elf.job.messages import Reply, WindowResult
 from elf.schema import COLUMN_TYPES, ColumnType
 
 if TYPE_CHECKING:
@@ -50,7 +53,8 @@ def run_query(sql: str, options: RunOptions) -> int:
 
 
 def _run(sql: str, inputs: Inputs, options: RunOptions) -> int:
-    from agents.run import RunRequest, run
+    from agents.run import RunRequest, ask, run
+    from agents.runinputs import is_question
     from elf.client.files import tables_of
 
     use_utf8()
@@ -64,6 +68,9 @@ def _run(sql: str, inputs: Inputs, options: RunOptions) -> int:
         agents=options.agents,
         tables=tables_of(sql),
     )
+    if is_question(sql):
+        tell(ask(request), out)
+        return 0
     summary = run(request, lambda result: show(result, out))
     out.ended(summary.columns)
     if options.summary is not None:
@@ -115,6 +122,14 @@ def _listed(names: Iterable[str]) -> str:
     """The first of them, and how many there are besides."""
     first, more = (found := list(names))[:FILES_SHOWN], len(found) - FILES_SHOWN
     return ", ".join(first) + (f" and {more} more" if more > 0 else "")
+
+
+def tell(reply: Reply, out: Printer) -> None:
+    """Print the answer to a question."""
+    if reply.payload:
+        out.table(decode(reply.payload))
+    elif not (reply.body and out.data(msgspec.json.decode(reply.body, type=dict[str, object]))):
+        print(reply.text)
 
 
 def show(result: WindowResult, out: Printer) -> None:

@@ -36,8 +36,12 @@ NOTIFY EXPLAIN
 """
 KEYWORDS: Final = tuple(_WORDS.split())
 
-HELP: Final = "statements end with ;   \\q leaves   \\? shows this   Ctrl-C stops a SELECT or clears the line"
+HELP: Final = """\
+statements end with ;   \\q leaves   help shows this   Ctrl-C stops a SELECT or clears the line
+SELECT …;   CREATE JOB name AS SELECT …;   SUBSCRIBE name;   DROP JOB name;
+SHOW JOBS | STREAMS | MEMBERS;   DESCRIBE name;   EXPLAIN name;   all of it: docs/elf-ql.md"""
 _QUIT: Final = ("\\q", "quit", "exit")
+_ASKED: Final = ("\\?", "\\h", "help", "?")
 
 
 def run_shell(address: str, cluster: str) -> int:
@@ -64,16 +68,24 @@ async def _shell(address: str, cluster: str) -> int:
                 return 0
             if not text and line.strip().rstrip(";") in _QUIT:
                 return 0
-            if not text and line.strip() == "\\?":
+            if not text and asks_for_help(line):
                 print(HELP)
                 continue
             text = await _perform(client, f"{text}{line}\n")
 
 
+def asks_for_help(line: str) -> bool:
+    """Whether a line at the beginning of a statement is no statement, but wants to know what is one."""
+    return line.strip().rstrip(";").strip().lower() in _ASKED
+
+
 def _piped() -> str:
-    """Standard input, up to a line that leaves."""
+    """Standard input, up to a line that leaves; help is shown at once."""
     text = ""
     for line in sys.stdin:
+        if asks_for_help(line) and not split(text).rest:
+            print(HELP)
+            continue
         if line.strip().rstrip(";") in _QUIT and not split(text).rest:
             break
         text += line

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from typing import ClassVar, TypeVar, overload
+from itertools import pairwise
+from typing import ClassVar, Final, TypeVar, overload
 
 from sqlglot import Token, Tokenizer, TokenType, exp
 from sqlglot.dialects.dialect import Dialect
@@ -94,6 +95,15 @@ class Approximate(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {}
 
 
+_ORDER: Final = (
+    ("where", "WHERE"),
+    ("group", "GROUP BY"),
+    ("having", "HAVING"),
+    ("order", "ORDER BY"),
+    ("limit", "LIMIT"),
+)
+"""Clauses of a query in their order, by sqlglot's names."""
+
 _ClauseParser = Callable[..., tuple[str, object]]
 
 
@@ -147,6 +157,15 @@ class ElfParser(Parser):
             message, errors=[{"description": message, "offset": offset, "token": place.text if place else ""}]
         )
 
+    def _check_order(self, query: exp.Query) -> None:
+        """sqlglot takes the clauses of a query in any order."""
+        clauses = [(clause, query.args.get(key)) for key, clause in _ORDER]
+        places = [(node.meta["start"], clause) for clause, node in clauses if node and "start" in node.meta]
+        for (start, clause), (after, later) in pairwise(places):
+            if after < start:
+                token = next((token for token in self._tokens if token.start == start), None)
+                self.raise_error(f"the clause {clause} stands before {later}", token)
+
     def _parse_expression(self) -> exp.Expr | None:
         """An expression that knows the extent of its text, for names of columns without an alias."""
         start = self._curr
@@ -170,13 +189,14 @@ class ElfParser(Parser):
     def _parse_query_modifiers(self, this: None) -> None: ...
 
     def _parse_query_modifiers(self, this: _Tree | None) -> _Tree | None:
-        """sqlglot's modifiers and ours, in any order, each at most once."""
+        """sqlglot's modifiers in SQL's order, and ours anywhere, each at most once."""
         while True:
             this = super()._parse_query_modifiers(this)
             if not isinstance(this, exp.Query):
                 return this
             word = self._curr.text.upper() if self._curr else ""
             if word not in _CLAUSE_WORDS:
+                self._check_order(this)
                 return this
             if this.args.get(word.lower()):
                 self.raise_error(f"two {word} clauses")

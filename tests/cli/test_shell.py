@@ -104,3 +104,9 @@ async def test_keywords_jobs_and_streams_complete() -> None:
 
     assert completed("sel") == ["SELECT"]
     assert completed("SUBSCRIBE bu") == ["busy"]
+
+
+@pytest.mark.parametrize("word", ["help", "HELP;", "\\?", "?"])
+def test_help_is_no_statement(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asyncio.run(typed(f"{word}\rSHOW JOBS;\r\\q\r")) == ["SHOW JOBS;"]
+    assert capsys.readouterr().out.count(shell.HELP) == 2

@@ -1,0 +1,145 @@
+"""What ``elf run`` is asked, and of which inputs: the streams that the query reads, each with what is told
+from samples of its lines, and spread over the agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from agents.formats import Format, get_format
+from agents.inputs import Range, split_inputs
+from agents.lanes.guessing import (
+    better_format,
+    check_timestamp,
+    declared_columns,
+    guess_format,
+    richer_format,
+)
+from agents.lanes.lane import LaneFacts
+from agents.lanes.samples import is_blank, sample_lines
+from elf.errors import InputError, UserError
+from elf.ql import planner, statements
+from elf.schema import ColumnType
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What to run. ``inputs``: paths by stream name; any name after FROM means the only stream there is.
+    ``format`` and ``timestamp`` None: guessed from the first lines.
+    """
+
+    sql: str
+    inputs: Mapping[str, tuple[str, ...]]
+    format: str | None = None
+    timestamp: str | None = None
+    agents: int = 1
+    tables: Mapping[str, bytes] = field(default_factory=dict)
+    """Contents of the files that the query joins, by name."""
+    columns: Mapping[str, ColumnType] = field(default_factory=dict)
+    """Types that are declared; all others are those of samples."""
+
+
+@dataclass(frozen=True)
+class FleetStream:
+    """A stream, and what each agent reads of it."""
+
+    facts: LaneFacts
+    shares: Sequence[Sequence[Range]]
+    samples: Sequence[str]
+
+
+def is_question(sql: str) -> bool:
+    """Whether it is no query, but ``EXPLAIN`` of one, or ``DESCRIBE`` of an input."""
+    return isinstance(asked_of(statements.parse(sql)), statements.Explain | statements.Describe)
+
+
+def asked_of(parsed: Sequence[statements.Statement]) -> statements.Statement | None:
+    return parsed[-1] if parsed else None
+
+
+def streams_of(request: RunRequest) -> tuple[list[FleetStream], tuple[str, ...]]:
+    """The streams that the query reads, and what a person should know of them."""
+    whole = any(query.goes_by_source for query in queries_of(request.sql))
+    paths = _paths_of(request)
+    samples = {name: _samples(of) for name, of in paths.items()}
+    formats = {name: _format(request.format, some) for name, some in samples.items()}
+    lines = {name: pa.array(some, pa.string()) for name, some in samples.items()}
+    schemas = {name: (one, one.schema(lines[name], request.timestamp)) for name, one in formats.items()}
+    for name, (format_, schema) in schemas.items():
+        if samples[name] and not schema.columns:
+            raise InputError(f"no line of the input is of format {format_.name}, where it was looked at")
+    if request.timestamp is not None:
+        without = {name: (one, one.schema(lines[name], None)) for name, one in formats.items()}
+        check_timestamp(without, request.timestamp)
+    types = declared_columns(schemas, request.columns)
+    made = [
+        FleetStream(
+            LaneFacts(name, format_, request.timestamp, "", types[name]),
+            split_inputs(paths[name], request.agents, whole_files=whole),
+            samples[name],
+        )
+        for name, format_ in formats.items()
+    ]
+    notes = [
+        f"the lines have more fields than format {format_.name} takes: "
+        f"they look like {richer.name} (--format {richer.name})"
+        for name, format_ in formats.items()
+        if (richer := richer_format(format_, samples[name])) is not None
+    ]
+    return made, tuple(dict.fromkeys(notes))
+
+
+def _samples(paths: Sequence[str]) -> list[str]:
+    samples = sample_lines(paths)
+    if not samples and not all(is_blank(path) for path in paths):
+        raise InputError("cannot read the input: where it was looked at, no line of it is text (UTF-8)")
+    return samples
+
+
+def _format(named: str | None, samples: Sequence[str]) -> Format:
+    if named is None:
+        return guess_format(samples)
+    format_ = get_format(named)
+    if (better := better_format(format_, samples)) is not None:
+        raise InputError(
+            f"hardly any line of the input is of format {named}, where it was looked at; it looks like "
+            f"{better.name} (--format {better.name})"
+        )
+    return format_
+
+
+def _paths_of(request: RunRequest) -> dict[str, tuple[str, ...]]:
+    """The streams that the query reads, and their paths: the only one, those that it names, or all."""
+    if request.agents < 1:
+        raise UserError(f"--agents {request.agents}: at least one agent is needed")
+    if not request.inputs or not any(request.inputs.values()):
+        raise InputError("no input: name at least one with --input PATH or --stream NAME=PATH")
+    read = [planner.streams_of(query, jobs=True) for query in queries_of(request.sql)]
+    named = list(dict.fromkeys(name for names in read if names != "*" for name in names))
+    if "*" in read or not named or (len(request.inputs) == 1 and len(named) < 2):
+        return dict(request.inputs)
+    for name in named:
+        if name not in request.inputs:
+            known = ", ".join(sorted(request.inputs))
+            raise UserError(f"there is no stream {name}; streams: {known} (--stream NAME=PATH makes one)")
+    return {name: request.inputs[name] for name in named}
+
+
+def queries_of(sql: str) -> list[statements.Query]:
+    """Those of the jobs that are created for the SELECT, and its own, the last; none to describe an input."""
+    parsed = statements.parse(sql)
+    jobs = [one.query for one in parsed[:-1] if isinstance(one, statements.CreateJob)]
+    match asked_of(parsed):
+        case statements.Select(query=query) if len(jobs) + 1 == len(parsed):
+            return [*jobs, query]
+        case statements.Explain(target=statements.Query() as query, analyze=False) if len(parsed) == 1:
+            return [query]
+        case statements.Describe() if len(parsed) == 1:
+            return []
+    raise UserError(
+        "elf run answers one SELECT (after CREATE JOB for each job that it reads), EXPLAIN SELECT or "
+        "DESCRIBE; all other statements are for a fleet: elf sql"
+    )
