@@ -48,14 +48,16 @@ class Until:
 
 @dataclass(frozen=True)
 class Reading:
-    """The client reads the windows of a job from now on. ``drops``: the job is its own one-shot SELECT.
-    ``then``: it wants none of them, but what this procedure comes to after ``windows`` of them.
+    """The client reads the windows of a job from now on, or all after the result of number ``after``.
+    ``drops``: the job is its own one-shot SELECT. ``then``: it wants none of them, but what this procedure
+    comes to after ``windows`` of them.
     """
 
     spec: JobSpec
     drops: bool
     then: Procedure | None = None
     windows: int | None = None
+    after: int | None = None
 
 
 Ask = ToAddress | ToKey | Until

@@ -158,7 +158,7 @@ class Clients:
             end.drops,
             now_ms,
             now_ms,
-            Heard(0 if end.drops else None),
+            Heard(0 if end.drops else end.after),
             now_ms,
             end.then,
             now_ms,

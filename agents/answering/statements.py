@@ -114,7 +114,9 @@ class Statements:
             case statements.Select():
                 return (yield from self._select(asked, statement))
             case statements.Subscribe():
-                return Reading(self._find(statement.name, asked.creator), drops=False)
+                spec = self._find(statement.name, asked.creator)
+                after = asked.after[1] if asked.after is not None and asked.after[0] == spec.uid else None
+                return Reading(spec, drops=False, after=after)
             case statements.DropJob():
                 return (yield from self._drop(asked, statement))
             case statements.NotifyJob():

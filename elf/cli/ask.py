@@ -169,7 +169,9 @@ def _as_json(value: object) -> object:
 
 
 def leave_fleet(address: str, cluster: str, *, force: bool) -> int:
-    """``elf leave``"""
+    """``elf leave``: of one agent, no other in its place."""
+    if "," in address:
+        raise UserError(f"--connect {address}: name the one agent that is to leave")
 
     async def leave() -> dict[str, object]:
         async with connect(address, cluster=cluster) as client:

@@ -15,7 +15,13 @@ from elf.errors import UserError
 DEFAULT_ADDRESS: Final = "127.0.0.1:7071"
 
 Connect = Annotated[
-    str, typer.Option("--connect", envvar="ELF_CONNECT", metavar="HOST:PORT", help="Any agent of the fleet.")
+    str,
+    typer.Option(
+        "--connect",
+        envvar="ELF_CONNECT",
+        metavar="HOST:PORT[,…]",
+        help="Any agent of the fleet; of several the first that answers.",
+    ),
 ]
 Cluster = Annotated[
     str, typer.Option("--cluster", envvar="ELF_CLUSTER_NAME", help="The name of the cluster (cluster.name).")

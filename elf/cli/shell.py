@@ -55,7 +55,7 @@ def run_shell(address: str, cluster: str) -> int:
 async def _shell(address: str, cluster: str) -> int:
     async with connect(address, cluster=cluster) as client:
         status = await client.status()
-        print(f"connected to {status.get('agent', address)} ({address})\n{HELP}")
+        print(f"connected to {status.get('agent', client.address)} ({client.address})\n{HELP}")
         session = _session(await known_names(client))
         text = ""
         while True:

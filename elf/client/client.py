@@ -1,4 +1,5 @@
-"""A client's connection to one agent: requests out, replies and windows back, over one ZeroMQ DEALER.
+"""A client's connection to one agent, or to the next one where several are named: requests out, replies and
+windows back, over one ZeroMQ DEALER.
 
 Every open request is kept alive every two seconds (an agent ends what it hears nothing of), and the agent is
 asked for a sign of life when it has been silent. Rules: every wait has a limit with a name; every request
@@ -13,6 +14,7 @@ import contextlib
 import getpass
 import itertools
 import os
+import re
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -34,6 +36,7 @@ from elf.client.files import files_of, tables_of
 from elf.client.requests import Request
 from elf.client.windows import Window, split
 from elf.errors import ElfError, PeerError, UserError
+from elf.job.home.heard import Heard
 from elf.job.messages import Call, Cancel, Execute, Failed, JobFacts, KeepAlive, Message, Published, Reply
 from elf.job.program.spec import Question, Submission, with_settings
 from elf.job.program.values import unpack_value
@@ -67,7 +70,15 @@ SILENCE_SECS: Final = 15.0
 REMEMBERED_MAX: Final = 65_536
 """Windows that a subscription remembers, to give each revision once; a repeat comes soon after or never."""
 
+MOVES: Final = 10
+"""Times that all agents are tried when one is lost, a second or more apart."""
+
 _BYTES_MAX: Final = 256 << 20
+_SUBSCRIBE: Final = re.compile(r"\s*SUBSCRIBE\s+\w+\s*;?\s*", re.IGNORECASE)
+
+
+class LostAgent(ElfError):
+    """The agent that we talked to is no more, or has forgotten us."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +129,8 @@ class CompareFacts:
 def connect(
     address: str, *, timeout: float = CONNECT_SECS, creator: str | None = None, cluster: str = CLUSTER
 ) -> Client:
-    """A client of the agent at ``host:port``; ``async with`` opens it.
+    """A client of the agent at ``host:port``; ``async with`` opens it. Of several, with commas between them,
+    the first one that answers; what reads windows of a job goes on at another one when that is lost.
 
     ``timeout`` is in seconds, for the opening; ``creator`` is who owns the jobs that are created (default:
     the user of the operating system). Opening raises ``ElfError`` when nobody answers there, ``UserError``
@@ -139,7 +151,9 @@ class Client:
     """See the module's docstring; made by ``connect``. Belongs to one event loop."""
 
     def __init__(self, address: str, *, timeout: float, creator: str, cluster: str) -> None:
-        self.address = address
+        self._addresses = tuple(one for part in address.split(",") if (one := part.strip())) or (address,)
+        self.address = self._addresses[0]
+        """Of the agent that we talk to."""
         self.creator = creator
         self._timeout = timeout
         self._cluster = cluster
@@ -150,26 +164,45 @@ class Client:
         self._tasks: list[asyncio.Task[None]] = []
         self._asked: float | None = None
         self._incarnation: object = None
+        self._moving = asyncio.Lock()
 
     async def __aenter__(self) -> Client:
         return await self.open()
 
     async def open(self) -> Client:
-        """Reach the agent. Idempotent; raises as ``connect`` says."""
+        """Reach an agent. Idempotent; raises as ``connect`` says."""
         if self._transport is not None:
             return self
+        at = self._addresses.index(self.address)
+        failed: list[ElfError] = []
+        for address in self._addresses[at:] + self._addresses[:at]:
+            self.address = address
+            try:
+                await self._open()
+            except UserError:
+                raise
+            except ElfError as error:
+                failed.append(error)
+            else:
+                return self
+        raise failed[0] if len(failed) == 1 else ElfError("; ".join(map(str, failed)))
+
+    async def _open(self) -> None:
         await self._reach()
+        self._asked = None
         self._transport = await ZeroMqTransport.dial()
         self._tasks = [asyncio.create_task(self._receive()), asyncio.create_task(self._keep_alive())]
         try:
             status = await self.call("status", limit_secs=self._timeout)
         except BaseException as error:
-            await self.close()
+            await self._disconnect()
             if isinstance(error, ElfError) and not isinstance(error, UserError):
-                raise self._unreachable(f"no agent of cluster {self._cluster!r} answers there") from None
+                raise self._unreachable(
+                    f"no agent of cluster {self._cluster!r} answers there (--cluster NAME, as the agent's "
+                    "cluster.name says)"
+                ) from None
             raise
         self._incarnation = status.get("incarnation")
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -180,11 +213,14 @@ class Client:
         """Cancel what is open and let go of the connection. Idempotent."""
         for number in list(self._requests):
             self._close_request(number)
+        await self._disconnect()
+        self._sandboxes.close()
+
+    async def _disconnect(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
-        self._sandboxes.close()
         if self._transport is not None:
             await self._transport.close()
             self._transport = None
@@ -217,7 +253,8 @@ class Client:
     async def execute(self, text: str, windows: int | None = None) -> AsyncGenerator[Result | Window]:
         """Whatever the agent says to a statement: one ``Result``, or windows for as long as they come.
 
-        ``windows`` is counted here, after repeats are gone: the agent would count what it sends.
+        ``windows`` is counted here, after repeats are gone: the agent would count what it sends. A SUBSCRIBE
+        goes on at another agent, where several are known, after the last result that is told here.
         """
         spans: set[tuple[object, object]] = set()
         seen: OrderedDict[tuple[object, ...], None] = OrderedDict()
@@ -231,7 +268,7 @@ class Client:
             files=tuple(files.items()),
             tables=tuple(tables.items()),
         )
-        async with contextlib.aclosing(self._stream(message, ANSWER_SECS)) as replies:
+        async with contextlib.aclosing(self._anywhere(message)) as replies:
             async for reply in replies:
                 if isinstance(reply, Reply):
                     if reply.done or reply.payload or reply.text:
@@ -350,6 +387,46 @@ class Client:
         was done. Raises ``UserError`` for one that lives."""
         return (await self._ask("take off", agent, ANSWER_SECS)).text
 
+    async def _anywhere(self, message: Execute) -> AsyncGenerator[Reply | Published]:
+        """The replies to a statement; of a SUBSCRIBE, from one agent after the other. Each result once."""
+        heard: dict[str, Heard] = {}
+        while True:
+            agent = self._transport
+            try:
+                async with contextlib.aclosing(self._stream(message, ANSWER_SECS)) as replies:
+                    async for reply in replies:
+                        if isinstance(reply, Published):
+                            result = reply.result
+                            known = heard.setdefault(result.job, Heard(None))
+                            if not known.take(result.number, result.before):
+                                continue
+                            if known.upto is not None:
+                                message = msgspec.structs.replace(message, after=(result.job, known.upto))
+                        yield reply
+                return
+            except LostAgent as lost:
+                if len(self._addresses) == 1 or not _SUBSCRIBE.fullmatch(message.sql):
+                    raise
+                await self._move(agent, lost)
+
+    async def _move(self, agent: ZeroMqTransport | None, lost: LostAgent) -> None:
+        """To another agent, unless somebody else has moved us meanwhile; the one that was lost comes last."""
+        async with self._moving:
+            if self._transport is not agent:
+                return
+            await self._disconnect()
+            at = self._addresses.index(self.address) + 1
+            self.address = self._addresses[at % len(self._addresses)]
+            for tries_left in reversed(range(MOVES)):
+                try:
+                    await self.open()
+                except ElfError as error:
+                    if not tries_left:
+                        raise ElfError(f"{lost}; {error}") from None
+                    await asyncio.sleep(1.0)
+                else:
+                    return
+
     # -- one request -----------------------------------------------------------------------------------------
 
     async def _stream(self, message: Execute | Call, limit_secs: float) -> AsyncGenerator[Reply | Published]:
@@ -450,7 +527,7 @@ class Client:
 
     def _lose(self, why: str) -> None:
         for request in self._requests.values():
-            request.fail(ElfError(f"lost the agent at {self.address}: {why}"))
+            request.fail(LostAgent(f"lost the agent at {self.address}: {why}"))
 
 
 def _object(reply: Reply) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import pyarrow as pa
@@ -178,3 +178,50 @@ async def test_changes_and_why_nothing_comes_are_told_apart_from_windows() -> No
     assert [window.early for window in windows] == [1, 2, 0]
     signs = [None if w.changes is None else w.changes["_op"].to_pylist() for w in windows]
     assert signs == [["+"], ["+"], []]
+
+
+async def test_of_several_agents_the_first_that_answers() -> None:
+    async with fake_agent(lambda _: []) as agent, fake_agent(lambda _: [], cluster="other") as strange:
+        addresses = f"127.0.0.1:1, {strange.address},{agent.address}"
+        async with elf_client.connect(addresses, timeout=0.5) as client:
+            assert client.address == agent.address
+        with pytest.raises(ElfError) as refused:
+            await elf_client.connect(f"127.0.0.1:1,{strange.address}", timeout=0.5).open()
+    assert str(refused.value) == (
+        "cannot reach an agent at 127.0.0.1:1: connection refused (is elf-agent running there?); "
+        f"cannot reach an agent at {strange.address}: no agent of cluster 'elf' answers there "
+        "(--cluster NAME, as the agent's cluster.name says)"
+    )
+
+
+async def test_a_subscription_goes_on_at_another_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the last result up to which all were told, and with none of them again."""
+    monkeypatch.setattr(module, "KEEP_ALIVE_SECS", 0.05)
+
+    def telling(*numbers: int) -> Callable[[say.Message], Iterable[say.Message]]:
+        def answers(message: say.Message) -> Iterable[say.Message]:
+            if isinstance(message, say.Execute):
+                for n in numbers:
+                    result = msgspec.structs.replace(window_result(5 * n), number=n, before=n - 1)
+                    yield say.Published(request=message.request, result=result)
+
+        return answers
+
+    async with (
+        fake_agent(telling(3, 4, 6)) as first,
+        fake_agent(telling(5, 6, 7)) as second,
+        elf_client.connect(f"{first.address},{second.address}") as client,
+    ):
+        found = []
+        async for window in client.subscribe("busy", windows=5):
+            found.append(window.start)
+            first.status["incarnation"] = 2  # it was started anew, and knows of nothing
+        assert client.address == second.address
+        second.status["incarnation"] = 3
+        with pytest.raises(ElfError, match="lost the agent"):  # what is no subscription does not go on
+            await client.call("tree")
+    assert found == [at(5 * n) for n in (3, 4, 6, 5, 7)]
+    asked = [
+        m.after for m in (*first.got(say.Execute), *second.got(say.Execute)) if isinstance(m, say.Execute)
+    ]
+    assert asked == [None, ("j.1", 4)]

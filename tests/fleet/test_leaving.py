@@ -6,9 +6,13 @@ import asyncio
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
-from elf.client import Client, Window
+import pytest
+
+from elf.client import Client, Window, connect
+from elf.client import client as client_module
 from tests.fleet.fleet import Agent, Fleet
 from tests.fleet.test_fleet import SECOND_US, connected, create, until, watched
 
@@ -78,3 +82,34 @@ def missing(window: Window) -> list[str]:
     names = window.status["missing"]
     assert isinstance(names, list)
     return names
+
+
+async def test_who_subscribes_goes_on_at_another_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent that told the windows is killed: none is missing, and none comes twice."""
+    monkeypatch.setattr(client_module, "SILENCE_SECS", 2.0)
+    fleet = Fleet(tmp_path, 3)
+    fleet.start()
+    try:
+        client = await connected(fleet, 0)
+        fleet.begin_writing()
+        await create(client)
+        master = fleet.agent_at(str((await client.tree("popular"))["master"]))
+        await client.close()
+        first, second = [agent for agent in fleet.agents if agent is not master]
+        told: list[Window] = []
+        async with connect(f"{first.address},{second.address}", cluster="test") as reader:
+            async for window in reader.subscribe("popular"):
+                told.append(window)
+                if len(told) == 3:
+                    first.kill()
+                if reader.address == second.address and len(told) > 8:
+                    break
+        starts = [window.start for window in told if not window.revision]
+        assert len({window.key for window in told}) == len(told)
+        assert None not in starts
+        steps = {(after - before).total_seconds() for before, after in pairwise(sorted(filter(None, starts)))}
+        assert steps == {2.0}
+    finally:
+        fleet.stop()

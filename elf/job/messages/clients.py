@@ -17,6 +17,8 @@ class Execute(Message, frozen=True, kw_only=True):
     """Names and texts of the files that it names."""
     tables: tuple[tuple[str, bytes], ...] = ()
     """Names and contents (``elf.batch``) of those that it joins."""
+    after: tuple[str, int] | None = None
+    """A SUBSCRIBE goes on after the result of that number of the job with that uid, told by another agent."""
 
 
 class Call(Message, frozen=True, kw_only=True):
