@@ -85,7 +85,7 @@ def test_jobs_before_the_select_of_elf_run(capsys: pytest.CaptureFixture[str]) -
     assert out.count("\n") > 1
     with pytest.raises(SystemExit) as end:
         main(["run", "-q", f"SELECT COUNT(*) FROM log; {HOSTS}", "--input", str(SAMPLE)])
-    assert "elf run takes one SELECT, after CREATE JOB" in capsys.readouterr().err
+    assert "elf run answers one SELECT (after CREATE JOB" in capsys.readouterr().err
     assert end.value.code
 
 
