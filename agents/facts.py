@@ -81,10 +81,10 @@ class Facts:
         ]
 
     def members(self) -> Sequence[Fact]:
-        return self._driver.node.clients.statements.members()
+        return self._driver.node.fleet.members()
 
     def streams(self) -> Sequence[Fact]:
-        return self._driver.node.clients.statements.streams()
+        return self._driver.node.fleet.streams()
 
     def notices(self, job: str) -> Sequence[Fact] | None:
         node = self._driver.node

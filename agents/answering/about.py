@@ -167,6 +167,19 @@ def current_only(facts: say.JobFacts) -> say.JobFacts:
     return msgspec.structs.replace(facts, windows=windows)
 
 
+def not_comparable(plan: Plan) -> str:
+    """Why a job's windows cannot be compared with Spark's over the archive; empty if they can."""
+    if plan.fragment.late_of:
+        return "reads late rows, and which came late is not in the archive"
+    if plan.fragment.count is not None:
+        return "has windows of rows, and where it began to count is not in the archive"
+    if any(one.keep is not None for one in plan.unranged):
+        return "is APPROXIMATE: its rows need not be those of Spark"
+    if functions_of(plan):
+        return "has a function of its own, which Spark does not run"
+    return ""
+
+
 def summary(facts: say.JobFacts, members: int) -> dict[str, object]:
     """What a comparison needs to know of a job."""
     plan = facts.spec.plan

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,8 +17,9 @@ import msgspec
 from agents.answering.about import described, functions_told, read_jobs
 from agents.answering.asks import Ask, Procedure, ToAddress
 from agents.answering.explained import laid_out
+from agents.answering.fleet import Fleet
 from elf.job import messages as say
-from elf.job.log.streamlog import FOREVER_US, StreamLog
+from elf.job.log.streamlog import StreamLog
 from elf.job.spec import Flow, JobSpec
 from elf.job.stragglers import policy_of
 from elf.job.tops import not_thresholds, strategy
@@ -37,11 +38,11 @@ Told = dict[str, Any]
 
 
 class Explanations:
-    """``named`` says an address with its agent's name."""
+    """Of what this agent is asked to explain."""
 
-    def __init__(self, log: StreamLog, named: Callable[[str], str]) -> None:
+    def __init__(self, log: StreamLog, fleet: Fleet) -> None:
         self._log = log
-        self._named = named
+        self._fleet = fleet
 
     def of(self, request: int, plan: Plan, spec: JobSpec | None, *, analyze: bool = False) -> Procedure:
         """A plan; ``spec``: the job that runs it."""
@@ -69,7 +70,7 @@ class Explanations:
         return {
             "query": plan.sql,
             "job": None if spec is None else spec.name,
-            "master": None if spec is None else self._named(spec.home),
+            "master": None if spec is None else self._fleet.named(spec.home),
             "function": functions_told(plan) or None,
             "reads": read_jobs(plan, self._log),
             "graph": graph(plan),
@@ -101,7 +102,7 @@ class Explanations:
             "keys": "all" if count == 1 else f"range {place + 1} of {count}",
             "flow": None if flow is None else flow.uid,
             "topic": None if flow is None else flow.topic.hex(),
-            "root": None if flow is None else self._named(flow.home),
+            "root": None if flow is None else self._fleet.named(flow.home),
             "depth": None,
             "shared_with": sorted(job.name for job in readers if spec is None or job.uid != spec.uid),
         }
@@ -119,8 +120,7 @@ class Explanations:
     # -- what it costs ---------------------------------------------------------------------------------------
 
     def _live(self, spec: JobSpec) -> Generator[list[Ask], list[say.Answer], Told]:
-        members = (m for stream in spec.plan.streams for m in self._log.members(stream))
-        todo = [m.address for m in members if m.until_us == FOREVER_US]
+        todo = [m.address for stream in spec.plan.streams for m in self._fleet.expected(stream)]
         todo = list(dict.fromkeys([spec.home, *(flow.home for flow in spec.flows), *todo]))
         request = InspectWork(id=0, origin="", flows=tuple(flow.uid for flow in spec.flows), jobs=(spec.uid,))
         found: dict[str, WorkFacts | None] = {}
@@ -138,7 +138,7 @@ class Explanations:
         answered = {address: facts for address, facts in found.items() if facts is not None}
         return {
             "asked": len(found),
-            "silent": sorted(self._named(address) for address in found.keys() - answered.keys()),
+            "silent": sorted(self._fleet.named(address) for address in found.keys() - answered.keys()),
             "flows": [{"flow": flow.uid, "levels": levels_of(flow, answered)} for flow in spec.flows],
             "master": _master(spec.uid, answered.values()),
         }

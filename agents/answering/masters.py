@@ -1,5 +1,5 @@
-"""What people are told where a job's master or the root of its flow is not at work: as much as this agent and
-the one that the log names know.
+"""What a job's master and the roots of its flows are asked, and what people are told where one of these is
+not at work: as much as this agent and the one that the log names know.
 
 A home goes on with most of the agents that keep it. Who keeps it only these know; that its leader is taken
 for dead, or is no leader, everybody can find out.
@@ -7,12 +7,15 @@ for dead, or is no leader, everybody can find out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
 import msgspec
 
+from agents.answering.answers import facts_of
 from agents.answering.asks import SILENT, Ask, ToAddress
+from agents.answering.fleet import Fleet
+from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.log.readers import not_led
 from elf.job.log.streamlog import StreamLog
@@ -24,21 +27,48 @@ HOMES_ASKED_MAX: Final = 16
 
 
 class Masters:
-    """``named`` says an address with its agent's name; ``live``: the agents that this one knows to live."""
+    """Those of all jobs. What asks them is part of a procedure (``agents.answering.asks``)."""
 
-    def __init__(
-        self, log: StreamLog, named: Callable[[str], str], live: Callable[[], Collection[str]]
-    ) -> None:
+    def __init__(self, log: StreamLog, fleet: Fleet) -> None:
         self._log = log
-        self._named = named
-        self._live = live
+        self._fleet = fleet
+
+    def ask(self, spec: JobSpec, request: say.Request) -> Generator[list[Ask], list[say.Answer], say.Answer]:
+        """What a job's master answers. Raises ``UserError`` with what it says against it."""
+        (answer,) = yield [ToAddress(spec.home, request)]
+        if answer.error:
+            said = answer.error.removeprefix(f"job {spec.name} ")
+            raise UserError(f"job {spec.name}: {self.said(spec.home, said)}")
+        return answer
+
+    def inspect(self, spec: JobSpec, windows: int) -> Generator[list[Ask], list[say.Answer], say.JobFacts]:
+        """What a job's master knows of it, with its last ``windows``. Raises ``UserError``, as ``ask``."""
+        request = say.Inspect(id=0, origin="", uid=spec.uid, windows=windows)
+        return facts_of((yield from self.ask(spec, request)))
+
+    def ask_roots(
+        self, spec: JobSpec, request: Callable[[Flow], say.Request], *, first_ranges: bool = False
+    ) -> Generator[list[Ask], list[say.Answer], list[say.Answer]]:
+        """What the root of each of a job's flows answers (``first_ranges``: of those that all its agents have
+        between them). Raises ``UserError`` with what one says against it."""
+        flows = [flow for flow in spec.flows if not first_ranges or not flow.fragment.range[0]]
+        answers = yield [ToAddress(flow.home, request(flow)) for flow in flows]
+        for flow, answer in zip(flows, answers, strict=True):
+            if answer.error:
+                raise UserError(f"job {spec.name}: {self.told_by_root(flow, answer.error)}")
+        return answers
+
+    def inspect_flows(self, spec: JobSpec) -> Generator[list[Ask], list[say.Answer], list[say.FlowFacts]]:
+        """What the roots of a job's flows know. Raises ``UserError``, as ``ask_roots``."""
+        answers = yield from self.ask_roots(spec, lambda flow: say.InspectFlow(id=0, origin="", uid=flow.uid))
+        return [msgspec.msgpack.decode(answer.body, type=say.FlowFacts) for answer in answers]
 
     def not_led(self, specs: Sequence[JobSpec]) -> Generator[list[Ask], list[say.Answer], dict[str, str]]:
         """Of jobs whose masters are not at work, why, by uid."""
         homes: dict[str, list[JobSpec]] = {}
         for spec in specs:
             homes.setdefault(self._log.home(spec.uid) or spec.home, []).append(spec)
-        live = self._live()
+        live = self._fleet.live()
         found = {s.uid: self.said(at, SILENT) for at in homes.keys() - live for s in homes[at]}
         asked = [at for at in homes if at in live][:HOMES_ASKED_MAX]
         answers = yield [
@@ -54,10 +84,10 @@ class Masters:
 
     def said(self, address: str, error: str, who: str = "its master") -> str:
         """What it says against a question, or what its silence means."""
-        named = f"{who}, {self._named(address)},"
+        named = f"{who}, {self._fleet.named(address)},"
         if error != SILENT:
             return f"{named} says: {error}"
-        if address in self._live():
+        if address in self._fleet.live():
             return f"{named} does not answer; try again in a moment"
         return f"{named} is not heard of; another one goes on when most of those that keep the job are there"
 

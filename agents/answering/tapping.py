@@ -9,14 +9,15 @@ planned like the WHERE of a query, once a tap.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 import pyarrow as pa
 
-from agents.answering.asks import SILENT, Ask, Procedure, ToAddress
+from agents.answering.asks import SILENT, Procedure, ToAddress
+from agents.answering.fleet import Fleet
 from elf.batch import decode, encode
 from elf.errors import PeerError, QueryError, UserError
 from elf.job import messages as say
@@ -41,8 +42,6 @@ AGENT = "_agent"
 _NO_CONDITION: Final = ("group", "having", "qualify", "order", "limit", "joins")
 """What else of a query might stand in the place of a condition."""
 
-Seen = Callable[[str], Generator[list[Ask], list[say.Answer], list[say.StreamSeen]]]
-
 
 @dataclass
 class _Tap:
@@ -60,13 +59,11 @@ class _Tap:
 
 
 class Tapping:
-    """The taps of the clients of one agent, by their own names. ``members``, ``seen``: of a stream, who has
-    it now, and what some of them know of it."""
+    """The taps of the clients of one agent, by their own names."""
 
-    def __init__(self, log: StreamLog, members: Callable[[str], list[Member]], seen: Seen) -> None:
+    def __init__(self, log: StreamLog, fleet: Fleet) -> None:
         self._log = log
-        self._members = members
-        self._seen = seen
+        self._fleet = fleet
         self._taps: OrderedDict[str, _Tap] = OrderedDict()
 
     def tap(self, call: say.Call) -> Procedure:
@@ -76,13 +73,13 @@ class Tapping:
             wish = msgspec.json.decode(call.argument, type=TapWish)
         except msgspec.MsgspecError as error:
             raise UserError(f"tap cannot be read: {error}") from None
-        members = self._members(wish.stream)
+        members = self._fleet.expected(wish.stream)
         if not members:
             streams = ", ".join(self._log.streams())
             raise UserError(f"there is no stream {wish.stream}; streams: {streams or 'none'}")
         tap = self._taps.get(wish.tap)
         if tap is None:
-            seen = yield from self._seen(wish.stream)
+            seen = yield from self._fleet.seen(wish.stream)
             if not any(one.rows or one.schema.columns for one in seen):
                 waiting = f"no line of stream {wish.stream} has been read yet"
                 return _reply(call.request, [], TapReply(waiting=waiting))

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import overlay as ring
 from agents.answering.asks import ToAddress, ToKey, Until
 from agents.answering.clients import Clients
+from agents.answering.fleet import Fleet
 from agents.answering.statements import Statements
 from agents.codec import pack, unpack
 from agents.node import keeping
@@ -151,7 +152,8 @@ class Node:
             self.clocks,
             self._leaving,
         )
-        statements = Statements(me, self.log, overlay, self.homes, self.membership, self.copies.status)
+        self.fleet = Fleet(me, self.log, overlay, self.membership)
+        statements = Statements(me, self.log, self.fleet, self.homes, self.copies.status)
         self.clients = Clients(me.address, statements)
         self._streams = frozenset(names)
         self.programs = Programs(me.address, me.name, self._streams, self.log, overlay)

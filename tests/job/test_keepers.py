@@ -290,7 +290,7 @@ def test_any_agent_tells_who_keeps_the_log_and_draws_the_tree_of_a_stream() -> N
     world.run(3_000)
     asked = world.agents[3]
     leader = next(agent for agent in world.agents if agent.node.keeping.leads)
-    told = {m["address"]: m["log"] for m in asked.node.clients.statements.members()}
+    told = {m["address"]: m["log"] for m in asked.node.fleet.members()}
     assert told == {
         a.address: "leads" if a is leader else "keeps" if a.node.keeping.keeps else "" for a in world.agents
     }

@@ -139,7 +139,7 @@ def test_who_is_gone_for_good_is_taken_off_and_waited_for_no_more() -> None:
     world.restart(lost)
     world.run_until(lambda: lost.up and lost.node.ready)
     world.run(8_000)
-    states = [str(row["state"]) for row in first.node.clients.statements.members() if row["agent"] == name]
+    states = [str(row["state"]) for row in first.node.fleet.members() if row["agent"] == name]
     assert sorted(states) == ["away", "live"]
     assert call(world, first, "take off", name) == f"{name} ({lost.address}) is expected no more"
     at = world.now * 1_000

@@ -1,0 +1,209 @@
+"""Who is in the fleet, as one agent knows it, and what members say of a stream.
+
+Who is *expected* in a stream (a member that has not left) the stream log tells; who lives, the overlay. All
+else is asked of members: what they have seen, where they hang in the stream's tree, where their archives are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from typing import Final
+
+import msgspec
+
+import overlay as ring
+from agents.answering.answers import place_of, state_of, stream_tree
+from agents.answering.asks import Ask, Procedure, ToAddress, ToKey, Until
+from elf.errors import UserError
+from elf.job import messages as say
+from elf.job.log.membership import Identity, Membership
+from elf.job.log.streamlog import FOREVER_US, Member, StreamLog
+from elf.job.spec import stream_topic
+from elf.schema import Schema, merge_schemas
+
+SAMPLE_MEMBERS: Final = 5
+"""Members that are asked which columns a stream has (DESIGN 4.5: three or more)."""
+ROOTS_ASKED_MAX: Final = 16
+"""Roots of flows that are asked how far clocks are apart."""
+
+
+class Fleet:
+    """The fleet from where ``me`` is. What asks others is a procedure, or a part of one
+    (``agents.answering.asks``), and raises ``UserError`` where nobody answers."""
+
+    def __init__(self, me: Identity, log: StreamLog, overlay: ring.Overlay, membership: Membership) -> None:
+        self._me = me
+        self._log = log
+        self._overlay = overlay
+        self._membership = membership
+
+    # -- what is known here ----------------------------------------------------------------------------------
+
+    def expected(self, stream: str) -> list[Member]:
+        """The members of a stream that have not left."""
+        return [member for member in self._log.members(stream) if member.until_us == FOREVER_US]
+
+    @property
+    def peers(self) -> int:
+        """How many agents this one looks after; in a small ring all others."""
+        return len(self._overlay.peers())
+
+    def live(self) -> set[str]:
+        """The addresses at which somebody is, this one among them."""
+        return {self._me.address, *(peer.address for peer in self._overlay.peers())}
+
+    def lives(self, member: Member) -> bool:
+        """Whether we know it to: somebody is at its address, and it is nobody that was started there since,
+        without its data folder."""
+        return member.address in self.live() and self._log.agent_at(member.address) == member.agent_id
+
+    def sample(self, stream: str) -> list[Member]:
+        """Some members of a stream to be asked: those that we know to live, if any."""
+        members, live = self.expected(stream), self.live()
+        known = [member for member in members if member.address in live]
+        return (known or members)[:SAMPLE_MEMBERS]
+
+    def named(self, address: str) -> str:
+        """An address with its agent's name, for people."""
+        names = {m.address: m.name for s in self._log.streams() for m in self._log.members(s)}
+        return f"{names[address]} ({address})" if address in names else address
+
+    def agents(self) -> dict[str, tuple[str, tuple[str, ...]]]:
+        """Address → name and streams of all agents that have not left; of one that has no stream, what is
+        known of it is its address."""
+        found: dict[str, tuple[str, tuple[str, ...]]] = dict.fromkeys(sorted(self.live()), ("", ()))
+        found[self._me.address] = (self._me.name, ())
+        for stream in self._log.streams():
+            for member in self.expected(stream):
+                _, streams = found.get(member.address, ("", ()))
+                found[member.address] = (member.name, (*streams, stream))
+        return found
+
+    def streams(self) -> list[dict[str, object]]:
+        """The streams, and how many members are expected in each."""
+        return [{"stream": s, "members": len(self.expected(s))} for s in self._log.streams()]
+
+    def members(self) -> list[dict[str, object]]:
+        """Every member of every stream: ``live``, ``away`` or ``left``; and whether it keeps the stream log,
+        or leads those that do."""
+        return [
+            {
+                "stream": s,
+                "number": m.number,
+                "agent": m.name,
+                "address": m.address,
+                "state": state_of(m, lives=self.lives(m)),
+                "log": self._keeps(m),
+            }
+            for s in self._log.streams()
+            for m in self._log.members(s)
+        ]
+
+    def _keeps(self, member: Member) -> str:
+        cluster = self._membership.cluster
+        there = self._log.agent_at(member.address)
+        if cluster is None or member.until_us != FOREVER_US or member.agent_id != there:
+            return ""
+        if member.address == cluster.keepers.leader:
+            return "leads"
+        return "keeps" if member.address in cluster.keepers.addresses else ""
+
+    def log_kept(self) -> dict[str, object]:
+        """How far the stream log has come here, who leads its keepers, and who these are."""
+        cluster = self._membership.cluster
+        leader = cluster.keepers.leader if cluster is not None else ""
+        return {"entries": self._log.last, "leader": leader, "keepers": self._membership.keepers}
+
+    # -- what members say ------------------------------------------------------------------------------------
+
+    def answering(self, stream: str) -> Generator[list[Ask], list[say.Answer], list[say.StreamSeen]]:
+        """What some members of a stream have seen of it, of those that answer."""
+        answers = yield [
+            ToAddress(member.address, say.DescribeStream(id=0, origin="", stream=stream))
+            for member in self.sample(stream)
+        ]
+        return [msgspec.msgpack.decode(a.body, type=say.StreamSeen) for a in answers if not a.error]
+
+    def seen(self, stream: str) -> Generator[list[Ask], list[say.Answer], list[say.StreamSeen]]:
+        """The same, where somebody has to answer."""
+        asked = len(self.sample(stream))
+        seen = yield from self.answering(stream)
+        if not seen:
+            raise UserError(
+                f"none of the {asked} members of stream {stream} that were asked answers; try again"
+            )
+        return seen
+
+    def schema(self, stream: str) -> Generator[list[Ask], list[say.Answer], Schema]:
+        """The columns of a stream, as some of its members have seen them."""
+        seen = yield from self.seen(stream)
+        if not any(one.rows or one.schema.columns for one in seen):
+            raise UserError(
+                f"no agent that was asked has read a line of stream {stream} yet; try again later"
+            )
+        return merge_schemas([one.schema for one in seen])
+
+    def shipped(self, stream: str) -> Generator[list[Ask], list[say.Answer], dict[str, object]]:
+        """Where a stream's lines are, after its members have closed and shipped their archives."""
+        members = self.expected(stream)
+        answers = yield [
+            ToAddress(m.address, say.RollArchive(id=0, origin="", stream=stream)) for m in members
+        ]
+        seen = [msgspec.msgpack.decode(a.body, type=say.StreamSeen) for a in answers if not a.error]
+        if not seen:
+            raise UserError(
+                f"no member of stream {stream} has shipped its archive: "
+                + (answers[0].error if answers else "none is left")
+            )
+        return {
+            "stream": stream,
+            "format": seen[0].format,
+            "timestamp": seen[0].timestamp,
+            "archives": sorted({one.archive for one in seen}),
+            "silent": [m.name for m, a in zip(members, answers, strict=True) if a.error],
+        }
+
+    def skews(self) -> Generator[list[Ask], list[say.Answer], dict[str, int]]:
+        """How far each agent's clock is ahead of the median (ms), as the roots of flows see it; an agent that
+        several of them hear is told by the one that hears most."""
+        roots = list(dict.fromkeys(flow.home for flow in self._log.flows()))[:ROOTS_ASKED_MAX]
+        if not roots:
+            return {}
+        answers = yield [ToAddress(root, say.InspectClocks(id=0, origin="")) for root in roots]
+        heard = [msgspec.msgpack.decode(a.body, type=dict[str, int]) for a in answers if not a.error]
+        return {address: skew for one in sorted(heard, key=len) for address, skew in one.items()}
+
+    def tree(self, request: int, stream: str) -> Procedure:
+        """Where every member of a stream hangs in the stream's tree; its root may be no member."""
+        if stream not in self._log.streams():
+            known = ", ".join(self._log.streams()) or "none"
+            raise UserError(f"there is no stream {stream}; streams: {known}")
+        members, where = self.expected(stream), say.LocateInTree(id=0, origin="", stream=stream)
+        asks: list[Ask] = [ToKey(stream_topic(stream), where)]
+        top, *answers = yield [*asks, *(ToAddress(m.address, where) for m in members)]
+        if top.error:
+            raise UserError(f"the root of the tree of stream {stream} does not answer; try again")
+        places = list(zip(members, map(place_of, answers), strict=True))
+        tree = stream_tree(stream, place_of(top).address, places)
+        return say.Reply(request=request, body=json.dumps(tree).encode())
+
+    def take_off(self, request: int, wanted: str) -> Procedure:
+        """An agent that is gone for good is expected no more; by its name, or where it was."""
+        known = [m for s in self._log.streams() for m in self.expected(s) if wanted in (m.name, m.address)]
+        if not known:
+            raise UserError(f"no agent {wanted} is expected; elf members names those that are")
+        dead = {m.agent_id: m for m in known if not self.lives(m)}
+        if not dead:
+            raise UserError(
+                f"{wanted} lives, at {known[0].address}: elf leave --connect {known[0].address} has it leave"
+            )
+        for agent_id in dead:
+            self._membership.take_off(agent_id)
+        yield [Until(lambda: not any(self._log.is_member(agent_id) for agent_id in dead))]
+        if any(self._log.is_member(agent_id) for agent_id in dead):
+            raise UserError(
+                f"{wanted} is still expected: the agents that keep the log do not answer; try again"
+            )
+        (one, *_) = dead.values()
+        return say.Reply(request=request, text=f"{one.name} ({one.address}) is expected no more")
