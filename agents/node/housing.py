@@ -164,7 +164,7 @@ class Housing:
         return self._desk.groups.holds(self._key_of(flow))
 
     def _key_of(self, flow: str) -> bytes:
-        return home_key(self._log.group_of(self._log.founder(flow) or ""))
+        return home_key(self._log.homes.group(self._log.homes.of(flow) or ""))
 
     def perform(self, effect: object, now_ms: int) -> Sequence[Step] | None:
         """Do for a replicated home what it wants; None: it is for the driver."""
@@ -298,7 +298,7 @@ class Housing:
         found: list[Step] = []
         for key in sorted(self._unbegun):
             machine = self._machines[key]
-            begun = self._log.has_begun(machine.uid, machine.founder)
+            begun = self._log.homes.has_begun(machine.uid, machine.founder)
             if begun is None:
                 self._homes.wait_for(machine.uid, machine.founder)
                 continue
@@ -314,14 +314,14 @@ class Housing:
     def found_ranges(self, agent_id: str) -> list[Step]:
         """Found the homes of key ranges that the log wants this agent to found, with what is there: before
         they were replicated their roots were alone."""
-        named = [(uid, home_key(self._log.group_of(uid))) for uid in self._log.to_found(agent_id)]
+        named = [(uid, home_key(self._log.homes.group(uid))) for uid in self._log.to_found(agent_id)]
         new = [
             (uid, key)
             for uid, key in named
             if uid not in self._founded | self._founding and not self._desk.groups.holds(key)
         ]
         self._founding.update(uid for uid, _ in new)
-        return [SummariseHome(key, 0, uid, self._log.flows_of(uid), agent_id) for uid, key in new]
+        return [SummariseHome(key, 0, uid, self._log.homes.flows(uid), agent_id) for uid, key in new]
 
     def _range_founded(self, uid: str) -> list[Step]:
         """Its group is there."""
@@ -427,7 +427,9 @@ class Housing:
         """Whether the log says that a home is over, or that another agent has founded it."""
         if self._log.is_dropped(job_of(uid)) and self._log.home(uid) is None:
             return True
-        return is_range(uid) and machine is not None and self._log.has_begun(uid, machine.founder) is False
+        return (
+            is_range(uid) and machine is not None and self._log.homes.has_begun(uid, machine.founder) is False
+        )
 
     # -- time ------------------------------------------------------------------------------------------------
 

@@ -92,7 +92,7 @@ class Trees:
     def moved(self, job: str, now_ms: int) -> list[Step]:
         """A home is elsewhere now: send there what its flows have, hang below it in their trees."""
         found: list[Step] = []
-        for flow in [flow for flow in self._log.flows() if self._log.founder(flow.uid) == job]:
+        for flow in [flow for flow in self._log.flows() if self._log.homes.of(flow.uid) == job]:
             self._uplink.rehome(flow)
             if flow.uid in self.running:
                 self.running[flow.uid] = flow

@@ -206,7 +206,7 @@ class World:
         leads, has three members, as far as anybody knows, and others have its streams."""
         up = [one for one in self.agents if one.up]
         log = max((one.node.log for one in up), key=lambda log: log.last)
-        homes = {spec.uid for spec in log.jobs()} | {log.founder(flow.uid) or "" for flow in log.flows()}
+        homes = {spec.uid for spec in log.jobs()} | {log.homes.of(flow.uid) or "" for flow in log.flows()}
         keys = [home_key(uid) for uid in homes if log.home(uid) == agent.address]
         standings = [(key, one.node.keeping.desk.groups.standing(key)) for one in up for key in one.groups()]
         sizes = [

@@ -103,13 +103,13 @@ def right(world: World, until: int, least: int, dead: tuple[SimAgent, ...] = ())
 
 def flow_of(world: World, uid: str) -> str:
     """The flow of a key range."""
-    (flow,) = the_log(world).flows_of(uid)
+    (flow,) = the_log(world).homes.flows(uid)
     return flow
 
 
 def groups(world: World, uid: str) -> set[bytes]:
     """The groups of the home of a key range that anybody has a seat in."""
-    keys = {home_key(uid), home_key(the_log(world).group_of(uid))}
+    keys = {home_key(uid), home_key(the_log(world).homes.group(uid))}
     return {key for a in world.agents if a.up for key in keys & {*a.groups()}}
 
 
@@ -121,7 +121,10 @@ def test_a_founder_that_comes_back_founds_the_range_that_it_was_named_for(moment
     assert settled(world, named(world), until) == {}
     world.restart(founder)
     world.run_until(lambda: not the_log(world).unbegun(), 6_000)
-    assert (the_log(world).home(uid), the_log(world).founders(uid)) == (founder.address, (founder.agent_id,))
+    assert (the_log(world).home(uid), the_log(world).homes.founders(uid)) == (
+        founder.address,
+        (founder.agent_id,),
+    )
     right(world, until, 12)
 
 
@@ -136,7 +139,7 @@ def test_a_founder_that_stays_away_is_replaced(moment: str) -> None:
     told = next(m for m in world.client_inbox if isinstance(m, say.Answer) and m.id == 999_999)
     assert f"job job is created, but {waits_for(world)[:20]}" in told.error
     world.run_until(lambda: not the_log(world).unbegun(), 4_000)
-    assert the_log(world).founders(uid) == (founder.agent_id, home.agent_id)
+    assert the_log(world).homes.founders(uid) == (founder.agent_id, home.agent_id)
     world.run_until(lambda: the_log(world).home(uid) == home.address, 2_000)
     right(world, until, 8, (founder,))
     assert waits_for(world) == ""
@@ -153,7 +156,7 @@ def test_a_founder_that_comes_back_too_late_founds_nothing(moment: str) -> None:
     for _ in range(2_000):
         world.run(1)
         assert not founder.node.homes.roots.get(flow_of(world, uid)), "it is never the root"
-    world.run_until(lambda: groups(world, uid) == {home_key(the_log(world).group_of(uid))}, 6_000)
+    world.run_until(lambda: groups(world, uid) == {home_key(the_log(world).homes.group(uid))}, 6_000)
     assert not founder.node.homes.roots.get(flow_of(world, uid))
     world.run(until - world.now + 12_000)
     lacking_alone(world, world.active("job"), founder, until)  # it has begun with some of the flows, and late
@@ -166,7 +169,7 @@ def test_a_founder_that_is_cut_off_takes_nothing_while_another_is_named() -> Non
     world, until = fleet(54)
     uid, founder = submitted(world)
     spec = named(world)
-    step(world, lambda: founder.node.log.founders(uid) != ())
+    step(world, lambda: founder.node.log.homes.founders(uid) != ())
     world.network.sides = {founder.address: 1}
     world.run_until(lambda: not the_log(world).unbegun(), GRACE_MS + 4_000)
     assert home_key(uid) in founder.groups()
@@ -179,23 +182,23 @@ def test_a_founder_that_is_cut_off_takes_nothing_while_another_is_named() -> Non
 def test_who_is_named_instead_may_die_too() -> None:
     world, until = fleet(55, agents=6, writing_ms=60_000)
     uid, founder = created(world, "named")
-    step(world, lambda: len(the_log(world).founders(uid)) == 2)
+    step(world, lambda: len(the_log(world).homes.founders(uid)) == 2)
     second = world.home(named(world))
     second.crash()
     world.run_until(lambda: not the_log(world).unbegun(), 2 * GRACE_MS + 6_000)
     first_two = (founder.agent_id, second.agent_id)
-    assert the_log(world).founders(uid)[:2] == first_two
-    assert len(the_log(world).founders(uid)) == 3
+    assert the_log(world).homes.founders(uid)[:2] == first_two
+    assert len(the_log(world).homes.founders(uid)) == 3
     right(world, until, 8, (founder, second))
 
 
 def test_a_root_of_an_earlier_elf_begins_without_asking_and_is_not_replaced() -> None:
     world, until = fleet(57)
     uid, founder = submitted(world)
-    for part in (founder.node.log, founder.node.homes):  # what it did before
+    for part in (founder.node.log.homes, founder.node.homes):  # what it did before
         vars(part).update(has_begun=lambda uid, founder: True, wait_for=lambda uid, founder: None)
     world.run(GRACE_MS + 6_000)
-    assert (the_log(world).founders(uid), the_log(world).unbegun()) == ((founder.agent_id,), ())
+    assert (the_log(world).homes.founders(uid), the_log(world).unbegun()) == ((founder.agent_id,), ())
     right(world, until, 12)
 
 
@@ -219,18 +222,18 @@ def test_whichever_entry_comes_first_counts() -> None:
 
     said(second, 3)
     said(second, 3, 0)
-    assert (log.founders(second), log.group_of(second)) == ((agents[3],), second)
-    assert log.has_begun(second, agents[3]) is log.has_begun(second, "") is True
+    assert (log.homes.founders(second), log.homes.group(second)) == ((agents[3],), second)
+    assert log.homes.has_begun(second, agents[3]) is log.homes.has_begun(second, "") is True
     said(third, 4, 0)
     said(third, 4)
-    assert log.founders(third) == (agents[4], agents[0])
-    assert (log.has_begun(third, agents[0]), log.has_begun(third, "")) == (None, False)
-    assert log.group_of(third) not in (third, log.group_of(second))
+    assert log.homes.founders(third) == (agents[4], agents[0])
+    assert (log.homes.has_begun(third, agents[0]), log.homes.has_begun(third, "")) == (None, False)
+    assert log.homes.group(third) not in (third, log.homes.group(second))
     said(third, 0, 4)
-    assert log.founders(third)[-1] == agents[0], "nobody twice"
+    assert log.homes.founders(third)[-1] == agents[0], "nobody twice"
     said(third, 0)
-    assert (log.has_begun(third, agents[0]), log.has_begun(third, agents[4])) == (True, False)
-    assert log.has_begun(third, "unknown") is None
+    assert (log.homes.has_begun(third, agents[0]), log.homes.has_begun(third, agents[4])) == (True, False)
+    assert log.homes.has_begun(third, "unknown") is None
     assert log.unbegun() == ()
     assert log.job(job.uid) is not None
     assert log.streams_of(log.after(log.last - 1)[0]) == ("clicks",)

@@ -9,24 +9,38 @@ from hypothesis import strategies as st
 
 from elf.chaos.engine import plan
 from elf.job.home.steering import proposed
+from elf.job.log.flowhomes import FlowHomes
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import AddJob, HomeMoved, MoveHome
 from elf.job.spec import JobSpec
 from tests.job.wishing import Wishes
 
 
+class Searched(FlowHomes):
+    """One that looks at every flow there ever was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._over: set[str] = set()
+
+    def ended(self, flow: str) -> None:
+        super().ended(flow)
+        self._over.add(flow)
+
+    def flows(self, home: str) -> tuple[str, ...]:
+        return tuple(uid for uid, of in self._homes.items() if of == home and uid not in self._over)
+
+
 class Rebuilt(StreamLog):
     """One that looks at every spec that it has, at each move."""
 
-    def flows_of(self, home: str) -> tuple[str, ...]:
-        return tuple(uid for uid in self._flows if self._founders.get(uid) == home)
+    def __init__(self) -> None:
+        super().__init__()
+        self.homes = Searched()
 
     def _move(self, entry: HomeMoved) -> None:
-        self._terms[entry.uid] = entry.term
-        if entry.uid in self._ranges:
-            self._begin(entry.uid)
-            self._ranges[entry.uid] = replace(self._ranges[entry.uid], address=entry.home)
-        for uid in self.flows_of(entry.uid):
+        self.homes.move(entry)
+        for uid in self.homes.flows(entry.uid):
             self._flows[uid] = replace(self._flows[uid], home=entry.home)
         self._jobs = {uid: self._moved(spec, entry) for uid, spec in self._jobs.items()}
         for uid, made in self._versions.items():

@@ -193,20 +193,23 @@ class Wishes:
             yield f"over of {uid}", [log.is_over(uid, n) for n in numbers]
             yield f"come to {uid}", [log.has_version(uid, n) for n in numbers]
             yield f"paused {uid}", log.is_paused(uid)
-            yield f"homes of {uid}", [(log.home(home), log.flows_of(home)) for home in _homes(uid)]
+            yield f"homes of {uid}", [(log.home(home), log.homes.flows(home)) for home in _homes(uid)]
             yield f"who reads {uid}", log.read_by(uid)
             yield f"generation of {uid}", log.generation(spec.name, spec.creator)
             yield f"found {uid}", log.find_job(spec.name, spec.creator)
             if log.job(uid) is not None:
                 yield f"all of {uid}", (log.ever(uid), log.versions(uid), log.founded_at(uid))
             if log.home(uid) is not None:
-                yield f"founders of {uid}", [(log.founders(home), log.group_of(home)) for home in _homes(uid)]
+                yield (
+                    f"founders of {uid}",
+                    [(log.homes.founders(home), log.homes.group(home)) for home in _homes(uid)],
+                )
         for uid in self.flows:
             yield f"flow {uid}", (log.flow(uid), log.lacks(uid), log.has_ended(uid), log.readers(uid))
             flow = log.flow(uid)
             if flow is not None:
                 equal = log.equal(flow.fragment)
-                yield f"founder of {uid}", (log.founder(uid), equal.uid if equal is not None else "")
+                yield f"founder of {uid}", (log.homes.of(uid), equal.uid if equal is not None else "")
         for program in self.programs:
             yield f"program {program.uid}", (log.program(program.uid), log.has_program(program.uid))
             yield f"like {program.uid}", log.find_program(program.name, program.creator)

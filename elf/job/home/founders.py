@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from elf.job.log.flowhomes import RangeHome
 from elf.job.log.founding import Founding
-from elf.job.log.streamlog import RangeHome, StreamLog
+from elf.job.log.streamlog import StreamLog
 from elf.job.messages import DropJobEntry
 from elf.job.spec import JobSpec, job_of
 
@@ -61,9 +62,9 @@ class Founders:
     def wishes(self) -> list[DropJobEntry]:
         """What the log is to say and does not say yet."""
         begun = [
-            Founding(uid, founder or self._log.founders(uid)[0])
+            Founding(uid, founder or self._log.homes.founders(uid)[0])
             for uid, founder in sorted(self._founded.items())
-            if founder or self._log.founders(uid)
+            if founder or self._log.homes.founders(uid)
         ]
         return [
             DropJobEntry(uid=said.uid)
@@ -73,7 +74,7 @@ class Founders:
 
     def why(self, spec: JobSpec, now_ms: int) -> str:
         """Why nothing of a job is committed: the roots of these key ranges are not there; empty: all are."""
-        homes = {self._log.founder(flow.uid): flow for flow in spec.flows}
+        homes = {self._log.homes.of(flow.uid): flow for flow in spec.flows}
         found = []
         for uid, home in self._log.unbegun():
             flow = homes.get(uid)

@@ -195,7 +195,7 @@ class Homes:
         left = self._homes.pop(uid, None)
         found = left.changes.moved(left.master.spec.name) if left is not None else []
         self._dropping.release(uid)
-        self.reading.release(set(self._log.flows_of(uid)))
+        self.reading.release(set(self._log.homes.flows(uid)))
         return [*found, *self.reading.attach(now_ms)]
 
     # -- life of a job ---------------------------------------------------------------------------------------
@@ -519,7 +519,7 @@ class Homes:
     def _heard_of(self) -> set[str]:
         """The homes whose roots have said to jobs here with which pane they begin."""
         read = [panes for home in self._homes.values() for panes in home.master.flows]
-        return {self._log.founder(panes.flow.uid) or "" for panes in read if panes.first_pane is not None}
+        return {self._log.homes.of(panes.flow.uid) or "" for panes in read if panes.first_pane is not None}
 
     def _remind(self, keepers: Sequence[str]) -> list[Effect]:
         """What the stream log must say of homes that are stirred and does not say yet, to one keeper after

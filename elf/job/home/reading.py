@@ -51,7 +51,7 @@ class Reading:
 
     def _acts_for(self, flow: Flow) -> bool:
         if self._log.is_replicated(flow.uid):
-            return self._log.founder(flow.uid) in self._led
+            return self._log.homes.of(flow.uid) in self._led
         return flow.home == self._address
 
     def is_coming(self, uid: str) -> bool:

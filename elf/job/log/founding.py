@@ -14,7 +14,7 @@ that entry, so an agent may be named that has just died. In the log, of one rang
   group it is (``RangeKept.founder``), as do groups of earlier elf by saying nothing: the first founder's.
 - **Who comes back**, in whatever life, with whatever prefix of the log, founds what it was named for and has
   not founded; if the log has gone on meanwhile it hears so instead of "begun", and each member of the group
-  ends it. Groups of two founders have different keys (``StreamLog.group_of``), so their words never mix.
+  ends it. Groups of two founders have different keys (``FlowHomes.group``), so their words never mix.
 - **Who names another one** is the leader of the job's home: itself, or a member of its group if it was named
   before. It need not be right about F: it costs F nothing but that. Only a root of an earlier elf begins
   without asking; who hears it says "begun" for it.

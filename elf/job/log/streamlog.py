@@ -10,6 +10,7 @@ its entry on to its tombstone, and so is each of its later versions. The keepers
 place of an equal one that a new job proposes, and end a flow that no job is attached to; nothing is attached
 after the end.
 
+In whose home a flow is, and who founds those of key ranges, is kept beside it (``elf.job.log.flowhomes``).
 A job that is over is forgotten but for its tombstones (``elf.job.log.lasting``): here, in what keepers keep,
 and in what followers are told.
 """
@@ -22,6 +23,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from elf.errors import ElfBug, UserError
+from elf.job.log.flowhomes import FlowHomes, RangeHome
 from elf.job.log.founding import founding_of
 from elf.job.log.lasting import Lasting, Version, tombstone
 from elf.job.log.readers import not_taken
@@ -67,18 +69,6 @@ class Member:
     until_us: int = FOREVER_US
 
 
-@dataclass(frozen=True)
-class RangeHome:
-    """The home of a key range after a job's first. ``founder``: who founds it, the agent (by its id) that was
-    at ``address`` when the log came to its first flow; another agent there later never does. ``replaced``:
-    who was to found it before (``elf.job.log.founding``); ``begun``: it has been founded."""
-
-    founder: str
-    address: str
-    replaced: tuple[str, ...] = ()
-    begun: bool = False
-
-
 class StreamLog:
     """A prefix of the log and what follows from it."""
 
@@ -97,15 +87,10 @@ class StreamLog:
         self._over: dict[str, set[int]] = {}
         self._attached: dict[str, dict[tuple[str, int], None]] = {}
         self._ended: set[str] = set()
-        self._founders: dict[str, str] = {}
-        self._of_home: dict[str, dict[str, None]] = {}
-        """By home, its flows that have not ended."""
-        self._ranges: dict[str, RangeHome] = {}
-        self._unbegun: dict[str, None] = {}
-        self._terms: dict[str, int] = {}
         self._founded_at: dict[str, str] = {}
         self._generations: dict[str, int] = {}
         """The highest of all jobs that ever were, by app id."""
+        self.homes = FlowHomes()
         self._lasting = Lasting()
         for entry in entries:
             self._apply(entry)
@@ -179,7 +164,8 @@ class StreamLog:
         uid, made = entry.uid, self._versions.get(entry.uid, {})
         self._dropped.add(uid)
         self._number(uid)
-        self._found(uid)
+        if (said := founding_of(uid)) is not None:
+            self.homes.decide(said)
         if not entry.lingers:
             named = {flow.uid for spec in made.values() for flow in spec.flows}
             self._lasting.pin(version for flow in named for version in self._attached.get(flow, ()))
@@ -199,9 +185,7 @@ class StreamLog:
 
     def _forget_job(self, spec: JobSpec) -> None:
         """A version of a job; with its first one goes the job."""
-        for home in {home_uid(spec.uid, flow.fragment.range[0]) for flow in spec.flows}:
-            self._ranges.pop(home, None)
-            self._unbegun.pop(home, None)
+        self.homes.forget({home_uid(spec.uid, flow.fragment.range[0]) for flow in spec.flows})
         if spec.uid in self._dropped and not self._lasting.keeps(spec.uid):
             for known in (self._jobs, self._versions, self._founded_at):
                 known.pop(spec.uid, None)
@@ -210,11 +194,8 @@ class StreamLog:
     def _move(self, entry: HomeMoved) -> None:
         """A job, or a key range of one, and what it founded, in the specs of all versions that read any of
         it."""
-        self._terms[entry.uid] = entry.term
-        if entry.uid in self._ranges:
-            self._begin(entry.uid)
-            self._ranges[entry.uid] = replace(self._ranges[entry.uid], address=entry.home)
-        flows = self.flows_of(entry.uid)
+        self.homes.move(entry)
+        flows = self.homes.flows(entry.uid)
         for uid in flows:
             self._flows[uid] = replace(self._flows[uid], home=entry.home)
         own = [(entry.uid, number) for number in self._lasting.versions(entry.uid)]
@@ -230,22 +211,6 @@ class StreamLog:
         if newest is not None and newest.version == number:
             self._jobs[uid] = self._moved(newest, entry)
 
-    def _found(self, tombstone: str) -> None:
-        """The home of a key range has begun, or somebody else is to found it."""
-        said = founding_of(tombstone)
-        home = self._ranges.get(said.home) if said is not None else None
-        if said is None or home is None or home.begun or said.founder != home.founder:
-            return
-        if not said.instead:
-            self._begin(said.home)
-        elif said.instead not in (home.founder, *home.replaced):
-            replaced = (*home.replaced, home.founder)
-            self._ranges[said.home] = replace(home, founder=said.instead, replaced=replaced)
-
-    def _begin(self, uid: str) -> None:
-        self._ranges[uid] = replace(self._ranges[uid], begun=True)
-        self._unbegun.pop(uid, None)
-
     def _moved(self, spec: JobSpec, entry: HomeMoved) -> JobSpec:
         master = entry.home if spec.uid == entry.uid else spec.master
         flows = tuple(self._flows.get(flow.uid, flow) for flow in spec.flows)
@@ -260,25 +225,12 @@ class StreamLog:
         for flow in spec.flows:
             if flow.uid not in self._ended:
                 self._flows.setdefault(flow.uid, flow)
-                self._house(flow, spec)
+                self.homes.add(flow, spec, self._at)
                 if (
                     spec.replicated
                 ):  # what lives on must not rest on a SELECT's flow, which dies with its root
                     self._by_fragment.setdefault(flow.fragment, flow.uid)
                 self._attached.setdefault(flow.uid, {})[spec.uid, spec.version] = None
-
-    def _house(self, flow: Flow, spec: JobSpec) -> None:
-        """Note whose home a new flow is in: the job's, or that of its key range, if that is elsewhere."""
-        if flow.uid in self._founders:
-            return
-        home = home_uid(spec.uid, flow.fragment.range[0])
-        there = self._at(flow.home)
-        apart = home != spec.uid and flow.home != spec.home and spec.replicated
-        if home not in self._ranges and apart and there:
-            self._ranges[home] = RangeHome(there[-1].agent_id, flow.home)
-            self._unbegun[home] = None
-        founder = self._founders[flow.uid] = home if home in self._ranges else spec.uid
-        self._of_home.setdefault(founder, {})[flow.uid] = None
 
     def _at(self, address: str) -> list[Member]:
         """Who is at an address."""
@@ -303,12 +255,9 @@ class StreamLog:
         self._attached.pop(uid, None)
         flow = self._flows.pop(uid, None)
         if flow is not None:
-            of_home = self._of_home[self._founders[uid]]
-            del of_home[uid]
-            if not of_home:
-                del self._of_home[self._founders[uid]]
-        if flow is not None and self._by_fragment.get(flow.fragment) == uid:
-            del self._by_fragment[flow.fragment]
+            self.homes.ended(uid)
+            if self._by_fragment.get(flow.fragment) == uid:
+                del self._by_fragment[flow.fragment]
 
     # -- how its keepers make it grow ------------------------------------------------------------------------
 
@@ -371,7 +320,7 @@ class StreamLog:
                 dropped = wish.uid in self._dropped
                 return None if dropped else JobDropped(seq=seq, uid=wish.uid, lingers=True)
             case MoveHome():
-                known = job_of(wish.uid) in self._jobs and wish.term > self._terms.get(wish.uid, 0)
+                known = job_of(wish.uid) in self._jobs and wish.term > self.homes.term(wish.uid)
                 if not known or self.home(wish.uid) in (None, wish.home):
                     return None
                 return HomeMoved(seq=seq, uid=wish.uid, home=wish.home, term=wish.term)
@@ -521,49 +470,18 @@ class StreamLog:
         """Whether a flow is over; False also for one that the log has not come to yet."""
         return uid in self._ended
 
-    def founder(self, uid: str) -> str | None:
-        """Uid of the home of a flow: of the job that founded it, or of its key range of that job. Of one that
-        has ended it may be forgotten."""
-        return self._founders.get(uid)
-
     def is_replicated(self, uid: str) -> bool:
         """Whether the home of a flow is: that of a SELECT is not."""
-        spec = self.ever(job_of(self.founder(uid) or ""))
+        spec = self.ever(job_of(self.homes.of(uid) or ""))
         return spec is not None and spec.replicated
-
-    def flows_of(self, home: str) -> tuple[str, ...]:
-        """The flows of a home that have not ended."""
-        return tuple(self._of_home.get(home, ()))
 
     def to_found(self, agent_id: str) -> tuple[str, ...]:
         """Homes of key ranges that this agent is to found, unless it has: they have never moved."""
-        named = (uid for uid, home in self._ranges.items() if home.founder == agent_id)
-        return tuple(uid for uid in named if uid not in self._terms and self.home(uid) is not None)
+        return tuple(uid for uid in self.homes.named(agent_id) if self.home(uid) is not None)
 
     def unbegun(self) -> tuple[tuple[str, RangeHome], ...]:
         """The homes of key ranges that nobody has founded yet, as far as the log says."""
-        return tuple((uid, self._ranges[uid]) for uid in self._unbegun if self.home(uid) is not None)
-
-    def has_begun(self, uid: str, founder: str) -> bool | None:
-        """Whether the home of a key range is the group that this agent has founded (empty: the first that was
-        to); None: the log has not decided it."""
-        home = self._ranges.get(uid)
-        if home is None or (founder and founder not in (home.founder, *home.replaced)):
-            return None  # it has not come to that
-        founder = founder or (*home.replaced, home.founder)[0]
-        if founder != home.founder:
-            return False
-        return True if home.begun else None
-
-    def founders(self, uid: str) -> tuple[str, ...]:
-        """Who was to found the home of a key range, the last one last."""
-        home = self._ranges.get(uid)
-        return () if home is None else (*home.replaced, home.founder)
-
-    def group_of(self, uid: str) -> str:
-        """The name of a home's group: that of a key range that another agent founded has another one."""
-        home = self._ranges.get(uid)
-        return uid if home is None or not home.replaced else f"{uid}!{home.founder}"
+        return tuple((uid, home) for uid, home in self.homes.unbegun() if self.home(uid) is not None)
 
     def agent_at(self, address: str) -> str:
         """The id of the agent at an address; empty: nobody is."""
@@ -595,11 +513,11 @@ class StreamLog:
         """Where the home of a job, or of its key range, is, and of its flows; None when there is nothing left
         of either."""
         job = job_of(uid)
-        if job not in self._jobs or (job in self._dropped and not self.flows_of(uid)):
+        if job not in self._jobs or (job in self._dropped and not self.homes.flows(uid)):
             return None
         if uid == job:
             return self._jobs[job].home
-        return self._ranges[uid].address if uid in self._ranges else None
+        return self.homes.address(uid)
 
     def readers(self, uid: str) -> tuple[JobSpec, ...]:
         """The jobs that are attached to a flow."""
