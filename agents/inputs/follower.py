@@ -13,6 +13,7 @@ import os
 import zlib
 from typing import Final
 
+from agents.inputs.copies import RECENT_BYTES, Ended
 from agents.inputs.split import split
 from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Position, Reject, Source, too_long
 
@@ -45,7 +46,10 @@ class Follower:
         self._max_line_bytes = max_line_bytes
         self._searched = 0
         self._looked = -1, -1
+        self.same_at = -1
         self._head = 0, 0
+        self._recent = b""
+        self._recent_print: tuple[int, int] | None = None
         self._id: str | None = None
         self._source: Source | None = None
 
@@ -71,8 +75,15 @@ class Follower:
         """None as long as there is nothing to remember."""
         if self._id is None:
             return None
-        device, inode, (length, crc) = self.device, self.inode, self._head
-        return Position(self._id, self.path, self.offset, device, inode, self.generation, length, crc)
+        if self._recent_print is None:
+            self._recent_print = len(self._recent), zlib.crc32(self._recent)
+        file = self.device, self.inode, self.generation
+        return Position(self._id, self.path, self.offset, *file, *self._head, *self._recent_print)
+
+    def ended(self) -> Ended | None:
+        """What there is to say of it, if nothing more will be read; None of a file that held nothing."""
+        position = self.position()
+        return None if position is None else Ended(position, self._recent, self.size)
 
     def resume(self, position: Position) -> bool:
         """Go on from the position, if it is one of this very file, grown or not or cut short since."""
@@ -85,6 +96,12 @@ class Follower:
         self.offset = self._searched = position.offset
         self._head = position.head_bytes, position.head_crc
         self._id = position.source
+        self._remember()
+        if position.recent_bytes:
+            known = self._recent[-position.recent_bytes :]
+            if (len(known), zlib.crc32(known)) != (position.recent_bytes, position.recent_crc):
+                self._recent = b""  # it was begun anew: what was read is in a copy, or nowhere
+                self._recent_print = position.recent_bytes, position.recent_crc
         return True
 
     def skip_to_end(self) -> None:
@@ -92,16 +109,30 @@ class Follower:
         low = max(self.size - self._max_line_bytes - 2, 0)
         tail = os.pread(self._descriptor, self.size - low, low)
         newline = tail.rfind(b"\n")
-        self.offset = self._searched = low + newline + 1
+        self.go_on_at(low + newline + 1)
+
+    def go_on_at(self, offset: int) -> None:
+        """Take what stands before ``offset`` for read."""
+        self.offset = self._searched = offset
+        self._remember()
+
+    def _remember(self) -> None:
+        """The last bytes before the offset, from the file."""
+        count = min(RECENT_BYTES, self.offset)
+        self._recent = os.pread(self._descriptor, count, self.offset - count)
+        self._recent_print = None
+
+    def peek(self, count: int, offset: int) -> bytes:
+        """Bytes of the file, consumed or not."""
+        return os.pread(self._descriptor, count, offset)
 
     # -- change ------------------------------------------------------------------------------------
 
-    def look(self) -> int | None:
+    def look(self) -> Ended | None:
         """Notice what happened to the file: that it grew, or that it was begun anew, which is a new
         generation.
 
-        The result is None, or for a file begun anew the number of bytes known to have been written and
-        never read.
+        The result is None, or for a file begun anew what was known of the old one.
         """
         status = os.fstat(self._descriptor)
         looked = status.st_size, status.st_mtime_ns
@@ -109,14 +140,16 @@ class Follower:
             return None
         self._looked = looked
         seen, self.size = self.size, status.st_size
-        if self._id is None or (self.size >= self.offset and self._grow_head()):
+        position, recent = self.position(), self._recent
+        if position is None or (self.size >= self.offset and self._grow_head()):
             return None
-        lost = max(seen - self.offset, 0)
         self.generation += 1
         self.offset = self._searched = 0
+        self.same_at = -1
         self._head = 0, 0
+        self._recent, self._recent_print = b"", None
         self._id = self._source = None
-        return lost
+        return Ended(position, recent, seen)
 
     @property
     def deleted(self) -> bool:
@@ -174,6 +207,9 @@ class Follower:
         source = self._known_source()
         start, self.offset = self.offset, self.offset + end
         self._searched = self.offset
+        last = data[max(end - RECENT_BYTES, 0) : end]
+        self._recent = (self._recent + last)[-RECENT_BYTES:]
+        self._recent_print = None
         found = split(source, data, start, self._max_line_bytes, end)
         return Chunk(source, start, self.offset, found.lines, found.offsets, found.rejects, at_end)
 
@@ -196,7 +232,8 @@ class Follower:
         source = self._known_source()
         kept = os.pread(self._descriptor, min(REJECT_KEPT_BYTES, length), self.offset)
         reject = Reject(source.id, source.path, self.offset, too_long(self._max_line_bytes), kept, length)
-        start, self.offset, self._searched = self.offset, end, end
+        start = self.offset
+        self.go_on_at(end)
         nothing = split(source, b"", start, self._max_line_bytes)
         return Chunk(source, start, end, nothing.lines, nothing.offsets, (reject,), at_end=end >= self.size)
 

@@ -73,6 +73,11 @@ def is_compressed(head: bytes) -> bool:
     return head.startswith((GZIP_MAGIC, *UNREAD_MAGIC))
 
 
+def may_be_compressed(head: bytes) -> bool:
+    """Whether a file with so little in it may still turn out to be."""
+    return any(magic != head and magic.startswith(head) for magic in (GZIP_MAGIC, *UNREAD_MAGIC))
+
+
 def is_gzip(path: str) -> bool:
     """Whether a regular file begins as gzip does."""
     with Path(path).open("rb") as file:

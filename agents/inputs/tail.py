@@ -8,6 +8,8 @@ Rules (PROTOCOL sections 3 and 9):
   it may not have noticed the rename yet); then it is finished, its last line complete or not;
 - a file that shrank or begins differently was truncated: generation + 1, from 0; what is known to be lost
   is counted;
+- a new file is nothing yet until its first bytes say what it is: compressed, a copy of a file that is
+  followed (``agents.inputs.copies``), or a source of its own;
 - the last line of a file that is followed waits until it is complete.
 
 It never writes, never waits for anything but the disk, and never stops because one file cannot be read.
@@ -24,12 +26,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final, Literal
 
+from agents.inputs.copies import Ended, goes_on_at, is_beginning, named_after
 from agents.inputs.follower import Follower
-from agents.inputs.ranges import MAGIC_BYTES, is_compressed
+from agents.inputs.ranges import MAGIC_BYTES, is_compressed, may_be_compressed
 from agents.inputs.values import Chunk, Counters, Position
 
 _SCAN_EVERY_MS: Final = 1000
 _REMEMBERED_INODES: Final = 10_000
+_COMPRESSED: Final = "compressed: not followed"
 _FileId = tuple[int, int]
 
 
@@ -64,6 +68,7 @@ class Tail:
         self._from_end = initial == "end" and not positions
         self._followers: OrderedDict[_FileId, Follower] = OrderedDict()
         self._generations: OrderedDict[_FileId, int] = OrderedDict()
+        self._ended: list[Ended] = []
         self._finished: list[str] = []
 
     @property
@@ -74,7 +79,7 @@ class Tail:
     @property
     def unread(self) -> int:
         """Bytes in the files by the last look at each, of a line that is being written too."""
-        return sum(follower.unread for follower in tuple(self._followers.values()))
+        return sum(one.unread for one in tuple(self._followers.values()) if one.same_at != one.size)
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -95,8 +100,11 @@ class Tail:
 
     def _turn(self, key: _FileId, follower: Follower, bytes_max: int, now_ms: int) -> Chunk | None:
         try:
-            self._look(follower)
-            chunk = follower.read(bytes_max)
+            self._look(follower, now_ms)
+            decided = follower.source is not None or self._decide(key, follower, now_ms)
+            if key not in self._followers:
+                return None
+            chunk = follower.read(bytes_max) if decided else None
             if chunk is not None:
                 follower.quiet_ms = now_ms
                 self._followers.move_to_end(key)
@@ -110,27 +118,70 @@ class Tail:
             self._give_up(key, follower, error)
             return None
         if chunk is None:
-            self._finish(key, follower)
+            self._finish(key, follower, now_ms)
         return chunk
 
-    def _look(self, follower: Follower) -> None:
-        before = follower.source
-        lost = follower.look()
-        if lost is None:
+    def _look(self, follower: Follower, now_ms: int) -> None:
+        ended = follower.look()
+        if ended is None:
             return
         self.counters.truncated += 1
-        self.counters.lost_bytes += lost
-        if before is not None:
-            self._finished.append(before.id)
+        self._finished.append(ended.position.source)
+        self.scan(now_ms)  # a copy was made before the cut, so it is there
+        kept = self._settle(ended, now_ms)
+        self.counters.lost_bytes += max(ended.size - max(ended.position.offset, kept), 0)
 
-    def _finish(self, key: _FileId, follower: Follower) -> None:
-        if follower.source is not None:
-            self._finished.append(follower.source.id)
+    def _settle(self, ended: Ended, now_ms: int) -> int:
+        """A source is no more: its copies go on from there. The size of the largest."""
+        kept = 0
+        for follower in tuple(self._followers.values()):
+            if not named_after(follower.path, ended.position.path):
+                continue
+            try:
+                self._look(follower, now_ms)  # what was copied over an older file is new as well
+                if follower.source is not None:
+                    continue
+                offset = goes_on_at(follower, ended)
+                follower.same_at = -1
+                if offset is not None:
+                    follower.go_on_at(offset)
+                    follower.identify()
+                    kept = max(kept, follower.size)
+            except OSError:
+                continue  # its own turn says so
+        return kept
+
+    def _decide(self, key: _FileId, follower: Follower, now_ms: int) -> bool:
+        """What a new file is; False as long as that is open, or it is nothing that is followed."""
+        head = follower.peek(MAGIC_BYTES, 0)
+        if is_compressed(head):
+            self.counters.problems[follower.path] = _COMPRESSED
+            follower.close()
+            del self._followers[key]
+            return False
+        if not head or self._resume or (may_be_compressed(head) and follower.gone_ms is None):
+            return False
+        for original in tuple(self._followers.values()):
+            if original.source is None or not named_after(follower.path, original.path):
+                continue
+            same = is_beginning(follower, original)
+            self._look(original, now_ms)  # it may have been cut meanwhile
+            if follower.source is not None:
+                return True
+            if same:
+                return False
+        return follower.identify()
+
+    def _finish(self, key: _FileId, follower: Follower, now_ms: int) -> None:
+        ended = follower.ended()
         if follower.deleted:
             self.counters.vanished += 1
         self._remember_generation(key, follower.generation)
         follower.close()
         del self._followers[key]
+        if ended is not None:
+            self._finished.append(ended.position.source)
+            self._settle(ended, now_ms)
 
     def _remember_generation(self, key: _FileId, generation: int) -> None:
         """The inode may be given to another file that begins alike: that one is the next generation."""
@@ -166,6 +217,9 @@ class Tail:
         for key, follower in self._followers.items():
             if key not in seen and follower.gone_ms is None:
                 follower.gone_ms = now_ms
+        ended, self._ended = self._ended, []
+        for one in ended:
+            self._settle(one, now_ms)
 
     def _paths(self) -> list[str]:
         found: dict[str, None] = {}
@@ -206,7 +260,7 @@ class Tail:
                 del self._resume[key]
             elif from_end:
                 follower.skip_to_end()
-            follower.identify()
+                follower.identify()
         except OSError as error:
             follower.close()
             self.counters.problems[path] = _reason(error)
@@ -231,7 +285,7 @@ class Tail:
             if not compressed and (follower.device, follower.inode) == key:
                 return follower
             if compressed:
-                self.counters.problems[path] = "compressed: not followed"
+                self.counters.problems[path] = _COMPRESSED
         follower.close()
         return None
 
@@ -253,6 +307,7 @@ class Tail:
         if position is not None:
             self.counters.vanished += 1
             self._finished.append(position.source)
+            self._ended.append(Ended(position, b"", position.offset))
 
     # -- what is known -----------------------------------------------------------------------------
 

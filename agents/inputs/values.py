@@ -39,7 +39,7 @@ class Source:
 @dataclass(frozen=True)
 class Position:
     """Where to go on reading a source: its id and path, the bytes consumed, and what tells whether a file
-    is that source."""
+    is that source: its first bytes, and for a copy of it the last ones before ``offset``."""
 
     source: str
     path: str
@@ -49,6 +49,8 @@ class Position:
     generation: int
     head_bytes: int
     head_crc: int
+    recent_bytes: int = 0
+    recent_crc: int = 0
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,8 @@ class Agent:
     """Where others reach it, if it is not where it listens."""
     module: str = ELF_AGENT
     """What runs."""
+    pattern: str = "clicks.log"
+    """Which files of its folder it follows."""
 
     @property
     def reached(self) -> str:
@@ -132,7 +134,7 @@ class Agent:
             "data_dir": str(self.folder / "data"),
             "streams": {
                 STREAM: {
-                    "include": [str(self.log)],
+                    "include": [str(self.log.with_name(self.pattern))],
                     "format": "json",
                     "lateness_secs": 0.5,
                     "idle_timeout_secs": 2,

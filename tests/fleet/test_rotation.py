@@ -1,0 +1,70 @@
+"""An agent whose pattern matches what rotation makes of its log: each line is in the archive once."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.fleet.fleet import Agent, Fleet
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Agent]:
+    fleet = Fleet(tmp_path, 1)
+    (one,) = fleet.agents
+    one.pattern = "clicks.log*"
+    one.write_config()
+    yield one
+    fleet.stop()
+
+
+def archived(agent: Agent) -> Counter[str]:
+    """Lines in the archive by how often they are there."""
+    files = sorted((agent.folder / "archive").rglob("*.parquet"))
+    return Counter(line for file in files for line in pq.ParquetFile(file).read(["line"])["line"].to_pylist())
+
+
+def until_archived(agent: Agent, count: int) -> Counter[str]:
+    deadline = time.monotonic() + 60
+    while len(found := archived(agent)) < count:
+        assert time.monotonic() < deadline, (len(found), agent.said())
+        time.sleep(0.5)
+    return found
+
+
+def write(agent: Agent, count: int) -> None:
+    now = time.time_ns() // 1_000
+    agent.append((now + number, "book", 1) for number in range(count))
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_copytruncate_gives_every_line_once(agent: Agent, *, killed: bool) -> None:
+    write(agent, 100)
+    agent.start()
+    until_archived(agent, 100)
+    (agent.log.parent / "clicks.log.2.gz").touch()
+    write(agent, 5_000)
+    copy = agent.log.with_name("clicks.log.1")
+    shutil.copy(agent.log, copy)
+    if killed:
+        agent.kill()
+    os.truncate(agent.log, 0)
+    write(agent, 50)
+    if killed:
+        agent.start()
+    until_archived(agent, 5_150)
+    (agent.log.parent / "clicks.log.2.gz").write_bytes(gzip.compress(copy.read_bytes()))
+    agent.kill()
+    agent.start()
+    write(agent, 10)
+    found = until_archived(agent, 5_160)
+    assert set(found.values()) == {1}
+    assert len(found) == 5_160
