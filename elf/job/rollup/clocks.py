@@ -18,10 +18,11 @@ SAMPLES: Final = 30
 FORGET_MS: Final = 60_000
 """A clock that was not heard for so long is not told any more."""
 WARN_EVERY_MS: Final = 60_000
-SURE_MS: Final = 3_000
+SURE_MS: Final = 10_000
 SURE_WORDS: Final = 4
 """Clocks heard for less, or less often, are not warned about: the first words may have waited for us, as
-those that were sent while we were restarted."""
+those that were sent while we were restarted, for some seconds on a busy machine. The truest word is the one
+that waited least, so one prompt word among them is enough, and that takes time and not numbers."""
 LOOK_EVERY_MS: Final = 1_000
 """Between two times that the median of all is made anew: that takes as many steps as there are clocks, and
 each of them speaks every second or so."""
