@@ -336,6 +336,10 @@ class Driver:
     def close_client(self, address: str) -> None:
         self._clients.pop(address, None)
 
+    def archive_problems(self) -> dict[str, tuple[int, str]]:
+        """See ``Feeding.archive_problems``."""
+        return self._feeding.archive_problems()
+
     def losses(self) -> dict[Loss, int]:
         """What was lost since the start, by kind: nothing is lost unseen."""
         inputs = self._feeding.counters()

@@ -29,6 +29,13 @@ class Facts:
     def ready(self) -> bool:
         return self._driver.node.ready
 
+    def warnings(self) -> Sequence[str]:
+        return [
+            f"stream {stream}: {rolls} rolls wait for an archive that cannot be written to: {why}"
+            for stream, (rolls, why) in self._driver.archive_problems().items()
+            if why
+        ]
+
     def metrics(self) -> bytes:
         node, metrics = self._driver.node, self._driver.metrics
         metrics.snapshots_retained(node.uplink.retained())
@@ -46,6 +53,8 @@ class Facts:
         metrics.log(node.log.last, keeps=node.keeping.keeps, leads=node.keeping.leads)
         skews = node.clocks.skews(self._driver.now_ms())
         metrics.skew(max(map(abs, skews.values()), default=0) / 1000)
+        for stream, (rolls, _) in self._driver.archive_problems().items():
+            metrics.rolls_waiting(stream, rolls)
         for kind, count in self._driver.losses().items():
             metrics.lost(kind, count)
         return metrics.render()
@@ -137,6 +146,9 @@ class Aside:
 
     def ready(self) -> bool:
         return False
+
+    def warnings(self) -> Sequence[str]:
+        return ()
 
     def metrics(self) -> bytes:
         raise NotServing(self._why)  # its counts begin anew with its next life

@@ -53,6 +53,9 @@ class AgentFacts(Protocol):
     def ready(self) -> bool:
         """True when it is part of the fleet and reads its inputs."""
 
+    def warnings(self) -> Sequence[str]:
+        """What somebody should look at though the agent does its work; empty: nothing."""
+
     def metrics(self) -> bytes:
         """Prometheus text, 0.0.4."""
 
@@ -129,7 +132,10 @@ class HttpServer:
 
     async def _health(self, _request: Request) -> Response:
         trouble = self._facts.trouble()
-        return _answer({"ok": False, "reason": trouble}, 503) if trouble else _answer({"ok": True})
+        if trouble:
+            return _answer({"ok": False, "reason": trouble}, 503)
+        warnings = self._facts.warnings()
+        return _answer({"ok": True, "warnings": warnings} if warnings else {"ok": True})
 
     async def _ready(self, _request: Request) -> Response:
         ready = self._facts.ready() and not self._facts.trouble()

@@ -84,6 +84,9 @@ class Metrics:
         self._uncast = self._counter(
             "values_uncast", "Values that did not fit their column's type.", "stream"
         )
+        self._archive_failed = self._counter(
+            "archive_failures", "Times that the archive could not be written to.", "stream"
+        )
         self._refused = self._counter("messages_refused", "Messages that could not be used.", "reason")
         self._windows = self._counter("windows_committed", "Windows that this node committed as a master.")
         self._panes = self._counter("panes_committed", "Panes that this node committed as a root.")
@@ -98,6 +101,11 @@ class Metrics:
         self._copies_bytes = self._gauge("copies_held_bytes", "Bytes of these.")
         self._mirrored = self._gauge(
             "snapshots_mirrored", "Snapshots that roots here have from neighbours of agents that are behind."
+        )
+        self._rolls = self._gauge(
+            "archive_rolls_waiting",
+            "Closed rolls that are not in the archive yet; reading waits beyond 32.",
+            "stream",
         )
         self._losses = self._gauge("losses", "What could not be read, used or kept since the start.", "kind")
         self._members = self._gauge(
@@ -134,6 +142,14 @@ class Metrics:
 
     def uncast(self, stream: str, values: int = 1) -> None:
         self._uncast.labels(self._stream(stream)).inc(values)
+
+    def archive_failed(self, stream: str) -> None:
+        """A roll could not be shipped; it stays, and is tried again."""
+        self._archive_failed.labels(self._stream(stream)).inc()
+
+    def rolls_waiting(self, stream: str, rolls: int) -> None:
+        self._archive_failed.labels(self._stream(stream))  # there from the start, with 0
+        self._rolls.labels(self._stream(stream)).set(rolls)
 
     def mapped(self, stream: str, secs: float) -> None:
         """A chunk took so long to parse and map."""

@@ -53,6 +53,8 @@ ROLLS_WAITING_MAX: Final = 32
 """Rolls that may wait for an archive that cannot be reached before reading is held back: about 2 GiB of a
 stream's lines (``archive.roll_bytes`` each), which the log files hold as well."""
 SHIP_AGAIN_S: Final = 1.0
+ARCHIVE_TOLD_EVERY_MS: Final = 60_000
+"""An archive that goes on taking nothing is said so often."""
 
 
 @dataclass
@@ -66,6 +68,8 @@ class _Stream:
     read_bytes: int = 0
     pause_s: float = 0.0
     shipping: bool = False
+    archive_problem: str = ""
+    archive_told_ms: int = 0
     told: dict[str, str] = field(default_factory=dict)
 
 
@@ -156,14 +160,32 @@ class Feeding:
         self._tell(was.Worked(stream.lane.facts.stream, command, outcome))
 
     def _ship(self, stream: _Stream) -> None:
-        """Rolls to the archive, beside everything else; what cannot be shipped now is tried again later."""
+        """Rolls to the archive, beside everything else; what cannot be shipped now is tried again later, and
+        said when it begins, each minute, and when it is over."""
+        name, waiting = stream.lane.facts.stream, stream.lane.unshipped
         try:
             stream.lane.ship()
+            if stream.archive_problem:
+                self._log.info("the archive takes what has waited", stream=name, rolls=waiting)
+            stream.archive_problem = ""
         except ArchiveError as error:
-            self._log.warning("the archive takes no more", stream=stream.lane.facts.stream, reason=str(error))
+            stream.lane.metrics.archive_failed(name)
+            now_ms = self._now_ms()
+            if not stream.archive_problem or now_ms - stream.archive_told_ms >= ARCHIVE_TOLD_EVERY_MS:
+                stream.archive_told_ms = now_ms
+                text = "the archive takes no more: rolls wait in the data folder, and reading with them when "
+                text += f"there are {ROLLS_WAITING_MAX}; make room at archive.path, or make it reachable"
+                self._log.warning(text, stream=name, rolls=waiting, reason=str(error))
+            stream.archive_problem = str(error)
             time.sleep(SHIP_AGAIN_S)
         finally:
             stream.shipping = False
+
+    def archive_problems(self) -> dict[str, tuple[int, str]]:
+        """Of each stream: the rolls that wait for the archive, and why it takes none (empty: it does)."""
+        return {
+            name: (stream.lane.unshipped, stream.archive_problem) for name, stream in self._streams.items()
+        }
 
     def consult(self, effect: do.Consult) -> None:
         """Ask a lane what is asked of its stream; who looks at rows asks beside it, and holds up nothing."""

@@ -36,12 +36,16 @@ class Facts:
     def __init__(self) -> None:
         self.leaving = False
         self.joined = True
+        self.warned: list[str] = []
         self.measured = Metrics()
         self.queue: asyncio.Queue[Mapping[str, object] | None] = asyncio.Queue()
         self.readers = 0
 
     def trouble(self) -> str:
         return "the agent is on its way out" if self.leaving else ""
+
+    def warnings(self) -> Sequence[str]:
+        return self.warned
 
     def ready(self) -> bool:
         return self.joined
