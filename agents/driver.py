@@ -267,6 +267,16 @@ class Driver:
                 case do.Noticed():
                     self.metrics.noticed()
                     self._log.info("a notice", job=effect.job, text=effect.text, sent_ms=effect.sent_ms)
+                case do.Namesake():
+                    self._log.warning(
+                        "another member has this agent's name: if it is this agent with another data folder, "
+                        "never start that folder again, and take it off: elf leave --dead NAME; lines that "
+                        "both have read count twice",
+                        name=self.node.me.name,
+                        stream=effect.stream,
+                        other_id=effect.agent_id,
+                        other_address=effect.address,
+                    )
                 case do.Skewed():
                     self._log.warning(
                         "an agent's clock is off by more than LATENESS: its rows or others' are late; "

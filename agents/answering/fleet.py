@@ -100,6 +100,17 @@ class Fleet:
             for m in self._log.members(s)
         ]
 
+    def notes(self) -> list[str]:
+        """What is wrong with each member of ``members``; empty: nothing."""
+        found = []
+        for stream in self._log.streams():
+            for member in self._log.members(stream):
+                twice = self._log.namesakes(stream, member.agent_id)
+                away = twice and not self.lives(member)
+                how = f"elf leave --dead {member.name}" if away else "take off the one that is gone"
+                found.append(f"{len(twice) + 1} have this name: {how}" if twice else "")
+        return found
+
     def _keeps(self, member: Member) -> str:
         cluster = self._membership.cluster
         there = self._log.agent_at(member.address)

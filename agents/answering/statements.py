@@ -337,6 +337,8 @@ class Statements:
                 {**row, "skew": f"{skews[at]:+d} ms" if (at := str(row["address"])) in skews else ""}
                 for row in self._fleet.members()
             ]
+            if any(notes := self._fleet.notes()):
+                rows = [{**row, "note": note} for row, note in zip(rows, notes, strict=True)]
         return table_of(request, rows, what)
 
     def _describe(self, asked: say.Execute, name: str) -> Procedure:

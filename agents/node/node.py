@@ -29,7 +29,7 @@ from agents.node.trees import Trees
 from elf.errors import PeerError
 from elf.job import messages as say
 from elf.job.copies import CopyEffect, CopyEvent
-from elf.job.effects import Effect, Forget, Multicast, SaveFact, Send, Skewed, Stop
+from elf.job.effects import Effect, Forget, Multicast, Namesake, SaveFact, Send, Skewed, Stop
 from elf.job.events import (
     Arrived,
     Combined,
@@ -451,6 +451,9 @@ class Node:
             match entry:
                 case say.MemberJoined() | say.MemberLeft():
                     self.homes.reading.roster_changed(entry.stream)
+                    if isinstance(entry, say.MemberJoined) and entry.agent_id == self.me.agent_id:
+                        others = self.log.namesakes(entry.stream, self.me.agent_id)
+                        found.extend(Namesake(entry.stream, m.agent_id, m.address) for m in others)
                 case say.HomeMoved():
                     found.extend(self.trees.moved(entry.uid, now_ms))
                     self.copies.holding.hurry()

@@ -257,6 +257,8 @@ class SimAgent:
                     self._forget(effect)
                 case do.Unusable():
                     self.unusable.append(effect)
+                case do.Namesake():
+                    pass
                 case do.Skewed():
                     self.skewed.append((effect.address, effect.skew_ms))
                 case do.Noticed():

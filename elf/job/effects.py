@@ -291,6 +291,15 @@ class Noticed:
 
 
 @dataclass(frozen=True)
+class Namesake:
+    """Another agent, by id and address, is expected under our name in a stream: for the log."""
+
+    stream: str
+    agent_id: str
+    address: str
+
+
+@dataclass(frozen=True)
 class Skewed:
     """The clock of an agent is further off the others' than the lateness of a flow: for the log."""
 
@@ -349,6 +358,7 @@ Effect = (
     | Consult
     | Examine
     | Noticed
+    | Namesake
     | Skewed
     | Unusable
     | Faulted

@@ -484,9 +484,19 @@ class StreamLog:
         return tuple((uid, home) for uid, home in self.homes.unbegun() if self.home(uid) is not None)
 
     def agent_at(self, address: str) -> str:
-        """The id of the agent at an address; empty: nobody is."""
+        """The id of the agent that was started last at an address; empty: nobody was. One whose data folder
+        was lost, and is brought back, comes after the one that was started in its place."""
         there = self._at(address)
-        return there[-1].agent_id if there else ""
+        return max(there, key=lambda m: (m.incarnation, m.number)).agent_id if there else ""
+
+    def namesakes(self, stream: str, agent_id: str) -> tuple[Member, ...]:
+        """Members that are expected of a stream under the name of another one: of two folders of one machine
+        both count."""
+        me = self.member_of(stream, agent_id)
+        if me is None or me.until_us != FOREVER_US:
+            return ()
+        others = (m for m in self.members(stream) if m.name == me.name and m.agent_id != agent_id)
+        return tuple(member for member in others if member.until_us == FOREVER_US)
 
     def is_member(self, agent_id: str) -> bool:
         """Whether an agent is a member of any stream, and has not left."""
