@@ -218,7 +218,8 @@ class Metrics:
     def streams(self) -> dict[str, Counts]:
         """What was counted of each stream, under the names of ``elf.job.vitals.StreamVitals``."""
         found: dict[str, Counts] = {}
-        for name, counter in (("rows", self._rows), ("bytes", self._bytes), ("rejected", self._rejected)):
+        kept = {"rows": self._rows, "bytes": self._bytes, "rejected": self._rejected, "uncast": self._uncast}
+        for name, counter in kept.items():
             for labels, value in _values(counter):
                 found.setdefault(labels["stream"], Counts())[name] += int(value)
         for labels, value in _values(self._left_out):

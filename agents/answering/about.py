@@ -71,6 +71,7 @@ def describe(
             f"read by {', '.join(reader.name for reader in log.readers(flow.uid))}"
         )
     told |= {"unusable": text} if (text := _unusable(roots)) else {}
+    told |= {"uncast": text} if (text := _uncast(facts)) else {}
     told |= {"waits": facts.waiting} if facts.waiting else {}
     return told | ({"failure": facts.failure} if facts.failure else {})
 
@@ -123,6 +124,18 @@ def _unusable(roots: Sequence[say.FlowFacts | None]) -> str:
     """Of whom snapshots could not be opened."""
     told = (one for root in roots if root is not None for one in sorted(root.unusable.items()))
     return "; ".join(f"{n:,} pieces of {name} cannot be opened: {why}" for name, (n, why) in told)
+
+
+def _uncast(facts: say.JobFacts) -> str:
+    """What its last window says of values that are none of the types that the job was made with."""
+    last = decode(facts.windows[-1].status).to_pylist() if facts.windows else []
+    count = max((status.get("uncast") or 0 for status in last), default=0)
+    return (
+        f"{count:,} values of the last window are NULL: they do not fit the types that the columns had when "
+        "this version was made; ALTER JOB … AS the same query takes those that they have now"
+        if count
+        else ""
+    )
 
 
 def _leapt(facts: say.JobFacts) -> str:

@@ -352,7 +352,7 @@ class Statements:
                     about = described(program, known).items()
                     return table_of(asked.request, [{"fact": k, "value": v} for k, v in about], name)
         spec = self._find(name, asked.creator)
-        facts = yield from self.masters.inspect(spec, LEAPT_WINDOWS if spec.plan.fragment.leap else 0)
+        facts = yield from self.masters.inspect(spec, LEAPT_WINDOWS if spec.plan.fragment.leap else 1)
         roots = yield from self._explanations.roots(spec)
         told = describe(facts, self._log, self._fleet.named, roots)
         told["stragglers"] += self._unmirrored(spec.plan)

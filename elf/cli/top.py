@@ -55,6 +55,7 @@ class Row(msgspec.Struct, frozen=True):
     unrostered: int | None = None
     shed: int | None = None
     leapt: int | None = None
+    uncast: int | None = None
     jobs: int | None = None
     flows: int | None = None
     snapshots_retained: int | None = None
@@ -166,6 +167,7 @@ def _row(one: AgentVitals, before: Vitals | None) -> Row:
         unrostered=sum(s.unrostered for s in streams),
         shed=sum(s.shed for s in streams),
         leapt=sum(s.leapt for s in streams),
+        uncast=sum(s.uncast for s in streams),
         jobs=now.jobs,
         flows=now.flows,
         snapshots_retained=now.retained,
@@ -213,6 +215,7 @@ COLUMNS: Final = (
     _Column("late", lambda row: number(row.late), 1),
     _Column("rejected", lambda row: number(row.rejected), 5),
     _Column("shed", lambda row: number(row.shed), 7),
+    _Column("uncast", lambda row: number(row.uncast), 9),
     _Column("jobs", lambda row: number(row.jobs), 6),
     _Column("cpu", lambda row: "" if row.cpu is None else f"{100 * row.cpu:.0f} %", 0),
     _Column("memory", lambda row: size(row.memory_bytes), 2),
@@ -270,9 +273,11 @@ def head(one: Round) -> Text:
 
 
 def _columns(rows: Sequence[Row], width: int) -> list[tuple[_Column, int]]:
-    """Those that there is room for, and how wide they are for all of these rows."""
-    widest = {column: max([len(column.name), *(len(column.text(row)) for row in rows)]) for column in COLUMNS}
-    for column in sorted(COLUMNS, key=lambda column: -column.rank):
+    """Those that there is room for, and how wide they are for all of these rows. ``uncast`` is there where
+    anything is."""
+    wanted = [column for column in COLUMNS if column.name != "uncast" or any(row.uncast for row in rows)]
+    widest = {column: max([len(column.name), *(len(column.text(row)) for row in rows)]) for column in wanted}
+    for column in sorted(wanted, key=lambda column: -column.rank):
         if not column.rank or sum(widest.values()) + GAP * (len(widest) - 1) <= width:
             break
         del widest[column]

@@ -18,7 +18,8 @@ class InspectAgent(Request, frozen=True, kw_only=True):
 
 class StreamVitals(msgspec.Struct, frozen=True):
     """Of one stream that it reads. ``backlog_bytes``: in its files by the last look at them, and not fed
-    yet; ``late`` to ``leapt``: rows that parsed and are in no result, ``rejected``: lines that did not."""
+    yet; ``late`` to ``leapt``: rows that parsed and are in no result, ``rejected``: lines that did not;
+    ``uncast``: values that are NULL since they do not fit the types of their flow."""
 
     stream: str
     rows: int = 0
@@ -30,6 +31,7 @@ class StreamVitals(msgspec.Struct, frozen=True):
     shed: int = 0
     leapt: int = 0
     backlog_bytes: int = 0
+    uncast: int = 0
 
 
 class Vitals(msgspec.Struct, frozen=True):

@@ -117,6 +117,15 @@ def test_columns_go_where_the_screen_is_narrow_and_rows_where_it_is_low() -> Non
         assert max(map(len, drawn(one, width)[2:])) <= width
 
 
+def test_values_that_fit_no_column_have_a_column_where_there_are_any() -> None:
+    one = looked(fleet(agent("a", 1, vitals(0, 0))))
+    assert "uncast" not in drawn(one, 200)[2]
+    (row,) = one.agents
+    some = msgspec.structs.replace(one, agents=(msgspec.structs.replace(row, uncast=1_234),))
+    assert "uncast" in drawn(some, 200)[2]
+    assert "1,234" in drawn(some, 200)[4]
+
+
 def test_numbers_for_people() -> None:
     numbers = [number(n) for n in (None, 0, 0.5, 9.94, 10.4, 1234567.8)]
     assert numbers == ["", "0", "0.5", "9.9", "10", "1,234,568"]

@@ -102,6 +102,12 @@ async def test_whole_numbers_become_fractions_and_then_texts(one: tuple[Fleet, W
         await said(client, f"CREATE JOB fractions AS {QUERY}", "job fractions created")
         assert {s == 1.5 * n for n, s in await sums(client, "fractions")} == {True}
         assert {(n > 0, s) for n, s in await sums(client, "whole")} == {(True, None)}
+        told = await said(client, "DESCRIBE JOB whole", "uncast")
+        assert "values of the last window are NULL" in told
+        assert "uncast" not in await said(client, "DESCRIBE JOB fractions")
+        (vitals,) = (await client.fleet()).agents
+        assert vitals.vitals is not None
+        assert vitals.vitals.streams[0].uncast > 0
         await said(
             client,
             f"CREATE JOB texts AS SELECT ms, COUNT(*) AS n, 0 AS s FROM {STREAM} GROUP BY ms "
@@ -120,3 +126,17 @@ async def test_whole_numbers_become_fractions_and_then_texts(one: tuple[Fleet, W
         assert {s == 2 * n for n, s in await sums(client, "whole")} == {True}
     assert agent.process is not None
     assert agent.process.poll() is None
+
+
+async def test_what_does_not_fit_is_told_and_alter_takes_the_types_of_now(one: tuple[Fleet, Writer]) -> None:
+    fleet, writer = one
+    async with await reached(fleet.agents[0]) as client:
+        await said(client, f"CREATE JOB whole AS {QUERY}", "job whole created")
+        assert "uncast" not in await said(client, "DESCRIBE JOB whole")
+        writer.value = 1.5
+        await said(client, f"DESCRIBE {STREAM}", "double")
+        assert "ALTER JOB" in await said(client, "DESCRIBE JOB whole", "values of the last window are NULL")
+        await said(client, f"ALTER JOB whole AS {QUERY}", "version 2")
+        await asyncio.sleep(2)
+        assert {s == 1.5 * n for n, s in await sums(client, "whole")} == {True}
+        assert "uncast" not in await said(client, "DESCRIBE JOB whole")
