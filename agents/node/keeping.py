@@ -19,6 +19,7 @@ from agents.node.staffing import Staffing
 from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.effects import Effect, Send
+from elf.job.log.growing import entry_for, is_behind
 from elf.job.log.keepers import LOG_GROUP, KeptLog, Wished, encode, founding, refusal
 from elf.job.log.membership import Cluster, Identity, Membership, StreamSince
 from elf.job.log.streamlog import StreamLog
@@ -233,7 +234,7 @@ class Keeping:
         if not self.keeps or cluster is None:
             return []
         try:
-            if self.kept.log.entry_for(wish) is None and not self.kept.log.is_behind(wish):
+            if entry_for(self.kept.log, wish) is None and not is_behind(self.kept.log, wish):
                 told = self.membership.tail(cluster, self.kept.log.last, ())
                 return [] if asker == self._me.address else [Send(asker, told)]
         except UserError as refused:

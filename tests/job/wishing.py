@@ -10,6 +10,7 @@ from elf.chaos.engine import plan
 from elf.errors import UserError
 from elf.job.home.steering import proposed
 from elf.job.log.founding import Founding
+from elf.job.log.growing import is_behind
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import (
     AddJob,
@@ -57,7 +58,7 @@ class Wishes:
             return
         told = [_told(log, wish) for log in self.logs]
         assert all(one == told[0] for one in told), wish
-        assert len({log.is_behind(wish) for log in self.logs}) == 1, wish
+        assert len({is_behind(log, wish) for log in self.logs}) == 1, wish
 
     def step(self) -> None:
         ways: list[tuple[int, Callable[[], Wish | None]]] = [

@@ -22,28 +22,19 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from elf.errors import ElfBug, UserError
+from elf.errors import ElfBug
 from elf.job.log.flowhomes import FlowHomes, RangeHome
 from elf.job.log.founding import founding_of
+from elf.job.log.growing import entry_for
 from elf.job.log.lasting import Lasting, Version, tombstone
-from elf.job.log.readers import not_taken
 from elf.job.messages import (
-    AddJob,
-    AddProgram,
-    AddVersion,
-    DropJobEntry,
-    EndFlow,
-    EndVersion,
     FlowEnded,
     HomeMoved,
     JobAdded,
     JobDropped,
-    JoinStream,
-    LeaveStream,
     LogEntry,
     MemberJoined,
     MemberLeft,
-    MoveHome,
     ProgramAdded,
     VersionAdded,
     VersionEnded,
@@ -225,17 +216,12 @@ class StreamLog:
         for flow in spec.flows:
             if flow.uid not in self._ended:
                 self._flows.setdefault(flow.uid, flow)
-                self.homes.add(flow, spec, self._at)
+                self.homes.add(flow, spec, self.there)
                 if (
                     spec.replicated
                 ):  # what lives on must not rest on a SELECT's flow, which dies with its root
                     self._by_fragment.setdefault(flow.fragment, flow.uid)
                 self._attached.setdefault(flow.uid, {})[spec.uid, spec.version] = None
-
-    def _at(self, address: str) -> list[Member]:
-        """Who is at an address."""
-        known = (m for of in self._members.values() for m in of.values() if m.address == address)
-        return [member for member in known if member.until_us == FOREVER_US]
 
     def _detach(self, uid: str, version: int, *, lingers: bool) -> None:
         left = self._versions.get(uid, {})
@@ -263,126 +249,18 @@ class StreamLog:
 
     def grow(self, wish: Wish) -> tuple[LogEntry, ...]:
         """Append what a wish comes to, if it comes to anything: an entry, or, of a job that replaces another,
-        the end of that before it. Raises ``UserError``, as ``entry_for``."""
+        the end of that before it. Raises ``UserError``, as ``entry_for`` (``elf.job.log.growing``)."""
         self.forget()
         found: list[LogEntry] = []
-        entry = self.entry_for(wish)
+        entry = entry_for(self, wish)
         if isinstance(entry, JobAdded) and self.job(entry.spec.replaces) is not None:
             found.append(JobDropped(seq=entry.seq, uid=entry.spec.replaces, lingers=True))
             self._apply(found[0])
-            entry = self.entry_for(wish)
+            entry = entry_for(self, wish)
         if entry is not None:
             self._apply(entry)
             found.append(entry)
         return tuple(found)
-
-    def entry_for(self, wish: Wish) -> LogEntry | None:
-        """The entry that a wish comes to; None when what it wants stands there already.
-
-        A function of the log and the wish alone: every keeper comes to the same. Raises ``UserError`` for a
-        copied data folder.
-        """
-        seq = self.last + 1
-        match wish:
-            case JoinStream():
-                return self._join(seq, wish)
-            case LeaveStream():
-                member = self.member_of(wish.stream, wish.agent_id)
-                if member is None or member.until_us <= wish.until_us:
-                    return None
-                return MemberLeft(seq=seq, stream=wish.stream, number=member.number, until_us=wish.until_us)
-            case AddJob():
-                if wish.spec.uid in self._jobs or wish.spec.uid in self._dropped:
-                    return None
-                if not_taken(self, wish.spec):
-                    return JobDropped(seq=seq, uid=wish.spec.uid, lingers=False)
-                spec = self._placed(wish.spec, wish.spec.home)
-                return JobAdded(seq=seq, spec=spec)
-            case AddVersion():
-                uid, version = wish.spec.uid, wish.spec.version
-                known = version in self._versions.get(uid, {}) or self.is_over(uid, version)
-                stands = known or uid not in self._jobs
-                if not stands and not_taken(self, wish.spec):
-                    return VersionEnded(seq=seq, uid=uid, version=version)
-                if stands:
-                    return None
-                spec = self._placed(wish.spec, self._jobs[uid].home)
-                return VersionAdded(seq=seq, spec=replace(spec, master=self._jobs[uid].master))
-            case EndVersion():
-                # also of a version whose entry has not come yet: then it never does
-                stands = self.is_over(wish.uid, wish.version) or wish.uid not in self._jobs
-                return None if stands else VersionEnded(seq=seq, uid=wish.uid, version=wish.version)
-            case AddProgram():
-                known = wish.spec.uid in (*self._programs, *self._jobs, *self._dropped)
-                return None if known else ProgramAdded(seq=seq, spec=wish.spec)
-            case DropJobEntry():
-                # also of a job whose entry has not come yet: then it never does
-                dropped = wish.uid in self._dropped
-                return None if dropped else JobDropped(seq=seq, uid=wish.uid, lingers=True)
-            case MoveHome():
-                known = job_of(wish.uid) in self._jobs and wish.term > self.homes.term(wish.uid)
-                if not known or self.home(wish.uid) in (None, wish.home):
-                    return None
-                return HomeMoved(seq=seq, uid=wish.uid, home=wish.home, term=wish.term)
-            case EndFlow():
-                ends = wish.uid in self._flows and not self._attached[wish.uid]
-                return FlowEnded(seq=seq, uid=wish.uid) if ends else None
-
-    def is_behind(self, wish: Wish) -> bool:
-        """Whether a wish is about a job that this log has not come to: who wishes knows more entries, and an
-        ``entry_for`` of None does not say that what it wants stands there."""
-        match wish:
-            case AddVersion():
-                uid = wish.spec.uid
-            case EndVersion() | MoveHome():
-                uid = job_of(wish.uid)
-            case _:
-                return False
-        return uid not in self._jobs and uid not in self._dropped
-
-    def founded_at(self, uid: str) -> str:
-        """The address of the node that founded a job's home; empty if the log does not know, or knows no
-        more."""
-        return self._founded_at.get(uid, "")
-
-    def _placed(self, spec: JobSpec, home: str) -> JobSpec:
-        """With running flows in the place of those that are equal to them. New ones are at the job's
-        ``home``, which may have moved while the wish was under way; those of a key range where that has its
-        home, or where one was proposed if an agent is there.
-        """
-
-        def placed(flow: Flow) -> Flow:
-            known = self._flows.get(flow.uid) or self._flows.get(self._by_fragment.get(flow.fragment, ""))
-            if known is not None:
-                return known
-            near = flow.home if flow.fragment.range[0] and self._at(flow.home) else home
-            return replace(flow, home=self.home(home_uid(spec.uid, flow.fragment.range[0])) or near)
-
-        return replace(spec, flows=tuple(map(placed, spec.flows)))
-
-    def _join(self, seq: int, wish: JoinStream) -> MemberJoined | None:
-        """A start of an agent joins once: who has left comes back in a later one, and a wish that arrives
-        late or twice lets nobody in again. An incarnation that is not above the known one is a copied folder.
-        """
-        known = self.member_of(wish.stream, wish.agent_id)
-        if known is not None and (known.incarnation, known.address) == (wish.incarnation, wish.address):
-            return None
-        if known is not None and wish.incarnation <= known.incarnation:
-            raise UserError(
-                f"agent {wish.agent_id} is known as {known.name} at {known.address}, start number "
-                f"{known.incarnation}; {wish.address} says {wish.incarnation}: is its data folder a copy? "
-                "Remove that folder to start as a new agent"
-            )
-        return MemberJoined(
-            seq=seq,
-            stream=wish.stream,
-            number=known.number if known is not None else len(self._members.get(wish.stream, {})),
-            agent_id=wish.agent_id,
-            name=wish.name,
-            incarnation=wish.incarnation,
-            address=wish.address,
-            since_us=wish.since_us,
-        )
 
     # -- what everybody asks ---------------------------------------------------------------------------------
 
@@ -470,6 +348,11 @@ class StreamLog:
         """Whether a flow is over; False also for one that the log has not come to yet."""
         return uid in self._ended
 
+    def founded_at(self, uid: str) -> str:
+        """The address of the node that founded a job's home; empty if the log does not know, or knows no
+        more."""
+        return self._founded_at.get(uid, "")
+
     def is_replicated(self, uid: str) -> bool:
         """Whether the home of a flow is: that of a SELECT is not."""
         spec = self.ever(job_of(self.homes.of(uid) or ""))
@@ -483,10 +366,15 @@ class StreamLog:
         """The homes of key ranges that nobody has founded yet, as far as the log says."""
         return tuple((uid, home) for uid, home in self.homes.unbegun() if self.home(uid) is not None)
 
+    def there(self, address: str) -> list[Member]:
+        """Who is at an address, and has not left."""
+        known = (m for of in self._members.values() for m in of.values() if m.address == address)
+        return [member for member in known if member.until_us == FOREVER_US]
+
     def agent_at(self, address: str) -> str:
         """The id of the agent that was started last at an address; empty: nobody was. One whose data folder
         was lost, and is brought back, comes after the one that was started in its place."""
-        there = self._at(address)
+        there = self.there(address)
         return max(there, key=lambda m: (m.incarnation, m.number)).agent_id if there else ""
 
     def namesakes(self, stream: str, agent_id: str) -> tuple[Member, ...]:
