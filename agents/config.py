@@ -25,6 +25,7 @@ from agents.settings.kinds import (
     address,
     choice,
     empty_or,
+    flag,
     many,
     matching,
     number,
@@ -112,6 +113,12 @@ class StreamConfig:
     rotate_wait_secs: float = setting(5.0, number(), "How long a rotated file is still read for more.")
     max_line_bytes: int = setting(1 << 20, whole(1), "A longer line is rejected.")
     idle_timeout_secs: float = setting(10.0, _SECS, "A file silent for so long holds up no window.")
+    shared: bool = setting(
+        False,
+        flag(),
+        "Other agents that say so of this stream see these files too, under the same paths (NFS), and have "
+        "others of their own: with STRAGGLERS MIRROR one of them reads these when this agent is behind.",
+    )
 
 
 @dataclass(frozen=True)
@@ -177,6 +184,11 @@ class ProtocolConfig:
     )
     copies_bytes_max: int = setting(
         256 << 20, whole(0), "Copies of others' snapshots that are kept here; beyond it the oldest go."
+    )
+    run_bytes_max: int = setting(
+        64 << 20,
+        whole(0),
+        "What is read at most to run the work of another agent again (streams.NAME.shared); 0: nothing is.",
     )
     cut_interval_secs: float = setting(5.0, _SECS, "A cut (where a restart goes on) is taken that often.")
 

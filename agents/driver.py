@@ -33,6 +33,7 @@ from agents.functions.sandbox import Sandboxes
 from agents.inputs import Input
 from agents.lanes.feeding import Feeding
 from agents.lanes.lane import Lane, snapshot_names
+from agents.lanes.running import Running
 from agents.lanes.streams import FunctionsAt
 from agents.metrics import Loss, Metrics
 from agents.node.groups import Persisted
@@ -87,6 +88,7 @@ class Driver:
         sandboxes: Sandboxes | None = None,
         finals: FunctionsAt | None = None,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
+        run_bytes_max: int = 64 << 20,
     ) -> None:
         self.node = node
         self.store = store
@@ -100,6 +102,7 @@ class Driver:
         self._making = Making(node.me, store, self._pool, self.metrics, finals)
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="groups")
         self._copies = ThreadPoolExecutor(1, thread_name_prefix="copies")
+        self._running = Running(run_bytes_max)
         self._feeding = Feeding(
             streams,
             self._log,
@@ -175,6 +178,7 @@ class Driver:
         self._pool.shutdown(wait=True)
         self._disk.shutdown(wait=True)
         self._copies.shutdown(wait=True)
+        self._running.close()
         self._making.versions.close()
         await self.transport.close()
         self.store.close()
@@ -384,6 +388,8 @@ class Driver:
                 self._when_done(self._making.early(effect), self._event)
             case do.TryFunctions():
                 self._when_done(self._making.try_functions(effect), self._event)
+            case do.Run():
+                self._when_done(self._running.submit(effect), self._event)
             case do.Fetch():
                 self._when_done(self._pool.submit(self._fetch, effect), self._event)
             case do.ReadWindows():

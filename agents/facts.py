@@ -46,6 +46,8 @@ class Facts:
             held=len(holding),
             held_bytes=holding.bytes,
             mirrored=node.homes.roots.mirrored,
+            run_again=node.homes.roots.run_again,
+            not_run_again=node.homes.roots.not_run_again,
         )
         metrics.members_live(len(node.overlay.peers()) + 1)
         metrics.jobs(len(node.log.jobs()) + len(node.log.programs()))

@@ -87,6 +87,11 @@ class Metrics:
         self._archive_failed = self._counter(
             "archive_failures", "Times that the archive could not be written to.", "stream"
         )
+        self._answered = self._counter(
+            "rows_answered",
+            "Rows in windows since another agent has read them again.",
+            "stream",
+        )
         self._refused = self._counter("messages_refused", "Messages that could not be used.", "reason")
         self._windows = self._counter("windows_committed", "Windows that this node committed as a master.")
         self._panes = self._counter("panes_committed", "Panes that this node committed as a root.")
@@ -106,6 +111,12 @@ class Metrics:
             "archive_rolls_waiting",
             "Closed rolls that are not in the archive yet; reading waits beyond 32.",
             "stream",
+        )
+        self._run_again = self._gauge(
+            "panes_run_again", "Panes of agents that are behind that others have run again for roots here."
+        )
+        self._not_run_again = self._gauge(
+            "panes_not_run_again", "How often roots here asked for that and it could not be."
         )
         self._losses = self._gauge("losses", "What could not be read, used or kept since the start.", "kind")
         self._members = self._gauge(
@@ -151,6 +162,10 @@ class Metrics:
         self._archive_failed.labels(self._stream(stream))  # there from the start, with 0
         self._rolls.labels(self._stream(stream)).set(rolls)
 
+    def answered(self, stream: str, rows: int) -> None:
+        """Rows that another agent has answered for."""
+        self._answered.labels(self._stream(stream)).inc(rows)
+
     def mapped(self, stream: str, secs: float) -> None:
         """A chunk took so long to parse and map."""
         self._map_seconds.labels(self._stream(stream)).inc(secs)
@@ -177,13 +192,25 @@ class Metrics:
     def snapshots_retained(self, snapshots: int) -> None:
         self._retained.set(snapshots)
 
-    def copies(self, *, wanting: int, copied: int, held: int, held_bytes: int, mirrored: int) -> None:
+    def copies(
+        self,
+        *,
+        wanting: int,
+        copied: int,
+        held: int,
+        held_bytes: int,
+        mirrored: int,
+        run_again: int,
+        not_run_again: int,
+    ) -> None:
         """Of our snapshots at neighbours, of theirs here, and of those that neighbours sent to roots here."""
         self._wanting.set(wanting)
         self._copied.set(copied)
         self._copies.set(held)
         self._copies_bytes.set(held_bytes)
         self._mirrored.set(mirrored)
+        self._run_again.set(run_again)
+        self._not_run_again.set(not_run_again)
 
     def members_live(self, members: int) -> None:
         self._members.set(members)

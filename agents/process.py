@@ -22,7 +22,7 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -61,6 +61,7 @@ from agents.node.beginning import (
 from agents.node.node import Node
 from agents.transport import ZeroMqTransport
 from elf.errors import ElfError, UserError
+from elf.job.again import Reading
 from elf.job.log.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince, read_cluster
 from elf.job.log.streamlog import decode_entry
 from elf.job.ports import Spill
@@ -236,6 +237,7 @@ def _driver(
         functions=settings,
         sandboxes=sandboxes,
         finals=functions,
+        run_bytes_max=config.protocol.run_bytes_max,
     )
     return driver, _contacts(config, restored, store, me)
 
@@ -327,6 +329,8 @@ def _stream(
         cut_ms=_ms(config.protocol.cut_interval_secs),
         agent=me.address,
     )
+    reading = _reading(stream, settings) if stream.shared else None
+    settings = replace(settings, shared=repr(reading) if reading is not None else "")
     archive = Archive(
         folder / "rolls" / name,
         config.archive.path,
@@ -345,6 +349,7 @@ def _stream(
         rejects=rejects,
         metrics=metrics,
         spill=_spill(config, folder, name),
+        reading=reading,
         functions=functions,
     )
     cut = load_cut(store, name)
@@ -357,6 +362,20 @@ def _stream(
         positions=cut.positions if cut else (),
     )
     return lane, tail
+
+
+def _reading(stream: StreamConfig, settings: WorkerSettings) -> Reading:
+    """For who may read the stream's files in our place; the lane knows the event time."""
+    return Reading(
+        stream.format,
+        None,
+        settings.future_us,
+        settings.lateness_us,
+        settings.since_us,
+        stream.max_line_bytes,
+        stream.include,
+        stream.exclude,
+    )
 
 
 def _spill(config: Config, folder: Path, stream: str) -> Spill:

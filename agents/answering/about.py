@@ -117,7 +117,24 @@ def _mirrored(roots: Sequence[say.FlowFacts | None]) -> str:
         sent.update(root.mirrored if root is not None else {})
     named = [f"{n:,} snapshots of {name}" for name, n in sorted(sent.items())]
     silent = "; a root does not answer" if None in roots else ""
-    return f"neighbours have sent {', '.join(named) or 'no snapshots yet'}{silent}"
+    return f"neighbours have sent {', '.join(named) or 'no snapshots yet'}{_run_again(roots)}{silent}"
+
+
+def _run_again(roots: Sequence[say.FlowFacts | None]) -> str:
+    """Whose work was run again, by whom; and why not."""
+    runs: Counter[tuple[str, str]] = Counter()
+    failed: dict[str, tuple[int, str]] = {}
+    for root in roots:
+        for agent, by, panes in root.again if root is not None else ():
+            runs[agent, by] += panes
+        for agent, (count, why) in root.not_run.items() if root is not None else ():
+            failed[agent] = failed.get(agent, (0, ""))[0] + count, why
+    told = [f"{by} has run {n:,} panes of {agent} again" for (agent, by), n in sorted(runs.items())]
+    told += [
+        f"{count:,} times {agent} could not be run again, the last time since {why}"
+        for agent, (count, why) in sorted(failed.items())
+    ]
+    return "".join(f"; {one}" for one in told)
 
 
 def _unusable(roots: Sequence[say.FlowFacts | None]) -> str:

@@ -208,7 +208,7 @@ class Tail:
         self._scanned_ms = now_ms
         self.counters.problems = {}
         seen: set[_FileId] = set()
-        for path in self._paths():
+        for path in paths_of(self._include, self._exclude):
             key = self._see(path)
             if key is not None and key not in seen:
                 seen.add(key)
@@ -220,17 +220,6 @@ class Tail:
         ended, self._ended = self._ended, []
         for one in ended:
             self._settle(one, now_ms)
-
-    def _paths(self) -> list[str]:
-        found: dict[str, None] = {}
-        for pattern in self._include:
-            # Path.glob wants a folder to start from; a pattern here may be absolute or not.
-            paths = sorted(glob.glob(pattern, recursive=True)) if glob.has_magic(pattern) else [pattern]  # noqa: PTH207
-            found.update((path, None) for path in paths if not self._excluded(path))
-        return list(found)
-
-    def _excluded(self, path: str) -> bool:
-        return any(fnmatch(path, pattern) or fnmatch(Path(path).name, pattern) for pattern in self._exclude)
 
     def _see(self, path: str) -> _FileId | None:
         """The identity of a regular file; anything else is named as a problem, folders are passed over."""
@@ -325,6 +314,20 @@ class Tail:
         for follower in self._followers.values():
             follower.close()
         self._followers.clear()
+
+
+def paths_of(include: Sequence[str], exclude: Sequence[str]) -> list[str]:
+    """What these patterns lead to now."""
+    found: dict[str, None] = {}
+    for pattern in include:
+        # Path.glob wants a folder to start from; a pattern here may be absolute or not.
+        paths = sorted(glob.glob(pattern, recursive=True)) if glob.has_magic(pattern) else [pattern]  # noqa: PTH207
+        found.update((path, None) for path in paths if not _excluded(path, exclude))
+    return list(found)
+
+
+def _excluded(path: str, exclude: Sequence[str]) -> bool:
+    return any(fnmatch(path, pattern) or fnmatch(Path(path).name, pattern) for pattern in exclude)
 
 
 def _path_of(key: _FileId, folder: Path) -> str | None:

@@ -31,9 +31,11 @@ from agents.lanes.peeks import Peeks
 from agents.lanes.rejects import RejectFile
 from agents.lanes.samples import spread
 from agents.lanes.streams import FunctionsAt, StreamEngine
+from agents.lanes.whereabouts import found_at
 from agents.metrics import Metrics
 from elf.job import messages as say
-from elf.job.commands import Command, Feed, Install, Leap, Outcome
+from elf.job.again import Reading
+from elf.job.commands import Answered, Command, Feed, Install, Leap, Outcome
 from elf.job.cut import StreamCut
 from elf.job.ports import Spill
 from elf.job.worker.stream import StreamWorker, WorkerSettings
@@ -83,12 +85,14 @@ class Lane:
         metrics: Metrics | None = None,
         spill: Spill | None = None,
         cores: int | None = None,
+        reading: Reading | None = None,
         functions: FunctionsAt | None = None,
     ) -> None:
         _keep_heap()
         self.facts = facts
         self.metrics = metrics or Metrics()
         self._store = store
+        self._reading = reading
         self._archive = archive
         self._rejects = rejects
         stored = load_cut(store, facts.stream)
@@ -149,7 +153,7 @@ class Lane:
         """Perform a command, durably."""
         if isinstance(command, Install) and command.flow.fragment.function is not None:
             command = replace(command, samples=tuple(self._samples))
-        elif isinstance(command, Leap):
+        elif isinstance(command, Leap | Answered):
             command = counted(command, self._store)
         outcome = self.worker.handle(command)
         if outcome.counts:
@@ -161,6 +165,9 @@ class Lane:
             self._cut(outcome, outcome.cut or self.worker.cut())
         elif outcome.cut is not None:
             self._cut(outcome, outcome.cut)
+        if outcome.where and self._reading is not None:
+            reading = msgspec.structs.replace(self._reading, event_time=self._engine.event_time)
+            return replace(outcome, where=found_at(outcome.where, self._positions, reading))
         return outcome
 
     def _measure(self, counts: Mapping[str, int]) -> None:
@@ -171,6 +178,7 @@ class Lane:
         self.metrics.left_out(stream, "shed", counts.get("shed", 0))
         self.metrics.left_out(stream, "leapt", counts.get("leapt", 0))
         self.metrics.uncast(stream, counts.get("uncast", 0))
+        self.metrics.answered(stream, counts.get("answered", 0))
 
     def _keep(self, chunk: Chunk, outcome: Outcome) -> None:
         """Lines that parsed go to the archive, the others to the reject file."""

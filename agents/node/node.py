@@ -29,7 +29,7 @@ from agents.node.trees import Trees
 from elf.errors import PeerError
 from elf.job import messages as say
 from elf.job.copies import CopyEffect, CopyEvent
-from elf.job.effects import Effect, Forget, Multicast, Namesake, SaveFact, Send, Skewed, Stop
+from elf.job.effects import Effect, Forget, Multicast, Namesake, Run, SaveFact, Send, Skewed, Stop
 from elf.job.events import (
     Arrived,
     Combined,
@@ -42,6 +42,7 @@ from elf.job.events import (
     FunctionsTried,
     PanesCommitted,
     PanesStored,
+    Ran,
     WindowsCommitted,
     WindowsRead,
     Worked,
@@ -254,6 +255,8 @@ class Node:
                 return list(self.homes.windows_read(event))
             case Fetched():
                 return list(self.uplink.fetched(event.flow, event.pieces, event.part))
+            case Ran():
+                return [Send(event.to, event.answer)]
             case Consulted():
                 answer = say.Answer(id=event.request.id, error=event.error, body=event.body)
                 return [Send(event.request.origin, answer)]
@@ -269,6 +272,7 @@ class Node:
             self.copies.copying.sealed(sealed.flow, now_ms)
         for early in event.outcome.early:
             found.extend(self.uplink.early(early))
+        found.extend(self.uplink.where(event.outcome.where))
         self.uplink.counted(event.outcome.forgotten)
         if event.command == "SealOpen":
             self._leaving.sealed(event.stream, event.outcome.until_us)
@@ -495,6 +499,15 @@ class Node:
                 return [*self.uplink.committed(message), *self.copies.holding.committed(message)]
             case _ if isinstance(message, say.COPY_MESSAGES):
                 return list(self.copies.arrived(sender, message, now_ms))
+            case say.Whereabouts():
+                self.homes.roots.whereabouts(message)
+                return []
+            case say.RunAgain():
+                flow = self.log.flow(message.flow)
+                return [Run(flow, message, sender)] if flow is not None else []
+            case say.NotRun():
+                self.homes.roots.not_run(sender, message, now_ms)
+                return []
             case say.Notice():
                 return list(self.notices.heard(message, self.trees.running, now_ms))
             case say.LeaveOut():
@@ -561,8 +574,10 @@ class Node:
         if self.homes.roots.get(message.flow) is not None:
             return list(self.homes.roots.take(sender, message, now_ms))
         flow = self.log.flow(message.flow)
-        if flow is None or flow.home == self.me.address or message.parts:
-            # its root is here no more, or not yet; late rows go up no tree: they are offered to the new root
+        alone = bool(message.parts) or isinstance(message, say.RunSlice)
+        if flow is None or flow.home == self.me.address or alone:
+            # its root is here no more, or not yet; late rows go up no tree: they are offered to the new root;
+            # nor what was run again, which was asked for by that root
             self.unknown_flow += 1
             return []
         return list(self.uplink.carry(sender, flow, piece_of(message), now_ms))

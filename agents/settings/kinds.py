@@ -117,6 +117,17 @@ def number(low: float = 0.0, *, above: bool = False) -> Kind[float]:
     return Kind(name, read, _number)
 
 
+def flag() -> Kind[bool]:
+    """Yes or no."""
+
+    def read(value: object) -> bool:
+        if not isinstance(value, bool):
+            raise _expected("true or false", value)
+        return value
+
+    return Kind("true or false", read, lambda line: {"true": True, "false": False}.get(line.lower(), line))
+
+
 def many(kind: Kind[T], least: int = 0) -> Kind[tuple[T, ...]]:
     """A list; one value alone is a list of one. In a variable: with commas between."""
 

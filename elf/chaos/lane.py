@@ -14,7 +14,7 @@ from agents.disk.store import SnapshotRow
 from agents.lanes.leaping import counted, forgotten
 from elf.chaos.engine import Chunk, PyEngine, Source
 from elf.job import events as was
-from elf.job.commands import Command, Feed, Idle, Install, Leap, Outcome
+from elf.job.commands import Answered, Command, Feed, Idle, Install, Leap, Outcome
 from elf.job.cut import StreamCut
 from elf.job.ports import Engine
 from elf.job.worker.stream import StreamWorker
@@ -70,7 +70,7 @@ class SimLane:
             command = replace(
                 command, samples=tuple(self._lines(max(0, self.position - SAMPLES), self.position))
             )
-        elif isinstance(command, Leap):
+        elif isinstance(command, Leap | Answered):
             command = counted(command, agent.store)
         outcome = self.worker.handle(command)
         if self._keep(outcome):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from elf.job.again import Where
 from elf.job.cut import StreamCut
 from elf.job.messages import FlowProgress
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, Wanted
@@ -86,6 +87,17 @@ class Leap:
 
 
 @dataclass(frozen=True)
+class Answered:
+    """Another agent has run these panes of snapshots of ours again, and its piece is in the commit, for good:
+    (first pane, end, number of its mark). ``counted`` as in ``Leap`` (``elf.job.again``).
+    """
+
+    uid: str
+    names: tuple[tuple[Name, tuple[tuple[int, int, int], ...]], ...]
+    counted: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class SetThreshold:
     """What groups of a flow go up from now on (None: all)."""
 
@@ -116,6 +128,7 @@ Command = (
     | Suspend
     | Resume
     | Leap
+    | Answered
     | SetThreshold
     | TakeCut
     | SetTaps
@@ -144,5 +157,7 @@ class Outcome:
     """What was done for each flow (its uid) so far, see ``elf.job.work``."""
     forgotten: tuple[tuple[str, Name], ...] = ()
     """Snapshots (flow, name) that are deleted together with the cut, since that has counted their rows."""
+    where: tuple[Where, ...] = ()
+    """With a cut: where others may run a flow of ours again from."""
     failed: tuple[tuple[str, str], ...] = ()
     """Flows whose function has failed, and how."""

@@ -49,7 +49,8 @@ def from_bytes(data: bytes) -> int:
 @dataclass(frozen=True)
 class Piece:
     """A partial result. ``tally`` and ``payload`` may hold more panes than ``[start, end)``: the range
-    decides. ``excerpt``: groups may be left out (``elf.job.thresholds``).
+    decides. ``excerpt``: groups may be left out (``elf.job.thresholds``). ``mark``: it is another agent's run
+    of its member's work, from the mark with that number (``elf.job.again``); 0: it is the member's own.
     """
 
     start: int
@@ -58,6 +59,7 @@ class Piece:
     tally: bytes = b""
     payload: bytes = b""
     excerpt: bool = False
+    mark: int = 0
 
     def clip(self, start: int, end: int) -> Piece:
         if start <= self.start and self.end <= end:

@@ -11,11 +11,13 @@ from elf.job.spec import Flow
 
 @dataclass(frozen=True)
 class SourceCut:
-    """A source: the highest event time seen and the bytes consumed."""
+    """A source: the highest event time seen and the bytes consumed. ``number``: with which it began to speak
+    (``elf.job.again``); 0: it is to have a new one."""
 
     id: str
     highest: int
     end: int
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class FlowCut:
     """Rows from this pane on are its own, though it has been suspended since. None: from ``live_from``."""
     counted: bytes = b""
     """Windows of rows that are not full (``elf.job.worker.counted``)."""
+    met: tuple[tuple[int, int, int], ...] = ()
+    """Rows on time by pane and number of their source, where others may run it again (``elf.job.again``)."""
 
 
 @dataclass(frozen=True)
@@ -53,3 +57,7 @@ class StreamCut:
     highest: int
     sources: tuple[SourceCut, ...]
     flows: tuple[FlowCut, ...]
+    number: int = 0
+    """The last one that a source has."""
+    shared: str = ""
+    """How others were to read the files: what is read otherwise now has other numbers."""

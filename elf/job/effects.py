@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from elf.job.commands import Command
 from elf.job.contributions import Batch, PartName, Piece
-from elf.job.messages import LogEntry, Message, PaneRow, Request, SteerJob
+from elf.job.messages import LogEntry, Message, PaneRow, Request, RunAgain, SteerJob
 from elf.job.snapshots import Threshold
 from elf.job.spec import Flow, JobSpec, VersionRecord
 from elf.ql.plan import Plan, Top
@@ -42,6 +42,16 @@ class Work:
 
     stream: str
     command: Command
+
+
+@dataclass(frozen=True)
+class Run:
+    """Run another agent's work again, for the root at ``to``, beside our own; comes back as ``Ran``
+    (``elf.job.again``)."""
+
+    flow: Flow
+    asked: RunAgain
+    to: str
 
 
 @dataclass(frozen=True)
@@ -339,6 +349,7 @@ Effect = (
     Send
     | Multicast
     | Work
+    | Run
     | Combine
     | CommitPanes
     | CommitWindows

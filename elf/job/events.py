@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from elf.job.commands import Outcome
 from elf.job.contributions import Piece, UnusablePieces
 from elf.job.effects import CommitPanes, CommitWindows
-from elf.job.messages import Message, PaneRow, Request, SteerJob, WindowResult
+from elf.job.messages import Message, NotRun, PaneRow, Request, RunSlice, SteerJob, WindowResult
 from elf.job.snapshots import Threshold
 from elf.job.spec import Flow
 
@@ -120,6 +120,14 @@ class Fetched:
 
 
 @dataclass(frozen=True)
+class Ran:
+    """Another agent's work was run again, or not: the answer to whoever asked."""
+
+    to: str
+    answer: RunSlice | NotRun
+
+
+@dataclass(frozen=True)
 class WindowsRead:
     """Committed windows, oldest first, for whoever made the request."""
 
@@ -156,6 +164,7 @@ Event = (
     | EarlyMade
     | FunctionsTried
     | Fetched
+    | Ran
     | WindowsRead
     | Consulted
     | Failure

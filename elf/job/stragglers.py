@@ -35,8 +35,8 @@ What becomes of a pane on one agent under LEAP, and what it hears:
   in one commit, or in one count, and each count in one commit, but for those of an agent that leaves.
 - Panes that the root has let go (after ``revise_ms``) it can tell nothing about: they count as leapt.
 
-Not there: an agent that runs the work of another again, as the paper's mirrors do where the input is shared.
-No input of ours is: each agent reads files of its own machine, and what it has not sealed only it knows.
+Under MIRROR, where agents see one another's files, one runs the work of another again, as the paper's mirrors
+do: what has not been sealed has no copy (``elf.job.again``).
 """
 
 from __future__ import annotations
@@ -93,21 +93,22 @@ def left_over_of(tally: bytes, spans: Sequence[Span]) -> Counter[str]:
 
 @dataclass
 class Leaps:
-    """The snapshots of one flow on one agent that are leapt over, in part (``spans``) or wholly: then they
-    are ``counting`` until the lane has counted them.
+    """The snapshots of one flow on one agent that are leapt over, or answered by another (from the mark with
+    that number, ``elf.job.again``), in part (``spans``) or wholly: then they are ``counting`` until the lane
+    has counted them.
     """
 
-    spans: dict[Name, list[Span]] = field(default_factory=dict)
+    spans: dict[Name, list[tuple[int, int, int]]] = field(default_factory=dict)
     counting: set[Name] = field(default_factory=set)
 
-    def over(self, name: Name, span: Span, start: int, end: int) -> None:
-        """The panes of a span of a snapshot that are in ``[start, end)`` are leapt over."""
+    def over(self, name: Name, span: Span, start: int, end: int, mark: int = 0) -> None:
+        """The panes of a span of a snapshot that are in ``[start, end)`` are leapt over, or answered."""
         inside = (max(span[0], start), min(span[1], end))
         if inside[0] < inside[1]:
-            self.spans.setdefault(name, []).append(inside)
+            self.spans.setdefault(name, []).append((*inside, mark))
 
-    def take(self, names: Iterable[Name]) -> tuple[tuple[Name, tuple[Span, ...]], ...]:
-        """Of snapshots each pane of which has its answer: those with leapt ones, which are to be counted."""
+    def take(self, names: Iterable[Name]) -> tuple[tuple[Name, tuple[tuple[int, int, int], ...]], ...]:
+        """Of snapshots each pane of which has its answer: those with such ones, which are to be counted."""
         found = tuple((name, tuple(self.spans.pop(name))) for name in names if name in self.spans)
         self.counting.update(name for name, _ in found)
         return found

@@ -120,7 +120,8 @@ CLAUSES: Final[tuple[Clause, ...]] = (
            "so long for all, for dead agents too, 10 MINUTES at most; then as REVISE. MIRROR: as REVISE, "
            "but neighbours have copies of what an agent has of a pane at once (protocol.copies): when half "
            "of the time is up and it is behind, or does not get through, one of them answers for it, and the "
-           "window is whole. LEAP: as REVISE, but "
+           "window is whole; where agents see one another's files (streams.NAME.shared), another one reads "
+           "what it has not. LEAP: as REVISE, but "
            "said once: rows of an agent that a window came without are left out for good, and counted as "
            "leapt by a later window of that agent's. As nothing is added to it later, agents then send only "
            "the groups that may be among the first of a LIMIT, where a window is one pane.",

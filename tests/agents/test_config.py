@@ -65,6 +65,7 @@ streams:
     rotate_wait_secs: 0
     max_line_bytes: 4096
     idle_timeout_secs: 3
+    shared: true
   web-access: {include: [/var/log/nginx/access.log], format: combined}
 archive: {path: "s3://bucket/elf", roll_secs: 10, roll_bytes: 1000}
 http: {listen: null}
@@ -87,10 +88,22 @@ def test_all_that_can_be_written(tmp_path: Path) -> None:
     assert (clicks.format, clicks.timestamp, clicks.lateness_secs) == ("json", "at", 1.5)
     assert clicks.columns == {"price": "double", "user.age": "bigint"}
     assert (clicks.idle_timeout_secs, clicks.max_line_bytes, clicks.rotate_wait_secs) == (3.0, 4096, 0.0)
+    assert [config.streams[name].shared for name in ("clicks", "web-access")] == [True, False]
     assert config.streams["web-access"].initial_read_offset == "beginning"
     assert config.archive.path == "s3://bucket/elf"
     assert config.http.listen is None
     assert config.transport.limits() == Limits(message_bytes_max=1_000_000)
+
+
+def test_only_files_can_be_shared(tmp_path: Path) -> None:
+    stream = "streams: {a: {include: [/a], format: json, type: syslog, shared: true}}"
+    (problem,) = problems(tmp_path, stream)
+    assert problem == 'elf.yaml:1: streams.a.type must be one of file, not "syslog" (nearest: file)'
+    stream = "streams: {a: {include: [/a], format: json, shared: nfs}}"
+    (problem,) = problems(tmp_path, stream)
+    assert problem == 'elf.yaml:1: streams.a.shared must be true or false, not "nfs"'
+    env = {"ELF_STREAMS_A_SHARED": "True"}
+    assert load(written(tmp_path, "streams: {a: {include: [/a], format: json}}"), env).streams["a"].shared
 
 
 def test_nothing_at_all_is_a_configuration(tmp_path: Path) -> None:

@@ -348,13 +348,14 @@ def test_every_measurement_shows() -> None:
     metrics.rejected("clicks", "utf8", 2)
     metrics.left_out("clicks", "late", 3)
     metrics.uncast("clicks", 4)
+    metrics.answered("clicks", 5)
     metrics.mapped("clicks", 0.5)
     metrics.lost("input_bytes", 6)
     metrics.cut(0.03)
     metrics.windows_committed()
     metrics.panes_committed(7)
     metrics.snapshots_retained(8)
-    metrics.copies(wanting=3, copied=4, held=5, held_bytes=6_000, mirrored=7)
+    metrics.copies(wanting=3, copied=4, held=5, held_bytes=6_000, mirrored=7, run_again=8, not_run_again=9)
     metrics.members_live(9)
     metrics.jobs(2)
     metrics.refused("checksum")
@@ -365,6 +366,7 @@ def test_every_measurement_shows() -> None:
         "elf_rows_rejected_total,utf8,clicks": 2,
         "elf_rows_left_out_total,late,clicks": 3,
         "elf_values_uncast_total,clicks": 4,
+        "elf_rows_answered_total,clicks": 5,
         "elf_map_seconds_total,clicks": 0.5,
         "elf_losses,input_bytes": 6,
         "elf_cut_seconds_count": 1,
@@ -377,6 +379,8 @@ def test_every_measurement_shows() -> None:
         "elf_copies_held": 5,
         "elf_copies_held_bytes": 6_000,
         "elf_snapshots_mirrored": 7,
+        "elf_panes_run_again": 8,
+        "elf_panes_not_run_again": 9,
         "elf_members_live": 9,
         "elf_jobs": 2,
         "elf_messages_refused_total,checksum": 1,

@@ -113,6 +113,8 @@ class Agent:
     """What runs."""
     pattern: str = "clicks.log"
     """Which files of its folder it follows."""
+    shared: bool = False
+    """Others see its files."""
 
     @property
     def reached(self) -> str:
@@ -138,6 +140,7 @@ class Agent:
                     "format": "json",
                     "lateness_secs": 0.5,
                     "idle_timeout_secs": 2,
+                    "shared": self.shared,
                 }
             },
             "archive": {"path": str(self.folder / "archive"), "roll_secs": 5},

@@ -115,5 +115,5 @@ def metric(agent: Agent, name: str) -> float:
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
     connection.close()
-    found = re.search(rf"^elf_{name} ([0-9.e+]+)$", text, re.M)
+    found = re.search(rf"^elf_{re.escape(name)} ([0-9.e+]+)$", text, re.M)
     return float(found[1]) if found else 0.0

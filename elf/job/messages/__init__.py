@@ -1,11 +1,12 @@
 """What agents and clients say to each other about streams, jobs and windows.
 
 A room each for who speaks to whom. ``rollup``: the members of a flow and its root. ``copies``: an agent and
-the neighbours that have copies of its snapshots. ``reading``: the root and
-the nodes whose jobs read the flow. ``entries``, ``following``, ``wishes``: the stream log: what it says, its
-keepers and who follows them, what they are asked for. ``homes``: a job's home and whoever creates the job,
-changes it or reads its windows. ``inquiries``: who wants to know of flows, trees and streams. ``clients``: a
-client and its agent. ``base``: what all have in common, and ``Answer``, which ends each ``Request``.
+the neighbours that have copies of its snapshots. ``again``: an agent, the root, and who runs its work again.
+``reading``: the root and the nodes whose jobs read the flow. ``entries``, ``following``, ``wishes``: the
+stream log: what it says, its keepers and who follows them, what they are asked for. ``homes``: a job's home
+and whoever creates the job, changes it or reads its windows. ``inquiries``: who wants to know of flows, trees
+and streams. ``clients``: a client and its agent. ``base``: what all have in common, and ``Answer``, which
+ends each ``Request``.
 
 Overlay messages are the overlay's own business (``overlay.messages``); these ride beside them, straight to an
 address, or inside a routed or multicast overlay message. Every message is a frozen struct of plain values, so
@@ -18,6 +19,14 @@ numbers; event times are microseconds. ``epoch`` and ``term`` fence off earlier 
 
 from __future__ import annotations
 
+from elf.job.messages.again import (
+    AGAIN_MESSAGES,
+    AgainMessage,
+    NotRun,
+    RunAgain,
+    RunSlice,
+    Whereabouts,
+)
 from elf.job.messages.base import Answer, Message, Request
 from elf.job.messages.clients import Call, Cancel, Execute, Failed, KeepAlive, Published, Reply
 from elf.job.messages.copies import (
@@ -114,6 +123,8 @@ MESSAGES: tuple[type[Message], ...] = (
     Committed,
     Notice,
     *COPY_MESSAGES,
+    RunSlice,
+    *AGAIN_MESSAGES,
     ReadPanes,
     FlowHead,
     PaneRow,
@@ -160,11 +171,13 @@ MESSAGES: tuple[type[Message], ...] = (
 """Everything that may stand in a frame."""
 
 __all__ = [
+    "AGAIN_MESSAGES",
     "COPY_MESSAGES",
     "MESSAGES",
     "AddJob",
     "AddProgram",
     "AddVersion",
+    "AgainMessage",
     "Answer",
     "AskWhy",
     "Began",
@@ -216,6 +229,7 @@ __all__ = [
     "MemberLeft",
     "Message",
     "MoveHome",
+    "NotRun",
     "Notice",
     "NotifyJob",
     "Offer",
@@ -232,6 +246,8 @@ __all__ = [
     "Reply",
     "Request",
     "RollArchive",
+    "RunAgain",
+    "RunSlice",
     "SendAgain",
     "Slice",
     "Spread",
@@ -244,6 +260,7 @@ __all__ = [
     "VersionAdded",
     "VersionEnded",
     "Welcome",
+    "Whereabouts",
     "WhoIsThere",
     "WindowResult",
     "Wish",

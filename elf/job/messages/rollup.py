@@ -124,7 +124,8 @@ class Offer(Message, frozen=True, kw_only=True):
 
 class Verdict(Message, frozen=True, kw_only=True):
     """Root's answer to an offer: ``included`` (delete it), ``final`` (too late, count it as left out),
-    ``leapt`` (count its rows, see ``elf.job.stragglers``), ``send``.
+    ``leapt`` (count its rows, see ``elf.job.stragglers``), ``answered`` (by another, from the mark with that
+    number: count what that did not have, see ``elf.job.again``), ``send``.
     """
 
     flow: str
@@ -132,11 +133,13 @@ class Verdict(Message, frozen=True, kw_only=True):
     end: int
     verdict: str
     part: int = 0
+    mark: int = 0
 
 
 class Committed(Message, frozen=True, kw_only=True):
     """Root to all workers, down the tree: panes ``[start, end)`` are committed with these members.
-    ``parts``: (member, part) of late rows that the revision adds."""
+    ``parts``: (member, part) of late rows that the revision adds; ``again``: (member, mark) of those in it by
+    another's run of their work (``elf.job.again``)."""
 
     flow: str
     epoch: int = 0
@@ -146,6 +149,7 @@ class Committed(Message, frozen=True, kw_only=True):
     revision: int
     members: bytes
     parts: tuple[tuple[int, int], ...] = ()
+    again: tuple[tuple[int, int], ...] = ()
 
 
 class Notice(Message, frozen=True, kw_only=True):

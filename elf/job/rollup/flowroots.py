@@ -52,16 +52,20 @@ from elf.job.messages import (
     FunctionFailed,
     InspectFlow,
     LeaveOut,
+    NotRun,
     Offer,
     OfferCopies,
     PaneWish,
     Progress,
     ReadPanes,
+    RunSlice,
     SendAgain,
     Slice,
     TreeEdge,
     Verdict,
+    Whereabouts,
 )
+from elf.job.rollup.again import Runs
 from elf.job.rollup.asking import Asking
 from elf.job.rollup.history import Segment
 from elf.job.rollup.panes import disjoint
@@ -143,6 +147,7 @@ class _Rooted:
     told_ms: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     asking: Asking = field(default_factory=Asking)
+    runs: Runs = field(default_factory=Runs)
 
 
 class FlowRoots:
@@ -259,8 +264,10 @@ class FlowRoots:
         rooted = self._flows.get(message.flow)
         if rooted is None:
             return []
+        if isinstance(message, RunSlice) and not rooted.runs.take(rooted.root, sender, message, now_ms):
+            return []
         piece = piece_of(message)
-        if message.direct and rooted.root.flow.fragment.mirror:
+        if message.direct and not piece.mark and rooted.root.flow.fragment.mirror:
             rooted.proxies.take(rooted.root, sender, piece, now_ms)
         for name in message.parts:
             rooted.root.take_part(name, piece)
@@ -276,7 +283,8 @@ class FlowRoots:
         for start, end in offer.panes:
             for first, last, verdict in rooted.root.verdicts(offer.member, start, end, now_ms):
                 if verdict != "wait":
-                    word = Verdict(flow=offer.flow, start=first, end=last, verdict=verdict)
+                    mark = rooted.root.run_by_mark(offer.member, first) if verdict == "answered" else 0
+                    word = Verdict(flow=offer.flow, start=first, end=last, verdict=verdict, mark=mark)
                     found.append(Send(sender, word))
         for start, end, part in offer.parts:
             verdict = rooted.root.verdict_of_part((offer.member, part), start)
@@ -284,6 +292,18 @@ class FlowRoots:
                 word = Verdict(flow=offer.flow, start=start, end=end, verdict=verdict, part=part)
                 found.append(Send(sender, word))
         return found
+
+    def whereabouts(self, message: Whereabouts) -> None:
+        """A member whose files others see says where it is."""
+        rooted = self._flows.get(message.where.flow)
+        if rooted is not None:
+            rooted.runs.hear(message)
+
+    def not_run(self, sender: str, message: NotRun, now_ms: int) -> None:
+        """Who was asked to run another's work cannot."""
+        rooted = self._flows.get(message.flow)
+        if rooted is not None:
+            rooted.runs.not_run(rooted.root, sender, message, now_ms)
 
     def copies_offered(self, holder: str, offer: OfferCopies, now_ms: int) -> list[Effect]:
         """Copies of a member's snapshots."""
@@ -360,6 +380,7 @@ class FlowRoots:
             revision=segment.revision,
             members=to_bytes(segment.members),
             parts=done.new,
+            again=tuple(sorted((number, -mark) for number, mark in segment.parts if mark < 0)),
         )
         sent = [effect for to in rooted.readers for effect in self._serve(rooted, to)]
         failed = self._tell_failure(rooted, now_ms)
@@ -459,6 +480,8 @@ class FlowRoots:
         for rooted in self._flows.values():
             found.extend(self._advance(rooted, now_ms))
             found.extend(self._ask(rooted.root, rooted.root.missing(now_ms)))
+            rooted.runs.give_up(now_ms)
+            found.extend(rooted.runs.wanted(rooted.root, now_ms))
             found.extend(self._tell_failure(rooted, now_ms))
             found.extend(self._prune(rooted, now_ms))
         return found
@@ -487,6 +510,16 @@ class FlowRoots:
     def mirrored(self) -> int:
         """Snapshots that neighbours have sent of members that were behind, to the roots here."""
         return sum(rooted.proxies.answered.total() for rooted in self._flows.values())
+
+    @property
+    def run_again(self) -> int:
+        """Panes of members that others have run, for the roots here."""
+        return sum(rooted.runs.by.total() for rooted in self._flows.values())
+
+    @property
+    def not_run_again(self) -> int:
+        """How often that did not come about."""
+        return sum(count for rooted in self._flows.values() for count, _ in rooted.runs.failed.values())
 
     def told_unusable(self) -> dict[str, int]:
         """Of agents, how many of their pieces could not be opened by the roots here."""
@@ -540,7 +573,12 @@ class FlowRoots:
         times = (event_time(first, pane_us), event_time(committed, pane_us))
         answered = rooted.proxies.answered.items()
         mirrored = {member.name: sent for n, sent in answered if (member := root.member(n)) is not None}
-        return FlowFacts(root.flow, *times, readers, tree, mirrored, root.told_unusable())
+        names = {member.number: member.name for member in self._log.members(root.flow.fragment.stream)}
+        runs = sorted(rooted.runs.by.items())
+        again = tuple((names.get(a, "?"), names.get(by, "?"), panes) for (a, by), panes in runs)
+        not_run = {names.get(a, "?"): said for a, said in sorted(rooted.runs.failed.items())}
+        unusable = root.told_unusable()
+        return FlowFacts(root.flow, *times, readers, tree, mirrored, unusable, again, not_run)
 
     def check(self) -> None:
         for rooted in self._flows.values():

@@ -108,7 +108,8 @@ class History:
 
     def compact(self, expected: Callable[[int], int], final_ms: int) -> None:
         """Join neighbours that can no longer change and are alike, so that a long run stays small: those with
-        all members that are ``expected`` of their first pane, and those committed before ``final_ms``."""
+        all members that are ``expected`` of their first pane, and those committed before ``final_ms``. Parts
+        are of one pane."""
         found: list[Segment] = []
         for segment in self._segments:
             last = found[-1] if found else None
@@ -116,7 +117,7 @@ class History:
             same = last and replace(last, start=0, end=0, at_ms=0) == replace(
                 segment, start=0, end=0, at_ms=0
             )
-            if last and same and (whole or segment.at_ms < final_ms):
+            if last and same and not last.parts and (whole or segment.at_ms < final_ms):
                 found[-1] = replace(last, end=segment.end, at_ms=segment.at_ms)
             else:
                 found.append(segment)

@@ -37,6 +37,8 @@ from overlay.turns import AT_ONCE
 MIRROR_OF: Final = 2
 """Mirrors are wanted when this part of the straggler limit is up: by then a member has been asked itself
 (after ``quiet_ms``), and a second holder can be asked where the first one is silent."""
+RUNS_LOOKED_AT: Final = 64
+"""Panes that are looked at for one that another may run."""
 LOOK_MS: Final = 200
 """Between two looks at what is due, while something waits."""
 
@@ -318,7 +320,7 @@ class Root(Panes):
                 base | batch.members,
                 version,
                 epoch,
-                parts=parts,
+                parts=parts | _marks(batch),
                 told=self.told,
             )
             for batch in pile.take(start, end)
@@ -398,7 +400,8 @@ class Root(Panes):
             names = [name for name, part in named if part == piece]
             for name in names:
                 self._refused.add_part(name, piece.start)
-            self._refused.add(piece)
+            if not piece.mark:  # the member's own is another
+                self._refused.add(piece)
             whose.append((piece.members or bitmap(number for number, _ in names), reason))
             self._refused.tell(*whose[-1])
         bad = [piece for piece, _ in unusable]
@@ -427,6 +430,31 @@ class Root(Panes):
         """Members that a commit of this pane waits for, as a contribution set."""
         there = self._presence.begun(pane) & self._presence.there(now_ms)
         return self._roster.expected(pane) & there & ~self._refused.at(pane)
+
+    def wants_run(self, member: int, silent_ms: int, now_ms: int) -> int | None:
+        """The first pane that another agent should run for a member that is behind, if there is one: it has
+        not said that it sealed it, and is not in it, though it has waited."""
+        told = self._presence.get(member)
+        if told is None or self._first is None:
+            return None
+        head, at = self.committed_to(), told.progress
+        start = max(self._history.start if self._history else self._first, at.live_from, at.sealed)
+        for pane in range(start, min(head, start + RUNS_LOOKED_AT) + 1):
+            if not self._roster.expected(pane) >> member & 1 or self._refused.at(pane) >> member & 1:
+                continue
+            if not self.lacks(member, pane, pane + 1, now_ms):
+                continue
+            due = self._due_ms(pane)
+            waited = self.wants_mirrors(pane, now_ms) or self.is_silent(member, silent_ms, now_ms)
+            if pane < head or (due is not None and waited):
+                return pane
+        return None
+
+    def run_by_mark(self, member: int, pane: int) -> int:
+        """The number of the mark from which a member's part of a committed pane was run by another; 0: it is
+        its own."""
+        names = (name for s in self._history.within(pane, pane + 1) for name in s.parts)
+        return next((-mark for number, mark in names if number == member and mark < 0), 0)
 
     def is_silent(self, number: int, silent_ms: int, now_ms: int) -> bool:
         """Whether a member is taken for dead, or owed us a word for so long and none came."""
@@ -491,7 +519,7 @@ class Root(Panes):
         """Of a retained snapshot: (first pane, end, verdict). Where agents are leapt over each committed pane
         has its own, ``included`` or ``leapt``; elsewhere all of them have one."""
         if not self.flow.fragment.leap or self._first is None:
-            return [(start, end, self.verdict(member, start, end, now_ms))]
+            return self._verdicts_beside_runs(member, start, end, now_ms)
         begin = max(start, self._first)
         known = self._history.within(begin, end)
         found = [(start, min(end, self._first), "final")]
@@ -502,6 +530,22 @@ class Root(Panes):
         rest = max(begin, self.durable_to())
         found += [(rest, end, self.verdict(member, rest, end, now_ms))] if rest < end else []
         return [(a, b, word) for a, b, word in found if a < b]
+
+    def _verdicts_beside_runs(
+        self, member: int, start: int, end: int, now_ms: int
+    ) -> list[tuple[int, int, str]]:
+        """What another has run has its own verdict, ``answered``, a segment each."""
+        found, begin = list[tuple[int, int, str]](), start
+        for segment in self._history.within(start, end):
+            if self.run_by_mark(member, segment.start):
+                first, last = max(segment.start, start), min(segment.end, end)
+                if begin < first:
+                    found.append((begin, first, self.verdict(member, begin, first, now_ms)))
+                found.append((first, last, "answered"))
+                begin = last
+        if begin < end:
+            found.append((begin, end, self.verdict(member, begin, end, now_ms)))
+        return found
 
     def verdict(self, member: int, start: int, end: int, now_ms: int) -> str:
         """Of a retained snapshot: ``included``, ``final`` (too late), ``send``, or ``wait`` (it is held or
@@ -598,3 +642,10 @@ class Root(Panes):
                     raise ElfBug(
                         f"held again: members {numbers(piece.members & segment.members)} at {piece.start}"
                     )
+
+
+def _marks(batch: Batch) -> frozenset[PartName]:
+    """Who is in a batch by another's run of its work, and from which mark, as they are kept with the commit:
+    names that no part has (``elf.job.again``). Each such piece is of one pane and so is its batch."""
+    runs = (piece for piece in batch.pieces if piece.mark)
+    return frozenset((number, -piece.mark) for piece in runs for number in numbers(piece.members))

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from elf.job.commands import Leap, Resume, SetThreshold, Suspend
+from elf.job.again import Where
+from elf.job.commands import Answered, Leap, Resume, SetThreshold, Suspend
 from elf.job.contributions import Batch, Piece, from_bytes, to_bytes
 from elf.job.copies import CopyName
 from elf.job.effects import Combine, Effect, Fetch, Forget, Send, Unusable, Work
@@ -28,9 +29,11 @@ from elf.job.messages import (
     LeaveOut,
     Offer,
     Progress,
+    RunSlice,
     SendAgain,
     Slice,
     Verdict,
+    Whereabouts,
 )
 from elf.job.rollup.relay import SELF, Relay
 from elf.job.snapshots import Early, Name, Sealed, Span, Threshold
@@ -274,7 +277,10 @@ class Uplink:
             if member == number
             for effect in self._settle(line, word.start, word.end, part)
         ]
-        if from_bytes(word.members) >> number & 1:
+        marks = [mark for member, mark in word.again if member == number]
+        if marks:
+            found.extend(self._settle(line, word.start, word.end, mark=marks[0]))
+        elif from_bytes(word.members) >> number & 1:
             found.extend(self._settle(line, word.start, word.end))
         elif line.flow.fragment.leap:
             at = line.progress
@@ -308,20 +314,27 @@ class Uplink:
                 word.start <= a and b <= word.end and part == word.part for a, b, part in line.owed
             )
         leap_to = START_OF_TIME if word.verdict == "leapt" else None
-        return self._settle(line, word.start, word.end, word.part, leap_to)
+        mark = word.mark if word.verdict == "answered" else 0
+        return self._settle(line, word.start, word.end, word.part, leap_to, mark)
 
     def _settle(
-        self, line: _Line, start: int, end: int, part: int = 0, leap_to: int | None = None
+        self,
+        line: _Line,
+        start: int,
+        end: int,
+        part: int = 0,
+        leap_to: int | None = None,
+        mark: int = 0,
     ) -> list[Effect]:
         """Panes ``[start, end)`` have their answer. Unless ``leap_to`` is None they are leapt over, and open
-        ones below it."""
+        ones below it; unless ``mark`` is 0 another has answered for us."""
         done: list[Name] = []
         for name, spans in line.owed.items():
             if name[2] != part:
                 continue
             rest = [left for span in spans for left in outside(span, start, end)]
-            for span in spans if leap_to is not None else ():
-                line.leaps.over(name, span, start, end)
+            for span in spans if leap_to is not None or mark else ():
+                line.leaps.over(name, span, start, end, mark)
             line.owed[name] = rest
             if not rest:
                 done.append(name)
@@ -329,8 +342,12 @@ class Uplink:
             del line.owed[name], line.since[name], line.sizes[name]
         uid, stream = line.flow.uid, line.flow.fragment.stream
         below = START_OF_TIME if leap_to is None else leap_to
-        leapt = line.leaps.take(done)
-        leaps = [Work(stream, Leap(uid, below, leapt))] if leapt or below > START_OF_TIME else []
+        taken = line.leaps.take(done)
+        if line.flow.fragment.leap:
+            leapt = tuple((name, tuple(span[:2] for span in spans)) for name, spans in taken)
+            leaps = [Work(stream, Leap(uid, below, leapt))] if leapt or below > START_OF_TIME else []
+        else:
+            leaps = [Work(stream, Answered(uid, taken))] if taken else []
         gone = tuple(name for name in done if name not in line.leaps.counting)
         forgets = [Forget(uid, gone)] if gone else []
         return [*leaps, *forgets, *(self._quota(line) if done else ())]
@@ -340,6 +357,16 @@ class Uplink:
         for uid, name in forgotten:
             if uid in self._lines:
                 self._lines[uid].leaps.counting.discard(name)
+
+    def where(self, where: Iterable[Where]) -> list[Effect]:
+        """A cut is durable, from which others may run our work again: their roots are told."""
+        found: list[Effect] = []
+        for one in where:
+            line = self._lines.get(one.flow)
+            number = self._number_of(line.flow.fragment.stream) if line else None
+            if line is not None and number is not None:
+                found.append(Send(line.flow.home, Whereabouts(member=number, where=one)))
+        return found
 
     def send_again(self, word: SendAgain) -> list[Effect]:
         line = self._lines.get(word.flow)
@@ -444,4 +471,6 @@ def reissued(flow: Flow, number: int, pieces: Iterable[Piece], part: int) -> lis
 
 def piece_of(message: Slice) -> Piece:
     whole = Piece(message.start, message.end, from_bytes(message.members), message.tally, message.payload)
+    if isinstance(message, RunSlice):
+        return replace(whole, mark=message.mark)
     return replace(whole, excerpt=isinstance(message, Excerpt))

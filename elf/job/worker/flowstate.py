@@ -7,7 +7,7 @@ Owned by the ``StreamWorker`` of its stream. Which rows are its own says ``assig
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,17 +15,19 @@ import pyarrow as pa
 
 from elf.batch import decode, encode
 from elf.cbt import BufferTree
+from elf.job.again import Mark, Where
 from elf.job.approximate import keep_best, with_cut
 from elf.job.cut import FlowCut
 from elf.job.messages import FlowProgress
 from elf.job.parts import LateRows
-from elf.job.ports import ChunkLike, ExtractedLike, MapFailed, MapperPort, Spill
+from elf.job.ports import ChunkLike, ExtractedLike, Int64s, MapFailed, MapperPort, Spill
 from elf.job.snapshots import Early, Sealed, Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.stragglers import left_over
 from elf.job.tally import Tallies
 from elf.job.thresholds import excerpt
 from elf.job.work import Clock, no_clock
+from elf.job.worker.answering import OpenMarks
 from elf.job.worker.assigning import FEW_ROWS, Assigner, Mask, Share, Stand, View
 from elf.job.worker.counted import CountWindows
 from elf.job.worker.openpanes import OpenPanes
@@ -68,6 +70,10 @@ class FlowState:
         counts = flow.fragment.count is not None
         self._counted = CountWindows(flow.fragment, mapper, agent, cut.counted) if counts else None
         self.tallies = Tallies(decode(cut.tally) if cut.tally else None)
+        self.again = OpenMarks(flow.uid, self.tallies.table(), cut.met)
+        """From where others may run it again."""
+        self.last: tuple[Int64s, Int64s] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        """Panes and rows on time of the last chunk."""
         self._rows = self._late = self._future = 0
         self.suspended = cut.suspended
         self.shed = cut.shed
@@ -96,6 +102,7 @@ class FlowState:
             self.tallies = Tallies()
             self._add_counts(counts)
             self.panes.empty()
+            self.again.drop()
             self.shed += self.after.drop() if self.after is not None else 0
 
     def resume(self, live_from: int) -> None:
@@ -124,6 +131,21 @@ class FlowState:
         self._add_counts(counts)
         return rows
 
+    def answered(self, spans: Iterable[tuple[int, int, int]], counted: Mapping[str, int]) -> dict[str, int]:
+        """Another agent's piece is in the commits of these panes of our snapshots, made from the mark with
+        that number. Goes on with what was ``counted`` of them; how many rows that one had, and not."""
+        counts = Counter(counted)
+        rows = counts.pop("rows_in", 0)
+        late = rows - min(rows, sum(self.again.read_by(*span) for span in spans))
+        counts["late"] += late
+        self._late += late
+        self._add_counts(counts)
+        return {"answered": rows - late, "late": late}
+
+    def where(self, now: Mark | None) -> Where:
+        """From where others may run it again."""
+        return self.again.where(max(self.sealed, self.live_from), now)
+
     def _add_counts(self, counts: Mapping[str, int]) -> None:
         """They are told with the open pane."""
         if any(counts.values()):
@@ -150,6 +172,7 @@ class FlowState:
         else:
             share = self._assigner.share(view, done, at)
         self.late_rows = share.late
+        self.last = share.panes, share.rows
         late = int(share.late.sum())
         in_time = share.fresh - late - share.leapt
         self._rows += in_time
@@ -265,6 +288,7 @@ class FlowState:
         began = self._cpu_us()
         groups = self.panes.take_below(below)
         counted = self.tallies.take_below(below)
+        self.again.sealed(below)
         keep = self.flow.fragment.keep
         if keep is not None:
             counted = with_cut(counted)
@@ -340,4 +364,5 @@ class FlowState:
             late_tally=late_tally,
             part=self.after.number if self.after is not None else 0,
             counted=self._counted.image() if self._counted is not None else b"",
+            met=self.again.image(),
         )

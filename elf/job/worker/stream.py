@@ -24,7 +24,9 @@ import numpy as np
 import pyarrow as pa
 
 from elf import windows
+from elf.job.again import SOURCES_MAX, Mark, SourceAt, Where, can_run
 from elf.job.commands import (
+    Answered,
     Command,
     Feed,
     Finish,
@@ -70,15 +72,19 @@ class WorkerSettings:
     since_us: int = LONG_AGO
     cut_ms: int = 5_000
     agent: str = ""
+    shared: str = ""
+    """Others see the files too, and may run again what we do (``elf.job.again``): how they are to be read."""
 
 
 @dataclass
 class _Source:
-    """``highest``: event time; ``heard_ms``: clock at the last chunk."""
+    """``highest``: event time; ``heard_ms``: clock at the last chunk; ``number``: see ``elf.job.again``, 0
+    where the next row gives it one."""
 
     highest: int = LONG_AGO
     heard_ms: int = 0
     end: int = 0
+    number: int = 0
 
 
 class StreamWorker:
@@ -106,14 +112,16 @@ class StreamWorker:
         self._highest = LONG_AGO
         self._cut_at_ms = 0
         self._started_ms: int | None = None
+        self._number = 0
         self._finished = False
         if cut is not None:
             self._restore(cut)
 
     def _restore(self, cut: StreamCut) -> None:
-        self._highest = cut.highest
+        self._highest, self._number = cut.highest, cut.number
         for source in cut.sources:
-            self._sources[source.id] = _Source(source.highest, 0, source.end)
+            number = source.number if cut.shared == self._settings.shared else 0
+            self._sources[source.id] = _Source(source.highest, 0, source.end, number)
         for flow in cut.flows:
             self._add(flow)
 
@@ -167,6 +175,8 @@ class StreamWorker:
                 return self._resume(command.uid)
             case Leap():
                 return self._leap(command)
+            case Answered():
+                return self._answered(command)
             case SetThreshold():
                 if command.uid in self._flows:
                     self._flows[command.uid].threshold = command.threshold
@@ -182,7 +192,9 @@ class StreamWorker:
 
     def _feed(self, feed: Feed) -> Outcome:
         chunk = feed.chunk
-        source = self._sources.setdefault(chunk.source.id, _Source())
+        source = self._sources.setdefault(chunk.source.id, _Source(end=chunk.start))
+        shared = self._is_shared()
+        mark = self._before(chunk, source, feed.now_ms) if shared else None
         if feed.ahead is not None and feed.ahead[0] == self.wanted:
             extracted = feed.ahead[1]
         else:
@@ -192,7 +204,10 @@ class StreamWorker:
         for state in sorted(self._flows.values(), key=lambda state: bool(state.flow.fragment.late_of)):
             read = self._flows.get(state.flow.fragment.late_of)
             late = None if read is None else read.late_rows
-            for name, count in state.feed(chunk.source.id, chunk, view, late).items():
+            found = state.feed(chunk.source.id, chunk, view, late)
+            if shared and can_run(state.flow.fragment):
+                state.again.saw(*state.last, mark, source.number)
+            for name, count in found.items():
                 counts[name] = max(counts.get(name, 0), count)
         source.heard_ms = feed.now_ms
         source.end = chunk.end
@@ -211,6 +226,30 @@ class StreamWorker:
         )
         tapped, early = self._taps.feed(view), self._early(feed.now_ms)
         return replace(outcome, tapped=tapped, early=early) if tapped or early else outcome
+
+    def _before(self, chunk: ChunkLike, source: _Source, now_ms: int) -> Mark | None:
+        """Where we are before a chunk, whose source speaks now; None where it was read before."""
+        mark = self._mark(now_ms, speaks=source)
+        return mark if chunk.start >= source.end else None
+
+    def _is_shared(self) -> bool:
+        runs = (can_run(state.flow.fragment) for state in self._flows.values())
+        return bool(self._settings.shared) and any(runs)
+
+    def _mark(self, now_ms: int, speaks: _Source | None = None) -> Mark | None:
+        """Where we are; None with too many files. Sources that are not waited for now are *asleep* from here
+        on."""
+        self._started_ms = now_ms if self._started_ms is None else self._started_ms
+        recently = now_ms - self._settings.idle_ms
+        for source in self._sources.values():
+            if source is not speaks and max(source.heard_ms, self._started_ms) <= recently:
+                source.number = 0
+        if speaks is not None and not speaks.number:
+            self._number = speaks.number = self._number + 1
+        if len(self._sources) > SOURCES_MAX:
+            return None
+        at = (SourceAt(name, s.end, s.highest, not s.number) for name, s in self._sources.items())
+        return Mark(self._number, now_ms, tuple(at))
 
     def _view(self, chunk: ChunkLike, extracted: ExtractedLike, source: _Source, now_ms: int) -> View:
         column = extracted.table["_ts"]
@@ -355,6 +394,23 @@ class StreamWorker:
         outcome = self._outcome((), must_cut=bool(forgotten), counts={"leapt": rows})
         return replace(outcome, forgotten=forgotten)
 
+    def _answered(self, command: Answered) -> Outcome:
+        state = self._flows.get(command.uid)
+        if state is None:
+            return self._outcome((), must_cut=False)
+        forgotten = tuple((command.uid, name) for name, _ in command.names)
+        spans = [span for _, spans in command.names for span in spans]
+        counts = state.answered(spans, command.counted)
+        return replace(self._outcome((), must_cut=True, counts=counts), forgotten=forgotten)
+
+    def seal_below(self, uid: str, pane: int) -> Sealed | None:
+        """Take the panes of a flow below this one, whatever the watermark says; no cut is made."""
+        return self._flows[uid].seal(pane)
+
+    def highest_of(self, source: str) -> int:
+        """The highest event time that a source has had (``LONG_AGO``: none)."""
+        return self._sources[source].highest
+
     def _next_pane(self, flow: Flow) -> int:
         """The first pane after everything that was read, all of which is parsed."""
         pane_us = flow.fragment.pane_us
@@ -384,8 +440,9 @@ class StreamWorker:
         rows: int = 0,
         counts: dict[str, int] | None = None,
     ) -> Outcome:
-        cut = None
+        cut, where = None, tuple[Where, ...]()
         if sealed or must_cut:
+            where = self._where(now_ms)
             cut = self.cut()
             if now_ms is not None:
                 self._cut_at_ms = now_ms
@@ -404,16 +461,30 @@ class StreamWorker:
             rows,
             counts or {},
             work=work,
+            where=where,
             failed=failed,
         )
 
+    def _where(self, now_ms: int | None) -> tuple[Where, ...]:
+        """Where others may run our flows again from. Before the cut: that says who is asleep."""
+        if now_ms is None or not self._is_shared():
+            return ()
+        mark = self._mark(now_ms)
+        states = self._flows.values()
+        return tuple(s.where(mark) for s in states if can_run(s.flow.fragment) and not s.suspended)
+
     def cut(self) -> StreamCut:
         """Everything that this worker must remember to go on after a crash."""
-        sources = tuple(SourceCut(name, s.highest, s.end) for name, s in sorted(self._sources.items()))
+        known = sorted(self._sources.items())
+        sources = tuple(SourceCut(name, s.highest, s.end, s.number) for name, s in known)
         for state in self._flows.values():
             state.dirty = False
         return StreamCut(
-            highest=self._highest, sources=sources, flows=tuple(s.cut() for s in self._flows.values())
+            highest=self._highest,
+            sources=sources,
+            flows=tuple(s.cut() for s in self._flows.values()),
+            number=self._number,
+            shared=self._settings.shared,
         )
 
     def flows(self) -> tuple[str, ...]:

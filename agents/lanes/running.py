@@ -1,0 +1,209 @@
+"""Runs the work of another agent again (``elf.job.again``): one pane of one flow, from files that both see.
+
+On a thread of its own, with a worker of its own that forgets everything afterwards: the lane of the stream is
+not held up, and nothing is written. One run at a time, and few that wait; each reads a bounded number of
+bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from agents.formats import get_format
+from agents.inputs.follower import Follower
+from agents.inputs.ranges import MAGIC_BYTES, is_compressed
+from agents.inputs.tail import paths_of
+from agents.inputs.values import Chunk, Position
+from agents.lanes.streams import StreamEngine
+from elf import windows
+from elf.batch import decode, encode
+from elf.errors import InputError
+from elf.job.again import Mark, Reading, SourceAt, can_run
+from elf.job.commands import Feed
+from elf.job.contributions import to_bytes
+from elf.job.cut import FlowCut, SourceCut, StreamCut
+from elf.job.effects import Run
+from elf.job.events import Ran
+from elf.job.messages import NotRun, RunAgain, RunSlice
+from elf.job.spec import Flow
+from elf.job.tally import TALLY_COLUMNS
+from elf.job.worker.stream import LONG_AGO, StreamWorker, WorkerSettings
+
+CHUNK_BYTES: Final = 1 << 20
+WAITING_MAX: Final = 4
+"""Runs that wait for their turn; beyond that nothing is run."""
+
+
+class Running:
+    """The runs of one agent. ``bytes_max``: what each may read."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="again")
+        self._places = threading.BoundedSemaphore(WAITING_MAX)
+
+    def submit(self, run: Run) -> Future[Ran]:
+        """On the thread, in its turn; called on the loop. Never fails on what is in files."""
+        if not self._places.acquire(blocking=False):
+            done = Future[Ran]()
+            done.set_result(_not(run, "too many others wait for theirs"))
+            return done
+        future = self._pool.submit(ran, run, self._bytes_max)
+        future.add_done_callback(lambda _: self._places.release())
+        return future
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def ran(run: Run, bytes_max: int, chunk_bytes: int = CHUNK_BYTES) -> Ran:
+    """The answer: the pane, or why not. ``chunk_bytes`` are read at a time."""
+    try:
+        return Ran(run.to, _run(run.flow, run.asked, bytes_max, chunk_bytes))
+    except OSError as error:
+        return _not(run, f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except Exception as error:  # what ends another agent must not end this one
+        return _not(run, str(error) or repr(error))
+
+
+def _not(run: Run, why: str) -> Ran:
+    asked = run.asked
+    return Ran(run.to, NotRun(flow=asked.flow, member=asked.member, pane=asked.pane, why=why))
+
+
+def _run(flow: Flow, asked: RunAgain, bytes_max: int, chunk_bytes: int) -> RunSlice:
+    """Raises ``InputError`` where the files do not have all of the pane."""
+    mark, reading, pane = asked.mark, asked.reading, asked.pane
+    if not can_run(flow.fragment):
+        raise InputError("this flow is not run by others")
+    with ExitStack() as opened:
+        files = {s.id: opened.enter_context(_opened(s, reading.max_line_bytes)) for s in mark.sources}
+        worker = opened.enter_context(closing(_worker(flow, mark, reading, pane)))
+        left = bytes_max
+        for source in mark.sources:
+            if not source.asleep:
+                left -= _read(worker, files[source.id], flow, asked, left, chunk_bytes)
+        for source in mark.sources:
+            file = files[source.id]
+            if source.asleep and (file.offset < 0 or _next(file, chunk_bytes) is not None):
+                raise InputError(f"{source.path} says something again")
+            _same(file)
+        _check_known(mark, reading)
+        sealed = worker.seal_below(flow.uid, pane + 1)
+    counted = _rows_of(sealed.tally, pane) if sealed is not None else None
+    return RunSlice(
+        flow=flow.uid,
+        epoch=flow.epoch,
+        start=pane,
+        end=pane + 1,
+        members=to_bytes(1 << asked.member),
+        direct=True,
+        tally=encode(counted) if counted is not None else b"",
+        payload=sealed.payload if sealed is not None else b"",
+        mark=mark.number,
+    )
+
+
+def _worker(flow: Flow, mark: Mark, reading: Reading, pane: int) -> StreamWorker:
+    """As the agent's was at the mark, with this pane alone to answer for; it seals nothing by itself."""
+    if reading.event_time is None:
+        raise InputError("the agent has not found the event time of its stream yet")
+    settings = WorkerSettings(
+        finite=True,
+        future_us=reading.future_us,
+        lateness_us=reading.lateness_us,
+        since_us=reading.since_us,
+        cut_ms=1 << 60,
+    )
+    awake = [source for source in mark.sources if not source.asleep]
+    applied = tuple(sorted((source.id, source.offset) for source in awake))
+    cut = StreamCut(
+        LONG_AGO,
+        tuple(SourceCut(source.id, source.highest, source.offset) for source in awake),
+        (FlowCut(flow, live_from=pane, sealed=pane, applied=applied, tree=b"", tally=b""),),
+    )
+    engine = StreamEngine(get_format(reading.format), reading.event_time)
+    return StreamWorker(flow.fragment.stream, settings, engine, cut)
+
+
+@contextmanager
+def _opened(source: SourceAt, max_line_bytes: int) -> Iterator[Follower]:
+    """The file, if it is the one that the agent reads, where that stood. File systems have the same inode
+    for all who mount them, but not the same device."""
+    descriptor = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    file = Follower(source.path, descriptor, max_line_bytes=max_line_bytes)
+    with closing(file):
+        device, head = file.device, (source.head_bytes, source.head_crc)
+        if not file.resume(Position(source.id, source.path, source.offset, device, source.inode, 0, *head)):
+            raise InputError(f"{source.path} is another file by now, or here")
+        _same(file)
+        yield file
+
+
+def _same(file: Follower) -> None:
+    """Sees how far the file goes now; that it was not begun anew."""
+    if file.look() is not None:
+        raise InputError(f"{file.path} was begun anew")
+
+
+def _next(file: Follower, bytes_max: int) -> Chunk | None:
+    """The next whole lines, if there are any now. A line that is too long for one read is looked for on and
+    on."""
+    _same(file)
+    while (chunk := file.read(bytes_max)) is None and file.searching:
+        pass
+    return chunk
+
+
+def _read(
+    worker: StreamWorker, file: Follower, flow: Flow, asked: RunAgain, bytes_max: int, chunk_bytes: int
+) -> int:
+    """Reads a source until it has gone by the end of the pane; how many bytes that took."""
+    lateness, reading = flow.fragment.lateness_us, asked.reading
+    lateness = reading.lateness_us if lateness is None else lateness
+    source, read = file.source, 0
+    if lateness is None or source is None:
+        raise InputError("a stream without a bound on lateness has no end of a pane")
+    while windows.sealable(worker.highest_of(source.id), lateness, flow.fragment.pane_us) <= asked.pane:
+        chunk = _next(file, chunk_bytes)
+        if chunk is None:
+            raise InputError(f"{file.path} has not gone by the end of the pane")
+        read += chunk.end - chunk.start
+        if read > bytes_max:
+            raise InputError(f"more than protocol.run_bytes_max of {file.path} would have to be read")
+        if worker.handle(Feed(chunk, asked.mark.now_ms)).counts.get("future"):
+            raise InputError(f"{file.path} is ahead of what is known of the agent's clock")
+    return read
+
+
+def _check_known(mark: Mark, reading: Reading) -> None:
+    """That no file is the agent's which it did not know at the mark."""
+    known = {source.inode for source in mark.sources}
+    for path in paths_of(reading.include, reading.exclude):
+        status = Path(path).stat()
+        if stat.S_ISREG(status.st_mode) and status.st_size and status.st_ino not in known:
+            with Path(path).open("rb") as file:
+                if not is_compressed(file.read(MAGIC_BYTES)):
+                    raise InputError(f"{path} is new to the agent")
+
+
+def _rows_of(counted: bytes, pane: int) -> pa.Table | None:
+    """How many rows the pane has. What else was counted is the agent's to say."""
+    if not counted:
+        return None
+    table = decode(counted)
+    table = table.filter(pa.array(table["_pane"].to_numpy() == pane))
+    for place, name in enumerate(table.column_names):
+        if name in TALLY_COLUMNS and name != "rows_in":
+            table = table.set_column(place, name, pa.array(np.zeros(table.num_rows, np.int64)))
+    return table if table.num_rows else None

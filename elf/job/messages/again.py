@@ -1,0 +1,44 @@
+"""Agents whose files others see too, the roots of their flows, and who runs their work again
+(``elf.job.again``)."""
+
+from __future__ import annotations
+
+from elf.job.again import Mark, Reading, Where
+from elf.job.messages.base import Message
+from elf.job.messages.rollup import Slice
+
+
+class Whereabouts(Message, frozen=True, kw_only=True):
+    """Member to the root of a flow, when a cut is durable. Who says it can also run others' work again."""
+
+    member: int
+    where: Where
+
+
+class RunAgain(Message, frozen=True, kw_only=True):
+    """Root to another member that shares the stream: answer for ``member`` in this pane."""
+
+    flow: str
+    member: int
+    pane: int
+    mark: Mark
+    reading: Reading
+
+
+class RunSlice(Slice, frozen=True, kw_only=True):
+    """The answer: the pane of the member, from the mark with this number."""
+
+    mark: int = 0
+
+
+class NotRun(Message, frozen=True, kw_only=True):
+    """The answer where it cannot be run (yet): why."""
+
+    flow: str
+    member: int
+    pane: int
+    why: str
+
+
+AGAIN_MESSAGES = (Whereabouts, RunAgain, NotRun)
+AgainMessage = Whereabouts | RunAgain | NotRun

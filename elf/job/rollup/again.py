@@ -1,0 +1,121 @@
+"""Who runs the work of an agent that is behind: the root's side (``elf.job.again``).
+
+Of one flow. One pane of an agent is asked for at a time, of one other agent; of another one when that cannot,
+or says nothing for a while. What is asked for comes once, from whoever was asked last.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from elf.job.again import Mark, Where
+from elf.job.contributions import from_bytes
+from elf.job.effects import Send
+from elf.job.messages import NotRun, RunAgain, RunSlice, Whereabouts
+from elf.job.rollup.root import Root
+
+RUN_MS: Final = 10_000
+"""How long a run may take."""
+AGAIN_MS: Final = 500
+"""From one that did not come about to the next."""
+SILENT_MS: Final = 3_000
+"""Who says nothing for so long is not asked to run anything, and needs no wait to be run."""
+AT_ONCE: Final = 4
+"""Agents of a flow that are run again at a time."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    pane: int
+    mark: Mark
+    helper: int
+    at_ms: int
+
+
+class Runs:
+    """See the module's docstring. ``by``: (agent, by whom) → panes; ``failed``: agent → how often it did not
+    come about, and why the last time."""
+
+    def __init__(self) -> None:
+        self._where: dict[int, Where] = {}
+        self._asked: dict[int, _Asked] = {}
+        self._tried: dict[int, set[int]] = {}
+        self._next_ms: dict[int, int] = {}
+        self.by: Counter[tuple[int, int]] = Counter()
+        self.failed: dict[int, tuple[int, str]] = {}
+
+    def hear(self, message: Whereabouts) -> None:
+        """Where a member is. Its panes that were refused may be another matter now."""
+        self._where[message.member] = message.where
+
+    def wanted(self, root: Root, now_ms: int) -> list[Send]:
+        """Whom to ask for what now."""
+        found: list[Send] = []
+        for member in [n for n in self._where if n not in self._asked and self._next_ms.get(n, 0) <= now_ms]:
+            if len(self._asked) >= AT_ONCE:
+                break
+            pane = root.wants_run(member, SILENT_MS, now_ms)
+            mark = None if pane is None else self._where[member].mark(pane)
+            reading = self._where[member].reading
+            helper = None if mark is None else self._helper(root, member, now_ms)
+            if pane is None or mark is None or reading is None or helper is None:
+                continue
+            self._asked[member] = _Asked(pane, mark, helper, now_ms)
+            word = RunAgain(flow=root.flow.uid, member=member, pane=pane, mark=mark, reading=reading)
+            to = root.member(helper)
+            found += [Send(to.address, word)] if to is not None else []
+        return found
+
+    def _helper(self, root: Root, member: int, now_ms: int) -> int | None:
+        """Another agent that shares the stream, lives and is not busy; who was not asked yet comes first."""
+        busy = {asked.helper for asked in self._asked.values()}
+        there = [
+            n
+            for n in sorted(self._where)
+            if n not in (member, *busy) and not root.is_silent(n, SILENT_MS, now_ms)
+        ]
+        tried = self._tried.setdefault(member, set())
+        if not set(there) - tried:
+            tried.clear()
+        helper = next((n for n in there if n not in tried), None)
+        if helper is not None:
+            tried.add(helper)
+        return helper
+
+    def give_up(self, now_ms: int) -> None:
+        """Who was asked too long ago is asked no more."""
+        for member, asked in list(self._asked.items()):
+            if now_ms - asked.at_ms >= RUN_MS:
+                self._fail(member, "no answer", now_ms)
+
+    def take(self, root: Root, sender: str, message: RunSlice, now_ms: int) -> bool:
+        """Whether this is what was asked for, and wanted still."""
+        for member, asked in self._asked.items():
+            ours = from_bytes(message.members) == 1 << member and message.mark == asked.mark.number
+            span = (message.start, message.end) == (asked.pane, asked.pane + 1)
+            if not ours or not span or not self._is_from(root, asked, sender):
+                continue
+            del self._asked[member]
+            self._tried.pop(member, None)
+            if not root.lacks(member, asked.pane, asked.pane + 1, now_ms):
+                return False  # its own has come
+            self.by[member, asked.helper] += 1
+            return True
+        return False
+
+    def not_run(self, root: Root, sender: str, message: NotRun, now_ms: int) -> None:
+        asked = self._asked.get(message.member)
+        if asked is not None and asked.pane == message.pane and self._is_from(root, asked, sender):
+            self._fail(message.member, message.why, now_ms)
+
+    @staticmethod
+    def _is_from(root: Root, asked: _Asked, sender: str) -> bool:
+        helper = root.member(asked.helper)
+        return helper is not None and helper.address == sender
+
+    def _fail(self, member: int, why: str, now_ms: int) -> None:
+        del self._asked[member]
+        self._next_ms[member] = now_ms + AGAIN_MS
+        self.failed[member] = self.failed.get(member, (0, ""))[0] + 1, why
