@@ -102,7 +102,7 @@ class Driver:
         self._making = Making(node.me, store, self._pool, self.metrics, finals)
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="groups")
         self._copies = ThreadPoolExecutor(1, thread_name_prefix="copies")
-        self._running = Running(run_bytes_max)
+        self._running = Running([lane.facts.stream for lane, _ in streams if lane.is_shared], run_bytes_max)
         self._feeding = Feeding(
             streams,
             self._log,

@@ -212,6 +212,11 @@ class Lane:
         self._durable = archive
 
     @property
+    def is_shared(self) -> bool:
+        """Whether other agents see its files, and it theirs."""
+        return self._reading is not None
+
+    @property
     def rejects_not_kept(self) -> int:
         """Rejects beyond the quota of the reject file."""
         return 0 if self._rejects is None else self._rejects.not_kept

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -45,19 +45,21 @@ WAITING_MAX: Final = 4
 
 
 class Running:
-    """The runs of one agent. ``bytes_max``: what each may read."""
+    """The runs of one agent. ``streams``: those whose files it shares with others, and reads of others;
+    ``bytes_max``: what each run may read."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, streams: Collection[str], bytes_max: int) -> None:
+        self._streams = streams
         self._bytes_max = bytes_max
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="again")
         self._places = threading.BoundedSemaphore(WAITING_MAX)
 
     def submit(self, run: Run) -> Future[Ran]:
         """On the thread, in its turn; called on the loop. Never fails on what is in files."""
+        if run.flow.fragment.stream not in self._streams:
+            return _at_once(_not(run, "this agent shares no files of the stream"))
         if not self._places.acquire(blocking=False):
-            done = Future[Ran]()
-            done.set_result(_not(run, "too many others wait for theirs"))
-            return done
+            return _at_once(_not(run, "too many others wait for theirs"))
         future = self._pool.submit(ran, run, self._bytes_max)
         future.add_done_callback(lambda _: self._places.release())
         return future
@@ -74,6 +76,12 @@ def ran(run: Run, bytes_max: int, chunk_bytes: int = CHUNK_BYTES) -> Ran:
         return _not(run, f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except Exception as error:  # what ends another agent must not end this one
         return _not(run, str(error) or repr(error))
+
+
+def _at_once(answer: Ran) -> Future[Ran]:
+    done = Future[Ran]()
+    done.set_result(answer)
+    return done
 
 
 def _not(run: Run, why: str) -> Ran:

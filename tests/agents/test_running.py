@@ -20,7 +20,7 @@ from agents.inputs import Tail
 from agents.lanes import running
 from agents.lanes.lane import Lane, LaneFacts, load_cut
 from elf.batch import decode
-from elf.job.again import SOURCES_MAX, Reading, Where
+from elf.job.again import SOURCES_MAX, Mark, Reading, Where
 from elf.job.commands import Answered, Idle, Install, Outcome, SealOpen, Suspend
 from elf.job.effects import Run
 from elf.job.messages import NotRun, RunAgain, RunSlice
@@ -37,6 +37,7 @@ T0_S = 1_700_000_000
 NOW_MS = (T0_S + 30) * 1000
 IDLE_MS = 10_000
 OF, ROOT = 3, "root:1"
+NOWHERE = Reading("json", "ts", None, None, 0, 1 << 20, ())
 
 
 def line(at_ms: int, n: int = 1) -> str:
@@ -379,4 +380,29 @@ def test_too_many_files_or_too_much_open_is_not_told(tmp_path: Path) -> None:
     agent = stopped(tmp_path, *([[1_100]] * (SOURCES_MAX + 1)))
     assert agent.where is not None
     assert agent.where.now is None
+    agent.close()
+
+
+def test_only_for_a_stream_that_it_shares_too() -> None:
+    asked = RunAgain(flow=FLOW.uid, member=OF, pane=1, mark=Mark(1, 0, ()), reading=NOWHERE)
+    other = running.Running(["views"], 1 << 20)
+    answer = other.submit(Run(FLOW, asked, ROOT)).result().answer
+    assert isinstance(answer, NotRun)
+    assert answer.why == "this agent shares no files of the stream"
+    other.close()
+
+
+def test_what_the_lines_of_another_make_fail_ends_nobody(tmp_path: Path) -> None:
+    """A sum of theirs may be beyond its type, say."""
+    agent = stopped(tmp_path, [100])
+    append(tmp_path / "0.log", [1_100, 9_000])
+    where = agent.where
+    assert where is not None
+    mark = where.mark(pane(1))
+    assert mark is not None
+    fragment = replace(FRAGMENT, map_sql="SELECT error('no') FROM rows")
+    asked = RunAgain(flow=FLOW.uid, member=OF, pane=pane(1), mark=mark, reading=where.reading or NOWHERE)
+    answer = running.ran(Run(replace(FLOW, fragment=fragment), asked, ROOT), 1 << 20).answer
+    assert isinstance(answer, NotRun)
+    assert answer.why
     agent.close()

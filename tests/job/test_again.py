@@ -163,12 +163,16 @@ def test_another_is_asked_when_one_cannot_or_says_nothing() -> None:
     later_ms = at_ms + again.AGAIN_MS + again.RUN_MS
     fleet.alive(later_ms)
     assert fleet.asked(later_ms) == []
-    fleet.alive(later_ms + again.AGAIN_MS)
-    assert fleet.asked(later_ms + again.AGAIN_MS) == [(HOLDER, 0, 1)]
+    fleet.alive(later_ms + 2 * again.AGAIN_MS)
+    assert fleet.asked(later_ms + 2 * again.AGAIN_MS) == [(HOLDER, 0, 1)]
+    fleet.roots.not_run(HOLDER, NotRun(flow=FLOW.uid, member=0, pane=1, why="no"), later_ms + 2_000)
+    fleet.alive(later_ms + 4_000)
+    assert fleet.asked(later_ms + 2_000 + 4 * again.AGAIN_MS - 1) == []
+    assert fleet.asked(later_ms + 2_000 + 4 * again.AGAIN_MS) == [(OTHER, 0, 1)]
     facts = fleet.roots.facts(FLOW.uid)
     assert facts is not None
-    assert facts.not_run == {"a": (2, "no answer")}
-    assert fleet.roots.not_run_again == 2
+    assert facts.not_run == {"a": (3, "no")}
+    assert fleet.roots.not_run_again == 3
 
 
 def test_who_has_sealed_it_or_has_not_said_where_it_is_is_not_run() -> None:
@@ -181,6 +185,16 @@ def test_who_has_sealed_it_or_has_not_said_where_it_is_is_not_run() -> None:
     unknown.others_seal(1)
     unknown.alive(T0_MS + AFTER_MS)
     assert unknown.asked(T0_MS + AFTER_MS) == []
+
+
+def test_a_pane_that_cannot_be_run_holds_up_no_other() -> None:
+    fleet = Fleet()
+    fleet.roots.whereabouts(Whereabouts(member=0, where=Where(FLOW.uid, 1, ((1, None),), MARK, READING)))
+    fleet.roots.peer_down(OWNER, T0_MS)
+    for pane in (1, 2):
+        fleet.others_seal(pane)
+        fleet.durable(fleet.committed(fleet.others_send(pane, T0_MS)), T0_MS)
+    assert fleet.asked(T0_MS + 1) == [(HOLDER, 0, 2)]
 
 
 def test_the_panes_of_the_dead_are_run_and_revised() -> None:

@@ -1,7 +1,7 @@
 """Who runs the work of an agent that is behind: the root's side (``elf.job.again``).
 
 Of one flow. One pane of an agent is asked for at a time, of one other agent; of another one when that cannot,
-or says nothing for a while. What is asked for comes once, from whoever was asked last.
+or says nothing for a while, ever later. What is asked for comes once, from whoever was asked last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from elf.job.rollup.root import Root
 RUN_MS: Final = 10_000
 """How long a run may take."""
 AGAIN_MS: Final = 500
-"""From one that did not come about to the next."""
+"""From one that did not come about to the next of the same pane; twice as long each time, up to so often."""
+DOUBLED_MAX: Final = 5
+FAILED_MAX: Final = 256
+"""Panes of which it is known that they did not come about."""
 SILENT_MS: Final = 3_000
 """Who says nothing for so long is not asked to run anything, and needs no wait to be run."""
 AT_ONCE: Final = 4
@@ -42,31 +45,39 @@ class Runs:
         self._where: dict[int, Where] = {}
         self._asked: dict[int, _Asked] = {}
         self._tried: dict[int, set[int]] = {}
-        self._next_ms: dict[int, int] = {}
+        self._later: dict[tuple[int, int], tuple[int, int]] = {}
+        """(Member, pane) that did not come about: how often, and when it is asked for again."""
         self.by: Counter[tuple[int, int]] = Counter()
         self.failed: dict[int, tuple[int, str]] = {}
 
     def hear(self, message: Whereabouts) -> None:
-        """Where a member is. Its panes that were refused may be another matter now."""
+        """Where a member is."""
         self._where[message.member] = message.where
 
     def wanted(self, root: Root, now_ms: int) -> list[Send]:
         """Whom to ask for what now."""
         found: list[Send] = []
-        for member in [n for n in self._where if n not in self._asked and self._next_ms.get(n, 0) <= now_ms]:
+        for member in [n for n in self._where if n not in self._asked]:
             if len(self._asked) >= AT_ONCE:
                 break
-            pane = root.wants_run(member, SILENT_MS, now_ms)
-            mark = None if pane is None else self._where[member].mark(pane)
+            pane, mark = self._first(root, member, now_ms)
             reading = self._where[member].reading
             helper = None if mark is None else self._helper(root, member, now_ms)
-            if pane is None or mark is None or reading is None or helper is None:
+            if mark is None or reading is None or helper is None:
                 continue
             self._asked[member] = _Asked(pane, mark, helper, now_ms)
             word = RunAgain(flow=root.flow.uid, member=member, pane=pane, mark=mark, reading=reading)
             to = root.member(helper)
             found += [Send(to.address, word)] if to is not None else []
         return found
+
+    def _first(self, root: Root, member: int, now_ms: int) -> tuple[int, Mark | None]:
+        """The first pane that is wanted, may come about now, and from where."""
+        for pane in root.wants_run(member, SILENT_MS, now_ms):
+            mark = self._where[member].mark(pane)
+            if mark is not None and self._later.get((member, pane), (0, 0))[1] <= now_ms:
+                return pane, mark
+        return 0, None
 
     def _helper(self, root: Root, member: int, now_ms: int) -> int | None:
         """Another agent that shares the stream, lives and is not busy; who was not asked yet comes first."""
@@ -116,6 +127,9 @@ class Runs:
         return helper is not None and helper.address == sender
 
     def _fail(self, member: int, why: str, now_ms: int) -> None:
-        del self._asked[member]
-        self._next_ms[member] = now_ms + AGAIN_MS
+        key = (member, self._asked.pop(member).pane)
+        times = self._later.pop(key, (0, 0))[0]
+        self._later[key] = times + 1, now_ms + (AGAIN_MS << min(times, DOUBLED_MAX))
+        while len(self._later) > FAILED_MAX:
+            del self._later[next(iter(self._later))]
         self.failed[member] = self.failed.get(member, (0, ""))[0] + 1, why

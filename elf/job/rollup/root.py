@@ -431,12 +431,12 @@ class Root(Panes):
         there = self._presence.begun(pane) & self._presence.there(now_ms)
         return self._roster.expected(pane) & there & ~self._refused.at(pane)
 
-    def wants_run(self, member: int, silent_ms: int, now_ms: int) -> int | None:
-        """The first pane that another agent should run for a member that is behind, if there is one: it has
-        not said that it sealed it, and is not in it, though it has waited."""
+    def wants_run(self, member: int, silent_ms: int, now_ms: int) -> Iterator[int]:
+        """The panes that another agent should run for a member that is behind: it has not said that it sealed
+        them, and is not in them, though they have waited."""
         told = self._presence.get(member)
         if told is None or self._first is None:
-            return None
+            return
         head, at = self.committed_to(), told.progress
         start = max(self._history.start if self._history else self._first, at.live_from, at.sealed)
         for pane in range(start, min(head, start + RUNS_LOOKED_AT) + 1):
@@ -447,8 +447,7 @@ class Root(Panes):
             due = self._due_ms(pane)
             waited = self.wants_mirrors(pane, now_ms) or self.is_silent(member, silent_ms, now_ms)
             if pane < head or (due is not None and waited):
-                return pane
-        return None
+                yield pane
 
     def run_by_mark(self, member: int, pane: int) -> int:
         """The number of the mark from which a member's part of a committed pane was run by another; 0: it is
