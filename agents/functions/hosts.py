@@ -41,6 +41,7 @@ RESTARTS_MAX: Final = 3
 RESTARTS_WITHIN_SECS: Final = 60.0
 NESTED_MAX: Final = 8
 """Messages that are delivered within a callback that waits for a reply, one within the other."""
+BEGUN_ANEW: Final = "; its process was ended, so it was begun anew without what it had in memory"
 LOAD_SECS: Final = 10.0
 ANSWER_GRACE_SECS: Final = 5.0
 
@@ -175,8 +176,9 @@ class Host:
         finally:
             self._sandbox.close()
 
-    def _load(self) -> bool:
-        """A process with a fresh job in it; False when that cannot be."""
+    def _load(self, *, again: bool = False) -> bool:
+        """A process with a fresh job in it; False when that cannot be. ``again``: what has ended the last one
+        stays to be seen until such a call returns."""
         spec = self._spec
         message = wire.LoadJob(
             spec.text, spec.filename, spec.name, spec.creator, self._start.place, spec.taps
@@ -186,7 +188,8 @@ class Host:
         except SandboxError as error:
             self._post(ProgramState(spec.uid, "failed", error.at(spec.filename)))
             return False
-        self._post(ProgramState(spec.uid, "running"))
+        if not again:
+            self._post(ProgramState(spec.uid, "running"))
         return True
 
     def _next(self) -> CallProgram:
@@ -232,7 +235,7 @@ class Host:
                 deadline += time.monotonic() - began
         except SandboxError as error:
             self._post(ProgramActed(self._spec.uid, error.effects))
-            state = error.at(self._spec.filename)
+            state = error.at(self._spec.filename) + (BEGUN_ANEW if error.ended else "")
             self._failing = type(call.event).__name__
             self._post(ProgramState(self._spec.uid, "failing", state, query))
             if error.ended:
@@ -289,5 +292,4 @@ class Host:
             self._post(ProgramState(self._spec.uid, "failed", reason))
             return False
         self._restarts.append(now)
-        self._failing = ""
-        return self._load()
+        return self._load(again=True)

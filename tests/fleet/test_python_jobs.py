@@ -252,3 +252,31 @@ async def test_micro_promotion_gives_the_products_clicked_most_a_discount_on_eve
             assert found.table is not None
             left = set(found.table["job"].to_pylist())
     assert [agent.terminate() for agent in three.agents] == [0, 0, 0]
+
+
+BLOCKS_ONCE = """    def start(self): self.seen = 0
+    def on_timer(self): pass
+    def deliver(self, app, message):
+        time.sleep(99 * os.path.exists({flag!r}))
+        self.seen += 1
+        return self.seen
+"""
+
+
+async def test_a_deliver_that_blocks_is_told_until_one_returns(tmp_path: Path) -> None:
+    """Its state is lost with its process: that is seen though timers run again at once."""
+    flag = tmp_path / "blocks"
+    async with agents(1) as fleet:
+        await fleet.submit("asked", BLOCKS_ONCE.format(flag=str(flag)))
+        await fleet.submit("asks", ASKS.format(to="asked"))
+        await until(lambda: any(line.startswith("got 3 ") for line in got(fleet, "asks")), "asked", 20)
+        flag.touch()
+        await until(lambda: any("it did not return" in line for line in got(fleet, "asks")), "blocked", 20)
+        flag.unlink()
+        await fleet.call("sql", "DROP JOB asks")
+        await asyncio.sleep(1.5)
+        state, reason = (await fleet.jobs())["asked"]
+        assert (state, "begun anew without what it had in memory" in reason) == ("failing", True)
+        await fleet.submit("asks", ASKS.format(to="asked"))
+        await until(lambda: any(line.startswith("got 1 ") for line in got(fleet, "asks")[3:]), "begun", 20)
+        assert (await fleet.jobs())["asked"] == ("running", "")
