@@ -2,8 +2,8 @@
 
 A flow is here because the stream log says so, from the entry of the job that founded it to its ``FlowEnded``;
 which jobs read it is what the log says, too. Masters on this node read the root's own commits. Masters on
-others have a copy (``elf.job.rollup.mirrors``): each commit is sent to their nodes when it is made, at most
-one range of them at a time; what got lost is sent again when they ask, every second, with what they have.
+others have a copy (``elf.job.rollup.mirrors``), and their nodes are sent each commit
+(``elf.job.rollup.serving``).
 
     ATTACH             the job's entry in the log names the flow: from now on nothing is dropped that it wants
     RELEASED-UP-TO     here: what a master may want yet; from other nodes: what they say that they have
@@ -31,7 +31,6 @@ from elf.job.effects import (
     Forget,
     Multicast,
     PrunePanes,
-    ReadCommits,
     SaveFlow,
     Send,
     Unusable,
@@ -46,7 +45,6 @@ from elf.job.messages import (
     Committed,
     EarlyState,
     FlowFacts,
-    FlowHead,
     FlowProgress,
     FlowReader,
     FunctionFailed,
@@ -55,7 +53,6 @@ from elf.job.messages import (
     NotRun,
     Offer,
     OfferCopies,
-    PaneWish,
     Progress,
     ReadPanes,
     RunSlice,
@@ -71,13 +68,11 @@ from elf.job.rollup.history import Segment
 from elf.job.rollup.panes import disjoint
 from elf.job.rollup.proxies import MIRROR_OF, PROXY_MS, Proxies
 from elf.job.rollup.root import Root, RootSettings
+from elf.job.rollup.serving import Readers
 from elf.job.rollup.uplink import piece_of
 from elf.job.snapshots import Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
-from elf.ql.plan import Top
 
-CROSSED_MS = 500
-"""What a reader asks for may be under way to it for so long."""
 FAILED_MS = 1_000
 """So often masters are told that a reduce function has failed, until they read the flow no more."""
 
@@ -105,45 +100,16 @@ class StoredPanes:
 
 
 @dataclass
-class _Reader:
-    """A node whose jobs read the flow. It has panes below ``end``; ``sent`` is the last commit sent to it;
-    ``lacks``: after which one it asks for those that were, and since when."""
-
-    heard_ms: int
-    end: int
-    start: int | None = None
-    sent: int = 0
-    sent_ms: int = 0
-    lacks: tuple[int, int] | None = None
-    seen: int = 0
-    reading: bool = False
-    cut: Top | None = None
-    early: bool = False
-    """It asked before the flow had begun."""
-
-    def lost(self, after: int, now_ms: int) -> bool:
-        """It asks for what comes ``after`` that one: is what was sent of it lost, or still under way? Where
-        panes are short something is under way at any time, so it counts how long it has lacked the same."""
-        if after >= self.sent:
-            self.lacks = None
-        elif self.lacks is None or self.lacks[0] != after:
-            self.lacks = after, now_ms
-        since = self.sent_ms if self.lacks is None else min(self.sent_ms, self.lacks[1])
-        return now_ms - since >= CROSSED_MS
-
-
-@dataclass
 class _Rooted:
-    """A flow of ours. ``seq``: number of its last commit."""
+    """A flow of ours."""
 
     root: Root
     since_ms: int
-    seq: int
+    readers: Readers
     proxies: Proxies
     first: int | None = None
     """The first pane, from when it is to be stored."""
     parents: dict[int, str] = field(default_factory=dict)
-    readers: dict[str, _Reader] = field(default_factory=dict)
     told_ms: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     asking: Asking = field(default_factory=Asking)
@@ -210,12 +176,11 @@ class FlowRoots:
             root.down(address)
         mirror_ms = self._settings.limit_ms(flow.fragment) // MIRROR_OF
         proxies = Proxies(mirror_ms if flow.fragment.mirror else PROXY_MS)
-        self._flows[flow.uid] = _Rooted(root, now_ms, stored.seq, proxies)
+        self._flows[flow.uid] = _Rooted(root, now_ms, Readers(root, stored.seq), proxies)
 
     def _know_readers(self, rooted: _Rooted, now_ms: int) -> None:
         named = {spec.home for spec in self._log.readers(rooted.root.flow.uid)} - {self._address}
-        new = {to: _Reader(now_ms, rooted.root.kept_from()) for to in sorted(named)}
-        rooted.readers = {to: rooted.readers.get(to, reader) for to, reader in new.items()}
+        rooted.readers.named(named, now_ms)
 
     def roster_changed(self, stream: str) -> None:
         for rooted in self._flows.values():
@@ -228,7 +193,7 @@ class FlowRoots:
 
     def next_seq(self, uid: str) -> int:
         """Number of the next commit of a flow; there is only one under way."""
-        return self._flows[uid].seq + 1
+        return self._flows[uid].readers.seq + 1
 
     def topics(self) -> dict[str, bytes]:
         """The trees that this node is the root of, by flow."""
@@ -343,8 +308,7 @@ class FlowRoots:
         if rooted is None or rooted.first is None:
             return []
         rooted.root.begin(rooted.first, now_ms)
-        heads = [self._head(rooted, to) for to, reader in rooted.readers.items() if reader.early]
-        return [*heads, *rooted.root.propose(now_ms)]
+        return [*rooted.readers.begun(), *rooted.root.propose(now_ms)]
 
     def committed(self, event: PanesCommitted, now_ms: int) -> tuple[Segment | None, list[Effect]]:
         """A commit is durable, workers and readers are told: (what it is for masters here, effects)."""
@@ -360,7 +324,6 @@ class FlowRoots:
         if event.unusable:
             return None, self._unusable(rooted, event, now_ms)
         segment = rooted.root.committed(done, now_ms)
-        rooted.seq = max(rooted.seq, event.seq)
         rooted.counts.update(
             commits=1,
             commit_keys=event.keys,
@@ -382,7 +345,7 @@ class FlowRoots:
             parts=done.new,
             again=tuple(sorted((number, -mark) for number, mark in segment.parts if mark < 0)),
         )
-        sent = [effect for to in rooted.readers for effect in self._serve(rooted, to)]
+        sent = rooted.readers.committed(event.seq)
         failed = self._tell_failure(rooted, now_ms)
         threshold = rooted.asking.committed(event.threshold)
         asked = [_leave_out(done.flow, threshold)] if threshold is not None else []
@@ -421,53 +384,13 @@ class FlowRoots:
         for wish in message.wishes:
             rooted = self._flows.get(wish.flow)
             if rooted is not None:
-                found.extend(self._asked(rooted, sender, wish, now_ms))
+                found.extend(rooted.readers.asked(sender, wish, now_ms))
         return found
-
-    def _asked(self, rooted: _Rooted, sender: str, wish: PaneWish, now_ms: int) -> list[Effect]:
-        root = rooted.root
-        reader = rooted.readers.setdefault(sender, _Reader(now_ms, root.kept_from()))
-        reader.heard_ms = now_ms
-        if wish.start is None:
-            reader.cut = wish.cut
-        if wish.start is None:
-            if root.first_pane is None:
-                reader.early = True
-                return []
-            return [self._head(rooted, sender)]
-        other = (wish.start, wish.cut) != (reader.start, reader.cut)
-        reader.start, reader.end, reader.cut = wish.start, max(wish.end, wish.start), wish.cut
-        if reader.lost(wish.after, now_ms) or other or wish.after > reader.sent:
-            reader.sent, reader.lacks = wish.after, None
-        return self._serve(rooted, sender)
-
-    def _head(self, rooted: _Rooted, to: str) -> Send:
-        """A reader begins where the flow is now."""
-        reader, start = rooted.readers[to], rooted.root.durable_to()
-        reader.sent, reader.start, reader.end, reader.early = rooted.seq, start, start, False
-        return Send(to, FlowHead(flow=rooted.root.flow.uid, after=reader.sent, start=start))
-
-    def _serve(self, rooted: _Rooted, to: str) -> list[Effect]:
-        reader = rooted.readers[to]
-        if reader.reading or reader.start is None or reader.sent >= rooted.seq:
-            return []
-        reader.reading, reader.seen = True, rooted.seq
-        return [ReadCommits(rooted.root.flow, to, reader.sent, reader.start, reader.cut)]
 
     def read(self, event: CommitsRead, now_ms: int) -> list[Effect]:
-        """Commits for a reader. After a range that has more to follow the reader is to ask."""
+        """Commits for a reader."""
         rooted = self._flows.get(event.flow.uid)
-        reader = rooted.readers.get(event.to) if rooted is not None else None
-        if rooted is None or reader is None:
-            return []
-        reader.reading = False
-        found: list[Effect] = [Send(event.to, row) for row in event.rows]
-        if event.rows:
-            reader.sent, reader.sent_ms = event.rows[-1].seq, now_ms
-        more = bool(event.rows) and event.rows[-1].more
-        if not more and reader.seen < rooted.seq:
-            found.extend(self._serve(rooted, event.to))
-        return found
+        return [] if rooted is None else rooted.readers.read(event, now_ms)
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -499,8 +422,7 @@ class FlowRoots:
         settled = rooted.root.settled_to(now_ms, self._settings.revise_ms)
         if settled is None:
             return []
-        readers = rooted.readers.values()
-        there = [r.end for r in readers if now_ms - r.heard_ms <= self._settings.reader_ms]
+        there = rooted.readers.have(now_ms - self._settings.reader_ms)
         uid = rooted.root.flow.uid
         below = min([self._wanted_from(uid, settled), *there])
         rooted.root.forget(below)
