@@ -369,7 +369,8 @@ class Homes:
         else:
             self._ahead.keep_progress(word)
             found = self.roots.heard(word, now_ms)
-        begun = [effect.flow for effect in found if isinstance(effect, SaveFlow)]
+        first = [effect.flow for effect in found if isinstance(effect, SaveFlow)]
+        begun = [uid for uid in first if not self._log.is_replicated(uid)]  # others have when that is kept
         return [*found, *(effect for uid in begun for effect in self._begun(uid, now_ms))]
 
     def asked(self, sender: str, message: ReadPanes, now_ms: int) -> list[Effect]:
