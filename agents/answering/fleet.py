@@ -128,21 +128,16 @@ class Fleet:
 
     # -- what members say ------------------------------------------------------------------------------------
 
-    def answering(self, stream: str) -> Generator[list[Ask], list[say.Answer], list[say.StreamSeen]]:
-        """What some members of a stream have seen of it, of those that answer."""
-        answers = yield [
-            ToAddress(member.address, say.DescribeStream(id=0, origin="", stream=stream))
-            for member in self.sample(stream)
-        ]
-        return [msgspec.msgpack.decode(a.body, type=say.StreamSeen) for a in answers if not a.error]
-
     def seen(self, stream: str) -> Generator[list[Ask], list[say.Answer], list[say.StreamSeen]]:
-        """The same, where somebody has to answer."""
-        asked = len(self.sample(stream))
-        seen = yield from self.answering(stream)
+        """What some members of a stream have seen of it, of those that answer: somebody has to."""
+        sample = self.sample(stream)
+        answers = yield [
+            ToAddress(member.address, say.DescribeStream(id=0, origin="", stream=stream)) for member in sample
+        ]
+        seen = [msgspec.msgpack.decode(a.body, type=say.StreamSeen) for a in answers if not a.error]
         if not seen:
             raise UserError(
-                f"none of the {asked} members of stream {stream} that were asked answers; try again"
+                f"none of the {len(sample)} members of stream {stream} that were asked answers; try again"
             )
         return seen
 

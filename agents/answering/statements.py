@@ -343,7 +343,7 @@ class Statements:
 
     def _describe(self, asked: say.Execute, name: str) -> Procedure:
         if name in self._log.streams():
-            seen = yield from self._fleet.answering(name)
+            seen = yield from self._fleet.seen(name)
             schema = merge_schemas([one.schema for one in seen])
             return table_of(asked.request, [{"column": c.name, "type": c.type} for c in schema.columns], name)
         if self._log.find_job(name, asked.creator) is None:
