@@ -38,10 +38,10 @@ moments = st.integers(0, 60).map(lambda t: t * SECOND // 4)
 rows_of_a_log = st.lists(st.tuples(moments, st.sampled_from("abc")), max_size=60)
 
 
-def chunk(rows: Rows, start: int) -> Chunk:
+def chunk(rows: Rows, start: int, source: str = "log") -> Chunk:
     lines = pa.array([f"{ts},{key}" for ts, key in rows], pa.string())
     offsets = np.arange(start, start + len(rows), dtype=np.int64)
-    return Chunk(Source("log"), start, start + len(rows), lines, offsets)
+    return Chunk(Source(source), start, start + len(rows), lines, offsets)
 
 
 def panes_of(sealed: list[Sealed]) -> tuple[dict[int, Counter[str]], int]:
@@ -150,13 +150,29 @@ def test_all_idle_closes_windows_by_the_clock_but_not_at_once() -> None:
     worker.handle(Install(FLOW))
     worker.handle(Feed(chunk([(7 * SECOND, "a")], 0), 7_000))
     assert worker.handle(Idle(9_000)).sealed == ()
-    (sealed,) = worker.handle(
-        Idle(20_000)
-    ).sealed  # the clock less 5 s of idling less 1 s of lateness... two whole panes
-    assert sealed.end == (20_000 - 5_000) * 1000 // (2 * SECOND) - (FLOW.fragment.lateness_us or 0) // (
+    sealed = [one for at in range(10, 21) for one in worker.handle(Idle(at * 1_000)).sealed]
+    # the clock less 5 s of idling less 1 s of lateness... two whole panes
+    assert sealed[-1].end == (20_000 - 5_000) * 1000 // (2 * SECOND) - (FLOW.fragment.lateness_us or 0) // (
         2 * SECOND
     )
-    assert panes_of([sealed])[0] == {3: Counter(a=1)}
+    assert panes_of(sealed)[0] == {3: Counter(a=1)}
+
+
+@pytest.mark.parametrize("silent_s", [1, 4])
+def test_who_was_stopped_does_not_take_its_files_for_silent(silent_s: int) -> None:
+    """A minute in which nobody looked says nothing of a file."""
+    worker = StreamWorker("s", SETTINGS, PyEngine())
+    worker.handle(Install(FLOW))
+    for name in ("one", "two"):
+        worker.handle(Feed(chunk([(7 * SECOND, "a")], 0, name), 0))
+    for at in range(1, silent_s + 1):
+        worker.handle(Idle(at * 1_000))
+    now = silent_s * 1_000 + 60_000
+    assert worker.handle(Idle(now)).sealed == ()
+    assert worker.handle(Feed(chunk([(90 * SECOND, "a")], 1, "one"), now)).sealed == ()
+    sealed = worker.handle(Feed(chunk([(8 * SECOND, "b"), (90 * SECOND, "b")], 1, "two"), now)).sealed
+    counts, late = panes_of([*sealed, *worker.handle(Finish()).sealed])
+    assert (counts[4], late) == (Counter(b=1), 0)
 
 
 def test_rows_of_small_chunks_are_mapped_together_and_wait_in_the_cut() -> None:

@@ -54,6 +54,8 @@ from elf.ql.plan import Fragment
 
 LONG_AGO = -(1 << 62)
 """Event time before every event time: nothing was read yet."""
+STALL_MS = 2_000
+"""An agent looks at its files, or says that they are silent, several times in that long."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ class StreamWorker:
         self._highest = LONG_AGO
         self._cut_at_ms = 0
         self._started_ms: int | None = None
+        self._looked_ms: int | None = None
         self._number = 0
         self._finished = False
         if cut is not None:
@@ -156,8 +159,10 @@ class StreamWorker:
         """Perform one command."""
         match command:
             case Feed():
+                self._awake(command.now_ms)
                 return self._feed(command)
             case Idle():
+                self._awake(command.now_ms)
                 return self._idle(command)
             case Finish():
                 self._finished = True
@@ -226,6 +231,16 @@ class StreamWorker:
         )
         tapped, early = self._taps.feed(view), self._early(feed.now_ms)
         return replace(outcome, tapped=tapped, early=early) if tapped or early else outcome
+
+    def _awake(self, now_ms: int) -> None:
+        """While nobody looked at them (the process was stopped, or reading held back) sources were not
+        silent: else the first one that is read again would close windows on the others' unread lines."""
+        looked, self._looked_ms = self._looked_ms, now_ms
+        if looked is None or self._started_ms is None or now_ms - looked < STALL_MS:
+            return
+        self._started_ms += now_ms - looked
+        for source in self._sources.values():
+            source.heard_ms += now_ms - looked
 
     def _before(self, chunk: ChunkLike, source: _Source, now_ms: int) -> Mark | None:
         """Where we are before a chunk, whose source speaks now; None where it was read before."""
