@@ -365,10 +365,11 @@ def _stream(
 
 
 def _reading(stream: StreamConfig, settings: WorkerSettings) -> Reading:
-    """For who may read the stream's files in our place; the lane knows the event time."""
+    """For who may read the stream's files in our place; the lane finds the event time where none is
+    set."""
     return Reading(
         stream.format,
-        None,
+        stream.timestamp,
         settings.future_us,
         settings.lateness_us,
         settings.since_us,

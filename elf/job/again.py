@@ -104,6 +104,9 @@ class Where(msgspec.Struct, frozen=True, array_like=True):
 
 
 def can_run(fragment: Fragment) -> bool:
-    """Whether it may be run by another: by the map alone, with a pane and a bound on lateness."""
+    """Whether it may be run by another: by the map alone, with a pane and a bound on lateness. Not one of
+    several key ranges: the first of them counts the rows of all, so after a restart the others do not know
+    which panes are open."""
     plain = fragment.function is None and fragment.count is None and not fragment.late_of
-    return bool(fragment.mirror and fragment.pane_us and plain and fragment.revise_us is None)
+    whole = fragment.range[1] == 1 and fragment.revise_us is None
+    return bool(fragment.mirror and fragment.pane_us and plain and whole)

@@ -14,11 +14,13 @@ import msgspec
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from agents.config import StreamConfig
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs import Tail
 from agents.lanes import running
 from agents.lanes.lane import Lane, LaneFacts, load_cut
+from agents.process import _reading
 from elf.batch import decode
 from elf.job.again import SOURCES_MAX, Mark, Reading, Where
 from elf.job.commands import Answered, Idle, Install, Outcome, SealOpen, Suspend
@@ -410,3 +412,12 @@ def test_what_the_lines_of_another_make_fail_ends_nobody(tmp_path: Path) -> None
     assert isinstance(answer, NotRun)
     assert answer.why
     agent.close()
+
+
+def test_another_column_with_the_event_time_is_another_reading() -> None:
+    """What an agent reads by it after a restart has other numbers than what was run for it before."""
+    told = [
+        _reading(StreamConfig(("/a.log",), "json", timestamp=column), WorkerSettings())
+        for column in (None, "ts", "at")
+    ]
+    assert len({repr(one) for one in told}) == 3

@@ -3,6 +3,7 @@ hears of it. That the answer has the right rows: ``tests/agents/test_running.py`
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 from elf.chaos.engine import STREAM
@@ -277,6 +278,8 @@ def test_where_it_is_goes_to_the_root() -> None:
 def test_what_may_be_run_again() -> None:
     assert can_run(FLOW.fragment)
     assert not can_run(query_of("slide").fragment), "nobody asked for mirrors"
+    for place in (0, 1):
+        assert not can_run(replace(FLOW.fragment, range=(place, 2))), "only the first range counts the rows"
 
 
 def test_a_piece_keeps_its_mark() -> None:
