@@ -160,7 +160,7 @@ def append(path: Path, times_ms: Sequence[int]) -> None:
 TIMES = st.lists(st.integers(0, 8_000), min_size=1, max_size=12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(TIMES, st.none() | TIMES), min_size=1, max_size=3),
     st.integers(1, 12),
