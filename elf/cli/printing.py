@@ -168,7 +168,7 @@ class CsvPrinter:
 
 
 def csv_field(value: object) -> str:
-    """A value in CSV."""
+    """A value in CSV, as ``csv.QUOTE_NOTNULL`` of Python 3.12 tells NULL from an empty text."""
     if value is None:
         return ""
     if type(value) is int:
