@@ -100,7 +100,7 @@ class Fleet:
             for m in self._log.members(s)
         ]
 
-    def notes(self) -> list[str]:
+    def _notes(self) -> list[str]:
         """What is wrong with each member of ``members``; empty: nothing."""
         found = []
         for stream in self._log.streams():
@@ -170,7 +170,7 @@ class Fleet:
             "silent": [m.name for m, a in zip(members, answers, strict=True) if a.error],
         }
 
-    def skews(self) -> Generator[list[Ask], list[say.Answer], dict[str, int]]:
+    def _skews(self) -> Generator[list[Ask], list[say.Answer], dict[str, int]]:
         """How far each agent's clock is ahead of the median (ms), as the roots of flows see it; an agent that
         several of them hear is told by the one that hears most."""
         roots = list(dict.fromkeys(flow.home for flow in self._log.flows()))[:ROOTS_ASKED_MAX]
@@ -179,6 +179,18 @@ class Fleet:
         answers = yield [ToAddress(root, say.InspectClocks(id=0, origin="")) for root in roots]
         heard = [msgspec.msgpack.decode(a.body, type=dict[str, int]) for a in answers if not a.error]
         return {address: skew for one in sorted(heard, key=len) for address, skew in one.items()}
+
+    def told_members(self) -> Generator[list[Ask], list[say.Answer], list[dict[str, object]]]:
+        """``members``, each with how far its clock is ahead, where that is known, and what is wrong with it,
+        if anything is with one of them."""
+        skews = yield from self._skews()
+        rows = [
+            {**row, "skew": f"{skews[at]:+d} ms" if (at := str(row["address"])) in skews else ""}
+            for row in self.members()
+        ]
+        if any(notes := self._notes()):
+            rows = [{**row, "note": note} for row, note in zip(rows, notes, strict=True)]
+        return rows
 
     def tree(self, request: int, stream: str) -> Procedure:
         """Where every member of a stream hangs in the stream's tree; its root may be no member."""

@@ -332,13 +332,7 @@ class Statements:
         elif what == "streams":
             rows = self._fleet.streams()
         else:
-            skews = yield from self._fleet.skews()
-            rows = [
-                {**row, "skew": f"{skews[at]:+d} ms" if (at := str(row["address"])) in skews else ""}
-                for row in self._fleet.members()
-            ]
-            if any(notes := self._fleet.notes()):
-                rows = [{**row, "note": note} for row, note in zip(rows, notes, strict=True)]
+            rows = yield from self._fleet.told_members()
         return table_of(request, rows, what)
 
     def _describe(self, asked: say.Execute, name: str) -> Procedure:
