@@ -7,6 +7,7 @@ or says nothing for a while, ever later. What is asked for comes once, from whoe
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,6 +28,8 @@ SILENT_MS: Final = 3_000
 """Who says nothing for so long is not asked to run anything, and needs no wait to be run."""
 AT_ONCE: Final = 4
 """Agents of a flow that are run again at a time."""
+LOOKED_AT: Final = 64
+"""Panes that are looked at for one that another may run."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class Runs:
 
     def _first(self, root: Root, member: int, now_ms: int) -> tuple[int, Mark | None]:
         """The first pane that is wanted, may come about now, and from where."""
-        for pane in root.wants_run(member, SILENT_MS, now_ms):
+        for pane in _lacking(root, member, now_ms):
             mark = self._where[member].mark(pane)
             if mark is not None and self._later.get((member, pane), (0, 0))[1] <= now_ms:
                 return pane, mark
@@ -133,3 +136,18 @@ class Runs:
         while len(self._later) > FAILED_MAX:
             del self._later[next(iter(self._later))]
         self.failed[member] = self.failed.get(member, (0, ""))[0] + 1, why
+
+
+def _lacking(root: Root, member: int, now_ms: int) -> Iterator[int]:
+    """The panes that another agent should run for a member that is behind: it has not said that it sealed
+    them, and is not in them, though they have waited."""
+    told = root.progress_of(member)
+    if told is None or root.first_pane is None:
+        return
+    head, silent = root.committed_to(), root.is_silent(member, SILENT_MS, now_ms)
+    start = max(root.kept_from(), told.live_from, told.sealed)
+    for pane in range(start, min(head, start + LOOKED_AT) + 1):
+        if not root.expected(pane) >> member & 1 or not root.lacks(member, pane, pane + 1, now_ms):
+            continue
+        if pane < head or (root.is_due(pane) and (silent or root.wants_mirrors(pane, now_ms))):
+            yield pane

@@ -28,6 +28,11 @@ class Segment:
     lost: bool = False
     parts: frozenset[PartName] = frozenset()
 
+    def mark_of(self, member: int) -> int:
+        """The number of the mark from which another has run the member's work, as named among the parts; 0:
+        what is in it of the member is its own (``elf.job.again``)."""
+        return next((-mark for number, mark in self.parts if number == member and mark < 0), 0)
+
 
 class History:
     """Segments side by side, in order of panes."""

@@ -37,8 +37,6 @@ from overlay.turns import AT_ONCE
 MIRROR_OF: Final = 2
 """Mirrors are wanted when this part of the straggler limit is up: by then a member has been asked itself
 (after ``quiet_ms``), and a second holder can be asked where the first one is silent."""
-RUNS_LOOKED_AT: Final = 64
-"""Panes that are looked at for one that another may run."""
 LOOK_MS: Final = 200
 """Between two looks at what is due, while something waits."""
 
@@ -320,7 +318,7 @@ class Root(Panes):
                 base | batch.members,
                 version,
                 epoch,
-                parts=parts | _marks(batch),
+                parts=parts | _run_again(batch),
                 told=self.told,
             )
             for batch in pile.take(start, end)
@@ -431,29 +429,9 @@ class Root(Panes):
         there = self._presence.begun(pane) & self._presence.there(now_ms)
         return self._roster.expected(pane) & there & ~self._refused.at(pane)
 
-    def wants_run(self, member: int, silent_ms: int, now_ms: int) -> Iterator[int]:
-        """The panes that another agent should run for a member that is behind: it has not said that it sealed
-        them, and is not in them, though they have waited."""
-        told = self._presence.get(member)
-        if told is None or self._first is None:
-            return
-        head, at = self.committed_to(), told.progress
-        start = max(self._history.start if self._history else self._first, at.live_from, at.sealed)
-        for pane in range(start, min(head, start + RUNS_LOOKED_AT) + 1):
-            if not self._roster.expected(pane) >> member & 1 or self._refused.at(pane) >> member & 1:
-                continue
-            if not self.lacks(member, pane, pane + 1, now_ms):
-                continue
-            due = self._due_ms(pane)
-            waited = self.wants_mirrors(pane, now_ms) or self.is_silent(member, silent_ms, now_ms)
-            if pane < head or (due is not None and waited):
-                yield pane
-
     def run_by_mark(self, member: int, pane: int) -> int:
-        """The number of the mark from which a member's part of a committed pane was run by another; 0: it is
-        its own."""
-        names = (name for s in self._history.within(pane, pane + 1) for name in s.parts)
-        return next((-mark for number, mark in names if number == member and mark < 0), 0)
+        """From which mark another has run the member's work in a committed pane; 0: from none."""
+        return max((segment.mark_of(member) for segment in self._history.within(pane, pane + 1)), default=0)
 
     def is_silent(self, number: int, silent_ms: int, now_ms: int) -> bool:
         """Whether a member is taken for dead, or owed us a word for so long and none came."""
@@ -481,6 +459,10 @@ class Root(Panes):
         if self._wait_ms is not None:
             return self._wait_ms
         return self._settings.limit_ms(self.flow.fragment)
+
+    def is_due(self, pane: int) -> bool:
+        """Whether half of the roster's watermarks have passed this pane, or it was begun again."""
+        return self._due_ms(pane) is not None
 
     def _due_ms(self, pane: int) -> int | None:
         """When half of the roster's watermarks had passed this pane, or it was begun again."""
@@ -536,7 +518,7 @@ class Root(Panes):
         """What another has run has its own verdict, ``answered``, a segment each."""
         found, begin = list[tuple[int, int, str]](), start
         for segment in self._history.within(start, end):
-            if self.run_by_mark(member, segment.start):
+            if segment.mark_of(member):
                 first, last = max(segment.start, start), min(segment.end, end)
                 if begin < first:
                     found.append((begin, first, self.verdict(member, begin, first, now_ms)))
@@ -616,9 +598,14 @@ class Root(Panes):
         """Whether a member has said how far it is."""
         return self._presence.get(member) is not None
 
-    def sealed_of(self, member: int) -> int | None:
+    def progress_of(self, member: int) -> FlowProgress | None:
+        """How far a member has said that it is."""
         told = self._presence.get(member)
-        return None if told is None else told.progress.sealed
+        return None if told is None else told.progress
+
+    def sealed_of(self, member: int) -> int | None:
+        told = self.progress_of(member)
+        return None if told is None else told.sealed
 
     def deadline(self, now_ms: int) -> int | None:
         """When a tick may change something: a limit or a question comes due, of a flow that is to begin or of
@@ -643,7 +630,7 @@ class Root(Panes):
                     )
 
 
-def _marks(batch: Batch) -> frozenset[PartName]:
+def _run_again(batch: Batch) -> frozenset[PartName]:
     """Who is in a batch by another's run of its work, and from which mark, as they are kept with the commit:
     names that no part has (``elf.job.again``). Each such piece is of one pane and so is its batch."""
     runs = (piece for piece in batch.pieces if piece.mark)
