@@ -7,11 +7,15 @@ table or a ``PeerError``, never another exception and never a table whose buffer
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import pyarrow as pa
 
 from elf.errors import PeerError
 
+NO_CAST: Final = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
+"""What Arrow raises where a cast cannot be: for a value that does not fit, and ("not implemented") where no
+rule makes the one type of the other. All else that it raises, that memory ran out, is no matter of types."""
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _SMALL = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
 _PLAIN = pa.ipc.IpcWriteOptions(use_threads=False)

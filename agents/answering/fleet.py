@@ -7,7 +7,7 @@ else is asked of members: what they have seen, where they hang in the stream's t
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Final
 
 import msgspec
@@ -134,7 +134,7 @@ class Fleet:
         answers = yield [
             ToAddress(member.address, say.DescribeStream(id=0, origin="", stream=stream)) for member in sample
         ]
-        seen = [msgspec.msgpack.decode(a.body, type=say.StreamSeen) for a in answers if not a.error]
+        seen = _seen(answers)
         if not seen:
             raise UserError(
                 f"none of the {len(sample)} members of stream {stream} that were asked answers; try again"
@@ -156,7 +156,7 @@ class Fleet:
         answers = yield [
             ToAddress(m.address, say.RollArchive(id=0, origin="", stream=stream)) for m in members
         ]
-        seen = [msgspec.msgpack.decode(a.body, type=say.StreamSeen) for a in answers if not a.error]
+        seen = _seen(answers)
         if not seen:
             raise UserError(
                 f"no member of stream {stream} has shipped its archive: "
@@ -225,3 +225,8 @@ class Fleet:
             )
         (one, *_) = dead.values()
         return say.Reply(request=request, text=f"{one.name} ({one.address}) is expected no more")
+
+
+def _seen(answers: Sequence[say.Answer]) -> list[say.StreamSeen]:
+    """What those that answered have seen of a stream."""
+    return [msgspec.msgpack.decode(a.body, type=say.StreamSeen) for a in answers if not a.error]

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from agents.functions import wire
 from agents.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes, Trouble
+from elf.batch import NO_CAST
 
 KINDS: Final = ("map", "reduce", "final")
 PROBES_MAX: Final = 32
@@ -191,12 +192,12 @@ class UserFunction:
 
 def conform(who: str, given: pa.RecordBatch, schema: pa.Schema) -> pa.Table | str:
     """A result with these columns in these types, without others that the function adds; or why it is none.
-    ``who`` gives it. (Arrow says that it has "not implemented" what no rule makes one type of another.)"""
+    ``who`` gives it."""
     missing = [name for name in schema.names if given.schema.names.count(name) != 1]
     if missing:
         has = ", ".join(given.schema.names) or "(none)"
         return f"{who} gives the columns {has}; {', '.join(missing)} must be among them, once"
     try:
         return pa.Table.from_batches([given.select(schema.names).cast(schema)], schema)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+    except (*NO_CAST, ValueError) as error:
         return f"{who} gives a column of another type: {error}"

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elf.aggregates import State, normalise
+from elf.batch import NO_CAST
 from elf.cbt.combine import HASH, combine_equal
 from elf.errors import ElfBug
 from elf.keys import KeyHash, UInt64s
@@ -95,7 +96,7 @@ class Layout:
         schema = pa.schema(list(zip(self.schema.names, types, strict=True)))
         try:
             fitted = table.cast(schema)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        except NO_CAST as error:
             raise ValueError(f"values that do not fit the types of before: {error}") from error
         self.schema = schema
         return fitted
