@@ -354,6 +354,10 @@ class Driver:
         """See ``Feeding.archive_problems``."""
         return self._feeding.archive_problems()
 
+    def gaps(self) -> list[dict[str, object]]:
+        """See ``Feeding.gaps``."""
+        return list(self._feeding.gaps)
+
     def losses(self) -> dict[Loss, int]:
         """What was lost since the start, by kind: nothing is lost unseen."""
         inputs = self._feeding.counters()

@@ -36,6 +36,9 @@ class Facts:
             if why
         ]
 
+    def gaps(self) -> Sequence[Fact]:
+        return self._driver.gaps()
+
     def metrics(self) -> bytes:
         node, metrics = self._driver.node, self._driver.metrics
         metrics.snapshots_retained(node.uplink.retained())
@@ -150,6 +153,9 @@ class Aside:
         return False
 
     def warnings(self) -> Sequence[str]:
+        return ()
+
+    def gaps(self) -> Sequence[Fact]:
         return ()
 
     def metrics(self) -> bytes:

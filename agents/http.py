@@ -56,6 +56,9 @@ class AgentFacts(Protocol):
     def warnings(self) -> Sequence[str]:
         """What somebody should look at though the agent does its work; empty: nothing."""
 
+    def gaps(self) -> Sequence[Fact]:
+        """What it has found to be gone unread of its logs since it was started, the last hundred."""
+
     def metrics(self) -> bytes:
         """Prometheus text, 0.0.4."""
 
@@ -134,8 +137,8 @@ class HttpServer:
         trouble = self._facts.trouble()
         if trouble:
             return _answer({"ok": False, "reason": trouble}, 503)
-        warnings = self._facts.warnings()
-        return _answer({"ok": True, "warnings": warnings} if warnings else {"ok": True})
+        told = {"warnings": self._facts.warnings(), "gaps": self._facts.gaps()}
+        return _answer({"ok": True, **{name: facts for name, facts in told.items() if facts}})
 
     async def _ready(self, _request: Request) -> Response:
         ready = self._facts.ready() and not self._facts.trouble()

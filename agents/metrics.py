@@ -118,6 +118,8 @@ class Metrics:
         self._not_run_again = self._gauge(
             "panes_not_run_again", "How often roots here asked for that and it could not be."
         )
+        self._gaps = self._counter("gaps", "Places in logs whose lines are gone unread.", "stream")
+        self._gap_bytes = self._counter("gap_bytes", "Bytes in these, as far as it is known.", "stream")
         self._losses = self._gauge("losses", "What could not be read, used or kept since the start.", "kind")
         self._members = self._gauge(
             "members_live", "Live nodes of the ring that this node knows, and itself."
@@ -169,6 +171,11 @@ class Metrics:
     def mapped(self, stream: str, secs: float) -> None:
         """A chunk took so long to parse and map."""
         self._map_seconds.labels(self._stream(stream)).inc(secs)
+
+    def gap(self, stream: str, size: int) -> None:
+        """So many bytes of a log are gone unread."""
+        self._gaps.labels(self._stream(stream)).inc()
+        self._gap_bytes.labels(self._stream(stream)).inc(size)
 
     def lost(self, kind: Loss, count: int) -> None:
         """So much was lost in this way since the start."""

@@ -328,6 +328,7 @@ def _stream(
         since_us=since_us(name, stream, store),
         cut_ms=_ms(config.protocol.cut_interval_secs),
         agent=me.address,
+        name=me.name,
     )
     reading = _reading(stream, settings) if stream.shared else None
     settings = replace(settings, shared=repr(reading) if reading is not None else "")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from agents.committing.finishing import finished, staged
 from agents.committing.kept import bounded
 from agents.committing.opening import Types, opened, opens
-from agents.committing.panetables import joined, merged, opened_groups, opened_tallies
+from agents.committing.panetables import joined, merged, merged_tallies, opened_groups, opened_tallies
 from agents.committing.status import status_of_windows
 from agents.committing.windowcommits import Treat, names_of, pieces_of, treated
 from agents.disk.store import Store
@@ -49,7 +49,7 @@ def early_windows(
         whole = _without(effect, _members(bad))
         tallies, tables = opened(plan.fragment, good, types)
     groups = merged([*opened_groups(below), *tables], keys, plan.fragment.states)
-    tally = merged([*opened_tallies(below), *tallies], ("_pane",), TALLY_STATES)
+    tally = merged_tallies([*opened_tallies(below), *tallies], ("_pane",), TALLY_STATES)
     if tally is None:
         return EarlyMade(base.spec.uid, None)
     assembly = Assembly(plan, calendar)

@@ -21,12 +21,19 @@ from typing import Final
 
 import pyarrow as pa
 
-from agents.committing.panetables import merged, opened_groups, opened_tallies, tally_states
+from agents.committing.panetables import (
+    merged,
+    merged_tallies,
+    opened_groups,
+    opened_tallies,
+    tally_states,
+)
 from elf.aggregates import SumOverflow, normalise
 from elf.batch import encode
 from elf.errors import ElfError, PeerError
 from elf.job.approximate import CUT, keep_best
 from elf.job.contributions import Piece
+from elf.job.gaps import GAPS
 from elf.job.spec import START_OF_TIME
 from elf.job.tally import TALLY_SCHEMA, with_the_first
 from elf.job.thresholds import HIGHEST, LEFT, LEFT_STATES, LOWEST, SEEN, SEEN_STATE, left, seen
@@ -40,6 +47,7 @@ _TALLY_TYPES: Final = {name: TALLY_SCHEMA.field(name).type for name in TALLY_SCH
     LEFT: pa.int64(),
     LOWEST: pa.int64(),
     HIGHEST: pa.int64(),
+    GAPS: pa.binary(),
 }
 _SEEN_TYPE: Final = {SEEN: pa.int64()}
 
@@ -107,7 +115,7 @@ def _merged(
     if any(piece.excerpt for piece in pieces):
         tallies, payloads = [left(one) for one in tallies], [seen(one) for one in payloads]
         counts, states = (*counts, *LEFT_STATES), (*states, SEEN_STATE)
-    tally, payload = merged(tallies, ("_pane",), counts), merged(payloads, keys, states)
+    tally, payload = merged_tallies(tallies, ("_pane",), counts), merged(payloads, keys, states)
     if keep is not None and payload is not None:
         payload, tally = keep_best(payload, tally, keep)
     return (encode(tally) if tally is not None else b""), (encode(payload) if payload is not None else b"")

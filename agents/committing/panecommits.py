@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 
 from agents.committing import opening
 from agents.committing.opening import PiecesUnusable, Types
-from agents.committing.panetables import check_covered, latest, us_since
+from agents.committing.panetables import check_covered, latest, merged_tallies, us_since
 from agents.disk.store import PaneCommit, Store
-from elf.aggregates import merge_tables
 from elf.batch import decode, encode
 from elf.errors import ElfBug, PanesGone
 from elf.job import parts
@@ -257,10 +256,10 @@ def _marked(tally: bytes, left: Sequence[int]) -> bytes:
     """A tally that says which panes are not reduced: in most key ranges it has no row of them yet."""
     known = TALLY_SCHEMA.empty_table() if not tally else decode(tally)
     states = (*TALLY_STATES, UNREDUCED)
-    none = {name: [0] * len(left) for name in known.column_names} | {"_pane": left}
+    none = {name: [0] * len(left) for name in TALLY_SCHEMA.names} | {"_pane": left}
     tables = [
         table.append_column(UNREDUCED.name, pa.repeat(pa.scalar(flag, pa.int64()), table.num_rows))
-        for flag, table in ((0, known), (1, pa.table(none, known.schema)))
+        for flag, table in ((0, known), (1, pa.table(none, TALLY_SCHEMA)))
     ]
-    marked = merge_tables(tables, ("_pane",), states)
-    return encode(marked) if marked.num_rows else b""
+    marked = merged_tallies(tables, ("_pane",), states)
+    return encode(marked) if marked is not None else b""

@@ -14,6 +14,7 @@ from elf.batch import decode_all
 from elf.errors import PanesGone, PeerError
 from elf.job.approximate import CUT_STATE
 from elf.job.contributions import Piece
+from elf.job.gaps import gaps_of, with_gaps
 from elf.job.spec import END_OF_TIME
 from elf.job.tally import TALLY_STATES, UNREDUCED, completed
 from elf.ql.plan import Fragment
@@ -54,6 +55,14 @@ def merged(
 ) -> pa.Table | None:
     present = [table for table in tables if table is not None and table.num_rows]
     return merge_tables(present, keys, states) if present else None
+
+
+def merged_tallies(
+    tables: Sequence[pa.Table | None], keys: Sequence[str], states: Sequence[State]
+) -> pa.Table | None:
+    """The same of tallies by pane, with the gaps that they name. Raises ``PeerError``."""
+    counts = merged(tables, keys, states)
+    return None if counts is None else with_gaps(counts, gaps_of(one for one in tables if one is not None))
 
 
 def joined(tables: Sequence[pa.Table | None]) -> pa.Table | None:

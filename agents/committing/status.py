@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -14,10 +15,13 @@ from agents.disk.store import PaneCommitName
 from elf import windows
 from elf.job.contributions import numbers
 from elf.job.effects import CommitWindows, Coverage, Named
+from elf.job.gaps import GAP_TYPE, Gap, gaps_of
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.tally import TALLY_COLUMNS, UNREDUCED
 from elf.windows import Landmark, Session, Spans
 
+Gaps = Mapping[int, AbstractSet[Gap]]
+"""By pane."""
 STATUS_SCHEMA: Final = pa.schema(
     [
         ("window_start", pa.timestamp("us")),
@@ -27,6 +31,7 @@ STATUS_SCHEMA: Final = pa.schema(
         ("reported", pa.int64()),
         ("missing", pa.list_(pa.string())),
         *((name, pa.int64()) for name in TALLY_COLUMNS),
+        ("gaps", pa.list_(GAP_TYPE)),
         ("skipped", pa.bool_()),
         ("version", pa.int64()),
         ("function_failed", pa.bool_()),
@@ -35,11 +40,12 @@ STATUS_SCHEMA: Final = pa.schema(
 
 
 def status_of_all(
-    effect: CommitWindows, commits: Sequence[PaneCommitName], tally: pa.Table | None
+    effect: CommitWindows, commits: Sequence[PaneCommitName], tally: pa.Table | None, gaps: Gaps
 ) -> pa.Table:
-    """The one row of a result without windows. ``tally`` has one row."""
+    """The one row of a result without windows. ``tally`` has one row; ``gaps``: by pane."""
     counts = {name: tally[name][0].as_py() for name in _counted(tally)} if tally is not None else {}
-    return pa.Table.from_pylist([_status_row(effect, commits, None, None, counts)], schema=STATUS_SCHEMA)
+    row = _status_row(effect, commits, None, None, counts, gaps)
+    return pa.Table.from_pylist([row], schema=STATUS_SCHEMA)
 
 
 def status_of_windows(
@@ -54,8 +60,9 @@ def status_of_windows(
         columns = (tally[name] for name in names)
         values = np.stack([(n.fill_null(0) if n.null_count else n).to_numpy() for n in columns], axis=1)
     sums = windows.sums_by_window(panes, values, spans.starts // pane_us, -(-spans.ends // pane_us))
+    gaps = gaps_of([tally]) if tally is not None else {}
     rows = [
-        _status_row(effect, commits, start, end, dict(zip(names, counts, strict=True)))
+        _status_row(effect, commits, start, end, dict(zip(names, counts, strict=True)), gaps)
         for start, end, counts in zip(spans.starts.tolist(), spans.ends.tolist(), sums.tolist(), strict=True)
     ]
     return pa.Table.from_pylist(rows, schema=STATUS_SCHEMA)
@@ -81,6 +88,7 @@ def _status_row(
     start: int | None,
     end: int | None,
     counts: dict[str, int],
+    gaps: Gaps,
 ) -> dict[str, object]:
     pane_us = effect.spec.plan.fragment.pane_us
     before, after = effect.spec.plan.reach
@@ -96,10 +104,16 @@ def _status_row(
         "reported": len(expected) - len(missing),
         "missing": list(missing.values()),
         **{name: counts.get(name, 0) for name in TALLY_COLUMNS},
+        "gaps": [gap.shown() for gap in sorted(_within(gaps, first, last))],
         "skipped": any(part.lost for part in parts),
         "version": effect.spec.version,
         "function_failed": counts.get(UNREDUCED.name, 0) > 0,
     }
+
+
+def _within(gaps: Gaps, first: int, last: int) -> set[Gap]:
+    """Those of panes from ``first`` on and before ``last``."""
+    return {gap for pane, here in gaps.items() if first <= pane < last for gap in here}
 
 
 def _revision(effect: CommitWindows, commits: Sequence[PaneCommitName], first: int, last: int) -> int:

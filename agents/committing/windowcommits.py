@@ -39,6 +39,7 @@ from elf.job.approximate import with_bounds
 from elf.job.contributions import Piece
 from elf.job.effects import CommitWindows, ReadWindows
 from elf.job.events import WindowsCommitted, WindowsRead
+from elf.job.gaps import gaps_of
 from elf.job.messages import WindowResult
 from elf.job.ports import FinisherPort
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec
@@ -217,13 +218,14 @@ def _assemble(
         return status_of_skipped(effect, effect.skipped_to), pa.table({})
     if not plan.windows:
         pieces = pieces_of(effect, store, START_OF_TIME, END_OF_TIME)
-        counts = merged(opened_tallies(pieces), (), committed_tally(plan.fragment))
+        opened = opened_tallies(pieces)
+        counts = merged(opened, (), committed_tally(plan.fragment))
         tables = opened_groups(pieces)
         if plan.join is not None:
             tables = [met(plan.join, joined(tables), (START_OF_TIME, END_OF_TIME), finisher)]
         groups = merged(tables, plan.made.keys, plan.made.states)
         rows = finisher.run(groups) if groups is not None else _no_rows(effect, finisher)
-        return status_of_all(effect, names, counts), with_bounds(rows, counts, plan)
+        return status_of_all(effect, names, counts, gaps_of(opened)), with_bounds(rows, counts, plan)
     pane_us = plan.fragment.pane_us
     assembly, from_us = kept.resume(effect)
     start, end = bounded(from_us, pane_us), bounded(effect.last_us, pane_us)

@@ -65,10 +65,11 @@ def is_beginning(copy: NewFile, original: NewFile) -> bool:
 def goes_on_at(copy: NewFile, ended: Ended) -> int | None:
     """Where a copy goes on from what was read of the original that it is named after; None: it is no copy."""
     position, recent = ended.position, ended.recent
-    if not position.recent_bytes:
+    if position.offset and not position.recent_bytes:
         return None
     head = copy.peek(position.head_bytes, 0)
-    if len(head) == position.head_bytes and zlib.crc32(head) != position.head_crc:
+    whole = len(head) == position.head_bytes
+    if (whole and zlib.crc32(head) != position.head_crc) or not (whole or position.offset):
         return None
     if copy.size >= position.offset:
         last = copy.peek(position.recent_bytes, position.offset - position.recent_bytes)

@@ -9,42 +9,45 @@ end is known: until then the position stays at its beginning.
 
 from __future__ import annotations
 
-import os
 import zlib
 from typing import Final
 
+from agents.inputs.contents import HEAD_BYTES, Content
 from agents.inputs.copies import RECENT_BYTES, Ended
 from agents.inputs.split import split
 from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Position, Reject, Source, too_long
 
-HEAD_BYTES: Final = 256
-"""The fingerprint of a file covers at most so many bytes of its beginning."""
-
+_LAST_BYTES: Final = 64
 _SEARCH_BYTES: Final = 1 << 20
 _SEARCH_BYTES_A_TURN: Final = 16 << 20
 
 
 class Follower:
-    """A regular file by its descriptor. The fingerprint covers up to ``HEAD_BYTES`` of
+    """A regular file by its content. The fingerprint covers up to ``HEAD_BYTES`` of
     what the file held when it was last looked at.
 
     ``offset``: bytes consumed; ``gone_ms``: since when no path leads to it (None: one does); ``quiet_ms``:
-    since when nothing new came.
+    since when nothing new came; ``log``: the path of the log that rotation has made it of, mostly its own;
+    ``modified_ns``: when it was last written to, by the file system's clock.
     """
 
-    def __init__(self, path: str, descriptor: int, *, generation: int = 0, max_line_bytes: int) -> None:
-        status = os.fstat(descriptor)
-        self.path = path
+    def __init__(self, path: str, content: Content, *, generation: int = 0, max_line_bytes: int) -> None:
+        status = content.status()
+        self.path = self.log = path
         self.device = status.st_dev
         self.inode = status.st_ino
+        self.version = content.version()
         self.generation = generation
         self.offset = 0
-        self.size = status.st_size
+        self.size = content.size()
+        self.modified_ns = status.st_mtime_ns
         self.gone_ms: int | None = None
         self.quiet_ms = 0
-        self._descriptor = descriptor
+        self.severed = ""
+        """Why what was written behind it is gone; empty: nothing is known to be."""
+        self._content = content
         self._max_line_bytes = max_line_bytes
-        self._searched = 0
+        self._searched = self._handed = 0
         self._looked = -1, -1
         self.same_at = -1
         self._head = 0, 0
@@ -78,7 +81,13 @@ class Follower:
         if self._recent_print is None:
             self._recent_print = len(self._recent), zlib.crc32(self._recent)
         file = self.device, self.inode, self.generation
-        return Position(self._id, self.path, self.offset, *file, *self._head, *self._recent_print)
+        prints = *self._head, *self._recent_print
+        return Position(self._id, self.path, self.offset, *file, *prints, self.modified_ns, self.version)
+
+    def unnamed(self) -> Position:
+        """Of a file that has no name yet: it was there, and nothing of it was read."""
+        file = self.device, self.inode, self.generation
+        return Position("", self.path, 0, *file, 0, 0, 0, 0, self.modified_ns, self.version)
 
     def ended(self) -> Ended | None:
         """What there is to say of it, if nothing more will be read; None of a file that held nothing."""
@@ -87,13 +96,17 @@ class Follower:
 
     def resume(self, position: Position) -> bool:
         """Go on from the position, if it is one of this very file, grown or not or cut short since."""
-        head = os.pread(self._descriptor, position.head_bytes, 0)
+        head = self._content.read(position.head_bytes, 0)
         if (position.device, position.inode) != (self.device, self.inode):
             return False
+        if position.version and self.version and position.version != self.version:
+            return False
+        if not position.source:
+            return True
         if len(head) == position.head_bytes and zlib.crc32(head) != position.head_crc:
             return False
         self.generation = position.generation
-        self.offset = self._searched = position.offset
+        self.offset = self._searched = self._handed = position.offset
         self._head = position.head_bytes, position.head_crc
         self._id = position.source
         self._remember()
@@ -107,24 +120,24 @@ class Follower:
     def skip_to_end(self) -> None:
         """Start behind the last whole line."""
         low = max(self.size - self._max_line_bytes - 2, 0)
-        tail = os.pread(self._descriptor, self.size - low, low)
+        tail = self._content.read(self.size - low, low)
         newline = tail.rfind(b"\n")
         self.go_on_at(low + newline + 1)
 
     def go_on_at(self, offset: int) -> None:
         """Take what stands before ``offset`` for read."""
-        self.offset = self._searched = offset
+        self.offset = self._searched = self._handed = offset
         self._remember()
 
     def _remember(self) -> None:
         """The last bytes before the offset, from the file."""
         count = min(RECENT_BYTES, self.offset)
-        self._recent = os.pread(self._descriptor, count, self.offset - count)
+        self._recent = self._content.read(count, self.offset - count)
         self._recent_print = None
 
     def peek(self, count: int, offset: int) -> bytes:
         """Bytes of the file, consumed or not."""
-        return os.pread(self._descriptor, count, offset)
+        return self._content.read(count, offset)
 
     # -- change ------------------------------------------------------------------------------------
 
@@ -134,17 +147,18 @@ class Follower:
 
         The result is None, or for a file begun anew what was known of the old one.
         """
-        status = os.fstat(self._descriptor)
+        status = self._content.status()
         looked = status.st_size, status.st_mtime_ns
         if looked == self._looked:
             return None
         self._looked = looked
-        seen, self.size = self.size, status.st_size
+        self.modified_ns = status.st_mtime_ns
+        seen, self.size = self.size, self._content.size()
         position, recent = self.position(), self._recent
-        if position is None or (self.size >= self.offset and self._grow_head()):
+        if position is None or (self.size >= self.offset and self._grow_head() and self._goes_on()):
             return None
         self.generation += 1
-        self.offset = self._searched = 0
+        self.offset = self._searched = self._handed = 0
         self.same_at = -1
         self._head = 0, 0
         self._recent, self._recent_print = b"", None
@@ -154,18 +168,29 @@ class Follower:
     @property
     def deleted(self) -> bool:
         """Whether no name leads to the file any more."""
-        return os.fstat(self._descriptor).st_nlink == 0
+        return self._content.status().st_nlink == 0
+
+    @property
+    def damage(self) -> str:
+        """Why what it holds ends before its end; empty: it does not."""
+        return self._content.damage
 
     def _grow_head(self) -> bool:
         """Whether the file still begins as it did (and holds anything); the fingerprint grows with the
         file."""
-        head = os.pread(self._descriptor, HEAD_BYTES, 0)
+        head = self._content.read(HEAD_BYTES, 0)
         length, crc = self._head
         if not head or len(head) < length or zlib.crc32(head[:length]) != crc:
             return False
         if len(head) > length:
             self._head = len(head), zlib.crc32(head)
         return True
+
+    def _goes_on(self) -> bool:
+        """Whether what was read last stands before the offset. Who writes without ``O_APPEND`` goes on where
+        he was when his file was cut, and leaves a hole before it: one is like another."""
+        last = self._recent[-_LAST_BYTES:]
+        return self._content.read(len(last), self.offset - len(last)) == last
 
     # -- lines -------------------------------------------------------------------------------------
 
@@ -178,12 +203,14 @@ class Follower:
         if self._searched - self.offset >= longest:
             return self._search()
         asked = max(bytes_max, 1)
-        data = os.pread(self._descriptor, asked, self.offset)
+        data = self._content.read(asked, self.offset)
         end = data.rfind(b"\n") + 1
         if not end and len(data) == asked < longest:
             asked = longest
-            data = os.pread(self._descriptor, asked, self.offset)
+            data = self._content.read(asked, self.offset)
             end = data.find(b"\n") + 1
+        if not end and len(data) >= longest and data[0] == 0 and self._skip_hole():
+            return self.read(bytes_max)
         if not end:
             self._searched = self.offset + len(data)
             return self._search() if len(data) >= longest else None
@@ -193,6 +220,23 @@ class Follower:
         at_end = len(data) < asked and data.find(b"\n", end) < 0
         return self._chunk(data, end, at_end=at_end)
 
+    def _skip_hole(self) -> bool:
+        """To behind the NULs that stand here, if anything does. Many of them are not even on the disk."""
+        at = self._content.data_at(self.offset)
+        stop = min(at + _SEARCH_BYTES_A_TURN, self.size)
+        while at < stop:
+            block = self._content.read(_SEARCH_BYTES, at)
+            behind = block.lstrip(b"\0")
+            at += len(block) - len(behind)
+            if behind:
+                handed = self._handed
+                self.go_on_at(at)
+                self._handed = handed
+                return True
+            if not block:
+                break
+        return False
+
     def last_line(self) -> Chunk | None:
         """What lies behind the last newline of a file that nobody will write to again."""
         if self.source is None or self.size <= self.offset:
@@ -200,39 +244,39 @@ class Follower:
         if self.size - self.offset > self._max_line_bytes + 2:
             self._searched = self.size
             return self._overlong(self.size, self.size - self.offset)
-        data = os.pread(self._descriptor, self.size - self.offset, self.offset)
+        data = self._content.read(self.size - self.offset, self.offset)
         return self._chunk(data, len(data), at_end=True) if data else None
 
     def _chunk(self, data: bytes, end: int, *, at_end: bool) -> Chunk:
         source = self._known_source()
-        start, self.offset = self.offset, self.offset + end
-        self._searched = self.offset
+        start, begin = self.offset, self._handed
+        self.offset = self._searched = self._handed = start + end
         last = data[max(end - RECENT_BYTES, 0) : end]
         self._recent = (self._recent + last)[-RECENT_BYTES:]
         self._recent_print = None
         found = split(source, data, start, self._max_line_bytes, end)
-        return Chunk(source, start, self.offset, found.lines, found.offsets, found.rejects, at_end)
+        return Chunk(source, begin, self.offset, found.lines, found.offsets, found.rejects, at_end)
 
     def _search(self) -> Chunk | None:
         """Look for the end of an overlong line: a bounded piece of it a turn."""
         stop = self._searched + _SEARCH_BYTES_A_TURN
         while self._searched < stop:
-            block = os.pread(self._descriptor, _SEARCH_BYTES, self._searched)
+            block = self._content.read(_SEARCH_BYTES, self._searched)
             if not block:
                 return None
             newline = block.find(b"\n")
             if newline >= 0:
                 at = self._searched + newline
-                ends_in_return = os.pread(self._descriptor, 1, at - 1) == b"\r"
+                ends_in_return = self._content.read(1, at - 1) == b"\r"
                 return self._overlong(at + 1, at - self.offset - ends_in_return)
             self._searched += len(block)
         return None
 
     def _overlong(self, end: int, length: int) -> Chunk:
         source = self._known_source()
-        kept = os.pread(self._descriptor, min(REJECT_KEPT_BYTES, length), self.offset)
+        kept = self._content.read(min(REJECT_KEPT_BYTES, length), self.offset)
         reject = Reject(source.id, source.path, self.offset, too_long(self._max_line_bytes), kept, length)
-        start = self.offset
+        start = self._handed
         self.go_on_at(end)
         nothing = split(source, b"", start, self._max_line_bytes)
         return Chunk(source, start, end, nothing.lines, nothing.offsets, (reject,), at_end=end >= self.size)
@@ -249,9 +293,14 @@ class Follower:
         return self.offset + self._max_line_bytes + 2 <= self._searched < self.size
 
     @property
+    def pending(self) -> bool:
+        """Whether there may be whole lines to read, which are not a copy's of a file that is followed."""
+        return self.size > self._searched and self.same_at != self.size
+
+    @property
     def unread(self) -> int:
         """Bytes that are in the file and were not consumed."""
         return max(self.size - self.offset, 0)
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        self._content.close()

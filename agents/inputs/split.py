@@ -47,7 +47,10 @@ def split(
     controls = _controls(buffer)
     letters = buffer[controls]
     starts, ends = _bounds(buffer, offset, controls[letters == _NEWLINE], bool((letters == _RETURN).any()))
-    reasons = _reasons(data, buffer, starts, ends, max_line_bytes, controls[letters == 0])
+    nuls = controls[letters == 0]
+    if len(nuls):
+        starts, nuls = _without_holes(buffer, starts, ends, nuls)
+    reasons = _reasons(data, buffer, starts, ends, max_line_bytes, nuls)
     rejects: tuple[Reject, ...] = ()
     if reasons:
         rejects = tuple(
@@ -102,6 +105,19 @@ def _bounds(buffer: Uint8s, offset: int, newlines: Int64s, returns: bool) -> tup
     if offset == 0 and buffer[: len(BYTE_ORDER_MARK)].tobytes() == BYTE_ORDER_MARK:
         starts[0] = len(BYTE_ORDER_MARK)
     return starts, ends
+
+
+def _without_holes(buffer: Uint8s, starts: Int64s, ends: Int64s, nuls: Int64s) -> tuple[Int64s, Int64s]:
+    """Lines begin behind the NULs in front of them: the hole that is left where a file is cut under a writer
+    that goes on at its old place. What there is of NULs elsewhere."""
+    starts = starts.copy()
+    for row in np.flatnonzero((ends > starts) & (buffer[np.minimum(starts, len(buffer) - 1)] == 0)):
+        first, end = int(starts[row]), int(ends[row])
+        line = buffer[first:end] != 0
+        hole = int(np.argmax(line)) if line.any() else end - first
+        nuls = nuls[(nuls < first) | (nuls >= first + hole)]
+        starts[row] += hole
+    return starts, nuls
 
 
 def _strings(data: bytes | bytearray, starts: Int64s, ends: Int64s) -> pa.StringArray:

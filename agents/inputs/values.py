@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from elf.job.gaps import Missed
+
 Int64s = npt.NDArray[np.int64]
 
 REJECT_KEPT_BYTES: Final = 64 * 1024
@@ -51,6 +53,12 @@ class Position:
     head_crc: int
     recent_bytes: int = 0
     recent_crc: int = 0
+    modified_ns: int = 0
+    """When the file was last written to, by the file system's clock."""
+    version: int = 0
+    """Of the inode, which tells it from others that had its number (0: the file system has none)."""
+    finished: bool = False
+    """It was read to its end: remembered so that what rotation makes of it is not read again."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +130,10 @@ class Input(Protocol):
 
     def positions(self) -> tuple[Position, ...]:
         """Where each source that is still open stands: consumed up to there by the chunks handed out."""
+        ...
+
+    def gaps(self) -> tuple[Missed, ...]:
+        """What was found to be gone since this was last asked; to be asked after each ``read``."""
         ...
 
     def finished(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from agents.inputs.buffer import ReadBuffer
 from agents.inputs.ranges import Range, check_path, is_gzip
 from agents.inputs.split import split
 from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Counters, Position, Reject, Source, too_long
+from elf.job.gaps import Missed
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -38,9 +39,10 @@ class _Reader:
         self._end = item.end
         self._longest = max_line_bytes + 2
         self._max_line_bytes = max_line_bytes
-        self._offset = 0
+        self._offset = self._handed = 0
         if item.start:
             self._seek_line(item.start)
+            self._handed = self._offset
 
     @property
     def problem(self) -> str | None:
@@ -86,10 +88,25 @@ class _Reader:
             buffer.fill(self._longest - buffer.size)
         end = end or buffer.newline() + 1
         if not end and buffer.size >= self._longest:
+            if not buffer.data[0]:
+                self._skip_hole()
+                return self.read(bytes_max)
             return self._overlong()
         if not end and buffer.problem is not None:
             return None  # a piece of a line, before the damage
         return self._take(end or buffer.size) if buffer.size else None
+
+    def _skip_hole(self) -> None:
+        """To behind the NULs that stand here: a hole may be larger than any line."""
+        buffer = self._buffer
+        while buffer.size:
+            hole = buffer.size - len(buffer.data[: buffer.size].lstrip(b"\0"))
+            whole = hole == buffer.size
+            buffer.drop(hole)
+            self._offset += hole
+            if not whole:
+                return
+            buffer.fill(_BLOCK_BYTES)
 
     def _take(self, end: int) -> Chunk:
         """Hand out the first ``end`` bytes, or up to the first line that begins behind the range."""
@@ -100,8 +117,9 @@ class _Reader:
         found = split(self.source, buffer.data, start, self._max_line_bytes, end)
         buffer.drop(end)
         self._offset += end
+        begin, self._handed = self._handed, self._offset
         return Chunk(
-            self.source, start, self._offset, found.lines, found.offsets, found.rejects, self._is_at_end()
+            self.source, begin, self._offset, found.lines, found.offsets, found.rejects, self._is_at_end()
         )
 
     def _is_at_end(self) -> bool:
@@ -119,8 +137,9 @@ class _Reader:
         reason = too_long(self._max_line_bytes)
         reject = Reject(self.source.id, self.source.path, start, reason, kept[:length], length)
         nothing = split(self.source, b"", start, self._max_line_bytes)
+        begin, self._handed = self._handed, self._offset
         return Chunk(
-            self.source, start, self._offset, nothing.lines, nothing.offsets, (reject,), self._is_at_end()
+            self.source, begin, self._offset, nothing.lines, nothing.offsets, (reject,), self._is_at_end()
         )
 
     def close(self) -> None:
@@ -186,6 +205,10 @@ class Whole:
 
     def positions(self) -> tuple[Position, ...]:
         """Nothing: a finite input is never resumed."""
+        return ()
+
+    def gaps(self) -> tuple[Missed, ...]:
+        """None: what cannot be read of a finite input is named as a problem."""
         return ()
 
     def finished(self) -> tuple[str, ...]:

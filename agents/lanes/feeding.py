@@ -12,9 +12,11 @@ import asyncio
 import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol, TypeVar
 
 import psutil
@@ -53,6 +55,8 @@ ROLLS_WAITING_MAX: Final = 32
 """Rolls that may wait for an archive that cannot be reached before reading is held back: about 2 GiB of a
 stream's lines (``archive.roll_bytes`` each), which the log files hold as well."""
 SHIP_AGAIN_S: Final = 1.0
+GAPS_KEPT: Final = 100
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 ARCHIVE_TOLD_EVERY_MS: Final = 60_000
 """An archive that goes on taking nothing is said so often."""
 
@@ -104,6 +108,8 @@ class Feeding:
         self._memory_max_bytes = memory_max_bytes
         self._shipper = ThreadPoolExecutor(1, thread_name_prefix="ship")
         self._peeker = ThreadPoolExecutor(1, thread_name_prefix="peek")
+        self.gaps: deque[dict[str, object]] = deque(maxlen=GAPS_KEPT)
+        """The last gaps that were found, for people."""
         self._unweighed = 0
         self._process = psutil.Process()
 
@@ -154,10 +160,15 @@ class Feeding:
             self._log.warning(text, stream=name, flow=command.uid, rows=rows)
 
     def _worked(self, stream: _Stream, command: str, outcome: Outcome) -> None:
+        name = stream.lane.facts.stream
+        for gap, missed in outcome.gaps:
+            shown = gap.shown() | {"from": _moment(gap.from_us), "to": _moment(gap.to_us)}
+            self._log.warning("a gap: lines of a log are gone unread", stream=name, why=missed.why, **shown)
+            self.gaps.append({"stream": name, **shown, "why": missed.why})
         if stream.lane.unshipped and not stream.shipping:
             stream.shipping = True
             self._when_done(self._shipper.submit(self._ship, stream), lambda _: None)
-        self._tell(was.Worked(stream.lane.facts.stream, command, outcome))
+        self._tell(was.Worked(name, command, outcome))
 
     def _ship(self, stream: _Stream) -> None:
         """Rolls to the archive, beside everything else; what cannot be shipped now is tried again later, and
@@ -230,8 +241,9 @@ class Feeding:
                 lane = stream.lane
                 self._log.debug("lines read", stream=lane.facts.stream, lines=len(chunk.lines))
                 ahead = lane.ahead.parse(chunk, lane.worker.wanted)
+                missed = stream.input.gaps()
                 future = stream.thread.submit(
-                    lane.feed, chunk, stream.input.positions(), self._now_ms(), ahead
+                    lane.feed, chunk, stream.input.positions(), self._now_ms(), ahead, missed
                 )
                 self._when_done(future, lambda outcome: self._fed(stream, outcome))
                 self._unweighed += chunk.end - chunk.start
@@ -244,7 +256,11 @@ class Feeding:
                 return
             if self._now_ms() - idle_ms >= _idle_every_ms(stream):
                 idle_ms = self._now_ms()
-                self.perform(stream.lane.facts.stream, Idle(idle_ms, stream.input.finished()))
+                self._idle(stream, Idle(idle_ms, stream.input.finished(), stream.input.gaps()))
+
+    def _idle(self, stream: _Stream, idle: Idle) -> None:
+        future = stream.thread.submit(stream.lane.idle, idle, stream.input.positions())
+        self._when_done(future, lambda outcome: self._worked(stream, "Idle", outcome))
 
     def _poll(self, stream: _Stream, asked: int, idle_ms: int) -> Chunk | None:
         """On the reader's thread: look at the files until they have grown, or it is time for an ``Idle``. The
@@ -285,6 +301,14 @@ class Feeding:
                 stream.told[path] = why
                 name = stream.lane.facts.stream
                 self._log.warning("a file cannot be read", stream=name, path=path, reason=why)
+
+
+def _moment(us: int) -> str:
+    """An event time, for people."""
+    try:
+        return (_EPOCH + timedelta(microseconds=us)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return f"{us} µs"
 
 
 def _idle_every_ms(stream: _Stream) -> int:

@@ -35,8 +35,9 @@ from agents.lanes.whereabouts import found_at
 from agents.metrics import Metrics
 from elf.job import messages as say
 from elf.job.again import Reading
-from elf.job.commands import Answered, Command, Feed, Install, Leap, Outcome
+from elf.job.commands import Answered, Command, Feed, Idle, Install, Leap, Outcome
 from elf.job.cut import StreamCut
+from elf.job.gaps import Missed
 from elf.job.ports import Spill
 from elf.job.worker.stream import StreamWorker, WorkerSettings
 from elf.ql.plan import Table
@@ -124,17 +125,22 @@ class Lane:
         self.bytes_read = 0
 
     def feed(
-        self, chunk: Chunk, positions: tuple[Position, ...], now_ms: int, ahead: Future[Parsed] | None = None
+        self,
+        chunk: Chunk,
+        positions: tuple[Position, ...],
+        now_ms: int,
+        ahead: Future[Parsed] | None = None,
+        missed: tuple[Missed, ...] = (),
     ) -> Outcome:
-        """A chunk that was read; ``positions`` are those of the input after it. ``ahead``: it is being parsed
-        by ``self.ahead``, and is waited for."""
+        """A chunk that was read; ``positions`` are those of the input after it, ``missed`` what it could not
+        read before it. ``ahead``: it is being parsed by ``self.ahead``, and is waited for."""
         self._positions = positions
         self._learn(chunk.lines)
         self.rows_read += len(chunk.lines) + len(chunk.rejects)
         self.bytes_read += chunk.end - chunk.start
         parsed = None if ahead is None else ahead.result()
         began = time.perf_counter()
-        outcome = self.perform(Feed(chunk, now_ms, parsed), now_ms, chunk)
+        outcome = self.perform(Feed(chunk, now_ms, parsed, missed), now_ms, chunk)
         stream = self.facts.stream
         self.metrics.mapped(stream, time.perf_counter() - began)
         self.metrics.rows(stream, outcome.rows, chunk.end - chunk.start)
@@ -149,6 +155,11 @@ class Lane:
         self._peeks.see(chunk.lines, now_ms)
         return outcome
 
+    def idle(self, idle: Idle, positions: tuple[Position, ...]) -> Outcome:
+        """Nothing new was read; ``positions`` as for ``feed``."""
+        self._positions = positions
+        return self.perform(idle, idle.now_ms)
+
     def perform(self, command: Command, now_ms: int, chunk: Chunk | None = None) -> Outcome:
         """Perform a command, durably."""
         if isinstance(command, Install) and command.flow.fragment.function is not None:
@@ -158,6 +169,8 @@ class Lane:
         outcome = self.worker.handle(command)
         if outcome.counts:
             self._measure(outcome.counts)
+        for gap, _ in outcome.gaps:
+            self.metrics.gap(self.facts.stream, max(gap.bytes, 0))
         if chunk is not None:
             self._keep(chunk, outcome)
         if self._archive is not None and self._archive.due(now_ms):

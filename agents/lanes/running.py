@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from agents.formats import get_format
+from agents.inputs.contents import Plain
 from agents.inputs.follower import Follower
 from agents.inputs.ranges import MAGIC_BYTES, is_compressed
 from agents.inputs.tail import paths_of
@@ -149,7 +150,7 @@ def _opened(source: SourceAt, max_line_bytes: int) -> Iterator[Follower]:
     """The file, if it is the one that the agent reads, where that stood. File systems have the same inode
     for all who mount them, but not the same device."""
     descriptor = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    file = Follower(source.path, descriptor, max_line_bytes=max_line_bytes)
+    file = Follower(source.path, Plain(descriptor), max_line_bytes=max_line_bytes)
     with closing(file):
         device, head = file.device, (source.head_bytes, source.head_crc)
         if not file.resume(Position(source.id, source.path, source.offset, device, source.inode, 0, *head)):

@@ -15,7 +15,7 @@ def found_at(where: Sequence[Where], positions: Iterable[Position], reading: Rea
     """The same, with places. A mark from before a file was renamed has it where it is now; one with a file
     that is not open any more is none, and one without a file that has spoken since. Files without a row yet
     are asleep."""
-    open_now = {position.source: position for position in positions}
+    open_now = {position.source: position for position in positions if not position.finished}
     return tuple(_found(one, open_now, reading) for one in where)
 
 

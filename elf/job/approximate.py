@@ -63,7 +63,7 @@ def with_cuts(counted: pa.Table | None, panes: Int64s) -> pa.Table:
     parts = [one if CUT in one.column_names else _uncut(one) for one in ([counted] if counted else [])]
     if len(missing):
         parts.append(_uncut(tally(missing)))
-    return pa.concat_tables(parts)
+    return pa.concat_tables(parts, promote_options="default")  # what is gone is named in few
 
 
 def places(numbers: Int64s, panes: Int64s) -> Int64s:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from elf.job.again import Where
 from elf.job.cut import StreamCut
+from elf.job.gaps import Gap, Missed
 from elf.job.messages import FlowProgress
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, Wanted
 from elf.job.program.spec import Tap, Tapped
@@ -19,19 +20,22 @@ from elf.job.spec import Flow
 @dataclass(frozen=True)
 class Feed:
     """A chunk was read. ``ahead``: what was extracted from it before its turn came, and what was wanted then;
-    it serves if the same is wanted now."""
+    it serves if the same is wanted now. ``missed``: what was found to be gone before it."""
 
     chunk: ChunkLike
     now_ms: int
     ahead: tuple[Wanted, ExtractedLike] | None = None
+    missed: tuple[Missed, ...] = ()
 
 
 @dataclass(frozen=True)
 class Idle:
-    """A read at the end of every file returned nothing; ``gone`` are sources that will never say more."""
+    """A read at the end of every file returned nothing; ``gone`` are sources that will never say more,
+    ``missed`` what was found to be gone before that."""
 
     now_ms: int
     gone: tuple[str, ...] = ()
+    missed: tuple[Missed, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,5 +163,7 @@ class Outcome:
     """Snapshots (flow, name) that are deleted together with the cut, since that has counted their rows."""
     where: tuple[Where, ...] = ()
     """With a cut: where others may run a flow of ours again from."""
+    gaps: tuple[tuple[Gap, Missed], ...] = ()
+    """What was missed, and when it was."""
     failed: tuple[tuple[str, str], ...] = ()
     """Flows whose function has failed, and how."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elf.aggregates import State
+from elf.job.gaps import Gap, gaps_of, with_gaps
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 
 TALLY_COLUMNS: Final = ("rows_in", "late", "rejected", "uncast", "future", "unrostered", "shed", "leapt")
@@ -27,6 +28,8 @@ TALLY_SCHEMA: Final = pa.schema([("_pane", pa.int64()), *((name, pa.int64()) for
 Int64s = npt.NDArray[np.int64]
 
 _WAITING_MAX: Final = 64
+GAP_PANES_MAX: Final = 1 << 16
+"""So many panes one gap is marked in, the last ones. Those before are long sealed."""
 
 
 def tally(panes: Int64s, **counts: int | Int64s) -> pa.Table:
@@ -68,13 +71,26 @@ class Tallies:
 
     def __init__(self, table: pa.Table | None = None) -> None:
         self._parts: list[tuple[Int64s, Int64s]] = []
+        self._gaps: list[tuple[int, int, Gap]] = []
+        """(first pane, end, gap)"""
         if table is not None and table.num_rows:
             whole = completed(table)
             counts = np.stack([whole[name].to_numpy() for name in TALLY_COLUMNS], axis=1)
             self._parts.append((whole["_pane"].to_numpy(), counts))
+            self._gaps = [(p, p + 1, gap) for p, here in gaps_of([table]).items() for gap in sorted(here)]
 
     def __bool__(self) -> bool:
-        return bool(self._parts)
+        return bool(self._parts or self._gaps)
+
+    def mark(self, first: int, last: int, gap: Gap) -> None:
+        """The panes from first to last lack rows."""
+        self._gaps.append((max(first, last + 1 - GAP_PANES_MAX), last + 1, gap))
+
+    def emptied(self) -> Tallies:
+        """Others that count from nothing, and lack the same."""
+        fresh = Tallies()
+        fresh._gaps = self._gaps
+        return fresh
 
     def add(self, panes: Int64s, **counts: int | Int64s) -> None:
         """As for ``tally``."""
@@ -96,6 +112,9 @@ class Tallies:
         """Remove and return what belongs to panes below this one, by pane; None if there is nothing. What was
         met before any was open stands at the last of them, unless that is the end of time.
         """
+        if not self:
+            return None
+        gaps = self._marked(pane)
         if not self._parts:
             return None
         panes, counts = _with_the_first(*self._merge())
@@ -103,11 +122,24 @@ class Tallies:
             panes = np.array([pane - 1], dtype=np.int64)
         place = int(np.searchsorted(panes, pane))
         self._parts = [(panes[place:], counts[place:])] if place < len(panes) else []
-        return _table(panes[:place], counts[:place]) if place else None
+        self._gaps = [(max(first, pane), end, gap) for first, end, gap in self._gaps if end > pane]
+        return with_gaps(_table(panes[:place], counts[:place]), gaps) if place else None
 
     def table(self) -> pa.Table | None:
         """All of it, by pane; None if there is nothing."""
-        return _table(*_with_the_first(*self._merge())) if self._parts else None
+        if not self:
+            return None
+        gaps = self._marked(END_OF_TIME)
+        return with_gaps(_table(*_with_the_first(*self._merge())), gaps)
+
+    def _marked(self, below: int) -> dict[int, set[Gap]]:
+        """What panes below this one lack. They have counts from now on."""
+        found: dict[int, set[Gap]] = {}
+        for first, end, gap in self._gaps:
+            for pane in range(first, min(end, below)):
+                found.setdefault(pane, set()).add(gap)
+        self.add(np.array(sorted(found), dtype=np.int64), rows_in=0)
+        return found
 
     def _merge(self) -> tuple[Int64s, Int64s]:
         if len(self._parts) > 1:

@@ -50,6 +50,9 @@ class Facts:
     def ready(self) -> bool:
         return self.joined
 
+    def gaps(self) -> Sequence[Mapping[str, object]]:
+        return ()
+
     def metrics(self) -> bytes:
         return self.measured.render()
 

@@ -38,6 +38,8 @@ def obvious(data: bytes, *, last: bool, max_line: int = MAX_LINE) -> tuple[list[
             body = body[:-1]
         if at == 0 and data.startswith(b"\xef\xbb\xbf"):
             body, start = body[3:], 3
+        hole = len(body) - len(body.lstrip(b"\0"))
+        body, start = body[hole:], start + hole
         at = end + 1
         try:
             text: str | None = body.decode()

@@ -1,8 +1,9 @@
 """Which rows of a chunk are a flow's, in which panes, and which of them are late (PROTOCOL section 3).
 
 A row is late when its pane is sealed, or when its pane's end plus lateness is not above the highest event
-time that its own source had before it: the same rows are late whatever the chunk sizes. What flows that are
-alike make of a chunk is computed once, by the first of them that is asked.
+time that its own source had before it: the same rows are late whatever the chunk sizes. A row of before the
+flow is late by its own source alone; if it is not, it is the business of those who were there then. What
+flows that are alike make of a chunk is computed once, by the first of them that is asked.
 """
 
 from __future__ import annotations
@@ -195,9 +196,9 @@ class Assigner:
         if applied:
             fresh &= view.offsets >= applied
         panes = windows.panes_of(view.ts, fragment.pane_us)
-        shed = int((fresh & at.shed(panes)).sum())
-        fresh &= panes >= at.live_from
-        late = fresh & self._is_late(panes, view.before, at.sealed, fragment.revise_us or 0)
+        shed = fresh & at.shed(panes)
+        fresh &= (panes >= at.live_from) | (self._is_late_by(view.before, panes, 0) & ~shed)
+        late = fresh & self._is_late(panes, view.before, at, fragment.revise_us or 0)
         leapt = self._leapt(late, panes, view.before, at)
         late &= ~leapt
         on_time = fresh & ~late & ~leapt
@@ -206,7 +207,9 @@ class Assigner:
             after = on_time & (panes < at.sealed)
             on_time &= ~after
         counts = np.unique(panes[on_time], return_counts=True)
-        return Sorting(panes, int(fresh.sum()), late, int(leapt.sum()), shed, after, on_time, *counts)
+        return Sorting(
+            panes, int(fresh.sum()), late, int(leapt.sum()), int(shed.sum()), after, on_time, *counts
+        )
 
     def _apply(self, view: View, applied: int, at: Stand) -> Share:
         found = self._sorting(view, applied, at)
@@ -232,18 +235,27 @@ class Assigner:
         except MapFailed as failed:
             return replace(share, panes=nothing, rows=nothing, after=None, failed=failed)
 
-    def _is_late(self, panes: Int64s, before: Int64s, sealed: int, more_us: int) -> Mask:
-        """By the seal, or by what its own source had before it; ``more_us``: so much more is allowed."""
+    def _is_late(self, panes: Int64s, before: Int64s, at: Stand, more_us: int) -> Mask:
+        """By the seal, or by what its own source had before it; ``more_us``: so much more is allowed, but not
+        to a row of before the flow, which has no pane here."""
         pane_us = self._fragment.pane_us
-        late = panes < sealed - (more_us // pane_us if more_us else 0)
-        if self._lateness_us is not None and pane_us:
-            late |= (panes + 1) * pane_us + (self._lateness_us + more_us) <= before
-        return np.asarray(late, dtype=np.bool_)
+        late = panes < max(at.sealed - (more_us // pane_us if more_us else 0), at.live_from)
+        return late | self._is_late_by(before, panes, more_us)
+
+    def _is_late_by(self, before: Int64s, panes: Int64s, more_us: int) -> Mask:
+        """The same by its own source alone."""
+        pane_us = self._fragment.pane_us
+        if self._lateness_us is None or not pane_us:
+            return np.zeros(len(panes), dtype=np.bool_)
+        ends = (panes + 1) * pane_us + (self._lateness_us + more_us)
+        return np.asarray(ends <= before, dtype=np.bool_)
 
     def _leapt(self, late: Mask, panes: Int64s, before: Int64s, at: Stand) -> Mask:
         """Which of these rows would be in time, had their panes not been leapt over."""
         chosen = late & (panes >= at.leapt[0]) & (panes < at.leapt[1])
-        return chosen & ~self._is_late(panes, before, at.leapt[0], 0) if chosen.any() else chosen
+        if not chosen.any():
+            return chosen
+        return chosen & (panes >= at.leapt[0]) & ~self._is_late_by(before, panes, 0)
 
     def _mapped(
         self, view: View, panes: Int64s, chosen: Mask, at: Stand

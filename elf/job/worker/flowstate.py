@@ -18,6 +18,7 @@ from elf.cbt import BufferTree
 from elf.job.again import Mark, Where
 from elf.job.approximate import keep_best, with_cut
 from elf.job.cut import FlowCut
+from elf.job.gaps import Gap
 from elf.job.messages import FlowProgress
 from elf.job.parts import LateRows
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, MapFailed, MapperPort, Spill
@@ -99,7 +100,7 @@ class FlowState:
             lost = 0 if self._counted is None else self._counted.drop()
             counts = Counter(self.tallies.totals())
             self.shed += max(lost, counts.pop("rows_in"))
-            self.tallies = Tallies()
+            self.tallies = self.tallies.emptied()
             self._add_counts(counts)
             self.panes.empty()
             self.again.drop()
@@ -112,7 +113,7 @@ class FlowState:
             self._since = self.live_from if self._since is None else self._since
             self.live_from = self.sealed = max(live_from, self.sealed)
             counts = Counter(self.tallies.totals()) + Counter(shed=self.shed)
-            self.tallies, self.shed = Tallies(), 0
+            self.tallies, self.shed = self.tallies.emptied(), 0
             self._add_counts(counts)
 
     def leap(self, below: int, counted: Mapping[str, int]) -> int:
@@ -214,6 +215,17 @@ class FlowState:
         if not place:  # rows are counted once for all key ranges
             self._count(share, counts)
         return counts
+
+    def miss(self, gap: Gap) -> None:
+        """Rows of this time are gone. Those of panes that are sealed would have been late; what came before
+        the flow is not its own."""
+        pane_us, place = self.flow.fragment.pane_us, self.flow.fragment.range[0]
+        first = last = 0
+        if pane_us:
+            first, last = (gap.from_us - (self.lateness_us or 0)) // pane_us, gap.to_us // pane_us
+        if last >= self.live_from and not place:
+            self.dirty = self._changed = True
+            self.tallies.mark(max(first, self._open_pane), max(last, self._open_pane), gap)
 
     def _add_counted(self, rows: pa.Table | None, source: str, path: str) -> None:
         """Rows for the windows of a source."""

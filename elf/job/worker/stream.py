@@ -17,7 +17,7 @@ Rules (PROTOCOL section 3):
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,6 +43,7 @@ from elf.job.commands import (
     Uninstall,
 )
 from elf.job.cut import FlowCut, SourceCut, StreamCut
+from elf.job.gaps import Gap, Missed
 from elf.job.ports import ChunkLike, Engine, ExtractedLike, ExtractorPort, Int64s, MapperPort, Spill, Wanted
 from elf.job.snapshots import Early, Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
@@ -74,6 +75,8 @@ class WorkerSettings:
     since_us: int = LONG_AGO
     cut_ms: int = 5_000
     agent: str = ""
+    name: str = ""
+    """Of the agent, for people."""
     shared: str = ""
     """Others see the files too, and may run again what we do (``elf.job.again``): how they are to be read."""
 
@@ -205,6 +208,7 @@ class StreamWorker:
         else:
             extracted = self._extractor.extract(chunk.lines)
         view = self._view(chunk, extracted, source, feed.now_ms)
+        gaps = self._miss(feed.missed, feed.now_ms, view)
         counts: dict[str, int] = {"rejected": view.rejected, "uncast": view.uncast}
         for state in sorted(self._flows.values(), key=lambda state: bool(state.flow.fragment.late_of)):
             read = self._flows.get(state.flow.fragment.late_of)
@@ -228,9 +232,34 @@ class StreamWorker:
             rejected=extracted.rejected,
             rows=len(chunk.lines) + len(chunk.rejects),
             counts=counts,
+            gaps=gaps,
         )
         tapped, early = self._taps.feed(view), self._early(feed.now_ms)
         return replace(outcome, tapped=tapped, early=early) if tapped or early else outcome
+
+    def _miss(
+        self, missed: Sequence[Missed], now_ms: int, view: View | None = None
+    ) -> tuple[tuple[Gap, Missed], ...]:
+        """Bytes are gone: which event times they had, from the last row that was read before them to the
+        first one behind them (or now), and which panes lack them."""
+        found = []
+        for one in missed:
+            first = _first_us(view) if one.ended and view is not None else None
+            to_us = now_ms * 1000 if first is None else first
+            from_us = min(self._highest_before(one.source, to_us), to_us)
+            known = -1 if one.bytes is None else one.bytes
+            gap = Gap(from_us, to_us, self._settings.name, one.path, known)
+            found.append((gap, one))
+            for state in self._flows.values():
+                state.miss(gap)
+        return tuple(found)
+
+    def _highest_before(self, source: str, to_us: int) -> int:
+        """The highest event time of a source; of one that nothing was read of the lowest of all others."""
+        known = self._sources.get(source)
+        if known is not None and known.highest != LONG_AGO:
+            return known.highest
+        return min((s.highest for s in self._sources.values() if s.highest != LONG_AGO), default=to_us)
 
     def _awake(self, now_ms: int) -> None:
         """While nobody looked at them (the process was stopped, or reading held back) sources were not
@@ -293,6 +322,7 @@ class StreamWorker:
         )
 
     def _idle(self, idle: Idle) -> Outcome:
+        gaps = self._miss(idle.missed, idle.now_ms)
         for gone in idle.gone:
             self._sources.pop(gone, None)
         if idle.gone:
@@ -300,11 +330,11 @@ class StreamWorker:
         self._extractor.prepare()
         for state in self._flows.values():
             state.digest_quietly()
-        due = idle.now_ms - self._cut_at_ms >= self._settings.cut_ms and any(
-            s.dirty for s in self._flows.values()
-        )
+        dirty = any(state.dirty for state in self._flows.values())
+        due = bool(gaps) or (dirty and idle.now_ms - self._cut_at_ms >= self._settings.cut_ms)
         sealed = self._seal_all(self._target(idle.now_ms), idle.now_ms)
-        outcome, early = self._outcome(sealed, must_cut=due, now_ms=idle.now_ms), self._early(idle.now_ms)
+        outcome = self._outcome(sealed, must_cut=due, now_ms=idle.now_ms, gaps=gaps)
+        early = self._early(idle.now_ms)
         return replace(outcome, early=early) if early else outcome
 
     def _early(self, now_ms: int) -> tuple[Early, ...]:
@@ -454,6 +484,7 @@ class StreamWorker:
         rejected: Int64s | None = None,
         rows: int = 0,
         counts: dict[str, int] | None = None,
+        gaps: tuple[tuple[Gap, Missed], ...] = (),
     ) -> Outcome:
         cut, where = None, tuple[Where, ...]()
         if sealed or must_cut:
@@ -477,6 +508,7 @@ class StreamWorker:
             counts or {},
             work=work,
             where=where,
+            gaps=gaps,
             failed=failed,
         )
 
@@ -515,3 +547,9 @@ class StreamWorker:
             mapper.close()
         self._taps.close()
         self._extractor.close()
+
+
+def _first_us(view: View) -> int | None:
+    """The event time of the first row that has one."""
+    known = view.ts[view.timed]
+    return int(known[0]) if len(known) else None

@@ -1,0 +1,116 @@
+"""Gaps: bytes of a log that are gone unread, by the event time in which their rows would have been.
+
+An input finds that bytes are ``Missed``; the worker of the stream knows between which event times they were,
+and marks the panes that a gap touches. So a pane says of itself what it lacks, in its tally (the column
+``GAPS``, which is there only where there is something to say), and each window over it names it, whoever
+commits it, and whenever: with a pane that comes late it is in the revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from elf.errors import PeerError
+
+GAPS: Final = "gaps"
+GAPS_MAX: Final = 256
+"""Gaps that one pane names. Beyond that the last one stands for all others."""
+
+
+@dataclass(frozen=True)
+class Missed:
+    """Bytes behind ``offset`` of a source (empty: nothing was read of it). ``bytes``: how many, None where
+    nobody can know; ``why``: what became of them. ``ended``: the next chunk goes on behind them."""
+
+    source: str
+    path: str
+    offset: int
+    bytes: int | None
+    why: str
+    ended: bool = False
+
+
+class Gap(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """``bytes``: -1 where nobody can know; event times in µs, both inclusive."""
+
+    from_us: int
+    to_us: int
+    agent: str
+    source: str
+    bytes: int = -1
+
+    def shown(self) -> dict[str, object]:
+        """As a window's status has it."""
+        known = self.bytes if self.bytes >= 0 else None
+        names = {"agent": self.agent, "source": self.source, "bytes": known}
+        return {**names, "from": self.from_us, "to": self.to_us}
+
+
+GAP_TYPE: Final = pa.struct(
+    [
+        ("agent", pa.string()),
+        ("source", pa.string()),
+        ("bytes", pa.int64()),
+        ("from", pa.timestamp("us")),
+        ("to", pa.timestamp("us")),
+    ]
+)
+"""Of ``Gap.shown``."""
+
+
+def to_bytes(gaps: Iterable[Gap]) -> bytes:
+    """In an order of their own."""
+    found = sorted(set(gaps))
+    if len(found) > GAPS_MAX:
+        rest = found[GAPS_MAX - 1 :]
+        known = sum(gap.bytes for gap in rest if gap.bytes > 0)
+        span = min(gap.from_us for gap in rest), max(gap.to_us for gap in rest)
+        found = [*found[: GAPS_MAX - 1], Gap(*span, "", f"{len(rest)} others", known or -1)]
+    return msgspec.msgpack.encode(found)
+
+
+def from_bytes(data: bytes) -> list[Gap]:
+    """Raises ``PeerError``."""
+    try:
+        return msgspec.msgpack.decode(data, type=list[Gap])
+    except msgspec.MsgspecError as error:
+        raise PeerError(f"gaps that cannot be read: {error}") from error
+
+
+def gaps_of(tables: Iterable[pa.Table]) -> dict[int, set[Gap]]:
+    """What tallies name, by pane. Raises ``PeerError``."""
+    found: dict[int, set[Gap]] = {}
+    for table in tables:
+        for pane, gaps in named(table):
+            found.setdefault(pane, set()).update(gaps)
+    return found
+
+
+def named(table: pa.Table) -> Iterator[tuple[int, Sequence[Gap]]]:
+    """(pane, gaps) of a tally. Raises ``PeerError``."""
+    if GAPS in table.column_names:
+        rows = table.select(["_pane", GAPS]).drop_null()
+        known: dict[bytes, list[Gap]] = {}
+        for pane, data in zip(rows["_pane"].to_pylist(), rows[GAPS].to_pylist(), strict=True):
+            if data not in known:
+                known[data] = from_bytes(data)
+            yield pane, known[data]
+
+
+def with_gaps(table: pa.Table, gaps: dict[int, set[Gap]]) -> pa.Table:
+    """A tally that names these, and no others; it has a row for each of their panes."""
+    if not gaps:
+        return table
+    encoded: dict[frozenset[Gap], bytes] = {}
+    column = []
+    for pane in table["_pane"].to_pylist():
+        here = frozenset(gaps.get(pane, ()))
+        if here and here not in encoded:
+            encoded[here] = to_bytes(here)
+        column.append(encoded[here] if here else None)
+    return table.append_column(GAPS, pa.array(column, pa.binary()))

@@ -1,0 +1,229 @@
+"""Logs that are rotated while nobody looks: what is there is read once, what is gone is named."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agents.inputs import Chunk, Tail
+from agents.inputs.values import Position
+from elf.job.gaps import Missed
+from tests.agents.test_inputs_tail import lines, write
+
+PACK: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+
+
+class Site:
+    """A web server's log folder on a clock of its own, and the agent that reads it."""
+
+    def __init__(self, folder: Path, include: str, *, packs: str = "gz") -> None:
+        self.log = folder / "access.log"
+        self.now_ms = 1_000_000
+        self.numbered = 0
+        self.written: list[str] = []
+        self.found: list[Chunk] = []
+        self.gaps: list[Missed] = []
+        self.told_at: list[int] = []
+        """How many chunks there were when each gap was told."""
+        self._include = include
+        self._packs = packs
+        self.log.touch()
+        self._stamp(self.log)
+        self.tail = self._tail(())
+        self.last_cut: tuple[tuple[Position, ...], int, int] = (), 0, 0
+
+    def _tail(self, positions: tuple[Position, ...]) -> Tail:
+        return Tail([str(self.log.with_name(self._include))], positions=positions, rotate_wait_secs=1)
+
+    def _stamp(self, path: Path) -> None:
+        os.utime(path, ns=(0, self.now_ms * 1_000_000))
+
+    def write(self, count: int, to: Path | None = None) -> None:
+        first, self.numbered = self.numbered, self.numbered + count
+        more = [
+            f"2026-01-01T00:00:00 row {number} {'x' * (number % 40)}"
+            for number in range(first, first + count)
+        ]
+        self.written += more
+        self.now_ms += 10
+        write(to or self.log, "".join(f"{line}\n" for line in more))
+        self._stamp(to or self.log)
+
+    def read(self, *, for_ms: int = 3_000) -> None:
+        for _ in range(0, for_ms, 250):
+            self.now_ms += 250
+            while True:
+                chunk = self.tail.read(1 << 20, self.now_ms)
+                self._take(chunk)
+                if chunk is None:
+                    break
+
+    def glance(self, bytes_max: int) -> None:
+        self._take(self.tail.read(bytes_max, self.now_ms))
+
+    def _take(self, chunk: Chunk | None) -> None:
+        gaps = self.tail.gaps()
+        self.told_at += [len(self.found)] * len(gaps)
+        self.gaps += gaps
+        self.found += [] if chunk is None else [chunk]
+
+    def cut(self) -> None:
+        self.last_cut = self.tail.positions(), len(self.found), len(self.gaps)
+
+    def crash(self) -> None:
+        """What came after the last cut is forgotten; the next start goes on from there."""
+        positions, chunks, gaps = self.last_cut
+        del self.found[chunks:], self.gaps[gaps:], self.told_at[gaps:]
+        self.tail.close()
+        self.tail = self._tail(positions)
+
+    def kill(self) -> None:
+        """Right after a cut."""
+        self.cut()
+        self.crash()
+
+    def rotate(self, *, keep: int = 20, delay: bool = False, copy: bool = False, dated: bool = False) -> None:
+        """As logrotate does it: what was rotated before moves up, the log is renamed, or copied and cut."""
+        self.now_ms += 10
+        if dated:
+            target = self.log.with_name(f"access.log-20260101-{self.now_ms}")
+        else:
+            target = self.log.with_name("access.log.1")
+            for number in range(keep, 0, -1):
+                for end in ("", f".{self._packs}"):
+                    old = self.log.with_name(f"access.log.{number}{end}")
+                    if old.exists() and number == keep:
+                        old.unlink()
+                    elif old.exists():
+                        old.rename(self.log.with_name(f"access.log.{number + 1}{end}"))
+        if copy:
+            shutil.copyfile(self.log, target)
+            self._stamp(target)
+            os.truncate(self.log, 0)
+            self._stamp(self.log)
+        else:
+            self.log.rename(target)
+            self.log.touch()
+            self._stamp(self.log)
+        for old in sorted(self.log.parent.glob("access.log[.-]*")):
+            if old.suffix != f".{self._packs}" and not (delay and old == target):
+                self.pack(old)
+
+    def pack(self, path: Path) -> None:
+        status = path.stat()
+        packed = path.with_name(f"{path.name}.{self._packs}")
+        packed.write_bytes(PACK[self._packs](path.read_bytes()))
+        os.utime(packed, ns=(0, status.st_mtime_ns))
+        path.unlink()
+
+    def check(self) -> None:
+        """Each row once, in the order in which they were written."""
+        assert lines(self.found) == self.written
+
+    def missing(self) -> list[int]:
+        """Rows that nobody has read, each of which a gap names; no row was read twice."""
+        found = [number_of(line) for line in lines(self.found)]
+        assert len(found) == len(set(found))
+        missing = sorted({number_of(line) for line in self.written} - set(found))
+        spans = [self._span(gap, at) for gap, at in zip(self.gaps, self.told_at, strict=True)]
+        unnamed = [row for row in missing if not any(low < row < high for low, high in spans)]
+        assert unnamed == []
+        return missing
+
+    def _span(self, gap: Missed, at: int) -> tuple[int, int]:
+        """Between which rows the gap is: the last one of its source, and the first one that came later."""
+        before = [
+            number_of(line)
+            for chunk in self.found[:at]
+            if chunk.source.id == gap.source
+            for line in lines([chunk])
+        ]
+        after = [number_of(line) for line in lines(self.found[at : at + 1])] if gap.ended else []
+        return max(before, default=-1), min(after, default=self.numbered)
+
+
+def number_of(line: str) -> int:
+    return int(line.split()[2])
+
+
+@pytest.mark.parametrize("include", ["access.log", "access.log*"])
+@pytest.mark.parametrize("packs", ["gz", "bz2", "xz"])
+@pytest.mark.parametrize("rotations", [1, 2, 3])
+@pytest.mark.parametrize("how", ["rename", "delay", "dated", "copy"])
+@pytest.mark.parametrize("read_before", [0, 3])
+def test_rotations_while_the_agent_is_down(
+    tmp_path: Path, include: str, packs: str, rotations: int, how: str, read_before: int
+) -> None:
+    site = Site(tmp_path, include, packs=packs)
+    site.write(50)
+    site.rotate()
+    site.kill()  # the first start: what was rotated before is not ours, but for a pattern that says so
+    site.written.clear()
+    site.write(read_before)
+    site.read()
+    site.write(200)
+    site.cut()
+    for _ in range(rotations):
+        site.write(100)
+        site.rotate(delay=how == "delay", dated=how == "dated", copy=how == "copy")
+    site.write(10)
+    site.crash()
+    site.read(for_ms=6_000)
+    site.check()
+    if how != "copy":
+        assert site.gaps == []
+    site.kill()
+    site.rotate()
+    site.write(5)
+    site.read(for_ms=6_000)
+    site.check()
+    site.tail.close()
+
+
+@pytest.mark.parametrize("keep", [20, 3, 1])
+@pytest.mark.parametrize("include", ["access.log", "access.log*"])
+@pytest.mark.parametrize("seed", range(12))
+def test_any_history_gives_every_row_once_or_names_its_gap(
+    tmp_path: Path, seed: int, include: str, keep: int
+) -> None:
+    """Rotations of all kinds, a reader that stands still, crashes and outages. Where few are kept (``keep``),
+    files are gone before anybody has read them."""
+    rng = random.Random(seed * 100 + keep)
+    packs = rng.choice(["gz", "gz", "xz"])
+    site = Site(tmp_path, include, packs=packs)
+    style = (
+        rng.choice(["rename", "delay", "dated", "copy"]) if keep == 20 else rng.choice(["rename", "delay"])
+    )
+    site.read(for_ms=250)
+    site.cut()
+    for _ in range(120):
+        site.now_ms += rng.randrange(400)
+        match rng.randrange(8):
+            case 0 | 1 | 2:
+                site.write(rng.choice([1, 5, 300]))
+            case 3:
+                site.glance(rng.choice([10, 1_000, 1 << 20]))
+            case 4:
+                site.read(for_ms=rng.choice([250, 3_000]))
+            case 5:
+                site.cut()
+            case 6:
+                site.now_ms += 0 if keep == 20 else 3_500  # two rotations that nobody saw are a while ago
+                site.rotate(keep=keep, delay=style == "delay", dated=style == "dated", copy=style == "copy")
+            case 7:
+                site.crash()
+    site.read(for_ms=30_000)
+    missing = site.missing()
+    if keep == 20:
+        assert missing == []
+        # A log that was empty, has no older file beside it, and is compressed by now could be any of them.
+        assert style == "copy" or [gap for gap in site.gaps if gap.source] == []
+    site.tail.close()
