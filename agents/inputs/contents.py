@@ -13,7 +13,8 @@ import io
 import lzma
 import os
 import zlib
-from typing import Final, Protocol, cast
+from collections.abc import Callable
+from typing import BinaryIO, Final, Protocol, cast
 
 from agents.inputs.ranges import MAGIC_BYTES
 
@@ -21,7 +22,11 @@ HEAD_BYTES: Final = 256
 """The fingerprint of a file covers at most so many bytes of its beginning."""
 
 _GZIP: Final = b"\x1f\x8b"
-READ_MAGIC: Final = {_GZIP: gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
+READ_MAGIC: Final[dict[bytes, Callable[[BinaryIO, str], object]]] = {
+    _GZIP: gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\0": lzma.open,
+}
 """How files begin that are compressed in a way that is read here."""
 
 _BLOCK_BYTES: Final = 1 << 20

@@ -45,7 +45,7 @@ class Follower:
         self.quiet_ms = 0
         self.severed = ""
         """Why what was written behind it is gone; empty: nothing is known to be."""
-        self._content = content
+        self.content = content
         self._max_line_bytes = max_line_bytes
         self._searched = self._handed = 0
         self._looked = -1, -1
@@ -96,7 +96,7 @@ class Follower:
 
     def resume(self, position: Position) -> bool:
         """Go on from the position, if it is one of this very file, grown or not or cut short since."""
-        head = self._content.read(position.head_bytes, 0)
+        head = self.content.read(position.head_bytes, 0)
         if (position.device, position.inode) != (self.device, self.inode):
             return False
         if position.version and self.version and position.version != self.version:
@@ -120,7 +120,7 @@ class Follower:
     def skip_to_end(self) -> None:
         """Start behind the last whole line."""
         low = max(self.size - self._max_line_bytes - 2, 0)
-        tail = self._content.read(self.size - low, low)
+        tail = self.content.read(self.size - low, low)
         newline = tail.rfind(b"\n")
         self.go_on_at(low + newline + 1)
 
@@ -132,12 +132,12 @@ class Follower:
     def _remember(self) -> None:
         """The last bytes before the offset, from the file."""
         count = min(RECENT_BYTES, self.offset)
-        self._recent = self._content.read(count, self.offset - count)
+        self._recent = self.content.read(count, self.offset - count)
         self._recent_print = None
 
     def peek(self, count: int, offset: int) -> bytes:
         """Bytes of the file, consumed or not."""
-        return self._content.read(count, offset)
+        return self.content.read(count, offset)
 
     # -- change ------------------------------------------------------------------------------------
 
@@ -147,13 +147,13 @@ class Follower:
 
         The result is None, or for a file begun anew what was known of the old one.
         """
-        status = self._content.status()
+        status = self.content.status()
         looked = status.st_size, status.st_mtime_ns
         if looked == self._looked:
             return None
         self._looked = looked
         self.modified_ns = status.st_mtime_ns
-        seen, self.size = self.size, self._content.size()
+        seen, self.size = self.size, self.content.size()
         position, recent = self.position(), self._recent
         if position is None or (self.size >= self.offset and self._grow_head() and self._goes_on()):
             return None
@@ -168,17 +168,17 @@ class Follower:
     @property
     def deleted(self) -> bool:
         """Whether no name leads to the file any more."""
-        return self._content.status().st_nlink == 0
+        return self.content.status().st_nlink == 0
 
     @property
     def damage(self) -> str:
         """Why what it holds ends before its end; empty: it does not."""
-        return self._content.damage
+        return self.content.damage
 
     def _grow_head(self) -> bool:
         """Whether the file still begins as it did (and holds anything); the fingerprint grows with the
         file."""
-        head = self._content.read(HEAD_BYTES, 0)
+        head = self.content.read(HEAD_BYTES, 0)
         length, crc = self._head
         if not head or len(head) < length or zlib.crc32(head[:length]) != crc:
             return False
@@ -190,7 +190,7 @@ class Follower:
         """Whether what was read last stands before the offset. Who writes without ``O_APPEND`` goes on where
         he was when his file was cut, and leaves a hole before it: one is like another."""
         last = self._recent[-_LAST_BYTES:]
-        return self._content.read(len(last), self.offset - len(last)) == last
+        return self.content.read(len(last), self.offset - len(last)) == last
 
     # -- lines -------------------------------------------------------------------------------------
 
@@ -203,11 +203,11 @@ class Follower:
         if self._searched - self.offset >= longest:
             return self._search()
         asked = max(bytes_max, 1)
-        data = self._content.read(asked, self.offset)
+        data = self.content.read(asked, self.offset)
         end = data.rfind(b"\n") + 1
         if not end and len(data) == asked < longest:
             asked = longest
-            data = self._content.read(asked, self.offset)
+            data = self.content.read(asked, self.offset)
             end = data.find(b"\n") + 1
         if not end and len(data) >= longest and data[0] == 0 and self._skip_hole():
             return self.read(bytes_max)
@@ -222,10 +222,10 @@ class Follower:
 
     def _skip_hole(self) -> bool:
         """To behind the NULs that stand here, if anything does. Many of them are not even on the disk."""
-        at = self._content.data_at(self.offset)
+        at = self.content.data_at(self.offset)
         stop = min(at + _SEARCH_BYTES_A_TURN, self.size)
         while at < stop:
-            block = self._content.read(_SEARCH_BYTES, at)
+            block = self.content.read(_SEARCH_BYTES, at)
             behind = block.lstrip(b"\0")
             at += len(block) - len(behind)
             if behind:
@@ -244,7 +244,7 @@ class Follower:
         if self.size - self.offset > self._max_line_bytes + 2:
             self._searched = self.size
             return self._overlong(self.size, self.size - self.offset)
-        data = self._content.read(self.size - self.offset, self.offset)
+        data = self.content.read(self.size - self.offset, self.offset)
         return self._chunk(data, len(data), at_end=True) if data else None
 
     def _chunk(self, data: bytes, end: int, *, at_end: bool) -> Chunk:
@@ -261,20 +261,20 @@ class Follower:
         """Look for the end of an overlong line: a bounded piece of it a turn."""
         stop = self._searched + _SEARCH_BYTES_A_TURN
         while self._searched < stop:
-            block = self._content.read(_SEARCH_BYTES, self._searched)
+            block = self.content.read(_SEARCH_BYTES, self._searched)
             if not block:
                 return None
             newline = block.find(b"\n")
             if newline >= 0:
                 at = self._searched + newline
-                ends_in_return = self._content.read(1, at - 1) == b"\r"
+                ends_in_return = self.content.read(1, at - 1) == b"\r"
                 return self._overlong(at + 1, at - self.offset - ends_in_return)
             self._searched += len(block)
         return None
 
     def _overlong(self, end: int, length: int) -> Chunk:
         source = self._known_source()
-        kept = self._content.read(min(REJECT_KEPT_BYTES, length), self.offset)
+        kept = self.content.read(min(REJECT_KEPT_BYTES, length), self.offset)
         reject = Reject(source.id, source.path, self.offset, too_long(self._max_line_bytes), kept, length)
         start = self._handed
         self.go_on_at(end)
@@ -303,4 +303,4 @@ class Follower:
         return max(self.size - self.offset, 0)
 
     def close(self) -> None:
-        self._content.close()
+        self.content.close()

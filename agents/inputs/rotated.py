@@ -23,6 +23,7 @@ import stat
 import zlib
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -46,16 +47,15 @@ Judged = tuple[int, int, int, int]
 """Device, inode, time of change and size: what was said of a file holds as long as they do."""
 
 
-def originals(name: str) -> Iterator[str]:
+@lru_cache(maxsize=4096)
+def originals(name: str) -> tuple[str, ...]:
     """The names of logs that rotation may have made this name of."""
     plain = _PACKED.sub("", name)
-    if plain != name:
-        yield plain
-    for place in range(len(plain) - 1, 0, -1):
-        if _BEHIND.match(plain, place):
-            yield plain[:place]
+    found = [plain] if plain != name else []
+    found += [plain[:place] for place in range(len(plain) - 1, 0, -1) if _BEHIND.match(plain, place)]
     if dated := _DATED.fullmatch(plain):
-        yield dated[1] + dated[2]
+        found.append(dated[1] + dated[2])
+    return tuple(found)
 
 
 def is_rotation(path: str, of: str) -> bool:
@@ -212,14 +212,14 @@ class Rotated:
             folders.setdefault(Path(log).parent, {})[Path(log).name] = log
         for folder, names in folders.items():
             for name in self._names(folder, now_ms):
-                log = next((names[original] for original in originals(name) if original in names), None)
-                if log is not None and log != str(folder / name):
-                    yield from _regular(folder / name, log)
-        for log in (log for log, moved in logs.items() if moved and Path(log).is_symlink()):
-            target = Path(log).resolve()
+                found = (names[original] for original in originals(name) if original in names)
+                if (of := next(found, None)) is not None and of != str(folder / name):
+                    yield from _regular(folder / name, of)
+        for link in (log for log, moved in logs.items() if moved and Path(log).is_symlink()):
+            target = Path(link).resolve()
             for name in self._names(target.parent, now_ms):
                 if numbered_before(name, target.name):
-                    yield from _regular(target.parent / name, log)
+                    yield from _regular(target.parent / name, link)
 
     def _names(self, folder: Path, now_ms: int) -> list[str]:
         try:

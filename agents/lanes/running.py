@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from agents.formats import get_format
 from agents.inputs.contents import Plain
+from agents.inputs.files import paths_of
 from agents.inputs.follower import Follower
 from agents.inputs.ranges import MAGIC_BYTES, is_compressed
-from agents.inputs.tail import paths_of
 from agents.inputs.values import Chunk, Position
 from agents.lanes.streams import StreamEngine
 from elf import windows

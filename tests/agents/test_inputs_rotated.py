@@ -227,3 +227,25 @@ def test_any_history_gives_every_row_once_or_names_its_gap(
         # A log that was empty, has no older file beside it, and is compressed by now could be any of them.
         assert style == "copy" or [gap for gap in site.gaps if gap.source] == []
     site.tail.close()
+
+
+@pytest.mark.parametrize("include", ["access.log", "access.log*"])
+def test_a_copy_and_what_is_compressed_of_it_are_read_once(tmp_path: Path, include: str) -> None:
+    """``copytruncate`` and ``compress``: both are there for a moment."""
+    site = Site(tmp_path, include)
+    site.write(100)
+    site.read()
+    site.write(50)
+    copy = site.log.with_name("access.log.1")
+    shutil.copyfile(site.log, copy)
+    site._stamp(copy)
+    packed = copy.with_name("access.log.1.gz")
+    packed.write_bytes(gzip.compress(copy.read_bytes()))
+    os.utime(packed, ns=(0, copy.stat().st_mtime_ns))
+    os.truncate(site.log, 0)
+    site.write(5)
+    site.read(for_ms=1_000)
+    copy.unlink()
+    site.read(for_ms=30_000)
+    site.check()
+    site.tail.close()
