@@ -207,8 +207,9 @@ class StreamWorker:
             extracted = feed.ahead[1]
         else:
             extracted = self._extractor.extract(chunk.lines)
+        before = [self._highest_before(one.source) for one in feed.missed]
         view = self._view(chunk, extracted, source, feed.now_ms)
-        gaps = self._miss(feed.missed, feed.now_ms, view)
+        gaps = self._miss(feed.missed, before, feed.now_ms, _first_us(view))
         counts: dict[str, int] = {"rejected": view.rejected, "uncast": view.uncast}
         for state in sorted(self._flows.values(), key=lambda state: bool(state.flow.fragment.late_of)):
             read = self._flows.get(state.flow.fragment.late_of)
@@ -238,28 +239,26 @@ class StreamWorker:
         return replace(outcome, tapped=tapped, early=early) if tapped or early else outcome
 
     def _miss(
-        self, missed: Sequence[Missed], now_ms: int, view: View | None = None
+        self, missed: Sequence[Missed], before: Sequence[int], now_ms: int, first_us: int | None = None
     ) -> tuple[tuple[Gap, Missed], ...]:
-        """Bytes are gone: which event times they had, from the last row that was read before them to the
-        first one behind them (or now), and which panes lack them."""
+        """Bytes are gone: which event times they had, from the last row ``before`` them to the first one
+        behind them (or now), and which panes lack them."""
         found = []
-        for one in missed:
-            first = _first_us(view) if one.ended and view is not None else None
-            to_us = now_ms * 1000 if first is None else first
-            from_us = min(self._highest_before(one.source, to_us), to_us)
-            known = -1 if one.bytes is None else one.bytes
-            gap = Gap(from_us, to_us, self._settings.name, one.path, known)
+        for one, highest in zip(missed, before, strict=True):
+            to_us = first_us if one.ended and first_us is not None else now_ms * 1000
+            from_us = to_us if highest == LONG_AGO else min(highest, to_us)
+            gap = Gap(from_us, to_us, self._settings.name, one.path, -1 if one.bytes is None else one.bytes)
             found.append((gap, one))
             for state in self._flows.values():
                 state.miss(gap)
         return tuple(found)
 
-    def _highest_before(self, source: str, to_us: int) -> int:
+    def _highest_before(self, source: str) -> int:
         """The highest event time of a source; of one that nothing was read of the lowest of all others."""
         known = self._sources.get(source)
         if known is not None and known.highest != LONG_AGO:
             return known.highest
-        return min((s.highest for s in self._sources.values() if s.highest != LONG_AGO), default=to_us)
+        return min((s.highest for s in self._sources.values() if s.highest != LONG_AGO), default=LONG_AGO)
 
     def _awake(self, now_ms: int) -> None:
         """While nobody looked at them (the process was stopped, or reading held back) sources were not
@@ -322,7 +321,7 @@ class StreamWorker:
         )
 
     def _idle(self, idle: Idle) -> Outcome:
-        gaps = self._miss(idle.missed, idle.now_ms)
+        gaps = self._miss(idle.missed, [self._highest_before(one.source) for one in idle.missed], idle.now_ms)
         for gone in idle.gone:
             self._sources.pop(gone, None)
         if idle.gone:
