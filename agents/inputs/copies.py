@@ -22,11 +22,12 @@ RECENT_BYTES: Final = 64 << 10
 @dataclass(frozen=True)
 class Ended:
     """A source that is no more: where it stood, the bytes read last (as far as they are known), and how large
-    it is known to have been."""
+    it is known to have been. ``cut``: its file is there and was begun anew, so a copy was made, if any."""
 
     position: Position
     recent: bytes
     size: int
+    cut: bool = False
 
 
 class NewFile(Protocol):
@@ -77,5 +78,5 @@ def goes_on_at(copy: NewFile, ended: Ended) -> int | None:
     # The original was written to, and read, between the copy and the cut: nothing in the copy is new.
     begins = position.offset - len(recent)
     known = recent[: max(copy.size - begins, 0)]
-    same = known and copy.peek(len(known), begins) == known
+    same = copy.peek(len(known), begins) == known if known else ended.cut and whole and not recent
     return copy.size if same or copy.same_at == copy.size else None

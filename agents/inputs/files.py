@@ -153,7 +153,7 @@ class Files:
             follower = self.followers.get(key)
             if follower is None or self.at.get(log) in (None, key) or not follower.deleted:
                 continue
-            if not self.rotated.has_older(log, follower.modified_ns):
+            if not self.rotated.has_older(log, follower.content.status().st_mtime_ns):
                 follower.severed = _GONE
 
     def _group(self) -> None:
@@ -202,14 +202,18 @@ class Files:
             return
         follower = self._follower(key, path, content)
         try:
-            if not self._resumed(key, follower, position) and from_end:
+            resumed = self._resumed(key, follower, position)
+            if not resumed and from_end:
                 follower.skip_to_end()
                 follower.identify()
         except OSError as error:
             follower.close()
             self._counters.problems[path] = _reason(error)
             return
-        self._drop(key)
+        if position is not None and not resumed:
+            cut = follower.is_file_of(position)
+            follower.generation = position.generation + 1 if cut else follower.generation
+            self._drop(key, cut=cut)
         self.followers[key] = follower
 
     def _resumed(self, key: FileId, follower: Follower, position: Position | None) -> bool:
@@ -256,13 +260,13 @@ class Files:
                     continue
             follower.close()  # the inode was given to another file
 
-    def _drop(self, key: FileId) -> None:
+    def _drop(self, key: FileId, *, cut: bool = False) -> None:
         """A position that no file answers to any more: its source has ended, with or without its last
         bytes."""
         position = self.resume.pop(key, None)
         if position is not None:
             self._counters.vanished += 1
-            self._ended.append(Ended(position, b"", position.offset))
+            self._ended.append(Ended(position, b"", position.offset, cut))
 
     def let_go(self, key: FileId, follower: Follower) -> None:
         position = follower.position()

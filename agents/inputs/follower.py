@@ -94,27 +94,31 @@ class Follower:
         position = self.position()
         return None if position is None else Ended(position, self._recent, self.size)
 
-    def resume(self, position: Position) -> bool:
-        """Go on from the position, if it is one of this very file, grown or not or cut short since."""
-        head = self.content.read(position.head_bytes, 0)
+    def is_file_of(self, position: Position) -> bool:
+        """Whether it is the file of a position, whatever it holds by now."""
         if (position.device, position.inode) != (self.device, self.inode):
             return False
-        if position.version and self.version and position.version != self.version:
+        return not position.version or not self.version or position.version == self.version
+
+    def resume(self, position: Position) -> bool:
+        """Go on from the position, if it is one of this very file, grown or not or cut short since."""
+        if not self.is_file_of(position):
             return False
         if not position.source:
             return True
+        head = self.content.read(position.head_bytes, 0)
         if len(head) == position.head_bytes and zlib.crc32(head) != position.head_crc:
+            return False
+        recent = self.content.read(position.recent_bytes, position.offset - position.recent_bytes)
+        if len(recent) == position.recent_bytes and zlib.crc32(recent) != position.recent_crc:
             return False
         self.generation = position.generation
         self.offset = self._searched = self._handed = position.offset
         self._head = position.head_bytes, position.head_crc
         self._id = position.source
         self._remember()
-        if position.recent_bytes:
-            known = self._recent[-position.recent_bytes :]
-            if (len(known), zlib.crc32(known)) != (position.recent_bytes, position.recent_crc):
-                self._recent = b""  # it was begun anew: what was read is in a copy, or nowhere
-                self._recent_print = position.recent_bytes, position.recent_crc
+        if len(recent) < position.recent_bytes:  # it is shorter: the next look says so
+            self._recent_print = position.recent_bytes, position.recent_crc
         return True
 
     def skip_to_end(self) -> None:
@@ -163,7 +167,7 @@ class Follower:
         self._head = 0, 0
         self._recent, self._recent_print = b"", None
         self._id = self._source = None
-        return Ended(position, recent, seen)
+        return Ended(position, recent, seen, cut=True)
 
     @property
     def deleted(self) -> bool:

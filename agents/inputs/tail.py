@@ -164,15 +164,19 @@ class Tail:
         self.counters.truncated += 1
         self._finished.append(ended.position.source)
         self.scan(now_ms)  # a copy was made before the cut, so it is there
+        self._end(ended, now_ms)
+
+    def _end(self, ended: Ended, now_ms: int) -> None:
+        """A source is no more: a copy of it goes on, or there is a gap. Of one that was cut there always is,
+        behind the copy."""
         kept = self._settle(ended, now_ms)
+        position = ended.position
+        lost = max(ended.size - max(position.offset, kept.size if kept is not None else 0), 0) or None
         if kept is None:
-            lost = max(ended.size - ended.position.offset, 0)
-            self._miss(ended.position, lost or None, "it was cut")
-            return
-        lost = max(ended.size - max(ended.position.offset, kept.size), 0)
-        if lost or kept not in self._files.followers.values():
-            self._miss(ended.position, lost or None, _CUT)
-        else:
+            self._miss(position, lost, "it was cut" if ended.cut else _GONE)
+        elif ended.cut and (lost or kept not in self._files.followers.values()):
+            self._miss(position, lost, _CUT)
+        elif ended.cut:
             kept.severed = _CUT
 
     def _miss(self, position: Position, lost: int | None, why: str) -> None:
@@ -255,13 +259,11 @@ class Tail:
         found = self._files.scan(now_ms)
         for one in found.ended:
             position = one.position
-            if not position.source:  # nothing was read of it
-                known = self._files.rotated.has_older(position.path, position.modified_ns)
-            else:
+            if position.source:
                 self._finished.append(position.source)
-                known = self._settle(one, now_ms) is not None
-            if not known:
-                self._miss(position, None, _GONE)
+                self._end(one, now_ms)
+            elif not self._files.rotated.has_older(position.path, position.modified_ns):
+                self._miss(position, None, _GONE)  # nothing was read of it
         for position, size, why in found.missed:
             self._miss(position, size, why)
 
