@@ -24,7 +24,12 @@ Connect = Annotated[
     ),
 ]
 Cluster = Annotated[
-    str, typer.Option("--cluster", envvar="ELF_CLUSTER_NAME", help="The name of the cluster (cluster.name).")
+    str,
+    typer.Option(
+        "--cluster",
+        envvar=["ELF_CLUSTER", "ELF_CLUSTER_NAME"],
+        help="The name of the cluster (cluster.name).",
+    ),
 ]
 OutputOption = Annotated[Output, typer.Option("--output", help="How results are written.")]
 SqlText = Annotated[str | None, typer.Option("--execute", "-e", help="The statements.")]

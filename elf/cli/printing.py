@@ -4,8 +4,8 @@ JSON and CSV are for programs: ``window_start`` and ``window_end`` first, then t
 output names, nothing else on standard output. A window without rows prints no row. A status is a row
 ``{"status": {...}}`` after its window in JSON; CSV has no place for it, so it goes to standard error there.
 
-People are told what a window covers in a line (``elf.client.coverage``): of each window that is not whole, and
-with ``--status`` of all; under the rows in tables, on standard error beside JSON and CSV.
+People are told what a window covers in a line (``elf.client.coverage``): of each window that is not whole,
+and with ``--status`` of all; under the rows in tables, on standard error beside JSON and CSV.
 """
 
 from __future__ import annotations

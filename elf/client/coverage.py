@@ -1,8 +1,8 @@
 """What a window covers, for people: one short line, made of its status.
 
-``2 of 3 agents, web-2 missing, 3 late``. A window is *whole* when nothing else than ``3 of 3 agents`` is said:
-nobody missing, no row or value left out, no byte lost, and no earlier result that this one corrects. Who
-prints windows prints the line of each that is not whole, without being asked.
+``2 of 3 agents, web-2 missing, 3 late``. A window is *whole* when nothing else than ``3 of 3 agents`` is
+said: nobody missing, no row or value left out, no byte lost, and no earlier result that this one corrects.
+Who prints windows prints the line of each that is not whole, without being asked.
 """
 
 from __future__ import annotations

@@ -146,8 +146,8 @@ class Job:
         """Ask the master of another application and wait for its reply; ``timeout`` in seconds.
 
         An SQL job answers with its last window: ``{"job", "window_start", "window_end", "rows", "status"}``.
-        While this waits, ``deliver`` alone may be called. Raises ``QueryFailed``; also when the reply would have to wait
-        for this very job (a cycle).
+        While this waits, ``deliver`` alone may be called. Raises ``QueryFailed``; also when the reply would
+        have to wait for this very job (a cycle).
         """
         return self._host.query(self.app(app), app if isinstance(app, str) else "", message, timeout)
 

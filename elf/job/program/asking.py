@@ -125,8 +125,8 @@ def app_of(label: str) -> bytes:
 
 def _last_window(facts: JobFacts) -> dict[str, object]:
     """The rows and the status of the last committed window."""
-    nothing = {"window_start": None, "window_end": None, "rows": [], "status": {}}
-    found: dict[str, object] = {"job": facts.spec.name, **nothing}
+    found: dict[str, object] = {"job": facts.spec.name, "window_start": None, "window_end": None}
+    found |= {"rows": [], "status": {}}
     if not facts.windows:
         return found
     result = facts.windows[-1]
