@@ -13,6 +13,7 @@ import glob
 import itertools
 import os
 import re
+import shutil
 import tempfile
 import zoneinfo
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ import psutil
 
 from agents.addresses import clash, split_address
 from agents.config import Config, StreamConfig
+from agents.disk.store import Store
 from agents.formats import get_format
 from agents.http import cannot_serve
 from agents.inputs.ranges import GZIP_MAGIC, UNREAD_MAGIC
@@ -41,6 +43,8 @@ HEAD_BYTES: Final = 64 << 10
 """The first lines of a file: so many, of so many bytes, at most."""
 TOLD_MAX: Final = 3
 """Files that are told of for the same reason, of however many."""
+STATE_BYTES_MAX: Final = 256 << 20
+"""Of an agent's state that is looked at."""
 ASK_SECS: Final = 2.0
 """For an agent that is to be joined."""
 _ZONE: Final = re.compile(r":?[A-Za-z]{3,}[+-]?\d.*|<.+>.*")
@@ -107,6 +111,27 @@ def _folders(config: Config, found: Found) -> None:
         found.machine.append(
             f"data_dir: {config.data_dir} is in use by {holder}; stop that one first, or choose another"
         )
+    elif why := _unusable(Path(config.data_dir) / STORE_FILE):
+        found.machine.append(f"data_dir: {why}")
+
+
+def _unusable(state: Path) -> str:
+    """Why no agent can go on from a state file, if there is one: a copy of it is opened as a start would do
+    it, unless it is too large for that."""
+    with tempfile.TemporaryDirectory(prefix="elf-validate-") as folder:
+        copy = Path(folder) / state.name
+        try:
+            files = [one for end in ("", "-wal") if (one := state.with_name(state.name + end)).exists()]
+            if not files or sum(one.stat().st_size for one in files) > STATE_BYTES_MAX:
+                return ""
+            for one in files:
+                shutil.copy(one, folder)
+            Store(copy).close()
+        except OSError as error:
+            return f"{state} cannot be read {_user()}: {str(error.strerror).lower()}"
+        except ElfError as error:
+            return str(error).replace(str(copy), str(state))
+    return ""
 
 
 def _unwritable(folder: Path) -> str | None:
@@ -209,7 +234,8 @@ def _head(path: str) -> list[str] | str:
 def _formats(key: str, stream: StreamConfig, heads: Mapping[str, list[str]], found: Found) -> None:
     """Files of whose lines the format takes hardly any, or not even half."""
     format_ = get_format(stream.format)
-    none, few = [], []
+    none: list[str] = []
+    few: list[str] = []
     for path, lines in itertools.islice(
         ((path, lines) for path, lines in heads.items() if lines), LOOKED_AT_MAX
     ):

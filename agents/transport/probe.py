@@ -54,11 +54,11 @@ async def probe(address: str, patience: float = 1.0) -> str:
 
 async def _speaks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: float) -> str:
     said = await _first(reader, SIGNATURE_SECS * patience)
-    if said and said.startswith(_SIGNATURE):
-        return ""
     if said is None:
         writer.write(_ASK)
         said = await _first(reader, ANSWER_SECS * patience)
+    if said and said.startswith(_SIGNATURE):
+        return ""
     if said is None:
         return "what listens there says nothing: it is no elf-agent, or one that is stopped"
     if said.startswith(b"HTTP/"):

@@ -43,6 +43,12 @@ async def test_an_agents_transport_has_nothing_against_it() -> None:
         await transport.close()
 
 
+async def test_a_busy_one_may_take_its_time() -> None:
+    """Here it says nothing until it has been asked something that it does not understand."""
+    async with saying(b"", b"\xff" + bytes(8) + b"\x7f") as address:
+        assert await probe(address, 0.2) == ""
+
+
 async def test_the_http_port_of_an_agent_is_told_from_other_servers() -> None:
     server = HttpServer("127.0.0.1:0", Facts())
     await server.start()

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from agents.config import Config, load
+from agents.disk.store import Store
 from agents.main import run
 from agents.process import STORE_FILE, _data_folder
 from agents.validation import Found, fixed_folder, validate, validate_all
@@ -109,6 +110,22 @@ def test_validate_sees_that_a_data_folder_is_in_use(tmp_path: Path) -> None:
             pass
         assert validated(tmp_path, "").machine == [line], "who was refused has not become its holder"
     assert validated(tmp_path, "").machine == []
+
+
+def test_validate_opens_a_copy_of_the_state(tmp_path: Path) -> None:
+    """What is refused is refused before a start, and nothing of it is touched."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    state = folder / STORE_FILE
+    store = Store(state)
+    store.put("a", b"fact")
+    store.close()
+    assert validated(tmp_path, "").machine == []
+    state.write_bytes(b"not a database, whatever it is called" * 99)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (line,) = validated(tmp_path, "").machine
+    assert line.startswith(f"data_dir: the agent's state file {state} is damaged (")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 @contextlib.contextmanager

@@ -204,6 +204,18 @@ async def test_connect_may_come_from_the_environment() -> None:
     assert "127.0.0.1:1:" in done.stderr
 
 
+async def test_so_may_the_cluster() -> None:
+    """By a variable of the commands; what an agent reads counts where that is not set."""
+    async with fake_agent(answers, cluster="west") as agent:
+        args = ("members", "--connect", agent.address, "--output", "csv")
+        for env in (
+            {"ELF_CLUSTER": "west", "ELF_CLUSTER_NAME": "east"},
+            {"ELF_CLUSTER_NAME": "west"},
+        ):
+            done = await asyncio.to_thread(elf, *args, **env)
+            assert (done.stdout.splitlines()[0], done.stderr) == ("agent,address", "")
+
+
 def answers(message: say.Message) -> Iterable[say.Message]:
     if isinstance(message, say.Call) and message.verb == "tree":
         edges = [
@@ -438,7 +450,7 @@ async def test_what_a_job_answers_is_json_with_times_in_utc() -> None:
 
 async def test_the_last_window_of_a_job_that_is_queried_says_what_it_covers() -> None:
     status = {"revision": 2, "expected": 2, "reported": 1, "missing": ["web-2"], "late": 0}
-    answer = {"job": "busy", "window_start": None, "window_end": None, "rows": [], "status": status}
+    answer: object = {"job": "busy", "window_start": None, "window_end": None, "rows": [], "status": status}
 
     def answers(message: say.Message) -> Iterable[say.Message]:
         if isinstance(message, say.Call):

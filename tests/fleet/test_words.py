@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -75,6 +77,28 @@ async def test_an_agent_says_why_it_is_not_ready_and_who_comes_and_goes(tmp_path
         assert len(lines(second, "SIGHUP")) == 1, "it is said once"
     finally:
         fleet.stop()
+
+
+async def test_an_agent_outlives_the_terminal_that_started_it(tmp_path: Path) -> None:
+    """Which takes its standard error along."""
+    (agent,) = Fleet(tmp_path, 1).agents
+    path = agent.write_config()
+    agent.log.touch()
+    pid, terminal = pty.fork()
+    if not pid:
+        os.execv(sys.executable, [sys.executable, "-m", "agents.main", "--config", str(path)])
+    try:
+        said = b""
+        while b"agent is ready" not in said:
+            said += await asyncio.to_thread(os.read, terminal, 4096)
+        os.close(terminal)
+        await asyncio.sleep(1)
+        assert ready(agent)[0] == 200
+        os.kill(pid, signal.SIGTERM)
+        assert (await asyncio.to_thread(os.waitpid, pid, 0))[1] == 0
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)
+        raise
 
 
 async def test_an_agent_and_a_client_of_another_cluster_are_told_which(tmp_path: Path) -> None:
