@@ -33,6 +33,7 @@ from overlay import replica
 
 MAGIC: Final = "elf"
 WIRE_VERSION: Final = 2
+_NAME_CHARS_MAX: Final = 64
 FRAMES_MAX: Final = 2
 """The most frames that a message may have: envelope and payload."""
 
@@ -51,6 +52,17 @@ class FrameRefused(PeerError):
     def __init__(self, reason: Reason, text: str) -> None:
         self.reason: Reason = reason
         super().__init__(f"{reason}: {text}")
+
+
+class OtherCluster(FrameRefused):
+    """A message that is whole, but of another cluster's: ``cluster`` is its name, ``sender`` as in
+    ``Decoded``, and ``told`` whether it does nothing else than to say so."""
+
+    def __init__(self, envelope: Envelope, ours: str) -> None:
+        self.cluster = envelope.cluster[:_NAME_CHARS_MAX]
+        self.sender = envelope.sender
+        self.told = envelope.tag == _TAG_OF[job_messages.Failed]
+        super().__init__("cluster", f"from cluster {self.cluster!r}, not {ours!r}")
 
 
 @dataclass(frozen=True)
@@ -149,10 +161,10 @@ def decode(frames: Sequence[Frame], *, cluster: str, max_bytes: int) -> Decoded:
     if size > max_bytes:
         raise FrameRefused("size", f"{size} bytes, over the limit of {max_bytes}")
     envelope = _envelope(frames[0])
-    if envelope.cluster != cluster:
-        raise FrameRefused("cluster", f"from cluster {envelope.cluster[:64]!r}, not {cluster!r}")
     if _checksum(envelope.body, envelope.cluster, envelope.sender, envelope.tag) != envelope.checksum:
         raise FrameRefused("checksum", "the envelope is damaged")
+    if envelope.cluster != cluster:
+        raise OtherCluster(envelope, cluster)
     payload = _second(frames, envelope)
     message = _body(envelope.tag, envelope.body)
     if payload:

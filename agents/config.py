@@ -339,8 +339,9 @@ def _contradictions(config: Config) -> list[str]:
 _HEAD: Final = """\
 The settings of elf-agent (/etc/elf/elf.yaml): all of them, with their defaults.
 
-Each may be given as an environment variable too, which wins; a list then has commas between its items.
-`elf-agent validate --config FILE` says what is wrong with a file."""
+Each may be given as an environment variable too, which wins (the log says so, where the file has another
+value); a list then has commas between its items. `elf-agent validate --config FILE` says what is wrong with
+a file, and what a start with it would trip over on this machine."""
 
 if __name__ == "__main__":
     sys.stdout.write(example(Config, _HEAD))

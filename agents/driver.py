@@ -38,6 +38,7 @@ from agents.lanes.streams import FunctionsAt
 from agents.metrics import Loss, Metrics
 from agents.node.groups import Persisted
 from agents.node.node import Node, NodeEffect, NodeEvent
+from agents.readiness import Probe, Readiness
 from agents.transport import Closed, Transport
 from agents.vitals import vitals_of
 from elf.errors import ElfError, PeerError
@@ -89,6 +90,7 @@ class Driver:
         finals: FunctionsAt | None = None,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
         run_bytes_max: int = 64 << 20,
+        probe: Probe | None = None,
     ) -> None:
         self.node = node
         self.store = store
@@ -98,6 +100,7 @@ class Driver:
         self._cluster = cluster
         self._message_bytes_max = message_bytes_max
         self._log = structlog.get_logger().bind(agent=node.me.name, address=node.me.address)
+        self.readiness = Readiness(node, cluster, self._log, transport.send, probe)
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="commit")
         self._making = Making(node.me, store, self._pool, self.metrics, finals)
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="groups")
@@ -141,7 +144,7 @@ class Driver:
         self._end = self._loop.create_future()
         self._log.info("agent starts", agent_id=self.node.me.agent_id, incarnation=self.node.me.incarnation)
         self._perform(self.node.start(contacts, self.now_ms()))
-        jobs = [self._receive(), *self._feeding.tasks()]
+        jobs = [self._receive(), self.readiness.watch(), *self._feeding.tasks()]
         self._tasks = [self._loop.create_task(job) for job in jobs]
         for task in self._tasks:
             task.add_done_callback(self._task_done)
@@ -196,6 +199,8 @@ class Driver:
                 decoded = codec.decode(frames, cluster=self._cluster, max_bytes=self._message_bytes_max)
             except PeerError as refused:
                 self.metrics.refused(getattr(refused, "reason", "malformed"))
+                if isinstance(refused, codec.OtherCluster):
+                    self.readiness.stranger(refused, origin)
                 continue
             if isinstance(decoded.message, Message):
                 listens = ":" in decoded.sender and not decoded.sender.startswith("client:")
@@ -281,6 +286,11 @@ class Driver:
                         other_id=effect.agent_id,
                         other_address=effect.address,
                     )
+                case do.Seen():
+                    about = {"stream": effect.stream} if effect.stream else {}
+                    self._log.info(
+                        f"an agent {effect.what}", member=effect.name, member_address=effect.address, **about
+                    )
                 case do.Skewed():
                     self._log.warning(
                         "an agent's clock is off by more than LATENESS: its rows or others' are late; "
@@ -294,7 +304,8 @@ class Driver:
                 case do.Faulted():
                     self._log.error("a request has failed", reason=repr(effect.error), exc_info=effect.error)
                 case do.Stop():
-                    self.stop(effect.text, effect.status)
+                    found = "; ".join(self.readiness.found())
+                    self.stop(f"{effect.text} Found: {found}" if found else effect.text, effect.status)
                 case _ if isinstance(effect, ProgramEffect):
                     self._hosts.perform(effect)
                 case _:

@@ -26,8 +26,8 @@ class Facts:
     def trouble(self) -> str:
         return "the agent is on its way out" if self._driver.node.leaving else ""
 
-    def ready(self) -> bool:
-        return self._driver.node.ready
+    def unready(self) -> str:
+        return self._driver.readiness.reason
 
     def warnings(self) -> Sequence[str]:
         return [
@@ -149,8 +149,8 @@ class Aside:
     def trouble(self) -> str:
         return self._why
 
-    def ready(self) -> bool:
-        return False
+    def unready(self) -> str:
+        return self._why
 
     def warnings(self) -> Sequence[str]:
         return ()

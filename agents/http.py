@@ -26,6 +26,7 @@ from starlette.routing import Route
 
 from agents.addresses import split_address
 from agents.metrics import CONTENT_TYPE
+from agents.transport.probe import SERVER
 from elf.errors import UserError
 
 CONNECTIONS_MAX: Final = 200
@@ -50,8 +51,8 @@ class AgentFacts(Protocol):
     def trouble(self) -> str:
         """Why nobody should count on the agent: it is on its way out, or stands aside; empty: it is well."""
 
-    def ready(self) -> bool:
-        """True when it is part of the fleet and reads its inputs."""
+    def unready(self) -> str:
+        """What it waits for until it is part of the fleet and reads its inputs; empty: nothing any more."""
 
     def warnings(self) -> Sequence[str]:
         """What somebody should look at though the agent does its work; empty: nothing."""
@@ -105,6 +106,7 @@ class HttpServer:
             limit_concurrency=CONNECTIONS_MAX,
             timeout_graceful_shutdown=STOP_SECS,
             server_header=False,
+            headers=[("Server", SERVER)],
         )
         self._server = _Server(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=[bound]))
@@ -141,8 +143,10 @@ class HttpServer:
         return _answer({"ok": True, **{name: facts for name, facts in told.items() if facts}})
 
     async def _ready(self, _request: Request) -> Response:
-        ready = self._facts.ready() and not self._facts.trouble()
-        return _answer({"ready": ready}, 200 if ready else 503)
+        reason = self._facts.trouble() or self._facts.unready()
+        if reason:
+            return _answer({"ok": False, "ready": False, "reason": reason}, 503)
+        return _answer({"ok": True, "ready": True})
 
     async def _metrics(self, _request: Request) -> Response:
         return Response(self._facts.metrics(), headers={"content-type": CONTENT_TYPE})
@@ -257,24 +261,16 @@ def _bind(listen: str) -> socket.socket:
             what = "the port is in use; choose another (http.listen) or stop what listens there"
         elif error.errno == errno.EADDRNOTAVAIL:
             what = "this machine has no such address"
-        raise CannotServe(f"cannot serve HTTP on {listen}: {what}", error.errno) from None
+        raise UserError(f"cannot serve HTTP on {listen}: {what}") from None
 
 
 def cannot_serve(listen: str) -> str:
-    """Why HTTP cannot be served there whoever else does now; empty when it can."""
+    """Why HTTP cannot be served there now; empty when it can."""
     try:
         _bind(listen).close()
-    except CannotServe as error:
-        return "" if error.number == errno.EADDRINUSE else str(error)
+    except UserError as error:
+        return str(error)
     return ""
-
-
-class CannotServe(UserError):
-    """``number``: the system's."""
-
-    def __init__(self, text: str, number: int | None) -> None:
-        super().__init__(text)
-        self.number = number
 
 
 def _answer(fact: Fact, status: int = 200) -> Response:

@@ -1,8 +1,9 @@
 """``elf-agent``: one agent beside one web server.
 
 ``elf-agent --config elf.yaml`` runs it until SIGTERM (takes a cut and stops; it goes on from there at the
-next start) or ``elf leave``. ``elf-agent validate --config elf.yaml`` looks at a configuration and says all
-that is wrong with it. Exit status 0, 78 for a bad configuration, 1 for anything else. ``--config`` may be
+next start) or ``elf leave``. ``elf-agent validate --config elf.yaml`` looks at a configuration, and at this
+machine and fleet, and says all that a start would trip over. Exit status of both: 0, 78 for a bad
+configuration, 1 for anything else (a port in use, a folder that cannot be written to). ``--config`` may be
 given several times: these agents share a process then, for experiments. All files are looked at, each line
 then names its own.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,37 +21,56 @@ from agents.config import DEFAULT_PATH, Config, load
 from elf.errors import ConfigError, ElfError
 
 BAD_CONFIG: Final = 78
+CANNOT_START: Final = 1
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Do what was asked; the exit status."""
-    files = arguments.config or [DEFAULT_PATH]
+    files = list(dict.fromkeys(arguments.config or [DEFAULT_PATH]))
     configs, problems = dict[Path, Config](), dict[Path, list[str]]()
     for file in files:
         try:
             configs[file] = load(file)
         except ConfigError as error:
             problems[file] = str(error).splitlines()
-    if arguments.command is None and not problems:
-        spare()
-        from agents.process import run_agents
-
-        return run_agents([configs[file] for file in files])
     if arguments.command is not None:
-        from agents.validation import doubts, validate_all
+        return validated(files, configs, problems)
+    if problems:
+        for file, lines in problems.items():
+            _say(lines, file, files)
+        return BAD_CONFIG
+    spare()
+    from agents.process import run_agents
 
-        problems |= validate_all(configs)
-        for file, config in configs.items():
-            for doubt in doubts(config):
-                where = "" if len(files) == 1 else f"{file}: "
-                print(f"elf-agent: warning: {where}{doubt}", file=sys.stderr)
-    for file in dict.fromkeys(files):
-        for problem in problems.get(file, ()):
-            named = len(files) == 1 or str(file) in problem
-            print(f"elf-agent: {problem if named else f'{file}: {problem}'}", file=sys.stderr)
-        if arguments.command is not None and not problems[file]:
-            print(f"{file}: ok")
-    return BAD_CONFIG if any(problems.values()) else 0
+    return run_agents([configs[file] for file in arguments.config or files])
+
+
+def validated(
+    files: Sequence[Path], configs: Mapping[Path, Config], problems: Mapping[Path, list[str]]
+) -> int:
+    """Say all that is wrong with these files, and what a start with them would trip over; the status with
+    which that start would end, 0 where it would work."""
+    from agents.validation import validate_all
+
+    wrong, found = dict(problems), validate_all(configs)
+    for file in files:
+        if file in found:
+            wrong[file] = found[file].wrong
+            _say([f"note: {note}" for note in found[file].notes], file, files)
+            _say([*found[file].wrong, *found[file].machine], file, files)
+            if not found[file].wrong and not found[file].machine:
+                print(f"{file}: ok")
+        else:
+            _say(problems[file], file, files)
+    if any(wrong.values()):
+        return BAD_CONFIG
+    return CANNOT_START if any(one.machine for one in found.values()) else 0
+
+
+def _say(lines: Sequence[str], file: Path, files: Sequence[Path]) -> None:
+    for line in lines:
+        named = len(files) == 1 or str(file) in line
+        print(f"elf-agent: {line if named else f'{file}: {line}'}", file=sys.stderr)
 
 
 def spare() -> None:
@@ -89,7 +109,7 @@ def ended(work: Callable[[], int]) -> int:
         return BAD_CONFIG
     except ElfError as error:
         print(f"elf-agent: {error}", file=sys.stderr)
-        return 1
+        return CANNOT_START
 
 
 def main() -> None:

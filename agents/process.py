@@ -1,8 +1,9 @@
 """An agent process: from a configuration to a running driver, and to its end.
 
-SIGTERM and SIGINT take a cut and stop; the next start goes on from it. Everything that can be wrong on this
-machine (a port in use, a damaged store, an unreachable bootstrap) is one line and exit status 1; on a full
-disk the agent waits for room (``agents.disk.room``).
+SIGTERM and SIGINT take a cut and stop; the next start goes on from it. SIGHUP, of a terminal that is closed
+or of somebody who wants the configuration read again, ends nothing, and is answered in the log. Everything
+that can be wrong on this machine (a port in use, a damaged store, an unreachable bootstrap) is one line and
+exit status 1; on a full disk the agent waits for room (``agents.disk.room``).
 
 For experiments several *logical* agents may share a process, its loop and the template of its sandboxes: each
 has its own configuration, data folder, sockets and threads, and they talk to each other over these like any
@@ -15,6 +16,7 @@ import asyncio
 import contextlib
 import fcntl
 import functools
+import os
 import random
 import shutil
 import signal
@@ -24,6 +26,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TextIO
 
 import structlog
 
@@ -60,6 +63,7 @@ from agents.node.beginning import (
 )
 from agents.node.node import Node
 from agents.transport import ZeroMqTransport
+from agents.transport.probe import probe
 from elf.errors import ElfError, UserError
 from elf.job.again import Reading
 from elf.job.log.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince, read_cluster
@@ -73,6 +77,8 @@ from overlay import replica
 
 STORE_FILE = "elf.sqlite"
 LOCK_FILE = "lock"
+"""Held while an agent runs there, and has the number of its process."""
+PID_CHARS_MAX = 20
 TREE_BYTES_MIN = 48 << 20
 """The least memory that a tree can work in."""
 
@@ -93,6 +99,9 @@ def run_agents(configs: Sequence[Config], listening: Listening | None = None) ->
     if any(config.log != log for config in configs):
         raise UserError("agents of one process share its log: give them equal log.level and log.format")
     logs.configure(log.level, log.format)
+    for config in configs:
+        for note in config.notes:
+            structlog.get_logger().warning(note, agent=config.agent.name)
     with contextlib.ExitStack() as opened:
         folders = [opened.enter_context(_data_folder(Path(config.data_dir))) for config in configs]
         template = opened.enter_context(contextlib.closing(Template()))
@@ -115,6 +124,8 @@ async def _live_all(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _ask, process.asked, f"stopped by {number.name}")
 
+    loop.add_signal_handler(signal.SIGHUP, functools.cache(_answer_hangup))  # it is said once
+
     async def live(number: int, config: Config, folder: Path) -> int:
         told = functools.partial(listening, number) if listening is not None else None
         try:
@@ -134,12 +145,18 @@ async def _live_all(
     return max(end for end in ends if isinstance(end, int))
 
 
+def _answer_hangup() -> None:
+    structlog.get_logger().warning(
+        "SIGHUP: the configuration is not read again while the agent runs; restart it to apply changes"
+    )
+
+
 @contextlib.contextmanager
 def _data_folder(folder: Path) -> Iterator[Path]:
     """The data folder, held by this process alone."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / LOCK_FILE).open("w")
+        lock = (folder / LOCK_FILE).open("a+")
     except OSError as error:
         raise UserError(f"data_dir {folder} cannot be used: {error.strerror}") from None
     with lock:
@@ -147,9 +164,32 @@ def _data_folder(folder: Path) -> Iterator[Path]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UserError(
-                f"data_dir {folder} is in use by another agent; give each agent its own"
+                f"data_dir {folder} is in use by another agent{_holder(lock)}; give each agent its own"
             ) from None
+        with contextlib.suppress(OSError):  # of a full disk
+            lock.truncate(0)
+            os.write(lock.fileno(), str(os.getpid()).encode())
         yield folder
+
+
+def _holder(lock: TextIO) -> str:
+    """Who holds a lock, as it has written there."""
+    lock.seek(0)
+    text = lock.read(PID_CHARS_MAX)
+    return f" (process {text})" if text.isdecimal() else ""
+
+
+def in_use(folder: Path) -> str:
+    """Which agent runs with a data folder, for people; empty: none does. Nothing is made there."""
+    try:
+        with (folder / LOCK_FILE).open("r") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return f"an agent{_holder(lock)}"
+    except OSError:  # there is none, or it may not be read, which is told of the folder
+        pass
+    return ""
 
 
 async def _live(config: Config, folder: Path, process: _Process, listening: _Told | None) -> End:
@@ -238,6 +278,7 @@ def _driver(
         sandboxes=sandboxes,
         finals=functions,
         run_bytes_max=config.protocol.run_bytes_max,
+        probe=probe,
     )
     return driver, _contacts(config, restored, store, me)
 

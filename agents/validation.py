@@ -1,38 +1,72 @@
-"""What is wrong with this machine for a configuration, before an agent is started with it.
+"""What a start with a configuration would trip over on this machine, and what is worth a look; a line each.
 
-Folders are tried by making something in them, addresses by listening there. A port that is in use is none of
-what is wrong: the agent may be running. Nothing is left behind.
+Folders are tried by making something in them, addresses by listening there, log files by reading their first
+lines, the fleet by asking the agents of ``cluster.bootstrap``. Nothing is left behind. So the data folder and
+the ports of an agent that runs are in use, as they are for whoever would start a second one.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import glob
 import itertools
 import os
 import re
+import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+import zoneinfo
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from agents.addresses import clash
-from agents.config import Config
+import psutil
+
+from agents.addresses import clash, split_address
+from agents.config import Config, StreamConfig
+from agents.disk.store import Store
 from agents.formats import get_format
 from agents.http import cannot_serve
-from agents.lanes.guessing import better_format
-from agents.lanes.samples import sample_lines
+from agents.inputs.ranges import GZIP_MAGIC, UNREAD_MAGIC
+from agents.lanes.guessing import HARDLY, better_format, taken
+from agents.process import STORE_FILE, in_use
 from agents.transport.zeromq import cannot_listen
 from elf.errors import ElfError
 
-DOUBTED: Final = 20
-"""Files of a stream that are looked at."""
+FILES_MAX: Final = 1_000
+"""Files of a stream that are opened."""
+LOOKED_AT_MAX: Final = 50
+"""Of those, so many are looked at for their format."""
+LINES_MAX: Final = 200
+HEAD_BYTES: Final = 64 << 10
+"""The first lines of a file: so many, of so many bytes, at most."""
+TOLD_MAX: Final = 3
+"""Files that are told of for the same reason, of however many."""
+STATE_BYTES_MAX: Final = 256 << 20
+"""Of an agent's state that is looked at."""
+ASK_SECS: Final = 2.0
+"""For an agent that is to be joined."""
+_ZONE: Final = re.compile(r":?[A-Za-z]{3,}[+-]?\d.*|<.+>.*")
+"""A time zone in POSIX's form, ``CET-1CEST``."""
 
 
-def validate_all(configs: Mapping[Path, Config]) -> dict[Path, list[str]]:
-    """What is wrong with each, a line each; agents of one process must not be in each other's way."""
-    found = {file: validate(config) for file, config in configs.items()}
+@dataclass
+class Found:
+    """Of one configuration. ``wrong``: in itself; ``machine``: a start with it would trip over that here and
+    now; ``notes``: it would start, but perhaps not do what is meant."""
+
+    wrong: list[str] = field(default_factory=list)
+    machine: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def validate_all(configs: Mapping[Path, Config]) -> dict[Path, Found]:
+    """All of each; agents of one process must not be in each other's way."""
+    beside = frozenset(config.agent.advertise for config in configs.values())
+    found = {file: validate(config, beside) for file, config in configs.items()}
     for (first, one), (second, other) in itertools.combinations(configs.items(), 2):
-        found[second] += [f"{problem} {first}" for problem in _in_the_way(one, other)]
+        found[second].wrong += [f"{problem} {first}" for problem in _in_the_way(one, other)]
     return found
 
 
@@ -53,40 +87,175 @@ def _addresses(config: Config) -> list[tuple[str, str | None]]:
     return [("agent.listen", config.agent.listen), ("http.listen", config.http.listen)]
 
 
-def validate(config: Config) -> list[str]:
-    """What is wrong with this machine for one configuration."""
+def validate(config: Config, beside: frozenset[str] = frozenset()) -> Found:
+    """All that is to be said of one configuration; ``beside``: where agents will be that start with it."""
+    found = Found(notes=list(config.notes))
+    _folders(config, found)
+    _ports(config, found)
+    for name, stream in config.streams.items():
+        _files(f"streams.{name}", stream, found)
+    _fleet(config, found, beside)
+    _surroundings(config, found)
+    return found
+
+
+# -- the machine -------------------------------------------------------------------------------------------
+
+
+def _folders(config: Config, found: Found) -> None:
     folders = [("data_dir", config.data_dir)]
     if config.archive.path.startswith("/"):
         folders.append(("archive.path", config.archive.path))
-    found = [f"{key}: {problem}" for key, path in folders if (problem := _unwritable(Path(path)))]
+    found.machine += [f"{key}: {problem}" for key, path in folders if (problem := _unwritable(Path(path)))]
+    if holder := in_use(Path(config.data_dir)):
+        found.machine.append(
+            f"data_dir: {config.data_dir} is in use by {holder}; stop that one first, or choose another"
+        )
+    elif why := _unusable(Path(config.data_dir) / STORE_FILE):
+        found.machine.append(f"data_dir: {why}")
+
+
+def _unusable(state: Path) -> str:
+    """Why no agent can go on from a state file, if there is one: a copy of it is opened as a start would do
+    it, unless it is too large for that."""
+    with tempfile.TemporaryDirectory(prefix="elf-validate-") as folder:
+        copy = Path(folder) / state.name
+        try:
+            files = [one for end in ("", "-wal") if (one := state.with_name(state.name + end)).exists()]
+            if not files or sum(one.stat().st_size for one in files) > STATE_BYTES_MAX:
+                return ""
+            for one in files:
+                shutil.copy(one, folder)
+            Store(copy).close()
+        except OSError as error:
+            return f"{state} cannot be read {_user()}: {str(error.strerror).lower()}"
+        except ElfError as error:
+            return str(error).replace(str(copy), str(state))
+    return ""
+
+
+def _unwritable(folder: Path) -> str | None:
+    """Why a folder cannot be made, or not be written to; None when all is well. It is tried: what the
+    permissions say is not all (a root user, a file system that is read-only or the kernel's)."""
+    try:
+        existing = next(place for place in (folder, *folder.parents) if place.exists())
+        if not existing.is_dir():
+            return f"{existing} is not a folder"
+        with tempfile.TemporaryDirectory(prefix=".elf-validate-", dir=existing):
+            return None
+    except OSError as error:
+        return f"nothing can be written to {folder}: {str(error.strerror).lower()} ({_user()})"
+
+
+def _user() -> str:
+    return f"as user {os.geteuid()}"
+
+
+def _ports(config: Config, found: Found) -> None:
     if why := cannot_listen(config.agent.listen):
-        found.append(f"agent.listen: {why}")
+        found.machine.append(f"agent.listen: {why}")
     if config.http.listen and (why := cannot_serve(config.http.listen)):
-        found.append(f"http.listen: {why}")
-    for name, stream in config.streams.items():
-        for pattern in stream.include:
-            folder = fixed_folder(pattern)
-            if not folder.is_dir():
-                found.append(f"streams.{name}.include: there is no folder {folder} (for {pattern})")
-            elif not os.access(folder, os.R_OK | os.X_OK):
-                found.append(f"streams.{name}.include: the folder {folder} may not be read")
-    return found
+        found.machine.append(f"http.listen: {why}")
 
 
-def doubts(config: Config) -> list[str]:
-    """What may be wrong, or change by itself: files of another format than their stream's."""
-    found = []
-    for name, stream in config.streams.items():
-        for path in sorted(_paths(stream.include) - _paths(stream.exclude))[:DOUBTED]:
-            try:
-                samples = sample_lines([path])
-                better = better_format(get_format(stream.format), samples)
-            except ElfError:
-                continue  # what cannot be read is told elsewhere, or nobody's business
-            if better is not None:
-                found.append(f"streams.{name}.format: {stream.format}, but {path} looks like {better.name}")
-                break
-    return found
+def _surroundings(config: Config, found: Found) -> None:
+    has = psutil.virtual_memory().total
+    if config.memory_max_bytes > has:
+        found.notes.append(
+            f"memory_max_bytes: {config.memory_max_bytes:,} is more than the machine has ({has:,})"
+        )
+    zone = os.environ.get("TZ", "")
+    if zone and not _ZONE.fullmatch(zone) and not _known(zone.removeprefix(":")):
+        found.notes.append(f"TZ={zone} is no time zone that this machine knows; elf computes in UTC anyway")
+
+
+def _known(zone: str) -> bool:
+    if zone.startswith("/"):
+        return Path(zone).is_file()
+    try:
+        zoneinfo.ZoneInfo(zone)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
+
+
+# -- log files ---------------------------------------------------------------------------------------------
+
+
+def _files(key: str, stream: StreamConfig, found: Found) -> None:
+    for pattern in stream.include:
+        folder = fixed_folder(pattern)
+        there, readable = _folder(folder)
+        if there and not readable:
+            found.machine.append(
+                f"{key}.include: the folder {folder} may not be read {_user()}; give that user r and x there"
+            )
+        elif not _paths([pattern]):
+            why = "no file is there" if there else f"there is no folder {folder}"
+            found.notes.append(f"{key}.include: {pattern} matches nothing now: {why}")
+    paths = sorted(path for path in _paths(stream.include) - _paths(stream.exclude) if _is_regular(path))
+    heads = {path: _head(path) for path in paths[:FILES_MAX]}
+    closed = [
+        f"{path} cannot be read {_user()}: {why}" for path, why in heads.items() if isinstance(why, str)
+    ]
+    found.machine += [f"{key}.include: {line}" for line in _some(closed)]
+    _formats(key, stream, {path: head for path, head in heads.items() if isinstance(head, list)}, found)
+
+
+def _folder(folder: Path) -> tuple[bool, bool]:
+    """Whether it is there, and whether it may be read."""
+    try:
+        return folder.is_dir(), os.access(folder, os.R_OK | os.X_OK, effective_ids=True)
+    except OSError:  # in a folder that may not be read
+        return True, False
+
+
+def _is_regular(path: str) -> bool:
+    """Also where it cannot be told."""
+    try:
+        return Path(path).is_file()
+    except OSError:
+        return True
+
+
+def _head(path: str) -> list[str] | str:
+    """The first whole lines of a file, none of one that is compressed; or why it cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError as error:
+        return str(error.strerror).lower()
+    if head.startswith((GZIP_MAGIC, *UNREAD_MAGIC)):
+        return []  # an agent passes it over
+    whole = head[: head.rfind(b"\n") + 1].decode("utf-8", "replace")
+    return [line for line in whole.splitlines() if line.strip()][:LINES_MAX]
+
+
+def _formats(key: str, stream: StreamConfig, heads: Mapping[str, list[str]], found: Found) -> None:
+    """Files of whose lines the format takes hardly any, or not even half."""
+    format_ = get_format(stream.format)
+    none: list[str] = []
+    few: list[str] = []
+    for path, lines in itertools.islice(
+        ((path, lines) for path, lines in heads.items() if lines), LOOKED_AT_MAX
+    ):
+        count = taken(format_, lines, stream.timestamp)
+        if 2 * count >= len(lines):
+            continue
+        better = better_format(format_, lines)
+        like = f"; it looks like {better.name}" if better is not None else ""
+        of = f" with a time in {stream.timestamp}" if stream.timestamp else ""
+        said = f"{stream.format} takes {count} of the first {len(lines)} lines of {path}{of}{like}"
+        (none if HARDLY * count <= len(lines) else few).append(said)
+    found.machine += [f"{key}.format: {line}" for line in _some(none)]
+    found.notes += [f"{key}.format: {line}" for line in _some(few)]
+
+
+def _some(lines: Sequence[str]) -> Iterator[str]:
+    """The first ones, and how many there are besides."""
+    more = len(lines) - TOLD_MAX
+    for number, line in enumerate(lines[:TOLD_MAX], 1):
+        yield f"{line} (and so {more} more)" if number == TOLD_MAX and more > 0 else line
 
 
 def _paths(patterns: Sequence[str]) -> set[str]:
@@ -100,14 +269,55 @@ def fixed_folder(pattern: str) -> Path:
     return Path(*folders[:wild])
 
 
-def _unwritable(folder: Path) -> str | None:
-    """Why a folder cannot be made, or not be written to; None when all is well. It is tried: what the
-    permissions say is not all (a root user, a file system that is read-only or the kernel's)."""
-    existing = next(place for place in (folder, *folder.parents) if place.exists())
-    if not existing.is_dir():
-        return f"{existing} is not a folder"
-    try:
-        with tempfile.TemporaryDirectory(prefix=".elf-validate-", dir=existing):
-            return None
-    except OSError as error:
-        return f"nothing can be written to {existing}: {str(error.strerror).lower()}"
+# -- the fleet ---------------------------------------------------------------------------------------------
+
+
+def _fleet(config: Config, found: Found, beside: frozenset[str]) -> None:
+    """Whether the agents to join through are there. One is enough; an agent that belongs to a cluster already
+    goes on trying until it is."""
+    mine = {config.agent.advertise, config.agent.listen}
+    others = [address for address in config.cluster.bootstrap if address not in mine]
+    if len(others) < len(config.cluster.bootstrap):
+        founds = "" if others else ": with no other there it founds a cluster, as without cluster.bootstrap"
+        found.notes.append(f"cluster.bootstrap: {config.agent.advertise} is this agent itself{founds}")
+    if not others:
+        return
+    host, _ = split_address(config.agent.advertise)
+    if _is_local(host) and not any(_is_local(split_address(address)[0]) for address in others):
+        found.notes.append(
+            f"agent.advertise: {config.agent.advertise} leads others to their own host; set agent.listen, or "
+            "agent.advertise, to an address of this one"
+        )
+    closed = asyncio.run(_ask([one for one in others if one not in beside], config.cluster.name))
+    lines = [f"cluster.bootstrap: {why}" for why in closed.values()]
+    waits = len(closed) < len(others) or _has_lived(Path(config.data_dir))
+    (found.notes if waits else found.machine).extend(lines)
+
+
+def _has_lived(folder: Path) -> bool:
+    """Whether an agent has run there before."""
+    with contextlib.suppress(OSError):
+        return (folder / STORE_FILE).exists()
+    return False
+
+
+def _is_local(host: str) -> bool:
+    return host in ("localhost", "[::1]") or host.startswith("127.")
+
+
+async def _ask(addresses: Sequence[str], cluster: str) -> dict[str, str]:
+    """Why no agent of the cluster can be talked to at these, of those where it is so."""
+    from elf.client import connect
+
+    async def ask(address: str) -> str:
+        client = connect(address, cluster=cluster, timeout=ASK_SECS)
+        try:
+            await client.open()
+        except ElfError as error:
+            return str(error)
+        finally:
+            await client.close()
+        return ""
+
+    answers = await asyncio.gather(*map(ask, addresses))
+    return {address: why for address, why in zip(addresses, answers, strict=True) if why}

@@ -55,12 +55,19 @@ def richer_format(format_: Format, samples: Sequence[str]) -> Format | None:
     return richer
 
 
-def _taken(format_: Format, lines: pa.StringArray) -> int:
+def taken(format_: Format, samples: Sequence[str], timestamp: str | None = None) -> int:
+    """How many of these lines are accepted; where a column of their time is named, with a time in it."""
+    return _taken(format_, pa.array(samples, pa.string()), timestamp)
+
+
+def _taken(format_: Format, lines: pa.StringArray, timestamp: str | None = None) -> int:
     from agents.lanes.engine import Extractor
 
-    extractor = Extractor(format_, format_.schema(lines, None).event_time, Wanted())
+    extractor = Extractor(format_, format_.schema(lines, timestamp).event_time, Wanted())
     try:
-        return len(extractor.extract(lines).accepted)
+        extracted = extractor.extract(lines)
+        untimed = extracted.table["_ts"].null_count if timestamp is not None else 0
+        return len(extracted.accepted) - untimed
     finally:
         extractor.close()
 

@@ -26,6 +26,7 @@ from agents.node.keeping import Keeping
 from agents.node.leaving import Leaving
 from agents.node.requests import Requests
 from agents.node.trees import Trees
+from agents.node.witness import Waits, Witness
 from elf.errors import PeerError
 from elf.job import messages as say
 from elf.job.copies import CopyEffect, CopyEvent
@@ -138,6 +139,7 @@ class Node:
         installed = restored.installed
         self.trees = Trees(names, self.log, overlay, self.keeping, self.uplink, self.homes.roots, installed)
         self.copies = Copies(me.address, self.log, overlay, self.uplink, self.homes.roots, settings, restored)
+        self.witness = Witness(self.log, self.membership)
         self._leaving = Leaving(me, names, overlay, self.keeping, self.housing, self.uplink, self.copies)
         self.notices = Notices(self.log)
         self.clocks = Clocks(me.address)
@@ -174,6 +176,7 @@ class Node:
         never belonged to a cluster.
         """
         kept = self._restored.retained
+        self.witness.start(tuple(contacts))
         for flow in self.trees.ours():
             # before anything else: the lanes go on at once, and what they seal must find its line
             retained = {(a, b, part): size for uid, a, b, part, size in kept if uid == flow.uid}
@@ -204,7 +207,11 @@ class Node:
     @property
     def ready(self) -> bool:
         """True when the ring has us and the stream log names us in all our streams."""
-        return self._ring_ready and self.membership.cluster is not None and self.membership.joined()
+        return self.waits() is None
+
+    def waits(self) -> Waits | None:
+        """What it waits for until it is ready; None: it is."""
+        return self.witness.waits(self._ring_ready)
 
     @property
     def leaving(self) -> bool:
@@ -330,6 +337,7 @@ class Node:
         found.extend(self._leaving.tick(now_ms))
         if now_ms >= self._look_ms:
             self._look_ms = now_ms + LOOK_MS
+            self.witness.look(self.ready)
             found.extend(self._remember_peers(now_ms))
             self._unfit = {uid: text for uid, text in self._unfit.items() if self.log.flow(uid) is not None}
             for uid in self._unfit:
@@ -382,12 +390,14 @@ class Node:
                     todo.extend(self.keeping.peer_down(effect.peer.address, now_ms))
                     todo.extend(self.homes.roots.peer_down(effect.peer.address, now_ms))
                     self.copies.peer_down(effect.peer.address)
+                    todo.extend(self.witness.peer(effect))
                 case ring.TreeChanged():
                     todo.extend(self.trees.planted(effect.topic, now_ms))
                 case ring.PeerUp():
                     self.homes.roots.peer_up(effect.peer.address)
                     self.keeping.staffing.peer_up(now_ms)
                     self.housing.peer_up(now_ms)
+                    todo.extend(self.witness.peer(effect))
                 case ring.Anycasted() | ring.AnycastFailed():  # nothing of ours is sent so
                     pass
                 case Until():
@@ -452,6 +462,7 @@ class Node:
         new, self.membership.fresh = self.membership.fresh, []
         found: list[Step] = []
         for entry in new:
+            found.extend(self.witness.logged(entry))
             match entry:
                 case say.MemberJoined() | say.MemberLeft():
                     self.homes.reading.roster_changed(entry.stream)
@@ -478,6 +489,7 @@ class Node:
             found.extend(self.homes.log_changed(now_ms))
             found.extend(self.trees.begin(now_ms))
             found.extend(self.trees.end(now_ms))
+        self.witness.look(self.ready)
         found.extend(self.clients.log_grew(now_ms))
         return [*found, *self.keeping.spread(new, now_ms)]
 

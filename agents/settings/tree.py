@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from agents.settings.declare import ENV_PREFIX, Setting, members_of, settings_of, variable
-from agents.settings.kinds import nearest
+from agents.settings.kinds import Unfit, nearest
 from elf.errors import ConfigError
 
 
@@ -88,7 +88,8 @@ def plain(node: Leaf | Branch) -> object:
 
 
 def overlay_variables(root: Branch, cls: type, env: Mapping[str, str]) -> list[str]:
-    """Put what the environment says over the tree. Returns notes about variables that look like a mistake.
+    """Put what the environment says over the tree. Returns notes, a line each: where a variable wins over
+    another value that the file states, and of variables that look like a mistake.
 
     An empty variable is none. One that is no setting cannot be an error: orchestrators put their own there.
     """
@@ -104,7 +105,11 @@ def overlay_variables(root: Branch, cls: type, env: Mapping[str, str]) -> list[s
                 notes.append(f"{name} is no setting and was not used (nearest: {guess})")
             continue
         path, known = found
-        _put(root, path.split("."), Leaf(known.kind.split(env[name].strip()), name))
+        leaf = Leaf(known.kind.split(env[name].strip()), name)
+        before = _put(root, path.split("."), leaf)
+        if before is not None and not _same(known, plain(before), leaf.value):
+            stated = f"{path}: {plain(before)} ({before.place})"
+            notes.append(f"{name}={env[name].strip()} of the environment is used instead of {stated}")
     return notes
 
 
@@ -126,11 +131,22 @@ def _named_variable(root: Branch, cls: type, name: str) -> tuple[str, Setting] |
     return None
 
 
-def _put(branch: Branch, path: list[str], leaf: Leaf) -> None:
+def _same(known: Setting, one: object, other: object) -> bool:
+    """Whether two values that a user wrote mean the same."""
+    try:
+        return known.kind.read(one) == known.kind.read(other)
+    except Unfit:
+        return False
+
+
+def _put(branch: Branch, path: list[str], leaf: Leaf) -> Leaf | Branch | None:
+    """Returns what stood there."""
     for key in path[:-1]:
         below = branch.children.get(key)
         if not isinstance(below, Branch):
             below = Branch({}, leaf.place)
             branch.children[key] = below
         branch = below
+    before = branch.children.get(path[-1])
     branch.children[path[-1]] = leaf
+    return before

@@ -430,14 +430,13 @@ def _return_address(identity: bytes) -> str:
 
 
 def cannot_listen(listen: str) -> str:
-    """Why an agent cannot listen there whoever else does now; empty when it can."""
+    """Why an agent cannot listen there now; empty when it can."""
     with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
         socket.setsockopt(zmq.IPV6, int("[" in listen))
         try:
             socket.bind(f"tcp://{listen}")
         except zmq.ZMQError as error:
-            if error.errno != zmq.EADDRINUSE:
-                return f"cannot listen on {listen}: {_bind_failure(error)}"
+            return f"cannot listen on {listen}: {_bind_failure(error)}"
     return ""
 
 

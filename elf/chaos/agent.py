@@ -257,7 +257,7 @@ class SimAgent:
                     self._forget(effect)
                 case do.Unusable():
                     self.unusable.append(effect)
-                case do.Namesake():
+                case do.Namesake() | do.Seen():
                     pass
                 case do.Skewed():
                     self.skewed.append((effect.address, effect.skew_ms))

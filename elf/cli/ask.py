@@ -20,6 +20,7 @@ from elf.cli.options import one_text
 from elf.cli.printing import Printer, printer, use_utf8
 from elf.cli.statements import statements
 from elf.client import Client, Window, connect
+from elf.client.coverage import coverage, is_whole
 from elf.client.values import plain, rfc3339
 from elf.errors import UserError
 
@@ -101,14 +102,8 @@ class Waiting:
         if window.table.num_rows:
             self._rows = now
         elif window.end is not None and not window.early and now - self._rows >= WITHOUT_ROWS_SECS:
-            counts = ", ".join(
-                f"{name} {window.status.get(name, 0)}" for name in ("rows_in", "late", "future", "leapt")
-            )
-            missing = window.status.get("missing")
-            more = f"; missing: {', '.join(missing)}" if isinstance(missing, list) and missing else ""
-            self.say(
-                f"windows come without rows; the last one ended at {rfc3339(window.end)}: {counts}{more}"
-            )
+            rows = f"{window.status.get('rows_in', 0)} rows in, {window.coverage}"
+            self.say(f"windows come without rows; the last one ended at {rfc3339(window.end)}: {rows}")
 
     def say(self, text: str) -> None:
         """The reason is what stands before the first semicolon."""
@@ -160,7 +155,12 @@ def query_job(address: str, cluster: str, job: str, message: str | None) -> int:
         async with connect(address, cluster=cluster) as client:
             return await client.query(job, asked)
 
-    print(json.dumps(plain(ask(query())), ensure_ascii=False, default=_as_json))
+    answer = plain(ask(query()))
+    print(json.dumps(answer, ensure_ascii=False, default=_as_json), flush=True)
+    status = answer.get("status") if isinstance(answer, dict) and "window_end" in answer else None
+    revision = status.get("revision", 0) if isinstance(status, dict) else 0
+    if isinstance(status, dict) and not is_whole(status, revision):
+        print(f"elf: {job}: {coverage(status, revision)}", file=sys.stderr)
     return 0
 
 

@@ -18,6 +18,7 @@ from elf.cli.options import (
     OutputOption,
     SqlFile,
     SqlText,
+    SqlWords,
     TreeName,
     one_text,
 )
@@ -32,6 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def sql(
+    words: SqlWords = None,
     text: SqlText = None,
     file: SqlFile = None,
     connect: Connect = DEFAULT_ADDRESS,
@@ -40,14 +42,15 @@ def sql(
         int | None, typer.Option("--windows", min=1, help="End a SELECT or SUBSCRIBE after so many windows.")
     ] = None,
     status: Annotated[
-        bool, typer.Option("--status", help="After each window, whom and what it covers.")
+        bool,
+        typer.Option("--status", help="After each window, also a whole one, whom and what it covers."),
     ] = False,
     cluster: Cluster = _CLUSTER,
 ) -> int:
     """Perform statements; a SELECT or SUBSCRIBE prints windows until Ctrl-C or --windows."""
     from elf.cli.ask import perform
 
-    statements = one_text(text, file, "-e SQL and -f FILE")
+    statements = one_text(text, file, "SQL, -e SQL and -f FILE", words)
     return perform(connect, cluster, statements, output, windows=windows, status=status)
 
 

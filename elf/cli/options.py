@@ -24,10 +24,18 @@ Connect = Annotated[
     ),
 ]
 Cluster = Annotated[
-    str, typer.Option("--cluster", envvar="ELF_CLUSTER_NAME", help="The name of the cluster (cluster.name).")
+    str,
+    typer.Option(
+        "--cluster",
+        envvar=["ELF_CLUSTER", "ELF_CLUSTER_NAME"],
+        help="The name of the cluster (cluster.name).",
+    ),
 ]
 OutputOption = Annotated[Output, typer.Option("--output", help="How results are written.")]
 SqlText = Annotated[str | None, typer.Option("--execute", "-e", help="The statements.")]
+SqlWords = Annotated[
+    str | None, typer.Argument(metavar="SQL", help="The statements, as with -e.", show_default=False)
+]
 SqlFile = Annotated[Path | None, typer.Option("--file", "-f", help="A file with the statements.")]
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")]
 TreeName = Annotated[
@@ -88,14 +96,14 @@ def _must_be_given(option: str, given: bool) -> None:
         raise UserError(f"{option} needs at least one value")
 
 
-def one_text(text: str | None, file: Path | None, flags: str) -> str:
-    """The text of one of two options that exclude each other. Raises ``UserError``."""
-    if (text is None) == (file is None):
+def one_text(text: str | None, file: Path | None, flags: str, words: str | None = None) -> str:
+    """The text of the one of these that is given: an option's, a file's, or what stands there without an
+    option. Raises ``UserError``."""
+    given = [one for one in (text, words) if one is not None]
+    if len(given) + (file is not None) != 1:
         raise UserError(f"give exactly one of {flags}")
-    if text is not None:
-        return text
     if file is None:
-        raise UserError(f"give exactly one of {flags}")
+        return given[0]
     try:
         return file.read_text(encoding="utf-8")
     except OSError as error:

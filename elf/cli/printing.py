@@ -2,8 +2,10 @@
 
 JSON and CSV are for programs: ``window_start`` and ``window_end`` first, then the SELECT list under its
 output names, nothing else on standard output. A window without rows prints no row. A status is a row
-``{"status": {...}}`` after its window in JSON and in tables; CSV has no place for it, so it goes to standard
-error there.
+``{"status": {...}}`` after its window in JSON; CSV has no place for it, so it goes to standard error there.
+
+People are told what a window covers in a line (``elf.client.coverage``): of each window that is not whole,
+and with ``--status`` of all; under the rows in tables, on standard error beside JSON and CSV.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TextIO
 
 import msgspec
@@ -48,7 +51,7 @@ class Printer(Protocol):
     """Writes results in one of the three forms."""
 
     def window(self, window: Window) -> None:
-        """The rows of a window, and its status when it was asked for."""
+        """The rows of a window; what it covers when it is not whole, and its status when it was asked for."""
 
     def ended(self, columns: Sequence[str]) -> None:
         """No window comes any more; ``columns`` are those that rows have, if one came or not."""
@@ -87,6 +90,13 @@ def status_json(window: Window) -> str:
     return json.dumps({"status": fields}, ensure_ascii=False, separators=(",", ":"))
 
 
+def tell_coverage(window: Window) -> None:
+    """On standard error, for whoever looks on: what a window covers that is not whole."""
+    if not window.whole:
+        which = title(replace(window, revision=0))  # which the line says
+        print(f"elf: {': '.join(filter(None, (which, window.coverage)))}", file=sys.stderr, flush=True)
+
+
 def shown(window: Window) -> pa.Table:
     """The rows of a window, or, of a job that says EMIT CHANGES, what changes with it."""
     return window.table if window.changes is None else window.changes
@@ -104,6 +114,7 @@ class JsonPrinter:
         if self._status:
             lines.append(status_json(window))
         self._write(lines)
+        tell_coverage(window)
 
     def ended(self, columns: Sequence[str]) -> None:
         pass
@@ -147,7 +158,9 @@ class CsvPrinter:
         if shown(window).num_rows:
             self.table(shown(window))
         if self._status:
-            print(status_json(window), file=sys.stderr)
+            print(status_json(window), file=sys.stderr, flush=True)
+        else:
+            tell_coverage(window)
 
     def ended(self, columns: Sequence[str]) -> None:
         if not self._header:
@@ -187,15 +200,17 @@ class TablePrinter:
         self._status = status
 
     def window(self, window: Window) -> None:
-        rows = shown(window)
+        rows, heading = shown(window), title(window)
+        tells = self._status or not window.whole
         if rows.num_rows:
-            if heading := title(window):
+            if heading:
                 self._console.print(heading, style="bold", markup=False)
             self._console.print(rich_table(rows))
-        elif window.revision:  # a session that a revision joined with its neighbour is no more
-            self._console.print(f"{title(window)}  no rows", markup=False)
-        if self._status:
-            self._console.print(status_json(window), markup=False)
+        elif tells:  # one that a revision has emptied is not whole either
+            nothing = "no rows" if window.changes is None else "no changes"
+            self._console.print(f"{heading}  {nothing}".lstrip(), markup=False)
+        if tells and window.coverage:
+            self._console.print(window.coverage, markup=False)
 
     def ended(self, columns: Sequence[str]) -> None:
         pass

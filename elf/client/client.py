@@ -26,10 +26,10 @@ import msgspec
 import pyarrow as pa
 
 from agents import codec
-from agents.addresses import split_address
 from agents.functions.checks import check_job
 from agents.functions.sandbox import Sandboxes
 from agents.transport import Closed, ZeroMqTransport
+from agents.transport.probe import probe
 from elf.batch import decode
 from elf.client.changes import Changes
 from elf.client.files import files_of, tables_of
@@ -49,7 +49,7 @@ CLUSTER: Final = "elf"
 """The cluster name of an agent whose configuration gives none."""
 
 CONNECT_SECS: Final = 5.0
-"""How long ``connect`` tries to reach the agent."""
+"""How long ``connect`` tries to reach the agent; what is none is told after a part of it."""
 
 ANSWER_SECS: Final = 60.0
 """How long a statement or call may stay without any answer."""
@@ -79,6 +79,15 @@ _SUBSCRIBE: Final = re.compile(r"\s*SUBSCRIBE\s+\w+\s*;?\s*", re.IGNORECASE)
 
 class LostAgent(ElfError):
     """The agent that we talked to is no more, or has forgotten us."""
+
+
+class OtherFleet(ElfError):
+    """There is an agent, of another cluster than was asked for."""
+
+    def __init__(self, its: str, asked: str) -> None:
+        super().__init__(
+            f"it is an agent of cluster {its!r}, and {asked!r} was asked for (--cluster; cluster.name)"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +197,8 @@ class Client:
         raise failed[0] if len(failed) == 1 else ElfError("; ".join(map(str, failed)))
 
     async def _open(self) -> None:
-        await self._reach()
+        if why := await probe(self.address, self._timeout / CONNECT_SECS):
+            raise self._unreachable(why)
         self._asked = None
         self._transport = await ZeroMqTransport.dial()
         self._tasks = [asyncio.create_task(self._receive()), asyncio.create_task(self._keep_alive())]
@@ -196,10 +206,12 @@ class Client:
             status = await self.call("status", limit_secs=self._timeout)
         except BaseException as error:
             await self._disconnect()
+            if isinstance(error, OtherFleet):
+                raise self._unreachable(str(error)) from None
             if isinstance(error, ElfError) and not isinstance(error, UserError):
                 raise self._unreachable(
-                    f"no agent of cluster {self._cluster!r} answers there (--cluster NAME, as the agent's "
-                    "cluster.name says)"
+                    f"no agent of cluster {self._cluster!r} answers there "
+                    "(--cluster NAME, as the agent's cluster.name says), or it is stopped"
                 ) from None
             raise
         self._incarnation = status.get("incarnation")
@@ -464,20 +476,6 @@ class Client:
 
     # -- the connection --------------------------------------------------------------------------------------
 
-    async def _reach(self) -> None:
-        """See that somebody listens there: ZeroMQ itself would try for ever, and not say why."""
-        host, port = split_address(self.address)
-        try:
-            async with asyncio.timeout(self._timeout):
-                _, writer = await asyncio.open_connection(host.strip("[]"), port)
-        except TimeoutError:
-            raise self._unreachable(f"no connection within {self._timeout:g} s") from None
-        except OSError as error:
-            raise self._unreachable(_reason(error)) from None
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-
     def _unreachable(self, why: str) -> ElfError:
         return ElfError(f"cannot reach an agent at {self.address}: {why}")
 
@@ -492,6 +490,9 @@ class Client:
                 message = codec.decode(frames, cluster=self._cluster, max_bytes=_BYTES_MAX).message
             except Closed:
                 return
+            except codec.OtherCluster as other:
+                self._fail(OtherFleet(other.cluster, self._cluster))
+                continue
             except PeerError:
                 continue
             self._asked = None
@@ -526,8 +527,11 @@ class Client:
                 self._lose("it was restarted")
 
     def _lose(self, why: str) -> None:
+        self._fail(LostAgent(f"lost the agent at {self.address}: {why}"))
+
+    def _fail(self, error: ElfError) -> None:
         for request in self._requests.values():
-            request.fail(LostAgent(f"lost the agent at {self.address}: {why}"))
+            request.fail(error)
 
 
 def _object(reply: Reply) -> dict[str, object]:
@@ -538,10 +542,3 @@ def _object(reply: Reply) -> dict[str, object]:
         return msgspec.json.decode(reply.body, type=dict[str, object])
     except msgspec.MsgspecError as error:
         raise ElfError(f"the agent's answer is not a JSON object: {error}") from None
-
-
-def _reason(error: OSError) -> str:
-    """The system's words for why, without numbers; asyncio joins several tries into one long text."""
-    if isinstance(error, ConnectionRefusedError) or "refused" in str(error).lower():
-        return "connection refused (is elf-agent running there?)"
-    return (error.strerror or str(error)).lower()

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elf.batch import decode
+from elf.client import coverage
 from elf.job.messages import WindowResult
 
 WINDOW_COLUMNS: Final = ("window_start", "window_end")
@@ -56,6 +57,16 @@ class Window:
     def key(self) -> tuple[object, ...]:
         """What tells one result from every other: two with the same key are the same (PROTOCOL 5)."""
         return (self.job, self.version, self.start, self.end, self.revision, self.provisional, self.early)
+
+    @property
+    def coverage(self) -> str:
+        """What it covers, in a line for people: ``2 of 3 agents, web-2 missing, 3 late``."""
+        return coverage.coverage(self.status, self.revision)
+
+    @property
+    def whole(self) -> bool:
+        """Whether nobody and nothing is missing in it, and it is the first result of its window."""
+        return coverage.is_whole(self.status, self.revision)
 
 
 def split(result: WindowResult) -> Iterator[Window]:

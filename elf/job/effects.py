@@ -310,6 +310,17 @@ class Namesake:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """Another agent has come or gone (``what``, in words): for the log. ``name`` is empty where the stream
+    log does not know who is there; ``stream``: it is about this one alone."""
+
+    what: str
+    name: str
+    address: str
+    stream: str = ""
+
+
+@dataclass(frozen=True)
 class Skewed:
     """The clock of an agent is further off the others' than the lateness of a flow: for the log."""
 
@@ -370,6 +381,7 @@ Effect = (
     | Examine
     | Noticed
     | Namesake
+    | Seen
     | Skewed
     | Unusable
     | Faulted

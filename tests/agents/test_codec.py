@@ -21,6 +21,7 @@ from agents.codec import (
     Envelope,
     FrameRefused,
     Message,
+    OtherCluster,
     Reason,
     decode,
     encode,
@@ -226,7 +227,17 @@ def test_what_may_not_travel_is_a_bug_of_ours() -> None:
 
 
 def test_another_cluster() -> None:
-    assert reason_of(encode(SLICE, cluster="other", sender=SENDER)) == "cluster"
+    """Who sends it is known, so that it can be told; what is damaged names no cluster."""
+    frames = encode(SLICE, cluster="other", sender=SENDER)
+    assert reason_of(frames) == "cluster"
+    with pytest.raises(OtherCluster) as caught:
+        decode(frames, cluster=CLUSTER, max_bytes=MAX)
+    assert (caught.value.cluster, caught.value.sender, caught.value.told) == ("other", SENDER, False)
+    with pytest.raises(OtherCluster) as caught:
+        read(encode(job.Failed(request=0, text=""), cluster="x" * 99, sender=""))
+    assert (caught.value.cluster, caught.value.told) == ("x" * 64, True)
+    damaged = msgspec.msgpack.encode(msgspec.structs.replace(envelope_of(SLICE), cluster="other"))
+    assert reason_of([damaged, *sent(SLICE)[1:]]) == "checksum"
 
 
 def test_another_version_whatever_it_looks_like() -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from argparse import Namespace
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,11 +16,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.config import Config, ConfigProblems, load
-from agents.main import run
+from agents.config import ClusterConfig, Config, ConfigProblems, load
 from agents.settings.declare import settings_of, variable
 from agents.transport import Limits
-from agents.validation import fixed_folder, validate, validate_all
+from agents.validation import validate
 from elf.errors import ConfigError
 from overlay import OverlayConfig
 
@@ -216,6 +215,26 @@ def test_wrong_variables_are_named() -> None:
     ]
 
 
+def test_a_variable_that_wins_over_the_file_is_noted(tmp_path: Path) -> None:
+    """With what the file says, and where; not if both say the same, in whatever form."""
+    text = "cluster:\n  name: east\n  bootstrap: [a:1, b:2]\nstreams: {s: {include: /x.log, format: json}}\n"
+    same = {"ELF_CLUSTER_NAME": "east", "ELF_CLUSTER_BOOTSTRAP": "a:1,b:2", "ELF_STREAMS_S_INCLUDE": "/x.log"}
+    assert load(written(tmp_path, text), same | {"ELF_LOG_LEVEL": "debug"}).notes == ()
+    config = load(written(tmp_path, text), {"ELF_CLUSTER_NAME": "west", "ELF_CLUSTER_BOOTSTRAP": "a:1"})
+    assert config.cluster.name == "west"
+    assert [note.replace(f"{tmp_path}/", "") for note in config.notes] == [
+        "ELF_CLUSTER_BOOTSTRAP=a:1 of the environment is used instead of "
+        "cluster.bootstrap: ['a:1', 'b:2'] (elf.yaml:3)",
+        "ELF_CLUSTER_NAME=west of the environment is used instead of cluster.name: east (elf.yaml:2)",
+    ]
+
+
+def test_a_clients_variables_are_no_agents() -> None:
+    """Who tells the commands which fleet to ask does not tell an agent where to belong."""
+    config = load(None, {"ELF_CLUSTER": "west", "ELF_CONNECT": "h:1"})
+    assert (config.cluster, config.notes) == (ClusterConfig(), ())
+
+
 def test_unknown_variables_are_noted_when_they_look_like_ours() -> None:
     env = {"ELF_AGENT_LISTNE": "a:1", "ELF_AGENT_PORT_7071_TCP_ADDR": "10.0.0.1", "ELF_SOMETHING": "else"}
     assert load(None, env).notes == (
@@ -354,79 +373,8 @@ def test_any_yaml_gives_a_configuration_or_problems(
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_text(yaml.safe_dump(value), encoding="utf-8")
     with suppress(ConfigProblems):
-        validate(load(path, {}))
-
-
-# -- this machine ------------------------------------------------------------------------------------------
-
-
-def config_with(folder: Path, text: str) -> Config:
-    return load(written(folder, text), {})
-
-
-def test_validate_finds_what_the_machine_lacks(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    config = config_with(
-        tmp_path,
-        f"""
-        data_dir: {tmp_path}/file/data
-        archive: {{path: {tmp_path}/file}}
-        streams:
-          here: {{include: "{tmp_path}/*/x.log", format: json}}
-          gone: {{include: ["{tmp_path}/*.log", "{tmp_path}/gone/a-*.log"], format: json}}
-        """,
-    )
-    assert [line.replace(str(tmp_path), "") for line in validate(config)] == [
-        "data_dir: /file is not a folder",
-        "archive.path: /file is not a folder",
-        "streams.gone.include: there is no folder /gone (for /gone/a-*.log)",
-    ]
-
-
-def test_validate_tries_to_listen_and_to_write(tmp_path: Path) -> None:
-    text = f"""
-        data_dir: {{folder}}
-        agent: {{{{name: a, listen: "{{listen}}", advertise: "web-1:7071"}}}}
-        http: {{{{listen: "{{listen}}"}}}}
-        archive: {{{{path: "{tmp_path}"}}}}
-        """
-
-    def found(listen: str, folder: str) -> list[str]:
-        return validate(config_with(tmp_path, text.format(listen=listen, folder=folder)))
-
-    assert found("192.0.2.1:0", f"{tmp_path}/x") == [
-        "agent.listen: cannot listen on 192.0.2.1:0: this machine has no such address",
-        "http.listen: cannot serve HTTP on 192.0.2.1:0: this machine has no such address",
-    ]
-    (line,) = found("127.0.0.1:0", "/proc/x")
-    assert line.startswith("data_dir: nothing can be written to /proc: ")
-    with socket.create_server(("127.0.0.1", 0)) as taken:  # perhaps by the agent whose file this is
-        port = taken.getsockname()[1]
-        for key in ("agent", "http"):
-            config = config_with(tmp_path, f"data_dir: {tmp_path}\n{key}: {{listen: 127.0.0.1:{port}}}")
-            assert validate(config) == []
-
-
-def test_validate_doubts_a_format_that_is_not_the_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = '1.2.3.4 - - [01/Jan/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 94 "-" "x"\n'
-    (tmp_path / "a.log").write_text(line * 20)
-    (tmp_path / "b.log").write_text('{"v":1}\n' * 20)
-    text = f"""
-        data_dir: {tmp_path}/data
-        agent: {{listen: "127.0.0.1:0"}}
-        streams:
-          one: {{include: "{tmp_path}/a.log", format: json}}
-          two: {{include: "{tmp_path}/*.log", exclude: ["{tmp_path}/a*"], format: json}}
-        """
-    path = written(tmp_path, text)
-    assert run(Namespace(command="validate", config=[path])) == 0
-    said = capsys.readouterr()
-    assert said.out == f"{path}: ok\n"
-    assert said.err == (
-        f"elf-agent: warning: streams.one.format: json, but {tmp_path}/a.log looks like combined\n"
-    )
+        config = load(path, {})
+        validate(replace(config, cluster=replace(config.cluster, bootstrap=())))  # nobody is called
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:7071", "0.0.0.0:7071"])
@@ -434,46 +382,6 @@ def test_one_address_for_both_is_a_contradiction(tmp_path: Path, listen: str) ->
     text = f"agent: {{listen: 127.0.0.1:7071}}\nhttp: {{listen: '{listen}'}}"
     with pytest.raises(ConfigProblems, match=rf"^http.listen: {listen} is where agent.listen is; choose"):
         load(written(tmp_path, text), {})
-
-
-def test_agents_of_one_process_are_not_in_each_others_way(tmp_path: Path) -> None:
-    def config(name: str, listen: int, http: int, folder: str) -> Config:
-        agent = f"agent: {{name: {name}, listen: 127.0.0.1:{listen}}}\nhttp: {{listen: 127.0.0.1:{http}}}\n"
-        return config_with(tmp_path, f"{agent}data_dir: {tmp_path}/{folder}")
-
-    a, b, c = Path("a.yaml"), Path("b.yaml"), Path("c.yaml")
-    configs = {a: config("x", 7101, 7102, "x"), b: config("x", 7102, 7103, "y"), c: config("z", 0, 0, "x")}
-    assert validate_all(configs) == {
-        a: [],
-        b: [
-            "agent.name: x is also the name in a.yaml",
-            "agent.listen: 127.0.0.1:7102 is http.listen in a.yaml",
-        ],
-        c: [f"data_dir: {tmp_path}/x is also the folder in a.yaml"],
-    }
-
-
-def test_validate_is_content_with_what_can_be_made(tmp_path: Path) -> None:
-    config = config_with(tmp_path, f"data_dir: {tmp_path}/a/b/c\narchive: {{path: 's3://bucket/x'}}")
-    assert validate(config) == []
-    assert not (tmp_path / "a").exists()
-
-
-@pytest.mark.parametrize(
-    ("pattern", "folder"),
-    [
-        ("/var/log/a.log", "/var/log"),
-        ("/var/*/a.log", "/var"),
-        ("/var/log/**/a-[0-9].log", "/var/log"),
-        ("/a?c/x", "/"),
-        ("/x", "/"),
-    ],
-)
-def test_the_fixed_part_of_a_pattern(pattern: str, folder: str) -> None:
-    assert fixed_folder(pattern) == Path(folder)
-
-
-# -- code and example together -----------------------------------------------------------------------------
 
 
 def test_the_example_is_what_the_code_says() -> None:

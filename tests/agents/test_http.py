@@ -47,8 +47,8 @@ class Facts:
     def warnings(self) -> Sequence[str]:
         return self.warned
 
-    def ready(self) -> bool:
-        return self.joined
+    def unready(self) -> str:
+        return "" if self.joined else "it looks for its fleet"
 
     def gaps(self) -> Sequence[Mapping[str, object]]:
         return ()
@@ -122,7 +122,8 @@ async def test_health_and_trouble(server: HttpServer, facts: Facts) -> None:
     facts.leaving = True
     body = b'{"ok":false,"reason":"the agent is on its way out"}'
     assert await ask(server, "/health") == (503, "application/json", body)
-    assert (await ask(server, "/ready"))[0] == 503
+    body = body.replace(b'"ok":false,', b'"ok":false,"ready":false,')
+    assert (await ask(server, "/ready"))[::2] == (503, body)
 
 
 async def test_an_agent_that_stands_aside_says_why_and_nothing_else() -> None:
@@ -130,7 +131,10 @@ async def test_an_agent_that_stands_aside_says_why_and_nothing_else() -> None:
     await made.start()
     try:
         assert (await ask(made, "/health"))[::2] == (503, b'{"ok":false,"reason":"it waits for room"}')
-        assert (await ask(made, "/ready"))[::2] == (503, b'{"ready":false}')
+        assert (await ask(made, "/ready"))[::2] == (
+            503,
+            b'{"ok":false,"ready":false,"reason":"it waits for room"}',
+        )
         for path in ("/metrics", *(f"/api/v1/{name}" for name in ("jobs", "members", "streams"))):
             assert (await ask(made, path))[::2] == (503, b'{"error":"it waits for room"}')
         for path in ("/api/v1/jobs/top/notices", "/api/v1/jobs/top/windows"):
@@ -140,9 +144,10 @@ async def test_an_agent_that_stands_aside_says_why_and_nothing_else() -> None:
 
 
 async def test_ready_is_about_joining(server: HttpServer, facts: Facts) -> None:
-    assert (await ask(server, "/ready"))[::2] == (200, b'{"ready":true}')
+    assert (await ask(server, "/ready"))[::2] == (200, b'{"ok":true,"ready":true}')
     facts.joined = False
-    assert (await ask(server, "/ready"))[::2] == (503, b'{"ready":false}')
+    body = b'{"ok":false,"ready":false,"reason":"it looks for its fleet"}'
+    assert (await ask(server, "/ready"))[::2] == (503, body)
     assert (await ask(server, "/health"))[0] == 200
 
 

@@ -73,8 +73,10 @@ def at(second: int) -> datetime:
     return datetime(2026, 11, 21, 2, 0, second, tzinfo=UTC)
 
 
-def window_result(*starts: int, revision: int = 0, rows: int = 2, job: str = "j.1") -> say.WindowResult:
-    """Windows of five seconds; ``rows`` rows in each."""
+def window_result(
+    *starts: int, revision: int = 0, rows: int = 2, job: str = "j.1", whole: bool = False
+) -> say.WindowResult:
+    """Windows of five seconds; ``rows`` rows in each. Without ``whole`` an agent is missing in each."""
     naive = [at(start).replace(tzinfo=None) for start in starts]
     ends = [at(start + 5).replace(tzinfo=None) for start in starts]
     us = pa.timestamp("us")
@@ -85,10 +87,10 @@ def window_result(*starts: int, revision: int = 0, rows: int = 2, job: str = "j.
             "window_end": pa.array(ends, us),
             "revision": [revision] * count,
             "expected": [7] * count,
-            "reported": [6] * count,
-            "missing": pa.array([["shop-3"]] * count, pa.list_(pa.string())),
+            "reported": [7 if whole else 6] * count,
+            "missing": pa.array([[] if whole else ["shop-3"]] * count, pa.list_(pa.string())),
             "rows_in": [100] * count,
-            "late": [1] * count,
+            "late": [int(not whole)] * count,
         }
     )
     payload = pa.table(

@@ -10,6 +10,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from agents import codec
+from agents.transport import ZeroMqTransport
 from elf import client as elf_client
 from elf.batch import encode
 from elf.client import client as module
@@ -126,6 +128,28 @@ async def test_an_agent_of_another_cluster_does_not_answer() -> None:
             await elf_client.connect(agent.address, timeout=0.2).open()
 
 
+async def test_an_agent_of_another_cluster_says_which() -> None:
+    """As real agents do: a word of theirs in their own cluster's name, at once."""
+    transport = await ZeroMqTransport.listen("127.0.0.1:0")
+
+    async def refuse() -> None:
+        client, _ = await transport.receive()
+        word = say.Failed(request=0, text="")
+        transport.send(client, codec.encode(word, cluster="east", sender=transport.address))
+
+    refusing = asyncio.create_task(refuse())
+    try:
+        with pytest.raises(ElfError) as caught:
+            await elf_client.connect(transport.address, cluster="west").open()
+        assert str(caught.value) == (
+            f"cannot reach an agent at {transport.address}: it is an agent of cluster 'east', and 'west' was "
+            "asked for (--cluster; cluster.name)"
+        )
+    finally:
+        await refusing
+        await transport.close()
+
+
 async def test_open_requests_are_kept_alive_and_a_restart_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEEP_ALIVE_SECS", 0.05)
 
@@ -190,7 +214,7 @@ async def test_of_several_agents_the_first_that_answers() -> None:
     assert str(refused.value) == (
         "cannot reach an agent at 127.0.0.1:1: connection refused (is elf-agent running there?); "
         f"cannot reach an agent at {strange.address}: no agent of cluster 'elf' answers there "
-        "(--cluster NAME, as the agent's cluster.name says)"
+        "(--cluster NAME, as the agent's cluster.name says), or it is stopped"
     )
 
 

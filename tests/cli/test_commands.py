@@ -114,7 +114,8 @@ UNREACHABLE = "cannot reach an agent at 127.0.0.1:1: connection refused (is elf-
         (["run", "-q", "x", "--stream", "a b"], 1, "--stream wants NAME=PATH, not 'a b'"),
         (["run", "-f", "/nope.sql", "--input", "x"], 1, "cannot read /nope.sql: no such file or directory"),
         (["run", "--input", "x"], 1, "give exactly one of -q SQL and -f FILE"),
-        (["sql"], 1, "give exactly one of -e SQL and -f FILE"),
+        (["sql"], 1, "give exactly one of SQL, -e SQL and -f FILE"),
+        (["sql", "SHOW JOBS", "-e", "SHOW JOBS"], 1, "give exactly one of SQL, -e SQL and -f FILE"),
         (["sql", "-e", " ; -- nothing"], 1, "nothing to do: there is no statement"),
         (["jobs", "--connect", "nowhere"], 1, "'nowhere' is not host:port"),
         (["leave", "--connect", "127.0.0.1:1"], 1, UNREACHABLE),
@@ -192,9 +193,27 @@ def test_a_value_out_of_range_is_one_line_too() -> None:
     assert done.stderr.count("\n") == 1
 
 
+PARTLY = (
+    "elf: busy  2026-11-21T02:00:00.000Z … 2026-11-21T02:00:05.000Z: 6 of 7 agents, shop-3 missing, 1 late"
+)
+"""What is said of the first window of ``answers``."""
+
+
 async def test_connect_may_come_from_the_environment() -> None:
     done = await asyncio.to_thread(elf, "jobs", ELF_CONNECT="127.0.0.1:1")
     assert "127.0.0.1:1:" in done.stderr
+
+
+async def test_so_may_the_cluster() -> None:
+    """By a variable of the commands; what an agent reads counts where that is not set."""
+    async with fake_agent(answers, cluster="west") as agent:
+        args = ("members", "--connect", agent.address, "--output", "csv")
+        for env in (
+            {"ELF_CLUSTER": "west", "ELF_CLUSTER_NAME": "east"},
+            {"ELF_CLUSTER_NAME": "west"},
+        ):
+            done = await asyncio.to_thread(elf, *args, **env)
+            assert (done.stdout.splitlines()[0], done.stderr) == ("agent,address", "")
 
 
 def answers(message: say.Message) -> Iterable[say.Message]:
@@ -242,7 +261,20 @@ async def test_a_subscription_ends_after_its_windows() -> None:
         )
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["clicks"] for row in rows] == [0, 1, 50, 51]
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        PARTLY,
+        PARTLY.replace("00:05", "00:10").replace("00:00.", "00:05.", 1),
+    ]
+
+
+async def test_a_statement_needs_no_option() -> None:
+    """And rows for people are followed by what they cover."""
+    async with fake_agent(answers) as agent:
+        done = await elf_beside("sql", "SUBSCRIBE busy", "--windows", "1", "--connect", agent.address)
     assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    assert (lines[0].split()[0], lines[-1]) == ("busy", PARTLY.partition(".000Z: ")[2])
 
 
 async def test_ctrl_c_ends_a_subscription_and_tells_the_agent() -> None:
@@ -255,7 +287,8 @@ async def test_ctrl_c_ends_a_subscription_and_tells_the_agent() -> None:
         await process.stdout.readline()
         process.send_signal(signal.SIGINT)
         _, stderr = await process.communicate()
-        assert (process.returncode, stderr) == (0, b"")
+        assert process.returncode == 0
+        assert stderr.decode().splitlines()[0] == PARTLY
         for _ in range(100):
             if agent.got(say.Cancel):
                 break
@@ -413,3 +446,17 @@ async def test_what_a_job_answers_is_json_with_times_in_utc() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     said = {"rows": [{"window_start": "2026-03-01T12:00:00.000Z", "n": 3}], "mean": "NaN"}
     assert json.loads(done.stdout) == said
+
+
+async def test_the_last_window_of_a_job_that_is_queried_says_what_it_covers() -> None:
+    status = {"revision": 2, "expected": 2, "reported": 1, "missing": ["web-2"], "late": 0}
+    answer: object = {"job": "busy", "window_start": None, "window_end": None, "rows": [], "status": status}
+
+    def answers(message: say.Message) -> Iterable[say.Message]:
+        if isinstance(message, say.Call):
+            yield say.Reply(request=message.request, payload=pack_value(answer))
+
+    async with fake_agent(answers) as agent:
+        done = await elf_beside("query", "busy", "--connect", agent.address)
+    assert (done.returncode, json.loads(done.stdout)) == (0, answer)
+    assert done.stderr == "elf: busy: 1 of 2 agents, web-2 missing, revision 2\n"

@@ -23,10 +23,10 @@ from tests.cli.fleet_of_one import window_result
 US = pa.timestamp("us")
 
 
-def printed(output: str, *, status: bool = False, rows: int = 2) -> str:
+def printed(output: str, *, status: bool = False, rows: int = 2, whole: bool = False) -> str:
     out = io.StringIO()
     writer = printer(Output(output).value, status=status, out=out)
-    for window in split(window_result(0, 5, rows=rows)):
+    for window in split(window_result(0, 5, rows=rows, whole=whole)):
         writer.window(window)
     return out.getvalue()
 
@@ -40,9 +40,41 @@ def test_json_is_one_object_a_row_with_the_window_first() -> None:
     ]
 
 
-def test_a_window_without_rows_prints_nothing() -> None:
+def test_a_window_without_rows_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     for output in Output:
-        assert printed(output.value, rows=0) == ""
+        assert printed(output.value, rows=0, whole=True) == ""
+    assert capsys.readouterr() == ("", "")
+
+
+COVERED = "6 of 7 agents, shop-3 missing, 1 late"
+FIRST = "busy  2026-11-21T02:00:00.000Z … 2026-11-21T02:00:05.000Z"
+
+
+@pytest.mark.parametrize("output", ["json", "csv"])
+def test_what_is_not_whole_is_told_beside_the_data(output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of each such window, with rows or without; standard output has the data and nothing else."""
+    for rows in (2, 0):
+        data = printed(output, rows=rows)
+        told = capsys.readouterr().err.splitlines()
+        assert (data, len(told), told[0]) == (
+            printed(output, rows=rows, whole=True),
+            2,
+            f"elf: {FIRST}: {COVERED}",
+        )
+        assert capsys.readouterr().err == ""
+
+
+def test_tables_tell_it_under_the_rows() -> None:
+    lines = printed("table").splitlines()
+    assert (lines[0], lines[5]) == (FIRST, COVERED)
+    assert printed("table", rows=0).splitlines()[:2] == [f"{FIRST}  no rows", COVERED]
+    assert "agents" not in printed("table", whole=True)
+    assert printed("table", whole=True, status=True).splitlines().count("7 of 7 agents") == 2
+    (window,) = split(window_result(0, whole=True))
+    unchanged = replace(window, changes=window.table.slice(0, 0), revision=1)
+    out = io.StringIO()
+    printer("table", out=out).window(unchanged)
+    assert out.getvalue() == f"{FIRST}  revision 1  no changes\n7 of 7 agents, revision 1\n"
 
 
 def test_a_status_follows_its_window() -> None:
@@ -86,7 +118,7 @@ def test_tables_name_the_window_once_and_are_not_cut_off() -> None:
     text = printed("table", status=True)
     assert "busy  2026-11-21T02:00:00.000Z … 2026-11-21T02:00:05.000Z" in text
     assert "window_start  " not in text
-    assert text.count('{"status":') == 2
+    assert text.splitlines().count(COVERED) == 2
 
 
 QUERY = "SELECT a,\n       COUNT(*) AS n\nFROM access WHERE " + " OR ".join(f"a = {n}" for n in range(40))
@@ -123,7 +155,7 @@ def test_null_is_not_an_empty_text() -> None:
     texts, numbers = pa.array(["", None, 'a,"b'], pa.string()), pa.array([None, 2, None], pa.int64())
     start = pa.array([datetime(2026, 1, 1)] * 3, US)
     rows = pa.table({"window_start": start, "window_end": start, "t": texts, "n": numbers})
-    window = next(iter(split(window_result(0, 5, rows=1))))
+    window = next(iter(split(window_result(0, 5, rows=1, whole=True))))
     for output, expected in (
         ("csv", ['"",', ",2", '"a,""b",']),
         ("table", ["       NULL", "NULL      2", 'a,"b   NULL']),

@@ -93,16 +93,16 @@ def test_validate_looks_at_all_of_them(tmp_path: Path) -> None:
     first, second = Fleet(tmp_path, 2).agents
     path = first.write_config()
     assert run(*command([first, second], "validate")).stdout.count(": ok") == 2
-    broken, unknown = tmp_path / "broken.yaml", tmp_path / "unknown.yaml"
+    early, unknown = tmp_path / "early.yaml", tmp_path / "unknown.yaml"
     text = second.write_config().read_text()
-    broken.write_text(text.replace(str(second.log), str(tmp_path / "nowhere" / "x.log")))
+    early.write_text(text.replace(str(second.log), str(tmp_path / "nowhere" / "x.log")))
     unknown.write_text(text + "colour: red\n")
-    files = [f"--config={file}" for file in (unknown, path, broken)]
+    files = [f"--config={file}" for file in (unknown, path, early)]
     wrong = run(sys.executable, "-m", "agents.main", "validate", *files)
     assert wrong.returncode == 78
-    assert wrong.stdout == f"{path}: ok\n"
-    first_line, second_line = wrong.stderr.splitlines()
+    assert wrong.stdout == f"{path}: ok\n{early}: ok\n"
+    first_line, _, second_line = wrong.stderr.splitlines()
     assert first_line.startswith(f"elf-agent: {unknown}:")
     assert "unknown key colour" in first_line
-    assert second_line.startswith(f"elf-agent: {broken}: streams.")
+    assert second_line.startswith(f"elf-agent: {early}: note: streams.")
     assert "nowhere" in second_line

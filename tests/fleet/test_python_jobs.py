@@ -239,6 +239,7 @@ async def test_micro_promotion_gives_the_products_clicked_most_a_discount_on_eve
             assert batches[-1]["agents"] == 3
             window: Any = await client.query(f"{client.creator}/popular")
             assert window["job"] == "popular"
+            assert {"expected", "reported", "missing", "late"} <= set(window["status"])
             with pytest.raises(UserError, match="there is no job nobody; jobs: popular, promo, sales"):
                 await client.query("nobody")
             with pytest.raises(UserError, match=r"job promo gave no answer: micro_promotion\.py:.*TypeError"):

@@ -145,9 +145,9 @@ class Job:
     def query(self, app: str | bytes, message: object = None, timeout: float = QUERY_SECS) -> object:
         """Ask the master of another application and wait for its reply; ``timeout`` in seconds.
 
-        An SQL job answers with its last window: ``{"job", "window_start", "window_end", "rows"}``. While this
-        waits, ``deliver`` alone may be called. Raises ``QueryFailed``; also when the reply would have to wait
-        for this very job (a cycle).
+        An SQL job answers with its last window: ``{"job", "window_start", "window_end", "rows", "status"}``.
+        While this waits, ``deliver`` alone may be called. Raises ``QueryFailed``; also when the reply would
+        have to wait for this very job (a cycle).
         """
         return self._host.query(self.app(app), app if isinstance(app, str) else "", message, timeout)
 

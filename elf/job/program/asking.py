@@ -124,8 +124,9 @@ def app_of(label: str) -> bytes:
 
 
 def _last_window(facts: JobFacts) -> dict[str, object]:
-    """The rows of the last committed window."""
-    found: dict[str, object] = {"job": facts.spec.name, "window_start": None, "window_end": None, "rows": []}
+    """The rows and the status of the last committed window."""
+    found: dict[str, object] = {"job": facts.spec.name, "window_start": None, "window_end": None}
+    found |= {"rows": [], "status": {}}
     if not facts.windows:
         return found
     result = facts.windows[-1]
@@ -134,6 +135,11 @@ def _last_window(facts: JobFacts) -> dict[str, object]:
         status = decode(result.status).to_pylist() if result.status else []
     except PeerError:
         return found
-    span = {name: status[-1].get(name) if status else None for name in ("window_start", "window_end")}
-    kept = [row for row in rows if row.get("window_start") == span["window_start"]]
-    return found | span | {"rows": [{k: v for k, v in row.items() if k not in span} for row in kept]}
+    last = status[-1] if status else {}
+    span = {name: last.get(name) for name in ("window_start", "window_end")}
+
+    def beside(row: dict[str, object]) -> dict[str, object]:
+        return {name: value for name, value in row.items() if name not in span}
+
+    kept = [beside(row) for row in rows if row.get("window_start") == span["window_start"]]
+    return found | span | {"rows": kept, "status": beside(last)}

@@ -1,0 +1,93 @@
+"""Who comes and who goes, for the agent's log, and what the agent itself still waits for.
+
+Said is what happens from the moment on at which the agent is ready: it hears of all that was before when it
+joins. A neighbour that falls silent is told of by its name in the stream log. Agents that are not neighbours
+on the ring are told of when they join or leave a stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import overlay as ring
+from elf.job import messages as say
+from elf.job.effects import Seen
+from elf.job.log.membership import Membership
+from elf.job.log.streamlog import StreamLog
+
+GONE_MAX: Final = 1_024
+"""Neighbours that are remembered as gone, to be told of when they are back."""
+
+
+@dataclass(frozen=True)
+class Waits:
+    """What an agent waits for until it is ready, in words, and for whom."""
+
+    text: str
+    addresses: tuple[str, ...]
+
+
+class Witness:
+    """See the module's docstring."""
+
+    def __init__(self, log: StreamLog, membership: Membership) -> None:
+        self._log = log
+        self._membership = membership
+        self._contacts: tuple[str, ...] = ()
+        self._ready = False
+        self._gone: dict[str, None] = {}
+
+    def start(self, contacts: tuple[str, ...]) -> None:
+        self._contacts = contacts
+
+    def waits(self, on_ring: bool) -> Waits | None:
+        """None: for nothing, the agent is ready."""
+        me, cluster = self._membership.me.address, self._membership.cluster
+        if not on_ring:
+            contacts = tuple(address for address in self._contacts if address != me)
+            return Waits(f"it looks for its fleet through {', '.join(contacts)}", contacts)
+        if cluster is None:
+            return Waits("it waits for a neighbour that knows who keeps the stream log", self._contacts)
+        if self._membership.joined():
+            return None
+        keepers = cluster.keepers.addresses
+        text = (
+            f"it waits for the keepers of the stream log ({', '.join(keepers)}), most of which must be there"
+        )
+        return Waits(text, tuple(address for address in keepers if address != me))
+
+    # -- others ----------------------------------------------------------------------------------------------
+
+    def peer(self, event: ring.PeerUp | ring.PeerDown) -> list[Seen]:
+        """A neighbour is heard, or is gone."""
+        address = event.peer.address
+        if isinstance(event, ring.PeerUp):
+            known = address in self._gone
+            self._gone.pop(address, None)
+            return [Seen("is back", self.name(address), address)] if known else []
+        if not self._ready:
+            return []
+        if len(self._gone) < GONE_MAX:
+            self._gone[address] = None
+        what = "has gone" if event.reason == "left" else "is silent: it is taken for dead"
+        return [Seen(what, self.name(address), address)]
+
+    def logged(self, entry: say.LogEntry) -> list[Seen]:
+        """The stream log has grown."""
+        if not self._ready or not isinstance(entry, say.MemberJoined | say.MemberLeft):
+            return []
+        members = (one for one in self._log.members(entry.stream) if one.number == entry.number)
+        member = next(members, None)
+        if member is None or member.agent_id == self._membership.me.agent_id:
+            return []
+        what = "joins a stream" if isinstance(entry, say.MemberJoined) else "has left a stream"
+        return [Seen(what, member.name, member.address, entry.stream)]
+
+    def look(self, ready: bool) -> None:
+        """Whether the agent is ready now, after what it has just heard of."""
+        self._ready = ready
+
+    def name(self, address: str) -> str:
+        """Of the agent that is there; empty: the log knows none."""
+        return self._log.name_of(self._log.agent_at(address))

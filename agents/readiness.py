@@ -1,0 +1,120 @@
+"""Why an agent is no part of its fleet yet: for its log, and for whoever asks ``/ready``.
+
+The node says what it waits for, and for whom; what answers there is looked at meanwhile (``probe``). A party
+of another cluster hears which one this is, once in a while, and an agent of one is told of by name: else both
+would wait for ever, since neither reads what the other says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from structlog.typing import FilteringBoundLogger
+
+from agents import codec
+from agents.node.node import Node
+from elf.job import messages as say
+
+T = TypeVar("T")
+
+Probe = Callable[[str], Awaitable[str]]
+"""Why nobody can be talked to at an address; empty: somebody is there."""
+
+FIRST_S: Final = 3.0
+"""From the start to the first word: a fleet that is well has taken the agent in by then."""
+AGAIN_S: Final = 60.0
+"""Between two times that the same reason is said."""
+LOOK_S: Final = 5.0
+"""Between two looks at those that are waited for."""
+LOOKED_AT_MAX: Final = 8
+"""Addresses that are looked at, of however many."""
+STRANGERS_MAX: Final = 64
+"""Parties of other clusters that are remembered."""
+TOLD_AGAIN_S: Final = 5.0
+"""Between two times that one of them is told."""
+
+
+class Readiness:
+    """See the module's docstring. ``send`` takes an address and frames; without ``probe`` nobody is looked
+    at. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        node: Node,
+        cluster: str,
+        log: FilteringBoundLogger,
+        send: Callable[[str, list[bytes]], object],
+        probe: Probe | None,
+    ) -> None:
+        self._node = node
+        self._cluster = cluster
+        self._log = log
+        self._send = send
+        self._probe = probe
+        self._found: dict[str, str] = {}
+        self._others: dict[str, str] = {}
+        self._told: dict[str, float] = {}
+
+    @property
+    def reason(self) -> str:
+        """In a line; empty when the agent is ready."""
+        waits = self._node.waits()
+        return "" if waits is None else "; ".join([waits.text, *self.found()])
+
+    def found(self) -> list[str]:
+        """What is known of those that are waited for."""
+        waits = self._node.waits()
+        addresses = () if waits is None else waits.addresses
+        name = self._node.witness.name
+        found = {address: self._others.get(address) or self._found.get(address, "") for address in addresses}
+        return [
+            f"{called} ({address}): {what}" if (called := name(address)) else f"{address}: {what}"
+            for address, what in found.items()
+            if what
+        ]
+
+    async def watch(self) -> None:
+        """Say it, when it has been so for some seconds, when it is another, and each minute; until the agent
+        is ready, which the driver says."""
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(FIRST_S)
+        said, again = "", 0.0
+        while (waits := self._node.waits()) is not None:
+            await self._look(waits.addresses)
+            reason, now = self.reason, loop.time()
+            if reason and (reason != said or now >= again):
+                said, again = reason, now + AGAIN_S
+                self._log.warning("agent is not ready yet", reason=reason)
+            await asyncio.sleep(LOOK_S)
+
+    async def _look(self, addresses: tuple[str, ...]) -> None:
+        if self._probe is not None:
+            looked_at = addresses[:LOOKED_AT_MAX]
+            self._found = dict(
+                zip(looked_at, await asyncio.gather(*map(self._probe, looked_at)), strict=True)
+            )
+
+    def stranger(self, refused: codec.OtherCluster, origin: str) -> None:
+        """A message of another cluster has come. ``origin``: where an answer goes to if its sender does not
+        listen anywhere."""
+        listens = ":" in refused.sender and not refused.sender.startswith("client:")
+        sender = refused.sender if listens else origin
+        if listens:
+            _remember(
+                self._others, sender, f"is of cluster {refused.cluster!r}, this one is of {self._cluster!r}"
+            )
+        now = asyncio.get_running_loop().time()
+        if not refused.told and now >= self._told.get(sender, 0.0):
+            _remember(self._told, sender, now + TOLD_AGAIN_S)
+            word = say.Failed(request=0, text=f"this agent is of cluster {self._cluster!r}")
+            self._send(sender, codec.encode(word, cluster=self._cluster, sender=self._node.me.address))
+
+
+def _remember(known: dict[str, T], key: str, value: T) -> None:
+    """The last ones; the oldest goes."""
+    known.pop(key, None)
+    while len(known) >= STRANGERS_MAX:
+        del known[next(iter(known))]
+    known[key] = value

@@ -1,0 +1,113 @@
+"""The line that says what a window covers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.committing.status import STATUS_SCHEMA
+from elf.client import split
+from elf.client.coverage import COUNTS, FLAGS, NAMED_MAX, coverage, is_whole
+from elf.client.values import plain
+from elf.job.tally import TALLY_COLUMNS
+from tests.cli.fleet_of_one import window_result
+
+WHOLE = {"expected": 3, "reported": 3, "missing": [], "rows_in": 12, **dict.fromkeys(COUNTS, 0), "version": 1}
+GAP = {
+    "agent": "web-1",
+    "source": "/var/log/nginx/access.log",
+    "bytes": 4120,
+    "from": datetime(2026, 11, 25, 10, 2, 11, 5000),
+    "to": datetime(2026, 11, 25, 10, 3, 40),
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({}, "3 of 3 agents"),
+        ({"expected": 1, "reported": 1}, "1 of 1 agent"),
+        ({"reported": 2, "missing": ["web-2"], "late": 3}, "2 of 3 agents, web-2 missing, 3 late"),
+        (
+            {"expected": 1200, "reported": 1193, "missing": [f"w{n}" for n in range(7)]},
+            "1,193 of 1,200 agents, w0, w1, w2, w3, w4 and 2 more missing",
+        ),
+        ({"rejected": 1234, "uncast": 2}, "3 of 3 agents, 1,234 rejected, 2 uncast"),
+        (
+            {"future": 1, "unrostered": 2, "shed": 3, "leapt": 4},
+            "3 of 3 agents, 1 ahead of the clock, 2 outside the roster, 3 shed, 4 leapt",
+        ),
+        ({"skipped": True}, "3 of 3 agents, skipped by a change of the job"),
+        ({"function_failed": True}, "3 of 3 agents, the job's function failed"),
+        (
+            {"gaps": [GAP]},
+            "3 of 3 agents, gap: web-1 /var/log/nginx/access.log, 4,120 bytes, 10:02:11 to 10:03:40",
+        ),
+        (
+            {"gaps": [GAP | {"bytes": None, "from": GAP["to"], "to": datetime(2026, 11, 26, 0, 0, 1)}]},
+            "3 of 3 agents, gap: web-1 /var/log/nginx/access.log, bytes unknown, "
+            "2026-11-25 10:03:40 to 2026-11-26 00:00:01",
+        ),
+        ({"missing": ["a\x1b[2Jb"], "reported": 2}, "2 of 3 agents, a\\x1b[2Jb missing"),
+    ],
+)
+def test_the_line(change: dict[str, object], line: str) -> None:
+    status = WHOLE | change
+    assert coverage(status) == line
+    assert coverage({name: plain(value) for name, value in status.items()}) == line, "from JSON too"
+    assert is_whole(status) == (line in ("3 of 3 agents", "1 of 1 agent"))
+
+
+def test_times_of_a_gap_are_utc() -> None:
+    east = timezone(timedelta(hours=2))
+    told = coverage(WHOLE | {"gaps": [GAP | {"from": datetime(2026, 11, 25, 12, 2, 11, tzinfo=east)}]})
+    assert told.endswith("10:02:11 to 10:03:40")
+    told = coverage(WHOLE | {"gaps": [GAP | {"from": None, "to": datetime(2026, 1, 1, 1, tzinfo=UTC)}]})
+    assert told.endswith("4,120 bytes, 01:00:00")
+
+
+def test_many_gaps_are_counted() -> None:
+    assert coverage(WHOLE | {"gaps": [GAP] * (NAMED_MAX + 3)}).endswith("10:03:40, 3 more gaps")
+
+
+def test_a_revision_corrects_what_was_told_before() -> None:
+    (window,) = split(window_result(0, whole=True))
+    assert (window.coverage, window.whole) == ("7 of 7 agents", True)
+    later = replace(window, revision=2)
+    assert (later.coverage, later.whole) == ("7 of 7 agents, revision 2", False)
+    (window,) = split(window_result(0))
+    assert (window.coverage, window.whole) == ("6 of 7 agents, shop-3 missing, 1 late", False)
+    assert coverage({}) == ""
+
+
+def test_each_field_of_a_status_has_a_place_in_it() -> None:
+    """Who adds one to the status decides how it is said."""
+    said = {*COUNTS, *FLAGS, "expected", "reported", "missing", "revision", "gaps"}
+    silent = {"window_start", "window_end", "rows_in", "version"}
+    assert set(STATUS_SCHEMA.names) | {"gaps"} == said | silent
+    assert set(TALLY_COLUMNS) == {*COUNTS, "rows_in"}
+
+
+@given(
+    counts=st.fixed_dictionaries({name: st.integers(0, 5000) for name in COUNTS}),
+    flags=st.fixed_dictionaries({name: st.booleans() for name in FLAGS}),
+    missing=st.lists(st.sampled_from(["web-1", "web-2"]), unique=True),
+    revision=st.integers(0, 3),
+)
+def test_nothing_that_is_left_out_goes_unsaid(
+    counts: dict[str, int], flags: dict[str, bool], missing: list[str], revision: int
+) -> None:
+    status = WHOLE | counts | flags | {"missing": missing, "reported": 3 - len(missing)}
+    line = coverage(status, revision)
+    told = [int(number.replace(",", "")) for number in re.findall(r"(?<!-)\b\d[\d,]*(?= )", line)]
+    assert sorted(told) == sorted([3, 3 - len(missing), *(count for count in counts.values() if count)])
+    assert all(name in line for name in missing)
+    assert all((word in line) == flags[name] for name, word in FLAGS.items())
+    assert (f"revision {revision}" in line) == (revision > 0)
+    clean = not (any(counts.values()) or any(flags.values()) or missing or revision)
+    assert is_whole(status, revision) == clean
