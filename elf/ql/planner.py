@@ -195,7 +195,6 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
         session_states=(states.state_of(ends[0]), states.state_of(ends[1])) if ends else None,
         more=tuple(others),
         trees=_trees(drafts),
-        one_over_all=not draft.windows and len(levels) > 1 and not whole.keys,
         limit=made_of.draft.limit,
         apart=bool(draft.branches or join) and len(draft.schemas) > 1,
         join=join,
