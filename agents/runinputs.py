@@ -13,6 +13,7 @@ from agents.formats import Format, get_format
 from agents.inputs import Range, split_inputs
 from agents.lanes.guessing import (
     better_format,
+    check_one_a_line,
     check_timestamp,
     declared_columns,
     guess_format,
@@ -103,6 +104,8 @@ def _format(named: str | None, samples: Sequence[str]) -> Format:
     if named is None:
         return guess_format(samples)
     format_ = get_format(named)
+    if format_.name == "json":
+        check_one_a_line(samples)
     if (better := better_format(format_, samples)) is not None:
         raise InputError(
             f"hardly any line of the input is of format {named}, where it was looked at; it looks like "

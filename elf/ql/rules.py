@@ -24,10 +24,10 @@ from elf.ql.rules_joins import is_comma, is_file, read_joins
 from elf.ql.rules_union import branches_of
 from elf.ql.scope import Scope
 from elf.ql.source import JOB, start_of
+from elf.schema import EVENT_TIMES
 from elf.windows import Counted, Session
 
 TREES_MAX: Final = 64
-EVENT_TIME_NAMES: Final = ("ts", "timestamp", "@timestamp", "time", "created_at")
 
 
 Rule = Callable[[Draft], Draft]
@@ -245,9 +245,10 @@ def read_window(draft: Draft) -> Draft:
                 raise draft.source.at(given, f"{word} goes with the window: say it beside WINDOWING")
         return draft
     if draft.schema.event_time is None:
-        names = ", ".join(EVENT_TIME_NAMES)
+        names = ", ".join(EVENT_TIMES)
         message = (
-            f"a window needs event time, which is a timestamp column named {names} (or as the config says)"
+            f"a window needs event time, which is a timestamp column named {names}, or the one that "
+            "--timestamp names (in a fleet: timestamp, of the stream)"
         )
         raise draft.source.at(clause, f"{message}; this stream has none")
     windows = windows_of(draft.source, clause)
