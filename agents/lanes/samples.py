@@ -17,6 +17,7 @@ from typing import Final
 from agents.inputs.ranges import check_path, is_gzip
 from agents.inputs.split import split
 from agents.inputs.values import Source
+from elf.errors import InputError
 
 LINES_MAX: Final = 30_000
 """Lines of all files together; looking at one takes some 10 µs."""
@@ -39,6 +40,14 @@ def sample_lines(paths: Sequence[str], lines_max: int = LINES_MAX) -> list[str]:
             lines = [line for place in _all_places(path) for line in _lines(place)]
             found += spread(lines, max(lines_max // len(paths), FILE_LINES_MIN))
     return found
+
+
+def sample_head(data: bytes) -> list[str]:
+    """Of the beginning of what can be read only once. Raises ``InputError`` where no line of it is text."""
+    lines = _lines(data)
+    if not lines and data.strip():
+        raise InputError("cannot read the input: no line at its beginning is text (UTF-8)")
+    return spread(lines, LINES_MAX)
 
 
 def is_blank(path: str) -> bool:
