@@ -143,8 +143,8 @@ async def _run(
 
 
 class Fleet:
-    """N drivers in one process: each reads one of ``shares``. Columns are inferred from ``samples``. ``live``:
-    windows are closed while inputs are read. Made where a loop runs.
+    """N drivers in one process: each reads one of ``shares``. Columns are inferred from ``samples``.
+    ``live``: windows are closed while inputs are read. Made where a loop runs.
     """
 
     def __init__(

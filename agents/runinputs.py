@@ -58,8 +58,8 @@ class FleetStream:
 
 
 def comes_early(sql: str) -> bool:
-    """Whether its windows can be said while a pipe is read. Those of several streams, or of jobs, wait for its
-    end, and so do revisions. Raises ``UserError``."""
+    """Whether its windows can be said while a pipe is read. Those of several streams, or of jobs, wait for
+    its end, and so do revisions. Raises ``UserError``."""
     queries = queries_of(sql)
     if len(queries) != 1 or is_question(sql) or queries[0].tree.find(Windowings) is None:
         return False

@@ -21,7 +21,7 @@ LOOKED_AT: Final = 1_000
 """Lines that are parsed to tell a format."""
 HARDLY: Final = 20
 """A format that takes one line in so many, or less, is not the input's."""
-_ARRAY_OR_OBJECT: Final = re.compile(r'\[\s*(\{|$)|\{\s*("|$)')
+_ARRAY_OR_OBJECT: Final = re.compile(r'\[\s*(\{|$)|\{\s*("|$).*(?<!\})\s*$')
 """How JSON begins that is no object a line; an array of anything but objects has no rows."""
 
 

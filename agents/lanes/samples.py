@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from agents.inputs.ranges import check_path, is_gzip
-from agents.inputs.split import split
+from agents.inputs.split import BYTE_ORDER_MARK, split
 from agents.inputs.values import Source
 from elf.errors import InputError
 
@@ -52,7 +52,7 @@ def sample_head(data: bytes) -> list[str]:
 
 def is_blank(path: str) -> bool:
     """Whether there is nothing where samples are taken from, but perhaps blank lines."""
-    return not any(place.strip() for place in _all_places(path))
+    return not any(place.removeprefix(BYTE_ORDER_MARK).strip() for place in _all_places(path))
 
 
 def spread(lines: Sequence[str], lines_max: int) -> list[str]:

@@ -81,8 +81,8 @@ def fail(error: ElfError) -> int:
 @contextlib.contextmanager
 def ended_at_once(folder: Path, once: Callable[[], None] | None = None) -> Iterator[None]:
     """Meanwhile Ctrl-C and SIGTERM end the process there and then, for work that leaves nothing behind but
-    this folder: Python would wait for its threads first, which may be in the middle of anything. ``once``: what
-    the first Ctrl-C does in place of that."""
+    this folder: Python would wait for its threads first, which may be in the middle of anything. ``once``:
+    what the first Ctrl-C does in place of that."""
     first = [] if once is None else [once]
 
     def end(which: int, _frame: FrameType | None) -> None:

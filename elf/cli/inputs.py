@@ -1,6 +1,6 @@
 """What ``elf run`` reads. What can be read only once (``-``, standard input; a pipe) is first copied to a
 file: its columns are inferred from its lines before any of them is counted. But where a query has windows,
-and somebody may be writing to standard input, they come while it is read (``agents.inputs.piped``), unless all of it comes at once.
+and somebody writes to standard input, they come while it is read (``agents.inputs.piped``).
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def stdin_pipe(inputs: Sequence[str], streams: Sequence[str]) -> Piped | None:
 def inputs_of(
     inputs: Sequence[str], streams: Sequence[str], folder: Path, pipe: Piped | None, *, early: bool
 ) -> Inputs:
-    """What the command line names; copies are in ``folder``. Where windows come ``early`` the ``pipe`` is read as it comes,
-    if it is all there is and not compressed. Raises ``UserError``, ``InputError``."""
+    """What the command line names; copies are in ``folder``. Where windows come ``early`` and the ``pipe``
+    is all there is, it is read as it comes, if it does not end at once. Raises ``UserError``, ``InputError``.
+    """
     found: dict[str, list[str]] = {}
     if inputs:
         found[DEFAULT_STREAM] = list(inputs)
@@ -67,7 +68,7 @@ def inputs_of(
         _tell_repeated(paths)
     only = sum(map(len, found.values())) == 1
     if pipe is not None and early and only and not pipe.is_compressed and pipe.begin():
-        return Inputs({name: (NAME,) for name in found}, {}, pipe)
+        return Inputs(dict.fromkeys(found, (NAME,)), {}, pipe)
     if pipe is not None and sys.stderr.isatty():
         print("elf: reads standard input to its end; Ctrl-C: the answer so far", file=sys.stderr)
     read = {name: tuple(_file(path, folder, pipe) for path in paths) for name, paths in found.items()}

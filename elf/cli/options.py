@@ -97,7 +97,7 @@ def one_text(text: str | None, file: Path | None, flags: str) -> str:
     if file is None:
         raise UserError(f"give exactly one of {flags}")
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")  # editors of Windows begin it with a mark
     except OSError as error:
         raise UserError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:

@@ -39,7 +39,8 @@ def handed(source: Piped | Whole, bytes_max: int) -> Handed | None:
 
 
 def together(parts: list[Handed]) -> Handed:
-    return sum((p[0] for p in parts), []), sum((p[1] for p in parts), []), sum(p[2] for p in parts)
+    lines = [line for part in parts for line in part[0]]
+    return lines, [reject for part in parts for reject in part[1]], sum(part[2] for part in parts)
 
 
 @settings(max_examples=40, deadline=None)
