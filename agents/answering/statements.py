@@ -342,7 +342,9 @@ class Statements:
     def _describe(self, asked: say.Execute, name: str) -> Procedure:
         if name in self._log.streams():
             schema = (yield from self._fleet.view(name, finite=self.finite)).schema
-            columns = [{"column": c.name, "type": c.type} for c in schema.columns]
+            columns: list[dict[str, object]] = [
+                {"column": column.name, "type": column.type} for column in schema.columns
+            ]
             return table_of(asked.request, columns, f"columns of {name}: no line has shown any")
         if self._log.find_job(name, asked.creator) is None:
             for program, known in (yield from self._submissions.inspect()):

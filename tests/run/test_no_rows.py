@@ -33,7 +33,7 @@ def test_the_grand_total_is_that_of_duckdb(
     table = "(SELECT 'a' AS k, 1 AS v) AS log"
     for after in AFTER if group == TOTALS[0] else AFTER[:1]:
         sql = "SELECT COUNT(*) AS n, SUM(v) AS s, COUNT(DISTINCT v) AS d FROM {} WHERE v > 100 GROUP BY {} {}"
-        wanted = duckdb.sql(sql.format(table, group, after)).fetchall()
+        wanted = duckdb.execute(sql.format(table, group, after)).fetchall()
         status, out, err = elf_run(
             capsys, "--input", str(tmp_path / "a.json"), "--agents", "2", "--output", "json", "-q", sql.format("log", group, after)
         )  # fmt: skip
