@@ -44,6 +44,8 @@ from overlay.replica import Groups
 __all__ = ["Fleet", "FleetStream", "RunRequest", "Summary", "ask", "run"]
 
 CLUSTER = "run"
+LIVE_LATENESS_US = 2_000_000
+"""Of a pipe, where the query says none: as of the streams of a fleet (``lateness_secs``)."""
 PATIENT = RootSettings(limit_ms_min=1 << 60, limit_ms_max=1 << 60, grace_ms=1 << 60, patient=True)
 """A finite input is waited for, however long the other agents have been done with theirs."""
 UNBOUNDED = Limits(message_bytes_max=1 << 40, inbox_bytes_max=1 << 40)
@@ -87,7 +89,15 @@ def run(request: RunRequest, on_windows: Callable[[say.WindowResult], None]) -> 
     """Run a query to its end; ``on_windows`` gets every window, in order. Raises ``UserError``."""
     logs.configure("error", "console")  # what a person should know of the inputs is in the summary
     made, notes = streams_of(request)
-    summary = asyncio.run(_run(lambda: Fleet(made), request, on_windows))
+    pipe = request.pipe
+    if pipe is None:
+        summary = asyncio.run(_run(lambda: Fleet(made), request, on_windows))
+    else:
+
+        def opened(share: Sequence[Range]) -> Input:
+            return pipe if share else Whole([])
+
+        summary = asyncio.run(_run(lambda: Fleet(made, open_input=opened, live=True), request, on_windows))
     return replace(summary, notes=notes, blank=not any(one.samples for one in made))
 
 
@@ -133,8 +143,8 @@ async def _run(
 
 
 class Fleet:
-    """N drivers in one process: each reads one of ``shares``. Columns are inferred from ``samples``. Made
-    where a loop runs.
+    """N drivers in one process: each reads one of ``shares``. Columns are inferred from ``samples``.
+    ``live``: windows are closed while inputs are read. Made where a loop runs.
     """
 
     def __init__(
@@ -143,7 +153,9 @@ class Fleet:
         *,
         network: MemoryNetwork | None = None,
         open_input: Callable[[Sequence[Range]], Input] = Whole,
+        live: bool = False,
     ) -> None:
+        self._live = live
         self._network = network or MemoryNetwork(UNBOUNDED)
         self._open_input = open_input
         paths = [{item.path for item in share} for one in streams for share in one.shares]
@@ -159,9 +171,10 @@ class Fleet:
         me = Identity(str(uuid.uuid4()), f"agent-{index}", 1, address)
         store = Store(":memory:")
         settings = WorkerSettings(
-            finite=True,
+            finite=not self._live,
+            idle_ms=1 << 60,  # only rows, and the end, close windows
             future_us=None,
-            lateness_us=None,
+            lateness_us=LIVE_LATENESS_US if self._live else None,
             since_us=LONG_AGO,
             cut_ms=1 << 60,
             agent=address if self._twice else "",

@@ -8,20 +8,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from sqlglot import exp
 
 from agents.formats import Format, get_format
-from agents.inputs import Range, split_inputs
+from agents.inputs import Piped, Range, split_inputs
 from agents.lanes.guessing import (
     better_format,
+    check_one_a_line,
     check_timestamp,
     declared_columns,
     guess_format,
     richer_format,
 )
 from agents.lanes.lane import LaneFacts
-from agents.lanes.samples import is_blank, sample_lines
+from agents.lanes.samples import is_blank, sample_head, sample_lines
 from elf.errors import InputError, UserError
 from elf.ql import planner, statements
+from elf.ql.dialect import Emit, Windowings
+from elf.ql.rules_joins import is_file
 from elf.schema import ColumnType
 
 
@@ -40,6 +44,8 @@ class RunRequest:
     """Contents of the files that the query joins, by name."""
     columns: Mapping[str, ColumnType] = field(default_factory=dict)
     """Types that are declared; all others are those of samples."""
+    pipe: Piped | None = None
+    """In place of the only path that there is: windows come while it is read."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,17 @@ class FleetStream:
     facts: LaneFacts
     shares: Sequence[Sequence[Range]]
     samples: Sequence[str]
+
+
+def comes_early(sql: str) -> bool:
+    """Whether its windows can be said while a pipe is read. Those of several streams, or of jobs, wait for
+    its end, and so do revisions. Raises ``UserError``."""
+    queries = queries_of(sql)
+    if len(queries) != 1 or is_question(sql) or queries[0].tree.find(Windowings) is None:
+        return False
+    tree = queries[0].tree
+    revised = any(emit.args["kind"] == "revise" for emit in tree.find_all(Emit))
+    return not revised and all(is_file(join.this) for join in tree.find_all(exp.Join))
 
 
 def is_question(sql: str) -> bool:
@@ -64,7 +81,7 @@ def streams_of(request: RunRequest) -> tuple[list[FleetStream], tuple[str, ...]]
     """The streams that the query reads, and what a person should know of them."""
     whole = any(query.goes_by_source for query in queries_of(request.sql))
     paths = _paths_of(request)
-    samples = {name: _samples(of) for name, of in paths.items()}
+    samples = {name: _samples(of, request.pipe) for name, of in paths.items()}
     formats = {name: _format(request.format, some) for name, some in samples.items()}
     lines = {name: pa.array(some, pa.string()) for name, some in samples.items()}
     schemas = {name: (one, one.schema(lines[name], request.timestamp)) for name, one in formats.items()}
@@ -78,7 +95,7 @@ def streams_of(request: RunRequest) -> tuple[list[FleetStream], tuple[str, ...]]
     made = [
         FleetStream(
             LaneFacts(name, format_, request.timestamp, "", types[name]),
-            split_inputs(paths[name], request.agents, whole_files=whole),
+            _shares(request, paths[name], whole=whole),
             samples[name],
         )
         for name, format_ in formats.items()
@@ -92,7 +109,15 @@ def streams_of(request: RunRequest) -> tuple[list[FleetStream], tuple[str, ...]]
     return made, tuple(dict.fromkeys(notes))
 
 
-def _samples(paths: Sequence[str]) -> list[str]:
+def _shares(request: RunRequest, paths: Sequence[str], *, whole: bool) -> list[list[Range]]:
+    if request.pipe is None:
+        return split_inputs(paths, request.agents, whole_files=whole)
+    return [[Range(path) for path in paths], *([] for _ in range(request.agents - 1))]
+
+
+def _samples(paths: Sequence[str], pipe: Piped | None) -> list[str]:
+    if pipe is not None:
+        return sample_head(pipe.head())
     samples = sample_lines(paths)
     if not samples and not all(is_blank(path) for path in paths):
         raise InputError("cannot read the input: where it was looked at, no line of it is text (UTF-8)")
@@ -103,6 +128,8 @@ def _format(named: str | None, samples: Sequence[str]) -> Format:
     if named is None:
         return guess_format(samples)
     format_ = get_format(named)
+    if format_.name == "json":
+        check_one_a_line(samples)
     if (better := better_format(format_, samples)) is not None:
         raise InputError(
             f"hardly any line of the input is of format {named}, where it was looked at; it looks like "

@@ -49,6 +49,21 @@ class QueryError(UserError):
         return f"{place}\n  {source}\n  {' ' * (self.column - 1)}^"
 
 
+class ColumnError(QueryError):
+    """A query that needs a column that is not known, or not as it needs it: who knows where columns are
+    declared says so beside it. ``name``: the column; ``type``: what it has to be, or empty.
+    """
+
+    def __init__(self, error: QueryError, name: str, type: str = "") -> None:
+        self.name = name
+        self.type = type
+        super().__init__(error.text, sql=error.sql, line=error.line, column=error.column)
+
+    def with_way_out(self, way: str) -> QueryError:
+        """The same, and what to do."""
+        return QueryError(f"{self.text}; {way}", sql=self.sql, line=self.line, column=self.column)
+
+
 class PeerError(ElfError):
     """A peer sent something that cannot be used. The frame is dropped and counted, nothing else."""
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
 ColumnType = Literal["bigint", "double", "text", "boolean", "timestamp"]
 
 COLUMN_TYPES: Final[tuple[ColumnType, ...]] = ("bigint", "double", "text", "boolean", "timestamp")
+
+
+EVENT_TIMES: Final = ("ts", "timestamp", "@timestamp", "time", "created_at")
+"""Where an event time is looked for when nobody names its column."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +48,24 @@ class Schema:
 
 
 def declare(schema: Schema, declared: Mapping[str, ColumnType]) -> Schema:
-    """The schema with declared types in place of inferred ones, and declared columns that nobody has seen."""
+    """The schema with declared types in place of inferred ones, and declared columns that nobody has seen.
+    Until a line has shown an event time, it is the first of ``EVENT_TIMES`` that is declared as a timestamp.
+    """
     seen = tuple(Column(column.name, declared.get(column.name, column.type)) for column in schema.columns)
     unseen = tuple(Column(name, kind) for name, kind in declared.items() if schema.find(name) is None)
     unsure = tuple(name for name in schema.unsure if name not in declared)
-    return Schema(seen + unseen, schema.event_time, unsure)
+    timely = (name for name in EVENT_TIMES if declared.get(name) == "timestamp")
+    return Schema(seen + unseen, schema.event_time or next(timely, None), unsure)
+
+
+def alike(names: Iterable[str]) -> tuple[str, str] | None:
+    """Two of the names that differ by case only: DuckDB and Spark would read one column for the other."""
+    folded: dict[str, str] = {}
+    for name in names:
+        other = folded.setdefault(name.lower(), name)
+        if other != name:
+            return other, name
+    return None
 
 
 def unify(left: ColumnType, right: ColumnType) -> ColumnType:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import pyarrow as pa
 
 from elf.batch import encode
-from elf.errors import UserError
+from elf.errors import ColumnError, UserError
 from elf.job import messages as say
 from elf.job.log.streamlog import FOREVER_US, Member
 
@@ -40,6 +41,21 @@ def state_of(member: Member, *, lives: bool) -> str:
     if member.until_us != FOREVER_US:
         return "left"
     return "live" if lives else "away"
+
+
+def with_way_out(error: ColumnError, views: Mapping[str, say.StreamSeen], *, finite: bool) -> UserError:
+    """What is wrong with a column, and where a person declares it, if its streams let them. ``finite``: in
+    ``elf run``."""
+    able = [stream for stream, view in views.items() if error.type or view.format == "json"]
+    if not able:
+        return error
+    kind = error.type or "TYPE"
+    where = (
+        f"--column {shlex.quote(f'{error.name}={kind}')}"
+        if finite
+        else f"columns: {{{error.name}: {kind}}} of stream {able[0]} in the agents' settings"
+    )
+    return error.with_way_out(f"{'or' if error.type else 'if no sample shows it,'} declare it: {where}")
 
 
 def table_of(request: int, rows: Sequence[dict[str, object]], what: str) -> say.Reply:

@@ -142,13 +142,23 @@ class Fleet:
         return seen
 
     def schema(self, stream: str) -> Generator[list[Ask], list[say.Answer], Schema]:
-        """The columns of a stream, as some of its members have seen them."""
+        """The columns of a stream."""
+        return (yield from self.view(stream)).schema
+
+    def view(
+        self, stream: str, *, finite: bool = False
+    ) -> Generator[list[Ask], list[say.Answer], say.StreamSeen]:
+        """A stream as some of its members have seen it. Unless it is ``finite`` they have seen something of
+        it, or were told its columns."""
         seen = yield from self.seen(stream)
-        if not any(one.rows or one.schema.columns for one in seen):
+        schema = merge_schemas([one.schema for one in seen])
+        if not finite and not schema.columns and not any(one.rows for one in seen):
             raise UserError(
-                f"no agent that was asked has read a line of stream {stream} yet; try again later"
+                f"no agent that was asked has read a line of stream {stream} yet, which would tell its "
+                "columns: try again later, or declare them "
+                f"(columns: of stream {stream} in the agents' settings)"
             )
-        return merge_schemas([one.schema for one in seen])
+        return msgspec.structs.replace(seen[0], schema=schema)
 
     def shipped(self, stream: str) -> Generator[list[Ask], list[say.Answer], dict[str, object]]:
         """Where a stream's lines are, after its members have closed and shipped their archives."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agents.answering.about import current_only, describe, job_row, not_comparable, summary, trees
-from agents.answering.answers import facts_of, table_of
+from agents.answering.answers import facts_of, table_of, with_way_out
 from agents.answering.asks import SILENT, Ask, Procedure, Reading, ToKey, Until
 from agents.answering.explain import Explanations
 from agents.answering.fleet import Fleet
@@ -26,7 +26,7 @@ from agents.answering.steering import Steering
 from agents.answering.submissions import Submissions, described, program_row
 from agents.answering.tapping import Tapping
 from agents.answering.vitals import fleet_vitals
-from elf.errors import UserError
+from elf.errors import ColumnError, UserError
 from elf.job import messages as say
 from elf.job.home.homes import Homes
 from elf.job.log.membership import Identity
@@ -34,7 +34,6 @@ from elf.job.log.streamlog import StreamLog
 from elf.job.rollup.notices import CHARS_MAX
 from elf.job.spec import ONE_SHOT_PREFIX, JobSpec, app_id, range_topic
 from elf.ql.plan import Plan, Table
-from elf.schema import merge_schemas
 
 if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement, which most agents never see
     from elf.ql import statements
@@ -162,12 +161,16 @@ class Statements:
         query = expanded.query
         late = self._late_flows(query, asked.creator)
         tables = files.tables_of(query, dict(asked.tables), known)
-        schemas = {}
+        views = {}
         for stream in late or expanded.streams or self._streams_of(query):
-            schemas[stream] = yield from self._fleet.schema(stream)
+            views[stream] = yield from self._fleet.view(stream, finite=self.finite)
+        schemas = {stream: view.schema for stream, view in views.items()}
 
         def make(pane_us: int | None) -> Plan:
-            plan = expanded.finish(planner.plan_streams(query, schemas, tables, pane_us))
+            try:
+                plan = expanded.finish(planner.plan_streams(query, schemas, tables, pane_us))
+            except ColumnError as error:
+                raise with_way_out(error, views, finite=self.finite) from None
             if late:
                 plan = planner.over_late(query, plan, late)
             for function in (instead.functions if instead is not None else None) or ():
@@ -181,8 +184,9 @@ class Statements:
         plan = yield from self._reads.since(plan)
         if not plan.windows and not self.finite:
             raise UserError(
-                "a query over live streams needs a window, for instance WINDOWING 30 SECONDS at its end "
-                "(results over everything since the start are not supported yet)"
+                "a query over live streams never ends, so it says at its end when there is a result: "
+                "WINDOWING 30 SECONDS (of each 30 s), or WINDOWING LANDMARK EVERY 30 SECONDS "
+                "(of all since it began, after each 30 s that brought a row)"
             )
         return plan
 
@@ -337,9 +341,11 @@ class Statements:
 
     def _describe(self, asked: say.Execute, name: str) -> Procedure:
         if name in self._log.streams():
-            seen = yield from self._fleet.seen(name)
-            schema = merge_schemas([one.schema for one in seen])
-            return table_of(asked.request, [{"column": c.name, "type": c.type} for c in schema.columns], name)
+            schema = (yield from self._fleet.view(name, finite=self.finite)).schema
+            columns: list[dict[str, object]] = [
+                {"column": column.name, "type": column.type} for column in schema.columns
+            ]
+            return table_of(asked.request, columns, f"columns of {name}: no line has shown any")
         if self._log.find_job(name, asked.creator) is None:
             for program, known in (yield from self._submissions.inspect()):
                 if program == self._log.find_program(name, asked.creator):

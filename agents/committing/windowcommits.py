@@ -292,17 +292,14 @@ def _published(effect: CommitWindows, store: Store) -> dict[Span, tuple[int, pa.
 
 
 def _no_rows(effect: CommitWindows, finisher: FinisherPort) -> pa.Table:
-    """Over no rows at all a global aggregate without a window still has one row, also one over a subquery's
-    groups, of which there are none; everything else has none.
+    """Over no rows at all and without a window: what the final fragment makes of no groups, as SQL has it. A
+    global aggregate has one row, and so has an empty grouping set, or either over a subquery's groups.
     """
-    plan = effect.spec.plan
-    made = plan.made
-    grouped = len(made.keys) > len(made.cells)
-    if grouped and not plan.one_over_all:
-        return pa.table({})
     from agents.lanes.engine import no_groups  # DuckDB, as in agents.lanes.streams
 
-    groups = no_groups(plan).drop_columns(["window_start", "window_end"])
+    made = effect.spec.plan.made
+    groups = no_groups(effect.spec.plan).drop_columns(["window_start", "window_end"])
+    grouped = len(made.keys) > len(made.cells)
     return finisher.run(groups if grouped else _one_without_rows(groups.schema, made))
 
 

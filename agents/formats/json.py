@@ -24,10 +24,7 @@ import pyarrow as pa
 
 from agents.formats.base import LINE, Format, Int64s
 from agents.formats.dialect import TIME_PATTERNS, Dialect, Selection, uncast_count
-from elf.schema import Column, ColumnType, Schema, unify
-
-EVENT_TIMES: Final = ("ts", "timestamp", "@timestamp", "time", "created_at")
-"""Where an event time is looked for when the config names none."""
+from elf.schema import EVENT_TIMES, Column, ColumnType, Schema, unify
 
 RESERVED: Final = frozenset(
     {"_agent", "_source", LINE, "_ts", "_pane", "_ok", "_uncast", "_wanted", "_place", "_seen", "_number"}

@@ -1,5 +1,7 @@
-"""Inputs: files as chunks of whole lines. ``Tail`` follows growing ones, ``Whole`` reads finite ones once."""
+"""Inputs: files as chunks of whole lines. ``Tail`` follows growing ones, ``Whole`` reads finite ones once,
+``Piped`` a pipe as it comes."""
 
+from agents.inputs.piped import Piped
 from agents.inputs.ranges import Range, split_inputs
 from agents.inputs.tail import Tail
 from agents.inputs.values import Chunk, Counters, Input, Position, Reject, Source
@@ -9,6 +11,7 @@ __all__ = [
     "Chunk",
     "Counters",
     "Input",
+    "Piped",
     "Position",
     "Range",
     "Reject",

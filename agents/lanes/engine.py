@@ -25,11 +25,11 @@ from agents.formats.dialect import DUCKDB, DUCKDB_QUICK, Dialect, Selection
 from agents.lanes.times import read_times
 from elf.aggregates import normalise
 from elf.batch import decode
-from elf.errors import ElfBug, InputError
+from elf.errors import ElfBug
 from elf.job.ports import Wanted
 from elf.job.worker.fitting import arrow_schema
 from elf.ql.plan import PLACES, Fragment, Plan, Stage, Table, side_groups
-from elf.schema import Column
+from elf.schema import Column, alike
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -84,7 +84,10 @@ class Statement:
         self._table = table
         self._schema = schema
         self._batch = _Batch(schema)
-        _check_names(schema)
+        if (pair := alike(schema.names)) is not None:
+            raise ElfBug(
+                f"columns {pair} in one statement: DuckDB would read one of them for the other\n{sql}"
+            )
         self._connection = instance().cursor()
         try:
             self._connection.execute("SET TimeZone = 'UTC'")
@@ -121,17 +124,6 @@ def as_schema(schema: pa.Schema, table: pa.Table) -> pa.Table:
     return chosen if chosen.schema.equals(schema) else chosen.cast(schema)
 
 
-def _check_names(schema: pa.Schema) -> None:
-    """DuckDB takes names that differ by case only for the same, and would read one column for the other."""
-    folded: dict[str, str] = {}
-    for name in schema.names:
-        other = folded.setdefault(name.lower(), name)
-        if other != name:
-            raise InputError(
-                f'columns "{other}" and "{name}" in one query: names must differ by more than case'
-            )
-
-
 @dataclass(frozen=True, eq=False)
 class Extracted:
     """``table``: ``_ts`` (int64, µs, nullable), then the asked columns, one row for each accepted line, in
@@ -162,8 +154,8 @@ class Extractor:
     def __init__(self, fmt: Format, event_time: str | None, wanted: Wanted) -> None:
         self._format = fmt
         columns = wanted.columns
-        _check_names(arrow_schema(columns))
         self._wanted, self._event_time = wanted, event_time
+        self._numbered = alike(column.name for column in columns) is not None
         quick = self._select(DUCKDB_QUICK)
         self._quick_sql = _extraction(quick, wanted.where_sqls)
         self._schema = pa.schema([pa.field("_ts", pa.int64()), *arrow_schema(columns)])
@@ -173,7 +165,12 @@ class Extractor:
         self._times = Times() if quick.event_text is not None else None
 
     def _select(self, dialect: Dialect) -> Selection:
-        return self._format.select(dialect, self._wanted.columns, self._event_time)
+        """Columns that differ by case (each for another job) are ``c0``, ``c1`` … there."""
+        found = self._format.select(dialect, self._wanted.columns, self._event_time)
+        if not self._numbered:
+            return found
+        numbered = (f"c{number}" for number, _ in enumerate(found.columns))
+        return replace(found, columns=tuple(zip(numbered, (sql for _, sql in found.columns), strict=True)))
 
     def _careful_sql(self) -> str:
         return _extraction(self._select(DUCKDB), self._wanted.where_sqls)
@@ -185,7 +182,11 @@ class Extractor:
         valid[self._format.refused(lines)] = False
         if not valid.all():
             found = found.filter(pa.array(valid))
-        rows = found.select(self._schema.names)
+        if self._numbered:
+            names = ("_ts", *(f"c{number}" for number, _ in enumerate(self._wanted.columns)))
+            rows = found.select(names).rename_columns(self._schema.names)
+        else:
+            rows = found.select(self._schema.names)
         if self._times is not None:
             rows = rows.set_column(0, "_ts", self._times.read(rows["_ts"].combine_chunks()))
         return Extracted(
@@ -268,7 +269,6 @@ class Mapper:
         places = [pa.field(name, pa.int64()) for name in (PLACES if counts else ())]
         self.schema = pa.schema([*arrow_schema(columns), _PANE, *places])
         self._statement: Statement | None = None
-        _check_names(self.schema)
 
     def run(self, rows: pa.Table) -> pa.Table:
         """Columns as DuckDB gives them: a sum of integers is decimal128(38, 0)."""

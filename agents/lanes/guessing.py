@@ -5,6 +5,7 @@ person says of it that does not fit them.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -20,6 +21,8 @@ LOOKED_AT: Final = 1_000
 """Lines that are parsed to tell a format."""
 HARDLY: Final = 20
 """A format that takes one line in so many, or less, is not the input's."""
+_ARRAY_OR_OBJECT: Final = re.compile(r'\[\s*(\{|$)|\{\s*("|$).*(?<!\})\s*$')
+"""How JSON begins that is no object a line; an array of anything but objects has no rows."""
 
 
 def guess_format(samples: Sequence[str]) -> Format:
@@ -28,11 +31,25 @@ def guess_format(samples: Sequence[str]) -> Format:
     taken = {name: _taken(format_, lines) for name, format_ in FORMATS.items()}
     best = max(taken, key=lambda name: taken[name])
     if len(lines) and 2 * taken[best] < len(lines):
+        check_one_a_line(samples)
         raise InputError(
             f"cannot tell the format of the input ({best} takes {taken[best]} of {len(lines)} sample lines); "
             f"say --format {', '.join(FORMATS)}"
         )
     return FORMATS[best]
+
+
+def check_one_a_line(samples: Sequence[str]) -> None:
+    """Raises ``InputError`` for lines, most of them no JSON objects, that are JSON all the same: an array, or
+    objects over several lines."""
+    lines = pa.array(spread(samples, LOOKED_AT), pa.string())
+    first = samples[0].lstrip("\ufeff \t") if samples else ""
+    if 2 * _taken(FORMATS["json"], lines) >= len(lines) or not _ARRAY_OR_OBJECT.match(first):
+        return
+    what, way = ("an array", "'.[]'") if first.startswith("[") else ("objects over several lines", ".")
+    raise InputError(
+        f"the input is JSON, but {what}; elf reads an object a line: jq -c {way} FILE | elf run --input - …"
+    )
 
 
 def better_format(format_: Format, samples: Sequence[str]) -> Format | None:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from agents.inputs.ranges import check_path, is_gzip
-from agents.inputs.split import split
+from agents.inputs.split import BYTE_ORDER_MARK, split
 from agents.inputs.values import Source
+from elf.errors import InputError
 
 LINES_MAX: Final = 30_000
 """Lines of all files together; looking at one takes some 10 µs."""
@@ -41,9 +42,17 @@ def sample_lines(paths: Sequence[str], lines_max: int = LINES_MAX) -> list[str]:
     return found
 
 
+def sample_head(data: bytes) -> list[str]:
+    """Of the beginning of what can be read only once. Raises ``InputError`` where no line of it is text."""
+    lines = _lines(data)
+    if not lines and data.strip():
+        raise InputError("cannot read the input: no line at its beginning is text (UTF-8)")
+    return spread(lines, LINES_MAX)
+
+
 def is_blank(path: str) -> bool:
     """Whether there is nothing where samples are taken from, but perhaps blank lines."""
-    return not any(place.strip() for place in _all_places(path))
+    return not any(place.removeprefix(BYTE_ORDER_MARK).strip() for place in _all_places(path))
 
 
 def spread(lines: Sequence[str], lines_max: int) -> list[str]:

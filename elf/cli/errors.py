@@ -79,11 +79,16 @@ def fail(error: ElfError) -> int:
 
 
 @contextlib.contextmanager
-def ended_at_once(folder: Path) -> Iterator[None]:
+def ended_at_once(folder: Path, once: Callable[[], None] | None = None) -> Iterator[None]:
     """Meanwhile Ctrl-C and SIGTERM end the process there and then, for work that leaves nothing behind but
-    this folder: Python would wait for its threads first, which may be in the middle of anything."""
+    this folder: Python would wait for its threads first, which may be in the middle of anything. ``once``:
+    what the first Ctrl-C does in place of that."""
+    first = [] if once is None else [once]
 
-    def end(_signal: int, _frame: FrameType | None) -> None:
+    def end(which: int, _frame: FrameType | None) -> None:
+        if first and which == signal.SIGINT:
+            first.pop()()
+            return
         shutil.rmtree(folder, ignore_errors=True)
         os.write(2, b"elf: interrupted: this is not the whole answer\n")
         os._exit(INTERRUPTED)

@@ -1,9 +1,11 @@
 """What ``elf run`` reads. What can be read only once (``-``, standard input; a pipe) is first copied to a
-file: its columns are inferred from its lines before any of them is counted.
+file: its columns are inferred from its lines before any of them is counted. But where a query has windows,
+and somebody writes to standard input, they come while it is read (``agents.inputs.piped``).
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import stat
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from agents.inputs.piped import NAME, Piped
 from elf.errors import InputError, UserError
 
 DEFAULT_STREAM: Final = "input"
@@ -29,10 +32,26 @@ class Inputs:
 
     streams: dict[str, tuple[str, ...]]
     names: dict[str, str]
+    pipe: Piped | None = None
 
 
-def inputs_of(inputs: Sequence[str], streams: Sequence[str], folder: Path) -> Inputs:
-    """What the command line names; copies are in ``folder``. Raises ``UserError``, ``InputError``."""
+def stdin_pipe(inputs: Sequence[str], streams: Sequence[str]) -> Piped | None:
+    """Standard input, where it is named and no regular file: somebody may be writing to it."""
+    if STDIN not in inputs and not any(text.endswith(f"={STDIN}") for text in streams):
+        return None
+    try:
+        descriptor = sys.stdin.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None  # closed, or not of the system
+    return None if stat.S_ISREG(os.fstat(descriptor).st_mode) else Piped(descriptor)
+
+
+def inputs_of(
+    inputs: Sequence[str], streams: Sequence[str], folder: Path, pipe: Piped | None, *, early: bool
+) -> Inputs:
+    """What the command line names; copies are in ``folder``. Where windows come ``early`` and the ``pipe``
+    is all there is, it is read as it comes, if it does not end at once. Raises ``UserError``, ``InputError``.
+    """
     found: dict[str, list[str]] = {}
     if inputs:
         found[DEFAULT_STREAM] = list(inputs)
@@ -47,7 +66,12 @@ def inputs_of(inputs: Sequence[str], streams: Sequence[str], folder: Path) -> In
         raise UserError("standard input (-) can be read once")
     for paths in found.values():
         _tell_repeated(paths)
-    read = {name: tuple(_file(path, folder) for path in paths) for name, paths in found.items()}
+    only = sum(map(len, found.values())) == 1
+    if pipe is not None and early and only and not pipe.is_compressed and pipe.begin():
+        return Inputs(dict.fromkeys(found, (NAME,)), {}, pipe)
+    if pipe is not None and sys.stderr.isatty():
+        print("elf: reads standard input to its end; Ctrl-C: the answer so far", file=sys.stderr)
+    read = {name: tuple(_file(path, folder, pipe) for path in paths) for name, paths in found.items()}
     both = [pair for name in found for pair in zip(read[name], found[name], strict=True)]
     shown = {copy: "standard input" if path == STDIN else path for copy, path in both if copy != path}
     return Inputs(read, shown)
@@ -68,12 +92,15 @@ def _tell_repeated(paths: Sequence[str]) -> None:
             print(f"elf: warning: the lines of {path} count twice: {same}", file=sys.stderr)
 
 
-def _file(path: str, folder: Path) -> str:
+def _file(path: str, folder: Path, pipe: Piped | None) -> str:
     """A file with the contents of a path."""
     if path == STDIN:
         copy = folder / "stdin"
         with copy.open("wb") as out:
-            shutil.copyfileobj(sys.stdin.buffer, out)
+            if pipe is not None:
+                pipe.copy(out)
+            else:
+                shutil.copyfileobj(sys.stdin.buffer, out)
         return str(copy)
     try:
         mode = Path(path).stat().st_mode

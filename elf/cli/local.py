@@ -27,7 +27,8 @@ def run(
         typer.Option(
             "--input",
             metavar="PATH...",
-            help="Log files (-: standard input): any name after FROM, and *, means these.",
+            help="Log files: any name after FROM, and *, means these. -: standard input; windows come while "
+            "it is written (rows more than 2 seconds late are left out, unless the query says LATENESS).",
         ),
     ] = None,
     stream: Annotated[

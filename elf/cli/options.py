@@ -105,7 +105,7 @@ def one_text(text: str | None, file: Path | None, flags: str, words: str | None 
     if file is None:
         return given[0]
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")  # editors of Windows begin it with a mark
     except OSError as error:
         raise UserError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:

@@ -15,8 +15,8 @@ import msgspec
 
 from elf.batch import decode
 from elf.cli.choices import Output
-from elf.cli.errors import ended_at_once
-from elf.cli.inputs import Inputs, inputs_of
+from elf.cli.errors import INTERRUPTED, ended_at_once
+from elf.cli.inputs import Inputs, inputs_of, stdin_pipe
 from elf.cli.printing import Printer, printer, use_utf8
 from elf.client.windows import split
 from elf.errors import InputError, UserError
@@ -47,9 +47,26 @@ class RunOptions:
 
 def run_query(sql: str, options: RunOptions) -> int:
     """Run the query, print every window, write the summary. Raises ``UserError`` and its kinds."""
+    from agents.runinputs import comes_early
+
     _check_writable(options.summary)
-    with tempfile.TemporaryDirectory(prefix="elf-run-") as folder, ended_at_once(Path(folder)):
-        return _run(sql, inputs_of(options.inputs, options.streams, Path(folder)), options)
+    pipe = stdin_pipe(options.inputs, options.streams)
+    early = pipe is not None and comes_early(sql)
+    interrupted = []
+
+    def end() -> None:
+        if pipe is not None:
+            pipe.end()
+            interrupted.append(True)
+
+    once = None if pipe is None else end
+    with tempfile.TemporaryDirectory(prefix="elf-run-") as folder, ended_at_once(Path(folder), once):
+        inputs = inputs_of(options.inputs, options.streams, Path(folder), pipe, early=early)
+        status = _run(sql, inputs, options)
+    if interrupted:
+        print("elf: interrupted: standard input was read up to here", file=sys.stderr)
+        return INTERRUPTED
+    return status
 
 
 def _run(sql: str, inputs: Inputs, options: RunOptions) -> int:
@@ -67,21 +84,28 @@ def _run(sql: str, inputs: Inputs, options: RunOptions) -> int:
         columns=dict(map(declared, options.columns)),
         agents=options.agents,
         tables=tables_of(sql),
+        pipe=inputs.pipe,
     )
     if is_question(sql):
         tell(ask(request), out)
         return 0
-    summary = run(request, lambda result: show(result, out))
+
+    def shown(result: WindowResult) -> None:
+        show(result, out)
+        if inputs.pipe is not None:
+            sys.stdout.flush()
+
+    summary = run(request, shown)
     out.ended(summary.columns)
     if options.summary is not None:
         options.summary.write_text(json.dumps(dataclasses.asdict(summary), indent=2) + "\n", encoding="utf-8")
-    _tell_losses(summary, inputs.names)
+    _tell_losses(summary, inputs.names, live=inputs.pipe is not None)
     return 0
 
 
-def _tell_losses(summary: Summary, names: Mapping[str, str]) -> None:
+def _tell_losses(summary: Summary, names: Mapping[str, str], *, live: bool) -> None:
     """Lines that are in no result, on standard error; raises ``InputError`` for those that nobody has seen,
-    and where there is no other line. ``names``: what a person calls paths."""
+    and where there is no other line. ``names``: what a person calls paths; ``live``: windows came early."""
     for note in summary.notes:
         print(f"elf: {note}", file=sys.stderr)
     if summary.rows_rejected == summary.rows_in > 0 and not summary.unread and not summary.blank:
@@ -95,7 +119,8 @@ def _tell_losses(summary: Summary, names: Mapping[str, str]) -> None:
         print(f"elf: {lost}: they do not parse, or have no time ({files})", file=sys.stderr)
     if summary.late:
         late = f"{summary.late:,} of {summary.rows_in:,} lines are in no window"
-        print(f"elf: {late}: they came later than LATENESS allows", file=sys.stderr)
+        of_pipe = " (of a pipe 2 seconds, where the query says none)" if live else ""
+        print(f"elf: {late}: they came later than LATENESS allows{of_pipe}", file=sys.stderr)
     if summary.uncast:
         columns = ", ".join(f"{name} {kind}" for name, kind in summary.types.items())
         which = f"they are not of their column's type ({columns}); --column NAME=TYPE declares another"

@@ -15,7 +15,7 @@ import pyarrow as pa
 from elf.cbt import SpillStore
 from elf.errors import ElfError
 from elf.ql.plan import Fragment
-from elf.schema import Column, ColumnType, unify
+from elf.schema import Column, ColumnType, alike, unify
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -61,7 +61,7 @@ class Wanted:
     def of(cls, fragments: Iterable[Fragment]) -> Wanted:
         """By all of these. A column is read as the widest type that it has for any of them
         (``elf.job.worker.fitting``). A condition was written for its own fragment's types: where two
-        fragments see a column as different ones, all rows are wanted."""
+        fragments see a column as different ones, or two columns differ by case only, all rows are wanted."""
         columns: dict[str, Column] = {}
         wheres: dict[str, None] = {}
         agreed = True
@@ -72,7 +72,7 @@ class Wanted:
                 kind: ColumnType = "timestamp" if "timestamp" in kinds else unify(*kinds)
                 columns[column.name] = Column(column.name, kind)
             wheres[fragment.where_sql] = None
-        chooses = agreed and "" not in wheres and len(wheres) <= WHERES_MAX
+        chooses = agreed and alike(columns) is None and "" not in wheres and len(wheres) <= WHERES_MAX
         return cls(tuple(columns.values()), tuple(wheres) if chooses else ())
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from elf.errors import ColumnError
 from elf.ql.expressions import Aggregate, Call, Constant, Expr, Over, Ref, walk
 from elf.ql.scope import Scope
 from elf.ql.source import did_you_mean, start_of
@@ -60,7 +61,11 @@ def _bind_name(node: exp.Expr, scope: Scope) -> Expr:
     if quote == "`":
         return Constant(parts[0], "text")
     hint = "; a text is written in single quotes" if quote == '"' else ""
-    return scope.fail(node, _unknown(".".join(parts), scope) + hint)
+    name = ".".join(parts)
+    if name.lower() in PSEUDO_COLUMNS:
+        scope.fail(node, f"the pseudo column {name.lower()} is not supported yet")
+    error = scope.source.at(node, f'unknown column "{name}"{_nearest(name, scope)}{hint}')
+    raise error if scope.derived is not None else ColumnError(error, name)
 
 
 def _resolve(node: exp.Expr, parts: list[str], scope: Scope) -> Expr | None:
@@ -157,9 +162,7 @@ def _quote(node: exp.Expr, scope: Scope) -> str:
     return first if first in ("`", '"') else ""
 
 
-def _unknown(name: str, scope: Scope) -> str:
-    if name.lower() in PSEUDO_COLUMNS:
-        return f"the pseudo column {name.lower()} is not supported yet"
+def _nearest(name: str, scope: Scope) -> str:
     columns = scope.schema.names() if scope.derived is None else tuple(scope.derived)
     joined = [
         spelled
@@ -168,8 +171,7 @@ def _unknown(name: str, scope: Scope) -> str:
         for column in one.table.columns
         for spelled in (column.name, f"{one.name}.{column.name}")
     ]
-    known = [*columns, *joined, *scope.aliases]
-    return f'unknown column "{name}"{did_you_mean(name, known)}'
+    return did_you_mean(name, [*columns, *joined, *scope.aliases])
 
 
 NAMES: Final[Mapping[type[exp.Expr], Callable[..., Expr]]] = dict.fromkeys(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, Literal
+from typing import Final, Literal, NoReturn
 
 from sqlglot import exp
 
+from elf.errors import ColumnError
 from elf.ql.bind_times import TIMES, shift
-from elf.ql.expressions import Call, Constant, Expr, Kind, Spelled, arithmetic, comparison, connect
+from elf.ql.expressions import Call, Constant, Expr, Kind, Ref, Spelled, arithmetic, comparison, connect
 from elf.ql.functions_number import quotient
 from elf.ql.functions_text import as_text
 from elf.ql.kinds import CAST_TYPES, INT64_MAX, INT64_MIN, become, cast, common, read_text
@@ -17,6 +18,7 @@ from elf.ql.patterns import like_for_spark
 from elf.ql.render import text_literal
 from elf.ql.scope import Scope
 from elf.ql.signatures import spelled
+from elf.schema import COLUMN_TYPES
 
 
 def _bind_literal(node: exp.Literal, scope: Scope) -> Expr:
@@ -111,7 +113,7 @@ def _comparable(
     right = read_as(right_node, right, left.kind, scope)
     kind = common((left.kind, right.kind))
     if kind is None:
-        scope.fail(right_node, f"cannot compare {left.kind} with {right.kind}{_cast_hint(left, right)}")
+        _refuse_comparison(left_node, left, right_node, right, scope)
     return become(left, kind), become(right, kind)
 
 
@@ -124,10 +126,20 @@ def read_as(node: exp.Expr, expr: Expr, kind: Kind, scope: Scope) -> Expr:
     return value
 
 
-def _cast_hint(left: Expr, right: Expr) -> str:
-    if left.kind == "text" and isinstance(right, Constant):
-        return "; write the constant in quotes"
-    return "; CAST one of them" if "text" in (left.kind, right.kind) else ""
+def _refuse_comparison(
+    left_node: exp.Expr, left: Expr, right_node: exp.Expr, right: Expr, scope: Scope
+) -> NoReturn:
+    """A text may be read as the other side's type: by CAST, or all over the stream where it is its column."""
+    error = scope.source.at(right_node, f"cannot compare {left.kind} with {right.kind}")
+    node, text, other = (left_node, left, right) if left.kind == "text" else (right_node, right, left)
+    if text.kind != "text" or other.kind not in COLUMN_TYPES:
+        raise error
+    what = node.sql() if isinstance(node, exp.Column | exp.Dot) else "…"
+    way = f"write CAST({what} AS {other.kind.upper()})"
+    if isinstance(other, Constant) and other.kind != "timestamp":
+        way += ", or the constant in quotes to compare texts"
+    error = scope.source.at(right_node, f"{error.text}; {way}")
+    raise ColumnError(error, text.name, other.kind) if isinstance(text, Ref) and not text.table else error
 
 
 def _bind_connective(node: exp.Connector, scope: Scope) -> Expr:

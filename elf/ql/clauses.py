@@ -80,7 +80,8 @@ CLAUSES: Final[tuple[Clause, ...]] = (
     Clause("SELECT DISTINCT", "SELECT DISTINCT expression, …", "Each row of a window once.",
            "SELECT DISTINCT cs_method, sc_status FROM log"),
     Clause("GROUPING SETS", "GROUP BY ROLLUP (a, b) | CUBE (a, b) | GROUPING SETS ((a, b), (a), ())",
-           "Totals and subtotals in one result; GROUPING(a) is 1 in rows that are not grouped by a.",
+           "Totals and subtotals in one result; GROUPING(a) is 1 in rows that are not grouped by a. Without "
+           "windows the grand total is there over no rows too; a set that is there twice has its rows twice.",
            "SELECT sc_status, cs_method, COUNT(*) AS hits FROM log GROUP BY ROLLUP (sc_status, cs_method)"),
     Clause("OVER", "ROW_NUMBER() | RANK() | DENSE_RANK() OVER ([PARTITION BY a, …] ORDER BY b, …), "
            "COUNT | SUM | AVG | MIN | MAX (…) OVER ([PARTITION BY a, …])",

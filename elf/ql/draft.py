@@ -81,7 +81,7 @@ class Draft:
     plain: bool = False
     """Over the rows of ``below``, one by one: ``keys`` are their columns, and nothing is grouped."""
     sets: tuple[frozenset[int], ...] = ()
-    """GROUPING SETS, as numbers of keys; none: one, with all keys."""
+    """GROUPING SETS, as numbers of keys, each as often as the query has it; none: one, with all keys."""
     having: Expr | None = None
     qualify: Expr | None = None
     distinct: bool = False

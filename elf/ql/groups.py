@@ -22,7 +22,7 @@ from elf.ql.rules import apply_rules
 from elf.ql.source import Source, did_you_mean
 from elf.ql.statements import Query
 from elf.ql.states import collect
-from elf.schema import Schema
+from elf.schema import Schema, alike
 
 _LATER = {"distinct", "having", "qualify", "order", "limit", "offset"}
 
@@ -81,6 +81,8 @@ def plan_rows(columns: Sequence[str], where: str, schema: Schema, *, stream: str
     condition = f" WHERE {where}" if where.strip() else ""
     planned = plan_text(f"SELECT COUNT(*) AS n FROM x{condition}", schema, stream=stream).fragment
     wanted = {*columns, *(column.name for column in planned.columns)}
+    if (pair := alike(name for name in wanted)) is not None:
+        raise QueryError(f'columns "{pair[0]}" and "{pair[1]}": names must differ by more than case')
     rows = f"SELECT {', '.join(f'r.{_quoted(name)}' for name in columns)} FROM rows AS r"
     sql = f"{rows} WHERE {planned.where_sql}" if planned.where_sql else rows
     return replace(

@@ -227,10 +227,6 @@ class Plan:
     """Whether Spark has a view for each stream (``elf.ql.unions``), not one for the rows of all."""
     trees: int = 1
     """In how many key ranges the groups are split, each a flow with a tree and a root of its own."""
-    one_over_all: bool = False
-    """Without windows: whether the outermost level, over a subquery's groups, is one group: it has a row over
-    no rows too.
-    """
     join: StreamJoin | None = None
     """Of a query over two streams that are joined: ``fragments`` then bring its rows, not groups."""
     stages: tuple[Stage, ...] = ()

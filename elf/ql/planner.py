@@ -37,7 +37,7 @@ from elf.ql.streamjoins import join_of, join_plan, offline
 from elf.ql.streams import together
 from elf.ql.tables import changed, needed
 from elf.ql.user_functions import check_sides, with_function
-from elf.schema import Column, Schema
+from elf.schema import Column, Schema, alike
 from elf.windows import Session, pane_us_of
 
 KEPT: Final = 10
@@ -139,11 +139,21 @@ def plan_streams(
         found = _plan(query.sql, apply_rules(draft), beside)
         found = replace(found, beside=tuple(beside))
         check_sides(found)
+        check_names(found)
         check_panes(source, query.tree, found)
     except RecursionError as error:
         raise QueryError("the query is nested too deeply") from error
     check_size(query, found)
     return found
+
+
+def check_names(plan: Plan) -> None:
+    """Raises ``QueryError`` for columns of one fragment that DuckDB, or Spark, would take for each other."""
+    for fragment in plan.fragments:
+        if (pair := alike(column.name for column in fragment.columns)) is not None:
+            raise QueryError(
+                f'columns "{pair[0]}" and "{pair[1]}" in one query: names must differ by more than case'
+            )
 
 
 def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -> Plan:
@@ -195,7 +205,6 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
         session_states=(states.state_of(ends[0]), states.state_of(ends[1])) if ends else None,
         more=tuple(others),
         trees=_trees(drafts),
-        one_over_all=not draft.windows and len(levels) > 1 and not whole.keys,
         limit=made_of.draft.limit,
         apart=bool(draft.branches or join) and len(draft.schemas) > 1,
         join=join,

@@ -14,7 +14,7 @@ from elf.aggregates import State
 from elf.ql.cells import CELLED, RANK, Cell
 from elf.ql.draft import Draft
 from elf.ql.expressions import Call, Expr
-from elf.ql.grouping import regrouped
+from elf.ql.grouping import regrouped, repeated
 from elf.ql.render import TYPES, render
 from elf.ql.states import States
 from elf.ql.templates import Engine
@@ -82,9 +82,15 @@ def _unused(state: State) -> str:
 
 def one_row_a_group(draft: Draft, states: States, engine: Engine, groups: str) -> str:
     """A relation with the keys, the ordinary states and the values over cells (``v0`` …), from ``groups``."""
-    if draft.sets:
-        merged = [*(column.state for column in states.columns), *states.cell_states]
-        groups = regrouped(groups, draft.bounds, draft.sets, len(draft.keys), states.cells, merged)
+    if not draft.sets:
+        return _without_cells(draft, states, engine, groups)
+    merged = [*(column.state for column in states.columns), *states.cell_states]
+    sets, keys = draft.sets, len(draft.keys)
+    groups = regrouped(groups, draft.bounds, sets, keys, tuple(states.cells), merged)
+    return repeated(_without_cells(draft, states, engine, groups), sets, keys)
+
+
+def _without_cells(draft: Draft, states: States, engine: Engine, groups: str) -> str:
     if not states.cells:
         return groups
     by = [f"g.{name}" for name in draft.bounds]

@@ -16,7 +16,7 @@ from elf.ql.approximate import read_approximate
 from elf.ql.bind_windows import duration_us, emission_of, stragglers_of, windows_of
 from elf.ql.draft import Draft, has_aggregates, ordinal
 from elf.ql.expressions import Expr, Ref, conjuncts, is_constant, walk
-from elf.ql.grouping import SETS_MAX, SetsNode, sets_of
+from elf.ql.grouping import SETS_MAX, SetsNode, sets_in, sets_of
 from elf.ql.job_joins import join_job
 from elf.ql.job_queries import has_larger, of_job, with_windows_of
 from elf.ql.rules_after import bind_having, bind_order, bind_outputs, bind_qualify, output_name, read_limit
@@ -24,10 +24,10 @@ from elf.ql.rules_joins import is_comma, is_file, read_joins
 from elf.ql.rules_union import branches_of
 from elf.ql.scope import Scope
 from elf.ql.source import JOB, start_of
+from elf.schema import EVENT_TIMES
 from elf.windows import Counted, Session
 
 TREES_MAX: Final = 64
-EVENT_TIME_NAMES: Final = ("ts", "timestamp", "@timestamp", "time", "created_at")
 
 
 Rule = Callable[[Draft], Draft]
@@ -245,9 +245,10 @@ def read_window(draft: Draft) -> Draft:
                 raise draft.source.at(given, f"{word} goes with the window: say it beside WINDOWING")
         return draft
     if draft.schema.event_time is None:
-        names = ", ".join(EVENT_TIME_NAMES)
+        names = ", ".join(EVENT_TIMES)
         message = (
-            f"a window needs event time, which is a timestamp column named {names} (or as the config says)"
+            f"a window needs event time, which is a timestamp column named {names}, or the one that "
+            "--timestamp names (in a fleet: timestamp, of the stream)"
         )
         raise draft.source.at(clause, f"{message}; this stream has none")
     windows = windows_of(draft.source, clause)
@@ -336,15 +337,11 @@ def bind_keys(draft: Draft) -> Draft:
             some,
             "sessions are those of a whole key, so they have no subtotals; make a job for each set of keys",
         )
-    keys: dict[Expr, None] = {}
-    sets: dict[frozenset[Expr], None] = {}
+    if sets_in(clause.expressions) > SETS_MAX:
+        raise draft.source.at(clause, f"more than {SETS_MAX} grouping sets are not supported")
     scope = draft.scope("GROUP BY", aggregates=False)
-    for nodes in sets_of(clause.expressions):
-        members = [_key(draft, node, scope) for node in nodes]
-        keys.update(dict.fromkeys(members))
-        sets[frozenset(members)] = None
-        if len(sets) > SETS_MAX:
-            raise draft.source.at(clause, f"more than {SETS_MAX} grouping sets are not supported")
+    sets = [[_key(draft, node, scope) for node in nodes] for nodes in sets_of(clause.expressions)]
+    keys = dict.fromkeys(key for one in sets for key in one)
     numbers = {key: number for number, key in enumerate(keys)}
     numbered = tuple(frozenset(numbers[key] for key in one) for one in sets)
     return replace(draft, keys=tuple(keys), sets=numbered if len(numbered) > 1 or not all(numbered) else ())

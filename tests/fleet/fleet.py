@@ -115,6 +115,8 @@ class Agent:
     """Which files of its folder it follows."""
     shared: bool = False
     """Others see its files."""
+    quiet: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Streams whose logs are not there yet, and the columns that are declared of them."""
 
     @property
     def reached(self) -> str:
@@ -141,7 +143,15 @@ class Agent:
                     "lateness_secs": 0.5,
                     "idle_timeout_secs": 2,
                     "shared": self.shared,
-                }
+                },
+                **{
+                    name: {
+                        "include": [str(self.folder / f"{name}.log")],
+                        "format": "json",
+                        "columns": columns,
+                    }
+                    for name, columns in self.quiet.items()
+                },
             },
             "archive": {"path": str(self.folder / "archive"), "roll_secs": 5},
             "http": {"listen": f"127.0.0.1:{self.http_port}"},

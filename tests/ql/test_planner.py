@@ -13,6 +13,7 @@ import pytest
 from elf.aggregates import State, merge_tables
 from elf.errors import QueryError
 from elf.job.spec import flow_uid
+from elf.ql.groups import plan_rows
 from elf.ql.planner import late_of, over_late, plan_streams, plan_text
 from elf.ql.statements import Select, parse
 from elf.schema import Column, Schema
@@ -153,11 +154,12 @@ def test_names_of_columns_that_are_words_of_sql() -> None:
 
 def test_columns_go_without_regard_to_case_unless_that_is_ambiguous() -> None:
     schema = Schema((Column("Host", "text"), Column("n", "bigint"), Column("N", "double")))
-    assert plan_text("SELECT HOST, SUM(n), SUM(N) FROM x GROUP BY host", schema).outputs == (
-        "Host",
-        "SUM(n)",
-        "SUM(N)_1",
-    )
+    for sql, outputs in (("SUM(n)", ("Host", "SUM(n)")), ("SUM(N)", ("Host", "SUM(N)"))):
+        assert plan_text(f"SELECT HOST, {sql} FROM x GROUP BY host", schema).outputs == outputs
+    with pytest.raises(QueryError, match='columns "n" and "N" in one query'):
+        plan_text("SELECT HOST, SUM(n), SUM(N) FROM x GROUP BY host", schema)
+    with pytest.raises(QueryError, match='columns "n" and "N": names must'):
+        plan_rows(["n", "N"], "", schema, stream="x")
     with pytest.raises(Exception, match='column "k" is ambiguous'):
         plan_text(
             "SELECT SUM(k) FROM x", Schema((Column("K", "bigint"), Column("κ", "text"), Column("K", "text")))

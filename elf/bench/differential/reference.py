@@ -300,7 +300,7 @@ class _Level:
             return sql
         sets = [[keys[index] for index in sorted(one)] for one in draft.sets] or [keys]
         lists = ", ".join(f"({', '.join([*draft.bounds, *one])})" for one in sets)
-        return f"{sql} GROUP BY GROUPING SETS ({lists}) HAVING COUNT(*) > 0"
+        return f"{sql} GROUP BY GROUPING SETS ({lists})"
 
     def _after(self, expr: Expr) -> str:
         def change(part: Expr) -> Expr | None:
