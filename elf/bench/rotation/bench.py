@@ -30,7 +30,7 @@ COMPARED_RATE: Final = 100
 """Spark is asked of gaps at this rate only: it needs ten seconds and both cores."""
 CELL_SECS: Final = 300.0
 POLL_SECS: Final = 0.05
-COLUMNS: Final = ("alive", "restarted", "killed-1", "killed-2", "killed-3", "gone")
+COLUMNS: Final = ("alive", "restarted", "over 1", "over 2", "over 3", "gone")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ def bench_rotation(options: Options, *, as_json: bool) -> int:
         results = _Runner(processes, folder.absolute(), options).run(chosen)
     if not any(folder.iterdir()):
         folder.rmdir()
-    print(table(chosen, results))
+    if any(cell.row != RANDOM for cell in chosen):
+        print(table(chosen, results))
     figures = told(results) | {"seed": options.seed, "seconds": round(time.monotonic() - began, 1)}
     print(
         "{cells} cells, {failed} failed; {wrote} rows written: {in_windows} in windows, {in_gaps} in named "
@@ -222,27 +223,19 @@ def told(results: dict[str, Result]) -> dict[str, object]:
 
 def table(chosen: Sequence[Cell], results: dict[str, Result]) -> str:
     """In Markdown: rotations down, what happened to the agent across."""
-    columns = list(dict.fromkeys(cell.column for cell in chosen))
-    columns.sort(key=lambda column: COLUMNS.index(column) if column in COLUMNS else len(COLUMNS))
-    if any(cell.row == RANDOM for cell in chosen):
-        columns = []
+    rest = [cell for cell in chosen if cell.name in results]
+    columns = [column for column in COLUMNS if any(_column(cell) == column for cell in rest)]
     lines = [["rotation", "rows/s", *columns], ["---"] * (len(columns) + 2)]
-    by_row: dict[tuple[str, int], dict[str, str]] = {}
-    for cell in chosen:
-        if cell.name in results:
-            by_row.setdefault((cell.row, cell.rate), {})[cell.column] = _mark(results[cell.name])
-    for (row, rate), marks in by_row.items():
-        if columns:
-            lines.append([row, f"{rate:,}", *(marks.get(column, "") for column in columns)])
-        else:
-            lines.append(
-                [
-                    row,
-                    f"{rate:,}",
-                    f"{sum(m == 'ok' or m.startswith('ok,') for m in marks.values())} of {len(marks)} ok",
-                ]
-            )
+    for row, rate in dict.fromkeys((cell.row, cell.rate) for cell in rest if cell.row != RANDOM):
+        marks = {_column(c): _mark(results[c.name]) for c in rest if (c.row, c.rate) == (row, rate)}
+        lines.append([row, f"{rate:,}", *(marks.get(column, "") for column in columns)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _column(cell: Cell) -> str:
+    """``killed-2`` and ``stopped-2`` are ``over 2`` rotations, in rows of their own."""
+    kind, _, rotations = cell.column.partition("-")
+    return f"over {rotations}" if rotations else kind
 
 
 def _mark(result: Result) -> str:

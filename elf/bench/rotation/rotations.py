@@ -11,17 +11,15 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from elf.bench.rotation.writers import Writer, found
+from elf.bench.rotation.writers import REOPENED_SECS, Writer, found
 from elf.errors import ElfError
 
-REOPENED_SECS: Final = 0.2
-"""After so long nginx has reopened its log; nginx's manual waits too before it compresses."""
-INODE_TRIES: Final = 64
+INODE_TRIES: Final = 5_000
 LOG: Final = "access.log"
 CURRENT: Final = "current.log"
 _CONFIG: Final = """\
@@ -87,7 +85,8 @@ def rotator_of(rotation: Rotation, log: Path, writer: Writer, kept: int, folder:
     if rotation.linked:
         return lambda: _relink(rotation, log, writer, kept)
     if writer.pid is None or rotation.reused:
-        return lambda: _rotate(rotation, log, writer, kept)
+        given_back: set[int] = set()
+        return lambda: _rotate(rotation, log, writer, kept, given_back)
     return _by_logrotate(rotation, log, writer.pid, kept, folder)
 
 
@@ -107,8 +106,8 @@ def _by_logrotate(rotation: Rotation, log: Path, pid: int, kept: int, folder: Pa
     return rotate
 
 
-def _rotate(rotation: Rotation, log: Path, writer: Writer, kept: int) -> None:
-    """As logrotate does it."""
+def _rotate(rotation: Rotation, log: Path, writer: Writer, kept: int, given_back: set[int]) -> None:
+    """As logrotate does it. ``given_back``: inodes of logs that are no more."""
     if rotation.delays:
         _compress_all(log, but=())
     if rotation.dated:
@@ -120,10 +119,11 @@ def _rotate(rotation: Rotation, log: Path, writer: Writer, kept: int) -> None:
         shutil.copy2(log, first)
         os.truncate(log, 0)
     else:
+        inode = log.stat().st_ino
         log.rename(first)
-        _create(log, reused=rotation.reused)
+        _create(log, given_back if rotation.reused else set())
+        given_back.add(inode)
         writer.reopen()
-        time.sleep(REOPENED_SECS)
     if rotation.compresses:
         _compress_all(log, but=(first,) if rotation.delays else ())
     for old in _rotated(log)[kept:]:
@@ -160,19 +160,20 @@ def compress(path: Path) -> None:
     path.unlink()
 
 
-def _create(log: Path, *, reused: bool) -> None:
-    """A new log. ``reused``: if possible with an inode that is lower than any made now, as one that was given
-    back is."""
-    if not reused:
+def _create(log: Path, wanted: Set[int]) -> None:
+    """A new log, if possible with one of these inodes: a file system gives the lowest that is free."""
+    if not wanted:
         log.touch()
         return
-    tried = [log.with_name(f".new-{number}") for number in range(INODE_TRIES)]
-    for path in tried:
-        path.touch()
-    lowest = min(tried, key=lambda path: path.stat().st_ino)
-    lowest.rename(log)
-    for path in tried:
-        path.unlink(missing_ok=True)
+    made: list[Path] = []
+    while len(made) < INODE_TRIES:
+        made.append(log.with_name(f".new-{len(made)}"))
+        made[-1].touch()
+        if made[-1].stat().st_ino in wanted:
+            break
+    made.pop().rename(log)
+    for path in made:
+        path.unlink()
 
 
 def _relink(rotation: Rotation, log: Path, writer: Writer, kept: int) -> None:
@@ -184,7 +185,6 @@ def _relink(rotation: Rotation, log: Path, writer: Writer, kept: int) -> None:
     link.symlink_to(new)
     link.replace(log)
     writer.reopen()
-    time.sleep(REOPENED_SECS)
     if rotation.compresses:
         compress(folder / now.name)
     old = sorted((path for path in folder.glob("access-*") if path.name != new.name), reverse=True)

@@ -113,6 +113,7 @@ class Run:
         self._log = prepare(self._rotation, logs)
         self._files = Files(logs, self._truth)
         self._rotating: threading.Thread | None = None
+        self._inodes = [self._log.stat().st_ino]
         self._failure: Exception | None = None
 
     def run(self) -> Verdict:
@@ -136,6 +137,7 @@ class Run:
                 self._do(step)
             self._rotated()
             traffic.end()
+            self._check_inodes()
             windows = self._settled(traffic.wrote)
             return judge(self._seen(windows, self._told(windows, watch)))
 
@@ -180,6 +182,7 @@ class Run:
         before = self._agent.alive
         try:
             self._rotate_once()
+            self._inodes.append(self._log.stat().st_ino)
             blind = self._rotation.copies or not (before and self._agent.alive)
             self._files.look(excused=blind)
         except (OSError, ElfError) as error:
@@ -192,6 +195,13 @@ class Run:
             self._rotating = None
         if self._failure is not None:
             raise ElfError(f"the rotation failed: {self._failure}")
+
+    def _check_inodes(self) -> None:
+        """The second rotation while an agent is dead is to give the inode that it knows to another file."""
+        dead = self._cell.script.index("start") if "start" in self._cell.script else 0
+        wanted = self._rotation.reused and self._cell.script[:dead].count("rotate") > 1
+        if wanted and len(set(self._inodes)) == len(self._inodes):
+            raise ElfError(f"the file system gave no inode a second time: {self._inodes}")
 
     # -- the end -------------------------------------------------------------------------------------
 

@@ -22,6 +22,8 @@ from elf.errors import ElfError, UserError
 
 ANSWER_SECS: Final = 10.0
 TICK_SECS: Final = 0.01
+REOPENED_SECS: Final = 0.2
+"""After so long nginx has reopened its log; its manual waits too before it compresses."""
 _ANSWER: Final = b"HTTP/1.1 204"
 _END: Final = b"\r\n\r\n"
 _TIME: Final = "%d/%b/%Y:%H:%M:%S %z"
@@ -55,7 +57,7 @@ class Writer(Protocol):
         """Lines of these numbers; returns when they are in the log and in the truth."""
 
     def reopen(self) -> None:
-        """Go on in the file that the log's name leads to; make it if there is none."""
+        """Go on in the file that the log's name leads to (made if there is none); returns when that is so."""
 
     def close(self) -> None: ...
 
@@ -104,6 +106,7 @@ class Nginx:
 
     def reopen(self) -> None:
         self._child.signal(signal.SIGUSR1, group=False)
+        time.sleep(REOPENED_SECS)
 
     def close(self) -> None:
         self._socket.close()
