@@ -11,13 +11,13 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from elf.bench.rotation.cells import QUICK, RANDOM, Cell, cells, drawn
+from elf.bench.rotation.cells import COMPARED, QUICK, RANDOM, Cell, cells, drawn
 from elf.bench.rotation.side import Result, Task, place
 from elf.bench.rotation.writers import found
 from elf.cli.compare import check_spark
@@ -26,8 +26,6 @@ from elf.errors import UserError
 
 SIDE: Final = "elf.bench.rotation.side"
 ELSEWHERE: Final = Path("/dev/shm")
-COMPARED_RATE: Final = 100
-"""Spark is asked of gaps at this rate only: it needs ten seconds and both cores."""
 CELL_SECS: Final = 300.0
 POLL_SECS: Final = 0.05
 COLUMNS: Final = ("alive", "restarted", "over 1", "over 2", "over 3", "gone")
@@ -109,7 +107,7 @@ class _Runner:
         self._running: list[_Running] = []
         self._compares = _has_spark()
         if not self._compares:
-            print("elf compare needs Spark, which is not here: not asked of gaps", file=sys.stderr)
+            print("elf compare is not asked of gaps: Spark is not installed here", file=sys.stderr)
 
     def run(self, chosen: Sequence[Cell]) -> dict[str, Result]:
         waiting = deque(chosen)
@@ -135,7 +133,7 @@ class _Runner:
         here, logs = opened.enter_context(
             place(self._folder, cell.name, ELSEWHERE if cell.elsewhere else None)
         )
-        compare = self._compares and cell.gone and cell.rate == COMPARED_RATE
+        compare = self._compares and cell.name in COMPARED
         child = self._processes.start(cell.name, SIDE, [], here / "side.log", talks=True)
         if child.process.stdin is not None:
             child.process.stdin.write(msgspec.json.encode(Task(cell, str(here), str(logs), compare)))
@@ -163,10 +161,7 @@ class _Running:
     child: Child
     folder: Path
     opened: ExitStack
-    until: float = 0.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "until", time.monotonic() + CELL_SECS)
+    until: float = field(default_factory=lambda: time.monotonic() + CELL_SECS)
 
     def over(self) -> bool:
         return self.child.status() is not None or time.monotonic() > self.until
@@ -192,9 +187,8 @@ def again(cell: Cell) -> str:
 
 
 def failures(result: Result) -> list[str]:
-    if result.verdict is None:
-        return [result.error]
-    return result.verdict.failures
+    """What is wrong with a cell; nothing: it has passed."""
+    return [result.error] * bool(result.error) + (result.verdict.failures if result.verdict else [])
 
 
 def said(cell: Cell, result: Result) -> str:

@@ -111,6 +111,8 @@ def _interventions() -> Iterator[Cell]:
     yield Cell("removed while open", "gone", 100, "compress", dead, gone=True)
 
 
+COMPARED: Final = ("compress/gone/100", "copytruncate/gone/100", "removed while open/gone/100")
+"""Cells whose gaps are asked of ``elf compare`` too: Spark needs half a minute, and both cores."""
 QUICK: Final = (
     "compress/alive/100",
     "compress/killed-2/100",

@@ -47,7 +47,7 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """``error``: why the cell could not be run to its end."""
+    """``error``: why the cell could not be run to its end, or shows nothing."""
 
     name: str
     seconds: float
@@ -62,6 +62,8 @@ def run(task: Task) -> Result:
     try:
         verdict = Run(task).run()
         Path(task.folder, "verdict.json").write_bytes(msgspec.json.format(msgspec.json.encode(verdict)))
+        if task.cell.gone and not verdict.in_gaps + verdict.lost:
+            error = "nothing was gone: the cell shows nothing"
     except ElfError as raised:
         error = str(raised)
     return Result(task.cell.name, round(time.monotonic() - began, 1), verdict, error)
