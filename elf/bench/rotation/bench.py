@@ -62,10 +62,9 @@ def bench_rotation(options: Options, *, as_json: bool) -> int:
         print(table(chosen, results))
     figures = told(results) | {"seed": options.seed, "seconds": round(time.monotonic() - began, 1)}
     print(
-        "{cells} cells, {failed} failed; {wrote} rows written: {in_windows} in windows, {in_gaps} in named "
-        "gaps, {raced} that nobody could have read, {lost} lost, {doubled} doubled; {seconds} s".format(
-            **figures
-        )
+        "{cells} cells, {failed} failed, {left_out} left out; {wrote} rows written: {in_windows} in windows, "
+        "{in_gaps} in named gaps, {raced} that nobody could have read, {lost} lost, {doubled} doubled; "
+        "{seconds} s".format(**figures)
     )
     if as_json:
         rows = [
@@ -127,7 +126,7 @@ class _Runner:
 
     def _start(self, cell: Cell) -> None:
         if cell.elsewhere and not _is_elsewhere(self._folder):
-            print(f"left out {cell.name}: {ELSEWHERE} is no other file system", file=sys.stderr)
+            self._take(cell, Result(cell.name, 0.0, left_out=f"{ELSEWHERE} is no other file system"))
             return
         opened = ExitStack()
         here, logs = opened.enter_context(
@@ -140,13 +139,16 @@ class _Runner:
             child.process.stdin.close()
         self._running.append(_Running(cell, child, here, opened))
 
+    def _take(self, cell: Cell, result: Result) -> None:
+        self._results[cell.name] = result
+        print(said(cell, result), file=sys.stderr)
+
     def _end(self, one: _Running) -> None:
         result = one.result()
         self._processes.stop([one.child])
         one.opened.close()
         wrong = failures(result)
-        self._results[one.cell.name] = result
-        print(said(one.cell, result), file=sys.stderr)
+        self._take(one.cell, result)
         if wrong:
             print(f"    folder {one.folder}; again: {again(one.cell)}", file=sys.stderr)
         elif self._options.keep is None:
@@ -194,6 +196,8 @@ def failures(result: Result) -> list[str]:
 def said(cell: Cell, result: Result) -> str:
     """A cell in a line, and examples of what is wrong in lines below it."""
     wrong, verdict = failures(result), result.verdict
+    if result.left_out:
+        return f"left out {cell.name}: {result.left_out}"
     facts = [f"FAILED {cell.name}: {', '.join(wrong)}" if wrong else f"ok     {cell.name}"]
     if verdict is not None:
         raced = f" + {verdict.raced} that nobody could read" * bool(verdict.raced)
@@ -212,7 +216,14 @@ def told(results: dict[str, Result]) -> dict[str, object]:
     names = ("wrote", "in_windows", "in_gaps", "raced", "lost", "doubled", "foreign", "gaps", "false_gaps")
     sums = {name: sum(getattr(verdict, name) for verdict in verdicts) for name in names}
     failed = [name for name, one in results.items() if failures(one)]
-    return {"cells": len(results), "failed": len(failed), **sums, "failing": failed}
+    left_out = sum(bool(one.left_out) for one in results.values())
+    return {
+        "cells": len(results),
+        "failed": len(failed),
+        "left_out": left_out,
+        **sums,
+        "failing": failed,
+    }
 
 
 def table(chosen: Sequence[Cell], results: dict[str, Result]) -> str:
@@ -233,6 +244,8 @@ def _column(cell: Cell) -> str:
 
 
 def _mark(result: Result) -> str:
+    if result.left_out:
+        return "left out"
     wrong = failures(result)
     if wrong or result.verdict is None:
         return "**" + "; ".join(wrong if result.verdict is not None else ["did not run"]) + "**"

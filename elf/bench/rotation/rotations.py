@@ -19,7 +19,8 @@ from typing import Final
 from elf.bench.rotation.writers import REOPENED_SECS, Writer, found
 from elf.errors import ElfError
 
-INODE_TRIES: Final = 5_000
+INODE_TRIES: Final = 10_000
+"""More than a block group of ext4 has."""
 LOG: Final = "access.log"
 CURRENT: Final = "current.log"
 _CONFIG: Final = """\

@@ -47,26 +47,34 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """``error``: why the cell could not be run to its end, or shows nothing."""
+    """``error``: why the cell could not be run to its end, or shows nothing; ``left_out``: what this machine
+    lacks for it."""
 
     name: str
     seconds: float
     verdict: Verdict | None = None
     error: str = ""
+    left_out: str = ""
+
+
+class LeftOut(ElfError):
+    """This machine cannot do what the cell asks for."""
 
 
 def run(task: Task) -> Result:
     """Run and judge a cell; what was seen is in its folder then."""
     began = time.monotonic()
-    verdict, error = None, ""
+    verdict, error, lacks = None, "", ""
     try:
         verdict = Run(task).run()
         Path(task.folder, "verdict.json").write_bytes(msgspec.json.format(msgspec.json.encode(verdict)))
         if task.cell.gone and not verdict.in_gaps + verdict.lost:
             error = "nothing was gone: the cell shows nothing"
+    except LeftOut as raised:
+        lacks = str(raised)
     except ElfError as raised:
         error = str(raised)
-    return Result(task.cell.name, round(time.monotonic() - began, 1), verdict, error)
+    return Result(task.cell.name, round(time.monotonic() - began, 1), verdict, error, lacks)
 
 
 @dataclass
@@ -203,7 +211,7 @@ class Run:
         dead = self._cell.script.index("start") if "start" in self._cell.script else 0
         wanted = self._rotation.reused and self._cell.script[:dead].count("rotate") > 1
         if wanted and len(set(self._inodes)) == len(self._inodes):
-            raise ElfError(f"the file system gave no inode a second time: {self._inodes}")
+            raise LeftOut("the file system gives no inode a second time")
 
     # -- the end -------------------------------------------------------------------------------------
 
