@@ -61,6 +61,10 @@ def test_each_row_in_a_window_or_in_a_gap_passes() -> None:
         (msgspec.structs.replace(GONE, told=TOLD | {"health": False}), "gaps untold: health"),
         (msgspec.structs.replace(GONE, gaps={msgspec.structs.replace(GAP, last=1002.0)}), "10 lost"),
         (
+            msgspec.structs.replace(GONE, by_window={1002.0: (), 1003.0: (GAP,)}),
+            "10 in gaps that their windows do not name",
+        ),
+        (
             msgspec.structs.replace(GONE, gaps={msgspec.structs.replace(GAP, size=SIZE)}),
             f"gap bytes: {SIZE} said, {SIZE * len(LOST)} gone",
         ),

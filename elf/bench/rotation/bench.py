@@ -26,7 +26,7 @@ from elf.errors import UserError
 
 SIDE: Final = "elf.bench.rotation.side"
 ELSEWHERE: Final = Path("/dev/shm")
-CELL_SECS: Final = 300.0
+CELL_SECS: Final = 600.0
 POLL_SECS: Final = 0.05
 COLUMNS: Final = ("alive", "restarted", "over 1", "over 2", "over 3", "gone")
 

@@ -52,7 +52,8 @@ class Gap(msgspec.Struct, frozen=True, order=True):
 class Seen(msgspec.Struct, frozen=True):
     """What a run came to. ``counts``: how often the windows' last revisions count each row; ``gaps``: those
     of their statuses; ``files``: rows that are in a file of the log's folder; ``raced``: rows that nobody
-    could have read; ``left_out``: rows that statuses count as late, rejected and so on; ``told``: for each
+    could have read; ``by_window``: the gaps that each window names, by its start (windows are of one
+    second); ``left_out``: rows that statuses count as late, rejected and so on; ``told``: for each
     place that was asked, whether it tells the gaps that the others tell."""
 
     truth: Mapping[str, Row]
@@ -60,13 +61,15 @@ class Seen(msgspec.Struct, frozen=True):
     gaps: Collection[Gap] = ()
     files: Collection[str] = frozenset()
     raced: Collection[str] = frozenset()
+    by_window: Mapping[float, Collection[Gap]] = {}
     left_out: int = 0
     told: Mapping[str, bool] = {}
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows, by what became of them, and what is wrong. ``lost_in_files``: of those that are lost, how many a
-    file still holds; ``counted_out``: of those, how many at most a status counts as late or rejected."""
+    """Rows, by what became of them, and what is wrong. ``unnamed``: of those in gaps, how many are of a
+    window that does not name the gap; ``lost_in_files``: of those that are lost, how many a file still holds;
+    ``counted_out``: of those, how many at most a status counts as late or rejected."""
 
     wrote: int
     in_windows: int
@@ -77,6 +80,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     counted_out: int
     doubled: int
     foreign: int
+    unnamed: int
     gaps: int
     false_gaps: int
     untold: tuple[str, ...]
@@ -98,6 +102,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             found.append(f"{self.lost} lost" + (f" ({', '.join(notes)})" if notes else ""))
         found += [f"{self.doubled} doubled"] * bool(self.doubled)
         found += [f"{self.foreign} that nobody wrote"] * bool(self.foreign)
+        found += [f"{self.unnamed} in gaps that their windows do not name"] * bool(self.unnamed)
         found += [f"{self.false_gaps} false gaps"] * bool(self.false_gaps)
         found += [f"gaps untold: {', '.join(self.untold)}"] * bool(self.untold)
         found += [f"gap bytes: {self.wrong_bytes}"] * bool(self.wrong_bytes)
@@ -115,6 +120,7 @@ def judge(seen: Seen) -> Verdict:
     false = [gap for gap in gaps if not any(gap.covers(seen.truth[name]) for name in gone)]
     doubled = {name for name, count in seen.counts.items() if count > 1 and name in seen.truth}
     foreign = seen.counts.keys() - seen.truth.keys()
+    unnamed = [name for name in named if not _is_named(seen.truth[name], seen.by_window)]
     untold = [place for place in PLACES if not seen.told.get(place, True)]
     return Verdict(
         wrote=len(seen.truth),
@@ -126,6 +132,7 @@ def judge(seen: Seen) -> Verdict:
         counted_out=min(seen.left_out, len(lost)),
         doubled=len(doubled),
         foreign=len(foreign),
+        unnamed=len(unnamed),
         gaps=len(gaps),
         false_gaps=len(false),
         untold=tuple(untold),
@@ -141,6 +148,12 @@ def judge(seen: Seen) -> Verdict:
             for text in _runs(names, seen.truth)
         ),
     )
+
+
+def _is_named(row: Row, by_window: Mapping[float, Collection[Gap]]) -> bool:
+    """Whether the window of the row, if there is one, names a gap in which the row is."""
+    gaps = by_window.get(math.floor(row.time))
+    return gaps is None or any(gap.covers(row) for gap in gaps)
 
 
 def _wrong_bytes(seen: Seen, gaps: Collection[Gap], gone: Collection[str]) -> str:
