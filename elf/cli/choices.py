@@ -81,3 +81,10 @@ class DemoApp(StrEnum):
     PRODUCT_BUNDLING = "product-bundling"
     SALE_PREDICTION = "sale-prediction"
     SPAM = "spam"
+
+
+class RotationWriter(StrEnum):
+    """``elf bench rotation --writer``"""
+
+    NGINX = "nginx"
+    PYTHON = "python"

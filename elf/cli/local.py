@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from elf.cli.choices import BenchFormat, BenchKeys, BenchQuery, DemoApp, Detect, LogKind, Output, Strike
+from elf.cli.choices import (
+    BenchFormat,
+    BenchKeys,
+    BenchQuery,
+    DemoApp,
+    Detect,
+    LogKind,
+    Output,
+    RotationWriter,
+    Strike,
+)
 from elf.cli.options import OutputOption, SeveralEngines, SeveralValues, SqlFile, one_text
 
 
@@ -385,6 +395,32 @@ def differential(
     from elf.bench.differential.bench import Options, bench_differential
 
     return bench_differential(Options(queries, seed, only), as_json=json)
+
+
+@_bench.command()
+def rotation(
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="NAME", help="Cells whose names begin so.")
+    ] = None,
+    random: Annotated[
+        int, typer.Option("--random", min=0, help="So many random cells instead of the matrix.")
+    ] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same random cells.")] = 1,
+    parallel: Annotated[int, typer.Option("--parallel", min=1, help="So many cells at a time.")] = 4,
+    quick: Annotated[bool, typer.Option("--quick", help="A handful of cells.")] = False,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", metavar="DIR", help="Work in DIR and leave all of it there.")
+    ] = None,
+    writer: Annotated[
+        RotationWriter, typer.Option("--writer", help="nginx with logrotate, or the same in Python.")
+    ] = RotationWriter.NGINX,
+    json: _Json = False,
+) -> int:
+    """A log is rotated in every way, its agent dies meanwhile: is each row in a window or in a named gap?"""
+    from elf.bench.rotation.bench import Options, bench_rotation
+
+    options = Options(tuple(only or ()), random, seed, parallel, quick, keep, writer.value)
+    return bench_rotation(options, as_json=json)
 
 
 @_bench.command(cls=SeveralEngines)

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -89,6 +89,18 @@ class Processes:
         its errors go to the log.
         """
         command = [sys.executable, "-P", "-m", module, *args]
+        return self.run(name, command, log, talks=talks, env=_environment(root))
+
+    def run(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path | None,
+        *,
+        talks: bool = False,
+        env: Mapping[str, str] | None = None,
+    ) -> Child:
+        """Start any command; ``env``: None hands ours on. Raises ``OSError`` when there is none."""
         with contextlib.ExitStack() as opened:
             out = opened.enter_context(log.open("ab")) if log is not None else None
             process = subprocess.Popen(
@@ -96,7 +108,7 @@ class Processes:
                 stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if talks else out,
                 stderr=out if talks else subprocess.STDOUT if out is not None else None,
-                env=_environment(root),
+                env=env,
                 start_new_session=True,
             )
         child = Child(name, process, log)

@@ -1,0 +1,264 @@
+"""``elf bench rotation``: runs the matrix, or random cells, several at a time, and prints what came of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from elf.bench.rotation.cells import COMPARED, QUICK, RANDOM, Cell, cells, drawn
+from elf.bench.rotation.side import Result, Task, place
+from elf.bench.rotation.writers import found
+from elf.cli.compare import check_spark
+from elf.cli.processes import Child, Processes, ended
+from elf.errors import UserError
+
+SIDE: Final = "elf.bench.rotation.side"
+ELSEWHERE: Final = Path("/dev/shm")
+CELL_SECS: Final = 600.0
+POLL_SECS: Final = 0.05
+COLUMNS: Final = ("alive", "restarted", "over 1", "over 2", "over 3", "gone")
+
+
+@dataclass(frozen=True)
+class Options:
+    """``only``: cells whose names begin so; ``random``: so many drawn cells instead of the matrix; ``keep``:
+    work there and leave all folders."""
+
+    only: tuple[str, ...] = ()
+    random: int = 0
+    seed: int = 1
+    parallel: int = 4
+    quick: bool = False
+    keep: Path | None = None
+    writer: str = "nginx"
+
+
+def bench_rotation(options: Options, *, as_json: bool) -> int:
+    """Run, print; 1 when a cell has failed. Raises ``UserError`` when a tool is missing."""
+    chosen = [msgspec.structs.replace(cell, writer=options.writer) for cell in choose(options)]
+    if options.writer == "nginx":
+        found("nginx", "nginx")
+        found("logrotate", "logrotate")
+    began = time.monotonic()
+    folder = options.keep or Path(tempfile.mkdtemp(prefix="elf-rotation-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    with ended() as processes:
+        results = _Runner(processes, folder.absolute(), options).run(chosen)
+    if not any(folder.iterdir()):
+        folder.rmdir()
+    if any(cell.row != RANDOM for cell in chosen):
+        print(table(chosen, results))
+    figures = told(results) | {"seed": options.seed, "seconds": round(time.monotonic() - began, 1)}
+    print(
+        "{cells} cells, {failed} failed, {left_out} left out; {wrote} rows written: {in_windows} in windows, "
+        "{in_gaps} in named gaps, {raced} that nobody could have read, {lost} lost, {doubled} doubled; "
+        "{seconds} s".format(**figures)
+    )
+    if as_json:
+        rows = [
+            {"cell": name, **msgspec.to_builtins(one), "failures": failures(one)}
+            for name, one in results.items()
+        ]
+        print(json.dumps(figures | {"results": rows}))
+    return 1 if figures["failed"] else 0
+
+
+def choose(options: Options) -> list[Cell]:
+    """The cells that are asked for. Raises ``UserError`` when there are none."""
+    if options.random:
+        return [drawn(options.seed, number) for number in range(options.random)]
+    every = [cell for cell in cells() if not options.quick or cell.name in QUICK]
+    if not options.only:
+        return every
+    chosen = [cell for cell in every if cell.name.startswith(options.only)]
+    for name in options.only:
+        words = name.split("/")
+        if words[0] == RANDOM and len(words) > 1:
+            seed, _, number = words[1].partition("-")
+            if not (seed.isdigit() and number.isdigit()):
+                raise UserError(f"--only {name}: a random cell is {RANDOM}/SEED-NUMBER")
+            chosen.append(drawn(int(seed), int(number)))
+        elif not any(cell.name.startswith(name) for cell in every):
+            raise UserError(f"--only {name}: no cell's name begins so; the first is {every[0].name}")
+    return chosen
+
+
+class _Runner:
+    """Runs so many cells at a time, each as a process; folders of those that passed go."""
+
+    def __init__(self, processes: Processes, folder: Path, options: Options) -> None:
+        self._processes = processes
+        self._folder = folder
+        self._options = options
+        self._results: dict[str, Result] = {}
+        self._running: list[_Running] = []
+        self._compares = _has_spark()
+        if not self._compares:
+            print("elf compare is not asked of gaps: Spark is not installed here", file=sys.stderr)
+
+    def run(self, chosen: Sequence[Cell]) -> dict[str, Result]:
+        waiting = deque(chosen)
+        try:
+            while waiting or self._running:
+                while waiting and len(self._running) < self._options.parallel:
+                    self._start(waiting.popleft())
+                for one in [one for one in self._running if one.over()]:
+                    self._running.remove(one)
+                    self._end(one)
+                time.sleep(POLL_SECS)
+        finally:
+            for one in self._running:
+                self._processes.stop([one.child])
+                one.opened.close()
+        return {cell.name: self._results[cell.name] for cell in chosen if cell.name in self._results}
+
+    def _start(self, cell: Cell) -> None:
+        if cell.elsewhere and not _is_elsewhere(self._folder):
+            self._take(cell, Result(cell.name, 0.0, left_out=f"{ELSEWHERE} is no other file system"))
+            return
+        opened = ExitStack()
+        here, logs = opened.enter_context(
+            place(self._folder, cell.name, ELSEWHERE if cell.elsewhere else None)
+        )
+        compare = self._compares and cell.name in COMPARED
+        child = self._processes.start(cell.name, SIDE, [], here / "side.log", talks=True)
+        if child.process.stdin is not None:
+            child.process.stdin.write(msgspec.json.encode(Task(cell, str(here), str(logs), compare)))
+            child.process.stdin.close()
+        self._running.append(_Running(cell, child, here, opened))
+
+    def _take(self, cell: Cell, result: Result) -> None:
+        self._results[cell.name] = result
+        print(said(cell, result), file=sys.stderr)
+
+    def _end(self, one: _Running) -> None:
+        result = one.result()
+        self._processes.stop([one.child])
+        one.opened.close()
+        wrong = failures(result)
+        self._take(one.cell, result)
+        if wrong:
+            print(f"    folder {one.folder}; again: {again(one.cell)}", file=sys.stderr)
+        elif self._options.keep is None:
+            shutil.rmtree(one.folder)
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A cell that runs."""
+
+    cell: Cell
+    child: Child
+    folder: Path
+    opened: ExitStack
+    until: float = field(default_factory=lambda: time.monotonic() + CELL_SECS)
+
+    def over(self) -> bool:
+        return self.child.status() is not None or time.monotonic() > self.until
+
+    def result(self) -> Result:
+        """What its process said; if it said nothing, that."""
+        status, out = self.child.status(), self.child.process.stdout
+        if status is None:
+            return Result(self.cell.name, CELL_SECS, error=f"not done after {CELL_SECS:g} s")
+        lines = out.read().splitlines() if out is not None else []
+        if status or not lines:
+            return Result(
+                self.cell.name, math.nan, error=f"its process ended with status {status}: see side.log"
+            )
+        return msgspec.json.decode(lines[-1], type=Result)
+
+
+def again(cell: Cell) -> str:
+    """The command that runs this cell alone."""
+    name = f"'{cell.name}'" if " " in cell.name else cell.name
+    writer = f" --writer {cell.writer}" if cell.writer != "nginx" else ""
+    return f"elf bench rotation --only {name}{writer}"
+
+
+def failures(result: Result) -> list[str]:
+    """What is wrong with a cell; nothing: it has passed."""
+    return [result.error] * bool(result.error) + (result.verdict.failures if result.verdict else [])
+
+
+def said(cell: Cell, result: Result) -> str:
+    """A cell in a line, and examples of what is wrong in lines below it."""
+    wrong, verdict = failures(result), result.verdict
+    if result.left_out:
+        return f"left out {cell.name}: {result.left_out}"
+    facts = [f"FAILED {cell.name}: {', '.join(wrong)}" if wrong else f"ok     {cell.name}"]
+    if verdict is not None:
+        raced = f" + {verdict.raced} that nobody could read" * bool(verdict.raced)
+        lost = f" + {verdict.lost} lost" * bool(verdict.lost)
+        what = f"{verdict.in_windows} in windows + {verdict.in_gaps} in gaps{raced}{lost}"
+        facts.append(f"wrote {verdict.wrote} = {what}")
+    lines = [f"{'; '.join(facts)} ({result.seconds:g} s)"]
+    if wrong and verdict is not None:
+        lines += [f"    {example}" for example in verdict.examples]
+    return "\n".join(lines)
+
+
+def told(results: dict[str, Result]) -> dict[str, object]:
+    """The figures by name."""
+    verdicts = [one.verdict for one in results.values() if one.verdict is not None]
+    names = ("wrote", "in_windows", "in_gaps", "raced", "lost", "doubled", "foreign", "gaps", "false_gaps")
+    sums = {name: sum(getattr(verdict, name) for verdict in verdicts) for name in names}
+    failed = [name for name, one in results.items() if failures(one)]
+    left_out = sum(bool(one.left_out) for one in results.values())
+    return {
+        "cells": len(results),
+        "failed": len(failed),
+        "left_out": left_out,
+        **sums,
+        "failing": failed,
+    }
+
+
+def table(chosen: Sequence[Cell], results: dict[str, Result]) -> str:
+    """In Markdown: rotations down, what happened to the agent across."""
+    rest = [cell for cell in chosen if cell.name in results]
+    columns = [column for column in COLUMNS if any(_column(cell) == column for cell in rest)]
+    lines = [["rotation", "rows/s", *columns], ["---"] * (len(columns) + 2)]
+    for row, rate in dict.fromkeys((cell.row, cell.rate) for cell in rest if cell.row != RANDOM):
+        marks = {_column(c): _mark(results[c.name]) for c in rest if (c.row, c.rate) == (row, rate)}
+        lines.append([row, f"{rate:,}", *(marks.get(column, "") for column in columns)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _column(cell: Cell) -> str:
+    """``killed-2`` and ``stopped-2`` are ``over 2`` rotations, in rows of their own."""
+    kind, _, rotations = cell.column.partition("-")
+    return f"over {rotations}" if rotations else kind
+
+
+def _mark(result: Result) -> str:
+    if result.left_out:
+        return "left out"
+    wrong = failures(result)
+    if wrong or result.verdict is None:
+        return "**" + "; ".join(wrong if result.verdict is not None else ["did not run"]) + "**"
+    return "ok" + f", {result.verdict.in_gaps} in a gap" * bool(result.verdict.in_gaps)
+
+
+def _has_spark() -> bool:
+    try:
+        check_spark()
+    except UserError:
+        return False
+    return True
+
+
+def _is_elsewhere(folder: Path) -> bool:
+    return ELSEWHERE.is_dir() and ELSEWHERE.stat().st_dev != folder.stat().st_dev
