@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from agents.disk.restore import stored_jobs
 from elf.chaos.agent import SimAgent
+from elf.chaos.files import FileLog
+from elf.chaos.lane import Log
 from elf.chaos.ledger import (
     DOUBLED,
     LOST,
@@ -39,15 +41,22 @@ LOST_COUNTS = ("late", "rejected", "uncast", "future", "unrostered", "shed", "le
 
 class Judge:
     """Judges windows that end by ``until_ms``. ``told``: what has come to the reader of all jobs; None: there
-    is none."""
+    is none. ``in_time``: no row may come too late."""
 
     def __init__(
-        self, world: World, ledger: Ledger, until_ms: int, told: Set[WindowsName] | None = None
+        self,
+        world: World,
+        ledger: Ledger,
+        until_ms: int,
+        told: Set[WindowsName] | None = None,
+        *,
+        in_time: bool = False,
     ) -> None:
         self._world = world
         self._ledger = ledger
         self._until_us = until_ms * 1_000
         self._told = told
+        self._in_time = in_time
         self._found: list[Finding] = []
 
     def _say(self, kind: str, text: str) -> None:
@@ -63,9 +72,9 @@ class Judge:
                 self._say(LOST, f"a{agent.index} is not back")
             elif agent.up and agent.node.leaving:
                 self._say(LOST, f"a{agent.index} cannot leave")
-            for stream, lane in agent.lanes.items() if agent.up else ():
-                if lane.position < len(agent.logs[stream].rows):
-                    self._say(LOST, f"a{agent.index} has read {lane.position} rows of {stream}, not all")
+            for lane in agent.lanes.values() if agent.up else ():
+                if unread := lane.unread:
+                    self._say(LOST, f"a{agent.index} {unread}")
                 for uid, state in lane.worker._flows.items():
                     if state.after is not None and state.after.waiting:
                         self._say(LOST, f"a{agent.index} has late rows of {short(uid)} in no part yet")
@@ -223,13 +232,13 @@ class Judge:
         lane = agent.lanes[fragment.stream]
         state = lane.worker._flows[uid]
         name = f"a{agent.index}'s {short(uid)}"
-        rows = agent.logs[fragment.stream].rows
         truth: dict[int, Counter[str]] = defaultdict(Counter)
-        for ts, key in rows[: lane.position]:
+        for ts, key in lane.read_rows():
             pane = ts // fragment.pane_us
             if book.live_from <= pane < state.sealed:
                 truth[pane][key] += 1
         missing, shed = 0, (uid, agent.index) in self._ledger.shed
+        gone = _gone(agent.logs[fragment.stream], fragment)
         for pane in sorted({*truth, *book.rows, *book.rows_in, *(p for p, _ in book.parts)}):
             sealed = Counter(book.rows.get(pane, Counter()))
             for (at, _), part in book.parts.items():
@@ -246,9 +255,25 @@ class Judge:
                 self._ledger.found(DOUBLED, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(chosen)}")
             elif not short_of and sealed != chosen:
                 self._ledger.found(WRONG, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(chosen)}")
-        told = sum(book.counted[what] + state.tallies.total(what) for what in LOST_COUNTS) + state.shed
-        if not fragment.range[0] and (missing > told or (missing < told and not shed)):
-            self._ledger.found(LOST, f"{name}: {missing} rows are in no snapshot, {told} are counted")
+        counted = Counter({what: book.counted[what] + state.tallies.total(what) for what in LOST_COUNTS})
+        told = counted.total() + state.shed
+        most = sum(rows.total() for rows in gone.values())
+        if not fragment.range[0] and (missing > told + most or (missing < told and not shed)):
+            found = f"{missing} rows are in no snapshot, {told} are counted, and {most} were gone unread"
+            self._ledger.found(LOST, f"{name}: {found}")
+        if self._in_time and counted["late"] and not shed:
+            self._ledger.found(LOST, f"{name}: {counted['late']} rows came too late")
+
+
+def _gone(log: Log, fragment: Fragment) -> dict[int, Counter[str]]:
+    """The rows by pane that its agent need not have."""
+    found: dict[int, Counter[str]] = defaultdict(Counter)
+    if not isinstance(log, FileLog):
+        return found
+    for number, (ts, key) in enumerate(log.rows):
+        if log.may_be_missing(number):
+            found[ts // fragment.pane_us][key] += 1
+    return found
 
 
 def _chosen(fragment: Fragment, rows: Counts) -> Counts:
