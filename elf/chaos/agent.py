@@ -103,6 +103,7 @@ class SimAgent:
         """A write takes up to so much longer."""
         self.stopped = False
         """Its process gets no time (SIGSTOP)."""
+        self.stops = 0
         self._held: list[Callable[[], None]] = []
         """What it does when it goes on."""
         self.versions = Versions(self.finisher)
@@ -217,6 +218,7 @@ class SimAgent:
     def stop(self) -> None:
         """As by SIGSTOP: nothing happens until ``go_on``, and then at once all that was due."""
         self.stopped = self.up
+        self.stops += self.up
 
     def go_on(self) -> None:
         self.stopped = False

@@ -48,7 +48,8 @@ ASK_AGAIN_MS = 1_500
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a run. ``windows``, ``records``: committed, and written to the logs."""
+    """What came of a run. ``windows``, ``records``: committed, and written to the logs; ``rotations``,
+    ``stops``: of files, and of processes."""
 
     seed: int
     windows: int
@@ -56,6 +57,8 @@ class Verdict:
     findings: tuple[Finding, ...]
     fingerprint: str
     virtual_ms: int
+    rotations: int = 0
+    stops: int = 0
 
     def count(self, kind: str) -> int:
         return sum(found.kind == kind for found in self.findings)
@@ -210,6 +213,8 @@ class Story:
             tuple(ledger.findings),
             world.fingerprint(),
             world.now,
+            sum(log.rotations for log in self._logs()),
+            sum(agent.stops for agent in world.agents),
         )
 
     # -- its parts -------------------------------------------------------------------------------------------
