@@ -2,9 +2,7 @@
 eyes of an agent, or while it is away.
 
 The files are real and small, and agents read them with their real ``Tail``; only the times of their last
-change are virtual. What is known here and nowhere else is the fate of each row: in how many files it is, and
-since when in none. A row is *owed* unless its last bytes were gone before its agent, well all the while, had
-``COMFORT_MS`` to read it and to write that down: then it may be missing, and a gap must say so.
+change are virtual, by a clock that never jumps. What becomes of each row is for ``fates``.
 
 An inode that nobody holds open when its last name goes is given to the next file, as file systems do; in a
 folder in memory the kernel would never do it.
@@ -20,13 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from elf.chaos.fates import Fates
 from elf.chaos.lane import Log
 
 if TYPE_CHECKING:
     from elf.chaos.agent import SimAgent
 
-COMFORT_MS: Final = 4_000
-"""An agent that is well for so long has found a file, read its rows and written a cut."""
 LOOK_MS: Final = 100
 """Between two looks whether an agent is well."""
 PACKING_MS: Final = 200
@@ -56,18 +53,6 @@ class Style:
         return f"{how} ({self.pause_ms} ms){names}{packed}, {self.keep} kept"
 
 
-@dataclass
-class Fate:
-    """Of a row. ``files``: so many hold it; ``gone_ms``: since when none does; ``nameless_ms``: since when no
-    path leads to the file that it was written to, which was still open then."""
-
-    written_ms: int
-    size: int
-    files: int = 1
-    gone_ms: int | None = None
-    nameless_ms: int | None = None
-
-
 @dataclass(eq=False)
 class _File:
     """``rows``: numbers of those in it; ``nameless_ms``: since when no path leads to it."""
@@ -79,10 +64,9 @@ class _File:
     nameless_ms: int | None = None
 
     @property
-    def known_ms(self) -> int | None:
-        """``nameless_ms`` of one that was there for long before: whoever looked has it open."""
-        gone = self.nameless_ms
-        return gone if gone is not None and gone - self.born_ms >= COMFORT_MS else None
+    def deleted(self) -> tuple[int, int] | None:
+        """Of one that was deleted by hand: since when, and until when, a path led to it."""
+        return None if self.nameless_ms is None else (self.born_ms, self.nameless_ms)
 
 
 class FileLog(Log):
@@ -93,61 +77,28 @@ class FileLog(Log):
         super().__init__()
         folder.mkdir(parents=True)
         self.agent = agent
-        self.fates: list[Fate] = []
+        self.fates = Fates()
         self.rotations = 0
         self.rng = random.Random(seed)
         self._spare: list[Path] = []
         """Inodes that have no name in the folder."""
         self._spares = folder.with_name(f"{folder.name} spare")
         self._spares.mkdir()
-        self._well: list[list[int]] = []
-        """Times (ms) in which the agent was well: from, to."""
         self._life = agent.life
         self.sites = [_Site(self, folder / f"www{n}.log", style) for n, style in enumerate(styles)]
         self.include = [f"{site.path}{'' if site.style.hidden else '*'}" for site in self.sites]
         self._look()
 
-    # -- rows ------------------------------------------------------------------------------------------------
-
     def add(self, ts: int, key: str) -> None:
-        line = f"{ts},{key}\n".encode()
-        self.fates.append(Fate(self.now_ms, len(line)))
+        """Its time is made its own, by microseconds."""
+        ts += len(self.rows) % 1_000
         self.rows.append((ts, key))
-        self.rng.choice(self.sites).write(len(self.rows) - 1, line)
-
-    def held(self, number: int) -> None:
-        """One more file has the row."""
-        self.fates[number].files += 1
-
-    def dropped(self, file: _File) -> None:
-        """One less has its rows."""
-        for number in file.rows:
-            fate = self.fates[number]
-            fate.files -= 1
-            if not fate.files:
-                fate.gone_ms, fate.nameless_ms = self.now_ms, file.known_ms
-
-    def may_be_missing(self, number: int) -> bool:
-        """Whether the row is not owed. A file without a name is read on as long as its agent has it open."""
-        fate = self.fates[number]
-        if fate.gone_ms is None:
-            return False
-        if any(min(fate.gone_ms, to) - max(fate.written_ms, since) >= COMFORT_MS for since, to in self._well):
-            return False
-        if fate.nameless_ms is None:
-            return True
-        first = min(fate.nameless_ms, fate.written_ms) - COMFORT_MS
-        last = max(fate.nameless_ms, fate.written_ms) + COMFORT_MS
-        return not any(since <= first and last <= to for since, to in self._well)
+        self.rng.choice(self.sites).write(f"{ts},{key}")
 
     def _look(self) -> None:
-        """Is the agent well? If so, since when."""
         agent = self.agent
-        well = agent.well and agent.life == self._life
+        self.fates.looked(agent.well and agent.life == self._life, self.now_ms)
         self._life = agent.life
-        if not self._well or not well:
-            self._well.append([self.now_ms, self.now_ms])
-        self._well[-1][1] = self.now_ms
         self.after(LOOK_MS, self._look)
 
     # -- the machine -----------------------------------------------------------------------------------------
@@ -163,12 +114,14 @@ class FileLog(Log):
         """A new file, open to be appended to."""
         if self._spare:
             self._spare.pop(0).rename(path)
+        self.touch(path.parent)
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
         self.touch(descriptor)
         return descriptor
 
     def unlink(self, file: _File, *, written: bool = False) -> None:
         """``written``: a server has it open."""
+        self.touch(file.path.parent)
         if self.agent.up or written:
             file.path.unlink()
         else:
@@ -204,13 +157,13 @@ class _Site:
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def write(self, number: int, line: bytes) -> None:
-        os.write(self._descriptor, line)
-        self._log.touch(self._descriptor)
-        self._file.rows.append(number)
-        if self._file.nameless_ms is not None:
-            fate = self._log.fates[number]
-            fate.files, fate.gone_ms, fate.nameless_ms = 0, self._log.now_ms, self._file.known_ms
+    def write(self, line: str) -> None:
+        log, file = self._log, self._file
+        os.write(self._descriptor, f"{line}\n".encode())
+        log.touch(self._descriptor)
+        file.rows.append(log.fates.written(self.path.name, line, log.now_ms))
+        if file.nameless_ms is not None:
+            log.fates.dropped(file.rows[-1:], log.now_ms, file.deleted)
 
     def rotate(self) -> None:
         """Unless that is going on."""
@@ -242,22 +195,23 @@ class _Site:
             yield from self._pack(self._rotated[0])
         for file in self._rotated[style.keep - 1 :]:
             log.unlink(file)
-            log.dropped(file)
+            self._destroyed(file)
         del self._rotated[style.keep - 1 :]
         path = self._shift()
         if style.copies:
             path.write_bytes(self.path.read_bytes())
             log.touch(path)
-            for number in self._file.rows:
-                log.held(number)
+            log.touch(path.parent)
+            log.fates.copied(self._file.rows)
             self._rotated.insert(0, _File(path, log.now_ms, [*self._file.rows]))
             yield style.pause_ms
             os.ftruncate(self._descriptor, 0)
             log.touch(self._descriptor)
-            log.dropped(self._file)
+            self._destroyed(self._file, cut=True)
             self._file.rows.clear()
         else:
             self._file.path = self.path.rename(path)
+            log.touch(path.parent)
             self._rotated.insert(0, self._file)
             yield style.pause_ms
             self.close()
@@ -265,6 +219,11 @@ class _Site:
         if style.packed == "now":
             yield log.rng.randrange(PACKING_MS)
             yield from self._pack(self._rotated[0])
+
+    def _destroyed(self, file: _File, *, cut: bool = False) -> None:
+        fates, now_ms = self._log.fates, self._log.now_ms
+        fates.dropped(file.rows, now_ms, file.deleted)
+        fates.destroyed(self.path.name, now_ms, cut=cut)
 
     def _shift(self) -> Path:
         """The path of the next rotated file: older ones make room."""
@@ -291,7 +250,7 @@ class _Site:
         log, file = self._log, self._file
         log.unlink(file, written=True)
         file.nameless_ms = log.now_ms
-        log.dropped(file)
+        self._destroyed(file)
         yield log.rng.randrange(50, 1_000)
         self.close()
         self._open()

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from agents.disk.restore import stored_jobs
 from elf.chaos.agent import SimAgent
+from elf.chaos.filelane import FileLane
 from elf.chaos.files import FileLog
-from elf.chaos.lane import Log
+from elf.chaos.lane import Log, SimLane
 from elf.chaos.ledger import (
     DOUBLED,
     LOST,
@@ -213,6 +214,9 @@ class Judge:
             stream = self._ledger.flows[uid].fragment.stream
             if agent.up and uid in agent.lanes[stream].worker.flows():
                 self._account(agent, uid, book)
+        for agent in self._world.agents:
+            for stream, lane in agent.lanes.items() if agent.up else ():
+                self._files(f"a{agent.index}'s {stream}", lane)
         log = max((a.node.log for a in self._world.agents if a.up), key=lambda log: log.last)
         for spec in log.jobs():
             home = self._world.home(spec)
@@ -225,6 +229,16 @@ class Judge:
                     self._ledger.found(
                         LOST, f"{spec.name}: {name[1:]} was published, and {home.address} has it not"
                     )
+
+    def _files(self, name: str, lane: SimLane) -> None:
+        """Each row of a log is read once, or a gap says that it was not."""
+        if not isinstance(lane, FileLane):
+            return
+        fates = lane.finish()
+        for text in fates.lost():
+            self._ledger.found(LOST, f"{name}: {text}")
+        if doubled := fates.doubled():
+            self._ledger.found(DOUBLED, f"{name}: {doubled} rows of files were read more than once")
 
     def _account(self, agent: SimAgent, uid: str, book: Book) -> None:
         """Every row is in one snapshot, or counted."""
@@ -271,7 +285,7 @@ def _gone(log: Log, fragment: Fragment) -> dict[int, Counter[str]]:
     if not isinstance(log, FileLog):
         return found
     for number, (ts, key) in enumerate(log.rows):
-        if log.may_be_missing(number):
+        if log.fates.may_be_missing(number):
             found[ts // fragment.pane_us][key] += 1
     return found
 

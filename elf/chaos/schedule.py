@@ -129,9 +129,9 @@ class Schedule:
         return replace(self, faults=tuple(f for n, f in enumerate(self.faults, 1) if n in numbers))
 
 
-PACKED: tuple[str, ...] = ("",)
-KEPT = (9,)
-HIDDEN_SHARE = 0.0
+PACKED = ("", "", "now", "later")
+KEPT = (1, 2, 3, 9)
+HIDDEN_SHARE = 0.4
 """Of rotated files: how they are packed, how many are kept, and how often no pattern matches them."""
 DRAWN = 4
 """Jobs of each schedule; equal ones come after them."""

@@ -14,7 +14,8 @@ from pathlib import Path
 from agents.disk import copystore
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, STREAM, plan, staged
-from elf.chaos.files import COMFORT_MS, FileLog
+from elf.chaos.fates import COMFORT_MS
+from elf.chaos.files import FileLog
 from elf.chaos.judge import Judge
 from elf.chaos.ledger import BROKEN, Finding, Ledger, WindowsName, name_of_result
 from elf.chaos.reference import BANG, BOOM, DROPPING, SEVERAL, reducing
