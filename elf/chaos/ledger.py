@@ -23,7 +23,7 @@ from elf.batch import decode
 from elf.chaos.reference import BANG, Counts, Span, Sums, is_right, reduced
 from elf.job.contributions import from_bytes, numbers
 from elf.job.copies import CopyName
-from elf.job.cut import FlowCut
+from elf.job.cut import FlowCut, StreamCut
 from elf.job.effects import CommitWindows, Coverage
 from elf.job.messages import FlowEnded, LogEntry, MemberJoined, MemberLeft, WindowResult
 from elf.job.parts import from_bytes as parts_of
@@ -148,6 +148,17 @@ class Ledger:
         """An agent has durably begun to compute a flow."""
         self.flows.setdefault(flow.uid, flow)
         self.books.setdefault((flow.uid, agent), Book(live_from))
+
+    def cut(
+        self, agent: int, cut: StreamCut, rows: Sequence[SnapshotRow], forgotten: Sequence[tuple[str, Name]]
+    ) -> None:
+        """An agent has written a cut, with these snapshots; it needs those no more."""
+        for flow in cut.flows:
+            self.begins(agent, flow.flow, flow.live_from)
+        for row in rows:
+            self.sealed(agent, row)
+        for flow in cut.flows:
+            self.leaps(agent, flow, [name for uid, name in forgotten if uid == flow.flow.uid])
 
     def means(self, work: CommitWindows) -> None:
         """A master is about to make windows of what it names."""
