@@ -23,7 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from agents.formats.base import LINE, Format, Int64s
-from agents.formats.dialect import TIME_PATTERNS, Dialect, Selection, uncast_count
+from agents.formats.dialect import Dialect, Selection, uncast_count
+from elf.ql.timestamps import read_timestamp
 from elf.schema import EVENT_TIMES, Column, ColumnType, Schema, unify
 
 RESERVED: Final = frozenset(
@@ -41,7 +42,6 @@ _BEFORE_VALUE: Final[npt.NDArray[np.bool_]] = np.isin(
 """By byte: whether a JSON value may follow at once."""
 
 _INT64_MAX: Final = 2**63 - 1
-_TIME: Final = re.compile("|".join(f"(?:{pattern})" for pattern in TIME_PATTERNS))
 
 
 class JsonLines(Format):
@@ -295,4 +295,4 @@ def _seen(before: ColumnType | None, now: ColumnType | None) -> ColumnType | Non
 def _is_time(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return False
-    return _TIME.fullmatch(json.dumps(value) if not isinstance(value, str) else value) is not None
+    return read_timestamp(json.dumps(value) if not isinstance(value, str) else value) is not None
