@@ -83,6 +83,14 @@ def test_what_nobody_could_read_is_excused_only_where_it_is_no_gap_and_in_no_fil
     assert judge(msgspec.structs.replace(seen, gaps={least})).failures == []
 
 
+def test_a_gap_of_rows_that_were_read_is_false_unless_its_agent_was_away_and_no_file_has_them() -> None:
+    seen = Seen(TRUTH, ALL, {GAP}, kept(*LOST), told=TOLD)
+    unknown = msgspec.structs.replace(seen, gaps={msgspec.structs.replace(GAP, size=None)}, away=True)
+    assert judge(seen).false_gaps == 1
+    assert judge(unknown).failures == []
+    assert judge(msgspec.structs.replace(unknown, files=kept())).false_gaps == 1
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans()), min_size=1, max_size=60),
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=3),

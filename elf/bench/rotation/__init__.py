@@ -9,8 +9,9 @@ rotates: that is the truth. When all is quiet (``side``) the judge compares (``j
     rows in windows + rows in named gaps = rows that nginx wrote
 
 A row is in a named gap if no window has it, no file of the log's folder holds it any more, and its time lies
-within the gap. A row that is in neither is lost in silence; one that counts twice is doubled; a gap without
-such a row is false; a gap that is not told everywhere is untold. Each of these fails the cell.
+within the gap. A row that is in neither is lost in silence; one that counts twice is doubled; a gap is false
+when a window has each row of its time, or (the agent was away) when a file still does; a gap that is not told
+everywhere is untold. Each of these fails the cell.
 
 What nobody could have read is counted apart (``raced``) and fails nothing: logrotate says of
 ``copytruncate`` that what is written between its copy and its cut is lost, and with ``compress`` nginx may

@@ -53,7 +53,7 @@ class Seen(msgspec.Struct, frozen=True):
     """What a run came to. ``counts``: how often the windows' last revisions count each row; ``gaps``: those
     of their statuses; ``files``: rows that are in a file of the log's folder; ``raced``: rows that nobody
     could have read; ``by_window``: the gaps that each window names, by its start (windows are of one
-    second); ``left_out``: rows that statuses count as late, rejected and so on; ``told``: for each
+    second); ``away``: whether the agent was killed or stopped at some time; ``left_out``: rows that statuses count as late, rejected and so on; ``told``: for each
     place that was asked, whether it tells the gaps that the others tell."""
 
     truth: Mapping[str, Row]
@@ -62,6 +62,7 @@ class Seen(msgspec.Struct, frozen=True):
     files: Collection[str] = frozenset()
     raced: Collection[str] = frozenset()
     by_window: Mapping[float, Collection[Gap]] = {}
+    away: bool = False
     left_out: int = 0
     told: Mapping[str, bool] = {}
 
@@ -117,7 +118,9 @@ def judge(seen: Seen) -> Verdict:
     named = {name for name in gone if any(gap.covers(seen.truth[name]) for gap in gaps)}
     raced = gone.intersection(seen.raced) - named
     lost = missing - named - raced
-    false = [gap for gap in gaps if not any(gap.covers(seen.truth[name]) for name in gone)]
+    # Who was away cannot know that a file which was deleted meanwhile held nothing but what had been read.
+    unknown = seen.truth.keys() - seen.files if seen.away else gone
+    false = [gap for gap in gaps if not any(gap.covers(seen.truth[name]) for name in unknown)]
     doubled = {name for name, count in seen.counts.items() if count > 1 and name in seen.truth}
     foreign = seen.counts.keys() - seen.truth.keys()
     unnamed = [name for name in named if not _is_named(seen.truth[name], seen.by_window)]

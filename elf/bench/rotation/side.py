@@ -245,6 +245,7 @@ class Run:
             gaps=gaps_in(windows),
             files=self._files.here,
             raced=self._files.raced,
+            away=bool({"kill", "stop"}.intersection(self._cell.script)),
             by_window={w.start.timestamp(): gaps_of(w.status) for w in windows if w.start is not None},
             left_out=left_out(windows),
             told=told,
