@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from agents.inputs.values import Gap
+from elf.job.gaps import Missed
 
 COMFORT_MS: Final = 4_000
 """An agent that is well for so long has found a file, read its rows and written a cut."""
@@ -42,7 +42,7 @@ class Fates:
     """Of the rows of one stream of an agent, by their numbers."""
 
     def __init__(self) -> None:
-        self.gaps: list[Gap] = []
+        self.gaps: list[Missed] = []
         """Those that its agent has durably named."""
         self._fates: list[Fate] = []
         self._numbers: dict[str, int] = {}
@@ -87,7 +87,7 @@ class Fates:
         if cut or not self._well or now_ms - self._well[-1][0] < COMFORT_MS:
             self._causes[log] += 1
 
-    def took(self, lines: Iterable[str], gaps: Iterable[Gap]) -> None:
+    def took(self, lines: Iterable[str], gaps: Iterable[Missed]) -> None:
         """The agent has durably read these, and named these."""
         for line in lines:
             self._fates[self._numbers[line]].taken += 1
@@ -121,7 +121,7 @@ class Fates:
         for log, rows in missing.items():
             if owed := [number for number in rows if not self.may_be_missing(number)]:
                 yield f"{len(owed)} rows of {log} were there to be read, and never were"
-        named: dict[str, list[Gap]] = {log: [] for log in missing}
+        named: dict[str, list[Missed]] = {log: [] for log in missing}
         for gap in self.gaps:
             named.setdefault(self._log_of(gap), []).append(gap)
         for log, gaps in named.items():
@@ -141,6 +141,6 @@ class Fates:
         """Rows that were taken more than once."""
         return sum(fate.taken > 1 for fate in self._fates)
 
-    def _log_of(self, gap: Gap) -> str:
+    def _log_of(self, gap: Missed) -> str:
         name = Path(gap.path).name
         return next((fate.log for fate in self._fates if name.startswith(fate.log)), name)

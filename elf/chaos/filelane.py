@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from agents.formats import get_format
 from agents.inputs import Position, Tail
-from agents.inputs.values import Gap
 from agents.lanes.lane import Lane, LaneFacts, load_cut
 from agents.lanes.streams import StreamEngine
 from elf.chaos.engine import PyEngine
@@ -58,17 +58,16 @@ class FileLane(SimLane):
         log = agent.logs[stream]
         assert isinstance(log, FileLog)
         facts = LaneFacts(stream, FACTS.format, FACTS.timestamp, "")
-        self._lane = Lane(facts, agent.world.worker_settings, agent.store, cores=1, engine=FileEngine())
+        settings = replace(agent.world.worker_settings, name=f"a{agent.index}")
+        self._lane = Lane(facts, settings, agent.store, cores=1, engine=FileEngine())
         self.worker = self._lane.worker
         stored = load_cut(agent.store, stream)
         self.cut = stored.worker if stored else None
         positions = stored.positions if stored else ()
         self._tail = Tail(log.include, rotate_wait_secs=ROTATE_WAIT_S, positions=positions)
         self._log = log
-        self._with: deque[tuple[tuple[Position, ...], tuple[Gap, ...]]] = deque()
-        """Of each chunk that waits: the positions of the input after it, and the gaps before it."""
-        self._gaps: list[Gap] = []
-        """Those before the next chunk."""
+        self._positions: deque[tuple[Position, ...]] = deque()
+        """Those of the input after each chunk and each ``Idle`` that waits."""
         self._taken: list[Callable[[], None]] = []
         """What is durable with the next cut."""
         self._idle_ms = 0
@@ -95,26 +94,30 @@ class FileLane(SimLane):
             agent.after_disk(lambda: self._done(command, outcome))
 
     def _perform(self, command: Command) -> Outcome:
+        lane, took = self._lane, self._log.fates.took
         if isinstance(command, Feed):
-            positions, gaps = self._with.popleft()
-            self._taken.append(partial(self._log.fates.took, command.chunk.lines.to_pylist(), gaps))
-            return self._lane.feed(command.chunk, positions, command.now_ms)  # type: ignore[arg-type]
-        return self._lane.perform(command, self._agent.now_ms)
+            chunk, missed = command.chunk, command.missed
+            self._taken.append(partial(took, chunk.lines.to_pylist(), missed))
+            return lane.feed(chunk, self._positions.popleft(), command.now_ms, None, missed)  # type: ignore[arg-type]
+        if isinstance(command, Idle):
+            self._taken.append(partial(took, (), command.missed))
+            return lane.idle(command, self._positions.popleft())
+        return lane.perform(command, self._agent.now_ms)
 
     def read(self) -> None:
         agent, now_ms = self._agent, self._agent.now_ms
         while len(self._waiting) < CHUNKS_AHEAD and not agent.node.leaving:
             chunk = self._tail.read(CHUNK_BYTES, now_ms)
-            self._gaps += self._tail.gaps()
-            if chunk is None:
-                if now_ms - self._idle_ms >= IDLE_EVERY_MS:
-                    self._idle_ms = now_ms
-                    self.give(Idle(now_ms, self._tail.finished()))
-                break
-            self._idle_ms = now_ms
-            self._with.append((self._tail.positions(), tuple(self._gaps)))
-            self._gaps.clear()
-            self.give(Feed(chunk, now_ms))
+            if chunk is not None:
+                self._idle_ms = now_ms
+                self.give(Feed(chunk, now_ms, None, self._tail.gaps()))
+                self._positions.append(self._tail.positions())
+                continue
+            if now_ms - self._idle_ms >= IDLE_EVERY_MS:
+                self._idle_ms = now_ms
+                self.give(Idle(now_ms, self._tail.finished(), self._tail.gaps()))
+                self._positions.append(self._tail.positions())
+            break
         agent.world.after(READ_MS, agent, self.read)
 
     # -- what the judge asks ---------------------------------------------------------------------------------
@@ -132,7 +135,7 @@ class FileLane(SimLane):
         for take in self._taken:
             take()
         self._taken.clear()
-        self._log.fates.took((), self._gaps)
+        self._log.fates.took((), self._tail.gaps())
         return self._log.fates
 
     def close(self) -> None:

@@ -4,8 +4,8 @@ eyes of an agent, or while it is away.
 The files are real and small, and agents read them with their real ``Tail``; only the times of their last
 change are virtual, by a clock that never jumps. What becomes of each row is for ``fates``.
 
-An inode that nobody holds open when its last name goes is given to the next file, as file systems do; in a
-folder in memory the kernel would never do it.
+An inode that nobody holds open when its last name goes is given to the next file of that log, as file systems
+do; in a folder in memory the kernel would never do it, and has no versions of inodes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import gzip
 import os
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,8 +81,8 @@ class FileLog(Log):
         self.fates = Fates()
         self.rotations = 0
         self.rng = random.Random(seed)
-        self._spare: list[Path] = []
-        """Inodes that have no name in the folder."""
+        self._spare: dict[Path, list[Path]] = defaultdict(list)
+        """Inodes of files of each log that have no name in the folder."""
         self._spares = folder.with_name(f"{folder.name} spare")
         self._spares.mkdir()
         self._life = agent.life
@@ -112,15 +113,15 @@ class FileLog(Log):
 
     def create(self, path: Path) -> int:
         """A new file, open to be appended to."""
-        if self._spare:
-            self._spare.pop(0).rename(path)
+        if self._spare[path]:
+            self._spare[path].pop(0).rename(path)
         self.touch(path.parent)
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
         self.touch(descriptor)
         return descriptor
 
-    def unlink(self, file: _File, *, written: bool = False) -> None:
-        """``written``: a server has it open."""
+    def unlink(self, file: _File, log: Path, *, written: bool = False) -> None:
+        """Of this log. ``written``: a server has it open."""
         self.touch(file.path.parent)
         if self.agent.up or written:
             file.path.unlink()
@@ -128,7 +129,7 @@ class FileLog(Log):
             spare = self._spares / str(self.rng.getrandbits(60))
             file.path.rename(spare)
             os.truncate(spare, 0)
-            self._spare.append(spare)
+            self._spare[log].append(spare)
 
     def touch(self, file: int | Path) -> None:
         """It was changed now."""
@@ -194,7 +195,7 @@ class _Site:
         if style.packed == "later" and self._rotated and not self._rotated[0].packed:
             yield from self._pack(self._rotated[0])
         for file in self._rotated[style.keep - 1 :]:
-            log.unlink(file)
+            log.unlink(file, self.path)
             self._destroyed(file)
         del self._rotated[style.keep - 1 :]
         path = self._shift()
@@ -243,12 +244,12 @@ class _Site:
         yield log.rng.randrange(PACKING_MS)
         path.write_bytes(packed)
         os.utime(path, ns=(changed, changed))
-        log.unlink(file)
+        log.unlink(file, self.path)
         file.path, file.packed = path, True
 
     def _removal(self) -> Iterator[int]:
         log, file = self._log, self._file
-        log.unlink(file, written=True)
+        log.unlink(file, self.path, written=True)
         file.nameless_ms = log.now_ms
         self._destroyed(file)
         yield log.rng.randrange(50, 1_000)
