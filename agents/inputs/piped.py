@@ -17,6 +17,7 @@ from typing import BinaryIO, Final
 from agents.inputs.ranges import is_compressed, may_be_compressed
 from agents.inputs.split import split
 from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Counters, Position, Reject, Source, too_long
+from elf.job.gaps import Missed
 
 HEAD_BYTES: Final = 16 << 20
 HEAD_S: Final = 2.0
@@ -156,6 +157,10 @@ class Piped:
 
     def positions(self) -> tuple[Position, ...]:
         """Nothing: a pipe cannot be read again."""
+        return ()
+
+    def gaps(self) -> tuple[Missed, ...]:
+        """None: a pipe gives all that is written to it."""
         return ()
 
     def finished(self) -> tuple[str, ...]:

@@ -258,7 +258,8 @@ def by_column(texts: list[str]) -> list[int | None]:
         extractor.close()
     assert found.table["_ts"].to_pylist() == found.table["at"].cast(pa.int64()).to_pylist()
     assert found.uncast == found.table["at"].null_count
-    return found.table["_ts"].to_pylist()
+    read: list[int | None] = found.table["_ts"].to_pylist()
+    return read
 
 
 def by_cast(texts: list[str]) -> list[int | None]:
