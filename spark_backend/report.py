@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from elf.client.coverage import coverage
 from spark_backend.compare import EVERYTHING, Comparison, Difference, Verdict
 
 DIFFERENCES_SHOWN_MAX: Final = 5
@@ -36,6 +37,9 @@ def show(comparison: Comparison, console: Console) -> None:
         )
     console.print(table)
     for window in comparison.windows:
+        if window.status.get("gaps"):  # equal or not: what is gone unread is on neither side
+            text = f"{_bounds(window)}: {coverage(window.status, window.revision or 0)}"
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
         for line in _named(window, comparison.columns):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(last_line(comparison), markup=False, highlight=False)

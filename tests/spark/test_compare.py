@@ -6,6 +6,7 @@ import decimal
 import io
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -156,6 +157,15 @@ def test_the_report_ends_with_the_promised_line() -> None:
     assert text.count("equal") == 3
     assert text.count("7 of 8") == 3
     assert "1970-01-01T00:00:02.000Z + 1 s" in text
+
+
+def test_the_report_names_what_is_gone_on_both_sides() -> None:
+    window = live([("a", 1, 1.0)])
+    gap = {"agent": "web-1", "source": "/l/a.log", "bytes": 40, "from": None, "to": None}
+    gapped = replace(window, status={**window.status, "gaps": [gap]})
+    text = shown(compare([gapped], result([("a", 1, 1.0)])))
+    assert "gap: web-1 /l/a.log, 40 bytes" in text
+    assert text.splitlines()[-1] == "live = offline in 1 of 1 windows"
 
 
 def test_the_report_names_the_rows_that_differ_and_bounds_them() -> None:
