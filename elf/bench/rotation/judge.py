@@ -52,10 +52,10 @@ class Gap(msgspec.Struct, frozen=True, order=True):
 class Seen(msgspec.Struct, frozen=True):
     """What a run came to. ``counts``: how often the windows' last revisions count each row; ``gaps``: those
     of their statuses; ``files``: rows that are in a file of the log's folder; ``raced``: rows that nobody
-    could have read; ``by_window``: the gaps that each window names, by its start (windows are of one
-    second); ``away``: whether the agent was killed or stopped at some time; ``left_out``: rows that statuses
-    count as late, rejected and so on; ``told``: for each place that was asked, whether it tells the gaps that
-    the others tell."""
+    could have read; ``by_window``: the gaps that each window names, by its start (windows are of one second);
+    ``away``: whether the agent was killed or stopped at some time; ``left_out``: rows that statuses count as
+    late, rejected and so on; ``told``: for each place that was asked, whether it tells the gaps that the
+    others tell."""
 
     truth: Mapping[str, Row]
     counts: Mapping[str, int]
