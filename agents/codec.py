@@ -32,7 +32,7 @@ from overlay import messages as overlay_messages
 from overlay import replica
 
 MAGIC: Final = "elf"
-WIRE_VERSION: Final = 2
+WIRE_VERSION: Final = 3
 _NAME_CHARS_MAX: Final = 64
 FRAMES_MAX: Final = 2
 """The most frames that a message may have: envelope and payload."""
