@@ -88,7 +88,6 @@ class Lane:
         cores: int | None = None,
         reading: Reading | None = None,
         functions: FunctionsAt | None = None,
-        engine: StreamEngine | None = None,
     ) -> None:
         _keep_heap()
         self.facts = facts
@@ -101,7 +100,7 @@ class Lane:
         self._joined = frozenset(store.joined(facts.stream))
         self._positions: tuple[Position, ...] = stored.positions if stored else ()
         self._durable = stored.archive if stored else 0
-        self._engine = engine or StreamEngine(
+        self._engine = StreamEngine(
             facts.format, facts.timestamp, stored.event_time if stored else None, functions
         )
         self._engine.look_at(pa.array(list(samples), pa.string()))

@@ -13,9 +13,6 @@ import pyarrow as pa
 
 from agents.disk.restore import stored_jobs
 from elf.chaos.agent import SimAgent
-from elf.chaos.filelane import FileLane
-from elf.chaos.files import FileLog
-from elf.chaos.lane import Log, SimLane
 from elf.chaos.ledger import (
     DOUBLED,
     LOST,
@@ -42,22 +39,15 @@ LOST_COUNTS = ("late", "rejected", "uncast", "future", "unrostered", "shed", "le
 
 class Judge:
     """Judges windows that end by ``until_ms``. ``told``: what has come to the reader of all jobs; None: there
-    is none. ``in_time``: no row may come too late."""
+    is none."""
 
     def __init__(
-        self,
-        world: World,
-        ledger: Ledger,
-        until_ms: int,
-        told: Set[WindowsName] | None = None,
-        *,
-        in_time: bool = False,
+        self, world: World, ledger: Ledger, until_ms: int, told: Set[WindowsName] | None = None
     ) -> None:
         self._world = world
         self._ledger = ledger
         self._until_us = until_ms * 1_000
         self._told = told
-        self._in_time = in_time
         self._found: list[Finding] = []
 
     def _say(self, kind: str, text: str) -> None:
@@ -73,9 +63,9 @@ class Judge:
                 self._say(LOST, f"a{agent.index} is not back")
             elif agent.up and agent.node.leaving:
                 self._say(LOST, f"a{agent.index} cannot leave")
-            for lane in agent.lanes.values() if agent.up else ():
-                if unread := lane.unread:
-                    self._say(LOST, f"a{agent.index} {unread}")
+            for stream, lane in agent.lanes.items() if agent.up else ():
+                if lane.position < len(agent.logs[stream].rows):
+                    self._say(LOST, f"a{agent.index} has read {lane.position} rows of {stream}, not all")
                 for uid, state in lane.worker._flows.items():
                     if state.after is not None and state.after.waiting:
                         self._say(LOST, f"a{agent.index} has late rows of {short(uid)} in no part yet")
@@ -214,9 +204,6 @@ class Judge:
             stream = self._ledger.flows[uid].fragment.stream
             if agent.up and uid in agent.lanes[stream].worker.flows():
                 self._account(agent, uid, book)
-        for agent in self._world.agents:
-            for stream, lane in agent.lanes.items() if agent.up else ():
-                self._files(f"a{agent.index}'s {stream}", lane)
         log = max((a.node.log for a in self._world.agents if a.up), key=lambda log: log.last)
         for spec in log.jobs():
             home = self._world.home(spec)
@@ -230,29 +217,19 @@ class Judge:
                         LOST, f"{spec.name}: {name[1:]} was published, and {home.address} has it not"
                     )
 
-    def _files(self, name: str, lane: SimLane) -> None:
-        """Each row of a log is read once, or a gap says that it was not."""
-        if not isinstance(lane, FileLane):
-            return
-        fates = lane.finish()
-        for text in fates.lost():
-            self._ledger.found(LOST, f"{name}: {text}")
-        if doubled := fates.doubled():
-            self._ledger.found(DOUBLED, f"{name}: {doubled} rows of files were read more than once")
-
     def _account(self, agent: SimAgent, uid: str, book: Book) -> None:
         """Every row is in one snapshot, or counted."""
         fragment = self._ledger.flows[uid].fragment
         lane = agent.lanes[fragment.stream]
         state = lane.worker._flows[uid]
         name = f"a{agent.index}'s {short(uid)}"
+        rows = agent.logs[fragment.stream].rows
         truth: dict[int, Counter[str]] = defaultdict(Counter)
-        for ts, key in lane.read_rows():
+        for ts, key in rows[: lane.position]:
             pane = ts // fragment.pane_us
             if book.live_from <= pane < state.sealed:
                 truth[pane][key] += 1
         missing, shed = 0, (uid, agent.index) in self._ledger.shed
-        gone = _gone(agent.logs[fragment.stream], fragment)
         for pane in sorted({*truth, *book.rows, *book.rows_in, *(p for p, _ in book.parts)}):
             sealed = Counter(book.rows.get(pane, Counter()))
             for (at, _), part in book.parts.items():
@@ -269,25 +246,9 @@ class Judge:
                 self._ledger.found(DOUBLED, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(chosen)}")
             elif not short_of and sealed != chosen:
                 self._ledger.found(WRONG, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(chosen)}")
-        counted = Counter({what: book.counted[what] + state.tallies.total(what) for what in LOST_COUNTS})
-        told = counted.total() + state.shed
-        most = sum(rows.total() for rows in gone.values())
-        if not fragment.range[0] and (missing > told + most or (missing < told and not shed)):
-            found = f"{missing} rows are in no snapshot, {told} are counted, and {most} were gone unread"
-            self._ledger.found(LOST, f"{name}: {found}")
-        if self._in_time and counted["late"] and not shed:
-            self._ledger.found(LOST, f"{name}: {counted['late']} rows came too late")
-
-
-def _gone(log: Log, fragment: Fragment) -> dict[int, Counter[str]]:
-    """The rows by pane that its agent need not have."""
-    found: dict[int, Counter[str]] = defaultdict(Counter)
-    if not isinstance(log, FileLog):
-        return found
-    for number, (ts, key) in enumerate(log.rows):
-        if log.fates.may_be_missing(number):
-            found[ts // fragment.pane_us][key] += 1
-    return found
+        told = sum(book.counted[what] + state.tallies.total(what) for what in LOST_COUNTS) + state.shed
+        if not fragment.range[0] and (missing > told or (missing < told and not shed)):
+            self._ledger.found(LOST, f"{name}: {missing} rows are in no snapshot, {told} are counted")
 
 
 def _chosen(fragment: Fragment, rows: Counts) -> Counts:
