@@ -225,8 +225,12 @@ class Judge:
         name = f"a{agent.index}'s {short(uid)}"
         rows = agent.logs[fragment.stream].rows
         truth: dict[int, Counter[str]] = defaultdict(Counter)
+        highest, before = -(1 << 62), 0
         for ts, key in rows[: lane.position]:
             pane = ts // fragment.pane_us
+            late = (pane + 1) * fragment.pane_us + (state.lateness_us or 0) <= highest
+            before += pane < book.live_from and late  # counted, if the flow was there by then
+            highest = max(highest, ts)
             if book.live_from <= pane < state.sealed:
                 truth[pane][key] += 1
         missing, shed = 0, (uid, agent.index) in self._ledger.shed
@@ -247,7 +251,7 @@ class Judge:
             elif not short_of and sealed != chosen:
                 self._ledger.found(WRONG, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(chosen)}")
         told = sum(book.counted[what] + state.tallies.total(what) for what in LOST_COUNTS) + state.shed
-        if not fragment.range[0] and (missing > told or (missing < told and not shed)):
+        if not fragment.range[0] and (missing > told or (missing + before < told and not shed)):
             self._ledger.found(LOST, f"{name}: {missing} rows are in no snapshot, {told} are counted")
 
 
