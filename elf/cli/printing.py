@@ -14,13 +14,14 @@ import io
 import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TextIO
 
 import msgspec
 import pyarrow as pa
 
+from elf.client.coverage import coverage, is_whole
 from elf.client.values import cell, for_terminal, json_column, plain, rfc3339
 from elf.client.windows import WINDOW_COLUMNS, Window
 from elf.job.spec import ONE_SHOT_PREFIX
@@ -63,12 +64,19 @@ class Printer(Protocol):
         """What a statement came to, as an object; False: its text is wanted instead."""
 
 
-def printer(output: Output, *, status: bool = False, out: TextIO | None = None) -> Printer:
-    """The printer for ``--output``; ``status`` adds a status after each window."""
+def printer(
+    output: Output,
+    *,
+    status: bool = False,
+    out: TextIO | None = None,
+    summed: Collection[str] = frozenset(),
+) -> Printer:
+    """The printer for ``--output``; ``status`` adds a status after each window. ``summed``: counts that
+    somebody says for all windows, so that not each of them needs a line on standard error."""
     out = out or sys.stdout
     if output == "json":
-        return JsonPrinter(out, status)
-    return CsvPrinter(out, status) if output == "csv" else TablePrinter(out, status)
+        return JsonPrinter(out, status, summed)
+    return CsvPrinter(out, status, summed) if output == "csv" else TablePrinter(out, status)
 
 
 def use_utf8() -> None:
@@ -90,11 +98,14 @@ def status_json(window: Window) -> str:
     return json.dumps({"status": fields}, ensure_ascii=False, separators=(",", ":"))
 
 
-def tell_coverage(window: Window) -> None:
-    """On standard error, for whoever looks on: what a window covers that is not whole."""
-    if not window.whole:
+def tell_coverage(window: Window, summed: Collection[str]) -> None:
+    """On standard error, for whoever looks on: what a window covers that is not whole, but for what is
+    ``summed`` for all of them."""
+    status = {name: value for name, value in window.status.items() if name not in summed}
+    if not is_whole(status, window.revision):
         which = title(replace(window, revision=0))  # which the line says
-        print(f"elf: {': '.join(filter(None, (which, window.coverage)))}", file=sys.stderr, flush=True)
+        line = ": ".join(filter(None, (which, coverage(status, window.revision))))
+        print(f"elf: {line}", file=sys.stderr, flush=True)
 
 
 def shown(window: Window) -> pa.Table:
@@ -105,16 +116,17 @@ def shown(window: Window) -> pa.Table:
 class JsonPrinter:
     """One JSON object a row."""
 
-    def __init__(self, out: TextIO, status: bool) -> None:
+    def __init__(self, out: TextIO, status: bool, summed: Collection[str] = frozenset()) -> None:
         self._out = out
         self._status = status
+        self._summed = summed
 
     def window(self, window: Window) -> None:
         lines = list(json_rows(shown(window)))
         if self._status:
             lines.append(status_json(window))
         self._write(lines)
-        tell_coverage(window)
+        tell_coverage(window, self._summed)
 
     def ended(self, columns: Sequence[str]) -> None:
         pass
@@ -149,9 +161,10 @@ class CsvPrinter:
     """RFC 4180 with LF; a header before the first row, or at the end if there is none, and again when the
     columns change. NULL is nothing, and an empty text is ``""``, as in PostgreSQL and DuckDB."""
 
-    def __init__(self, out: TextIO, status: bool) -> None:
+    def __init__(self, out: TextIO, status: bool, summed: Collection[str] = frozenset()) -> None:
         self._out = out
         self._status = status
+        self._summed = summed
         self._header: list[str] = []
 
     def window(self, window: Window) -> None:
@@ -160,7 +173,7 @@ class CsvPrinter:
         if self._status:
             print(status_json(window), file=sys.stderr, flush=True)
         else:
-            tell_coverage(window)
+            tell_coverage(window, self._summed)
 
     def ended(self, columns: Sequence[str]) -> None:
         if not self._header:

@@ -26,6 +26,8 @@ from elf.schema import COLUMN_TYPES, ColumnType
 if TYPE_CHECKING:
     from agents.run import Summary
 
+_SUMMED: Final = ("late", "rejected", "uncast")
+"""What ``_tell_losses`` says of all windows."""
 FILES_SHOWN: Final = 3
 """That are named in a line, of however many."""
 
@@ -75,7 +77,7 @@ def _run(sql: str, inputs: Inputs, options: RunOptions) -> int:
     from elf.client.files import tables_of
 
     use_utf8()
-    out = printer(options.output.value, status=options.status)
+    out = printer(options.output.value, status=options.status, summed=_SUMMED)
     request = RunRequest(
         sql=sql,
         inputs=inputs.streams,

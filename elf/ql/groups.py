@@ -80,8 +80,8 @@ def plan_rows(columns: Sequence[str], where: str, schema: Schema, *, stream: str
             raise QueryError(f"stream {stream} has no column {name}{did_you_mean(name, known)}")
     condition = f" WHERE {where}" if where.strip() else ""
     planned = plan_text(f"SELECT COUNT(*) AS n FROM x{condition}", schema, stream=stream).fragment
-    wanted = {*columns, *(column.name for column in planned.columns)}
-    if (pair := alike(name for name in wanted)) is not None:
+    wanted = dict.fromkeys([*columns, *(column.name for column in planned.columns)])
+    if (pair := alike(wanted)) is not None:
         raise QueryError(f'columns "{pair[0]}" and "{pair[1]}": names must differ by more than case')
     rows = f"SELECT {', '.join(f'r.{_quoted(name)}' for name in columns)} FROM rows AS r"
     sql = f"{rows} WHERE {planned.where_sql}" if planned.where_sql else rows
