@@ -82,7 +82,8 @@ class Follower:
             self._recent_print = len(self._recent), zlib.crc32(self._recent)
         file = self.device, self.inode, self.generation
         prints = *self._head, *self._recent_print
-        return Position(self._id, self.path, self.offset, *file, *prints, self.modified_ns, self.version)
+        times = self.modified_ns, self.version
+        return Position(self._id, self.path, self.offset, *file, *prints, *times, severed=self.severed)
 
     def unnamed(self) -> Position:
         """Of a file that has no name yet: it was there, and nothing of it was read."""
@@ -116,6 +117,7 @@ class Follower:
         self.offset = self._searched = self._handed = position.offset
         self._head = position.head_bytes, position.head_crc
         self._id = position.source
+        self.severed = position.severed
         self._remember()
         if len(recent) < position.recent_bytes:  # it is shorter: the next look says so
             self._recent_print = position.recent_bytes, position.recent_crc

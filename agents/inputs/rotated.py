@@ -147,10 +147,11 @@ class Rotated:
             self._since[position.path] = min(other.modified_ns for other in kept.values())
 
     def log_of(self, path: str) -> str:
-        """The log that rotation has made this path of, as far as one is known; else the path itself."""
+        """The log that rotation has made this path of, as far as one is known; else the path itself. What a
+        pattern matches may be a rotation itself: of ``access.log.1.gz`` the log is ``access.log``."""
         name, folder = Path(path).name, Path(path).parent
         found = (str(folder / original) for original in originals(name))
-        return next((log for log in found if log in self.logs), path)
+        return next((log for log in reversed([*found]) if log in self.logs), path)
 
     # -- what was not ----------------------------------------------------------------------------------------
 
@@ -212,8 +213,8 @@ class Rotated:
             folders.setdefault(Path(log).parent, {})[Path(log).name] = log
         for folder, names in folders.items():
             for name in self._names(folder, now_ms):
-                found = (names[original] for original in originals(name) if original in names)
-                if (of := next(found, None)) is not None and of != str(folder / name):
+                found = [names[original] for original in originals(name) if original in names]
+                if (of := found[-1] if found else None) is not None and of != str(folder / name):
                     yield from _regular(folder / name, of)
         for link in (log for log, moved in logs.items() if moved and Path(log).is_symlink()):
             target = Path(link).resolve()

@@ -168,16 +168,17 @@ class Tail:
 
     def _end(self, ended: Ended, now_ms: int) -> None:
         """A source is no more: a copy of it goes on, or there is a gap. Of one that was cut there always is,
-        behind the copy."""
+        behind the copy, and of one behind which something was gone before."""
         kept = self._settle(ended, now_ms)
         position = ended.position
         lost = max(ended.size - max(position.offset, kept.size if kept is not None else 0), 0) or None
+        behind = _CUT if ended.cut else position.severed
         if kept is None:
             self._miss(position, lost, "it was cut" if ended.cut else _GONE)
-        elif ended.cut and (lost or kept not in self._files.followers.values()):
-            self._miss(position, lost, _CUT)
-        elif ended.cut:
-            kept.severed = _CUT
+        elif behind and (lost or kept not in self._files.followers.values()):
+            self._miss(position, lost, behind)
+        elif behind:
+            kept.severed = behind
 
     def _miss(self, position: Position, lost: int | None, why: str) -> None:
         """What was behind this position is gone. What was written after it is read next."""

@@ -249,3 +249,26 @@ def test_a_copy_and_what_is_compressed_of_it_are_read_once(tmp_path: Path, inclu
     site.read(for_ms=30_000)
     site.check()
     site.tail.close()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_that_a_log_was_cut_is_known_after_another_death(tmp_path: Path, packed: bool) -> None:
+    """What was written between the copy and the cut nobody has. The copy is read, that is written down, and
+    the agent dies before it has come to its end."""
+    site = Site(tmp_path, "access.log*")
+    site.write(20)
+    site.read()
+    site.kill()
+    site.write(20)
+    site.rotate(copy=True, delay=True)
+    site.write(5)
+    site.glance(400)
+    assert site.found[-1].source.path.endswith(".1")
+    site.kill()
+    assert site.gaps == []
+    if packed:
+        site.pack(tmp_path / "access.log.1")
+    site.read()
+    site.check()
+    assert [gap.bytes for gap in site.gaps] == [None]
+    assert "between the copy and the cut" in site.gaps[0].why
