@@ -153,7 +153,7 @@ class Files:
             follower = self.followers.get(key)
             if follower is None or self.at.get(log) in (None, key) or not follower.deleted:
                 continue
-            if not self.rotated.has_older(log, follower.content.status().st_mtime_ns):
+            if not self.rotated.has_older(follower.log, follower.content.status().st_mtime_ns):
                 follower.severed = _GONE
 
     def _group(self) -> None:

@@ -257,13 +257,13 @@ class Tail:
 
     def scan(self, now_ms: int) -> None:
         """Look which files there are now; ``read`` does it by itself every ``scan_every_ms``."""
-        found = self._files.scan(now_ms)
+        found, rotated = self._files.scan(now_ms), self._files.rotated
         for one in found.ended:
             position = one.position
             if position.source:
                 self._finished.append(position.source)
                 self._end(one, now_ms)
-            elif not self._files.rotated.has_older(position.path, position.modified_ns):
+            elif not rotated.has_older(rotated.log_of(position.path), position.modified_ns):
                 self._miss(position, None, _GONE)  # nothing was read of it
         for position, size, why in found.missed:
             self._miss(position, size, why)

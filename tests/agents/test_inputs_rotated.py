@@ -272,3 +272,20 @@ def test_that_a_log_was_cut_is_known_after_another_death(tmp_path: Path, packed:
     site.check()
     assert [gap.bytes for gap in site.gaps] == [None]
     assert "between the copy and the cut" in site.gaps[0].why
+
+
+@pytest.mark.parametrize("include", ["access.log", "access.log*"])
+def test_what_moves_up_while_the_agent_stands_still_is_no_gap(tmp_path: Path, include: str) -> None:
+    """A file that is open was packed, and another one has its name."""
+    site = Site(tmp_path, include)
+    site.write(20)
+    site.read()
+    site.rotate(delay=True)
+    site.write(20)
+    site.read(for_ms=500)
+    site.now_ms += 5_000
+    site.rotate(delay=True)
+    site.write(20)
+    site.read(for_ms=8_000)
+    site.check()
+    assert site.gaps == []
