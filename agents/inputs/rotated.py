@@ -88,10 +88,9 @@ class Rotated:
         self._folders: dict[Path, tuple[int, int, list[str]]] = {}
         self._oldest: dict[str, int] = {}
         self._image: tuple[Position, ...] | None = None
+        self._begun = positions
+        """Positions whose logs are not known yet."""
         for position in positions:
-            self._since[position.path] = min(
-                self._since.get(position.path, position.modified_ns), position.modified_ns
-            )
             if position.finished:
                 self._remember(position)
 
@@ -161,6 +160,10 @@ class Rotated:
         """(path, log, status) of files that may be rotations of these and were not read, or not wholly.
         ``logs``: whether each leads to another file than before; ``known``: device and inode of files that
         are followed."""
+        for position in self._begun:
+            log = self.log_of(position.path)
+            self._since[log] = min(self._since.get(log, position.modified_ns), position.modified_ns)
+        self._begun = ()
         for log in logs:
             self._since.setdefault(log, self._latest)
         self._oldest = {}

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
+from agents.inputs.contents import Plain
 from agents.inputs.copies import Ended, goes_on_at, is_beginning, named_after
 from agents.inputs.files import COMPRESSED, Files
 from agents.inputs.follower import Follower
@@ -226,7 +227,10 @@ class Tail:
         if not head or self._files.resume or (may_be_compressed(head) and follower.gone_ms is None):
             return False
         for original in tuple(self._files.followers.values()):
-            if original.source is None or not (
+            is_log = (
+                original is not follower and original.path == follower.log
+            )  # decided later, as it is newer
+            if (original.source is None and not is_log) or not (
                 named_after(follower.path, original.path) or follower.log == original.log
             ):
                 continue
@@ -236,7 +240,8 @@ class Tail:
                 return True
             if same:
                 return False
-        if follower.log != follower.path and key not in self._files.at.values():
+        included = key in self._files.at.values()
+        if follower.log != follower.path and not (included and isinstance(follower.content, Plain)):
             offset = self._files.rotated.unread_from(follower.content, follower.log)
             if offset is None:
                 self._files.let_go(key, follower)

@@ -289,3 +289,61 @@ def test_what_moves_up_while_the_agent_stands_still_is_no_gap(tmp_path: Path, in
     site.read(for_ms=8_000)
     site.check()
     assert site.gaps == []
+
+
+def test_a_start_between_the_copy_and_the_cut(tmp_path: Path) -> None:
+    """The log was cut once before, so neither it nor the copy is known: the copy is its beginning."""
+    site = Site(tmp_path, "access.log")
+    site.write(20)
+    site.read()
+    site.kill()
+    site.rotate(copy=True, delay=True)
+    site.write(20)
+    site.read()
+    site.crash()
+    site.now_ms += 10
+    shutil.copyfile(site.log, tmp_path / "access.log.1")
+    site._stamp(tmp_path / "access.log.1")
+    site.write(3)
+    site.read(for_ms=500)
+    os.truncate(site.log, 0)
+    site._stamp(site.log)
+    site.write(3)
+    site.read()
+    site.check()
+
+
+def test_a_copy_that_is_packed_at_once_is_read_once(tmp_path: Path) -> None:
+    """Between two looks a log is cut and its copy packed: the copy is open, and what is packed is new."""
+    site = Site(tmp_path, "access.log*")
+    site.write(20)
+    site.read()
+    copy = tmp_path / "access.log-20260101"
+    site.now_ms += 10
+    shutil.copyfile(site.log, copy)
+    site._stamp(copy)
+    site.write(2)
+    site.read(for_ms=1_500)
+    os.truncate(site.log, 0)
+    site._stamp(site.log)
+    site.pack(copy)
+    site.read(for_ms=500)
+    site.write(3)
+    site.read()
+    site.check()
+
+
+def test_a_rotated_file_that_was_open_is_found_when_it_is_packed(tmp_path: Path) -> None:
+    """The agent knows it by its name of then, which the pattern matches, and dies while it is packed."""
+    site = Site(tmp_path, "access.log*")
+    site.write(20)
+    site.read()
+    site.rotate(delay=True)
+    site.write(20)
+    site.read(for_ms=1_500)
+    site.kill()
+    site.pack(tmp_path / "access.log.1")
+    site.write(3)
+    site.read(for_ms=8_000)
+    site.check()
+    assert site.gaps == []
