@@ -93,7 +93,8 @@ class Files:
         before, self.at = self.at, {}
         seen: set[FileId] = set()
         paths = paths_of(self._include, self._exclude)
-        self.rotated.logs = {*paths, *before}
+        followed = (follower.log for follower in self.followers.values())
+        self.rotated.logs = {*paths, *before, *followed, *(p.log or p.path for p in self.resume.values())}
         for path in paths:
             key = self._see(path)
             if key is not None and key not in seen:

@@ -83,7 +83,9 @@ class Follower:
         file = self.device, self.inode, self.generation
         prints = *self._head, *self._recent_print
         times = self.modified_ns, self.version
-        return Position(self._id, self.path, self.offset, *file, *prints, *times, severed=self.severed)
+        return Position(
+            self._id, self.path, self.offset, *file, *prints, *times, log=self.log, severed=self.severed
+        )
 
     def unnamed(self) -> Position:
         """Of a file that has no name yet: it was there, and nothing of it was read."""

@@ -59,6 +59,8 @@ class Position:
     """Of the inode, which tells it from others that had its number (0: the file system has none)."""
     finished: bool = False
     """It was read to its end: remembered so that what rotation makes of it is not read again."""
+    log: str = ""
+    """The path of the log that rotation has made the file of (empty: its own)."""
     severed: str = ""
     """Why what was written behind it is gone (empty: nothing is known to be). It is told when all of the
     file is read, which may be after a restart."""

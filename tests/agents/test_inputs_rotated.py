@@ -347,3 +347,23 @@ def test_a_rotated_file_that_was_open_is_found_when_it_is_packed(tmp_path: Path)
     site.read(for_ms=8_000)
     site.check()
     assert site.gaps == []
+
+
+def test_a_start_while_a_log_is_not_there(tmp_path: Path) -> None:
+    """It was renamed, and its server has not opened a new one yet; what was renamed before is packed."""
+    site = Site(tmp_path, "access.log*")
+    site.write(20)
+    site.read()
+    site.log.rename(tmp_path / "access.log.1")
+    site.read(for_ms=1_500)
+    site.cut()
+    site.log.touch()
+    site.pack(tmp_path / "access.log.1")
+    (tmp_path / "access.log.1.gz").rename(tmp_path / "access.log.2.gz")
+    site.log.rename(tmp_path / "access.log.1")
+    site.crash()
+    site.read(for_ms=1_500)
+    site.write(3)
+    site.read(for_ms=8_000)
+    site.check()
+    assert site.gaps == []
