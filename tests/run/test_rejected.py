@@ -230,7 +230,5 @@ def test_a_format_that_is_not_the_inputs(
     assert wrong == (1, "", said.format("json", "combined", "combined"))
     status, out, told = elf_run(capsys, *args, str(SAMPLE), "--format", "common")
     assert (status, out.splitlines()[0]) == (0, "n")
-    assert told.splitlines()[:2] == [
-        "elf: 1 of 1 agent, 12 rejected",
-        "elf: the lines have more fields than format common takes: they look like combined (--format combined)",
-    ]
+    more = "elf: the lines have more fields than format common takes: they look like combined (--format combined)"
+    assert told.splitlines()[0] == more
