@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -13,11 +14,14 @@ COLUMN_TYPES: Final[tuple[ColumnType, ...]] = ("bigint", "double", "text", "bool
 
 EVENT_TIMES: Final = ("ts", "timestamp", "@timestamp", "time", "created_at")
 """Where an event time is looked for when nobody names its column."""
+_KEY: Final = r'(?:"((?:[^"]|"")+)"|([^".]*))'
+_WRITTEN: Final = re.compile(rf"{_KEY}(?:\.{_KEY})*")
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column by its name (for JSON a dotted path such as ``user.location``) and its type.
+    """A column by its name and its type. For JSON that is a dotted path such as ``user.location``, or keys as
+    they are written, those with dots in double quotes: ``"user.location"``.
 
     ``timestamp`` is in UTC with microseconds.
     """
@@ -45,6 +49,19 @@ class Schema:
                 return column
         folded = [column for column in self.columns if column.name.lower() == name.lower()]
         return folded[0] if len(folded) == 1 else None
+
+
+def as_written(keys: Sequence[str]) -> str:
+    """The name of the column that is at these keys of a JSON object, and nowhere else."""
+    return ".".join('"' + key.replace('"', '""') + '"' if "." in key or '"' in key else key for key in keys)
+
+
+def keys_as_written(name: str) -> tuple[str, ...] | None:
+    """The keys that a name with keys in double quotes stands for; None: it has none, and is a path."""
+    if '"' not in name or not _WRITTEN.fullmatch(name):
+        return None
+    found = re.finditer(rf"(?:^|\.){_KEY}", name)
+    return tuple(key[2] if key[1] is None else key[1].replace('""', '"') for key in found)
 
 
 def declare(schema: Schema, declared: Mapping[str, ColumnType]) -> Schema:

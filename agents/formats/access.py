@@ -18,8 +18,9 @@ from typing import Final
 import pyarrow as pa
 
 from agents.formats.base import LINE, Format
-from agents.formats.dialect import LOG_DATE, Dialect, Selection, uncast_count
+from agents.formats.dialect import Dialect, Selection, uncast_count
 from elf.errors import InputError
+from elf.ql.timestamps import LOG_DATE, USUAL_LOG_DATE, log_date_us, usual_log_date_us
 from elf.schema import Column, Schema
 
 EVENT_TIME: Final = "ts"
@@ -39,7 +40,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
     Column("cs_request", "text"),
 )
 
-_HEAD: Final = rf"[^ ]+ [^ ]+ .+ \[{LOG_DATE}\] "
+_HEAD: Final = r"[^ ]+ [^ ]+ .+ \[{date}\] "
 _MID: Final = " (?:[0-9]{3}|-) (?:[0-9]+|-)"
 _METHOD: Final = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _VERSION: Final = "[A-Za-z]+/[0-9.]+"
@@ -105,7 +106,6 @@ def _steps(dialect: Dialect) -> list[tuple[tuple[str, str], ...]]:
     masked = dialect.replace(masked, empty, _concat(dialect, "' '", nobody, "' ['"))
     doubled = dialect.literal('""')
     odd = f"({dialect.contains('line', escaped)} OR {dialect.contains('line', doubled)})"
-    date = f"substr(_head, length(_head) - {_DATE_LENGTH + 1}, {_DATE_LENGTH})"
     pieces = [("_head", 1), ("_request", 2), ("_mid", 3)]
     return [
         (("_odd", odd),),
@@ -113,11 +113,21 @@ def _steps(dialect: Dialect) -> list[tuple[tuple[str, str], ...]]:
         (("_p", dialect.split("_s", '"')),),
         tuple((name, dialect.item("_p", number)) for name, number in pieces),
         (
-            ("_time", f"CASE WHEN {dialect.matches('_head', _HEAD)} THEN {dialect.log_date_us(date)} END"),
+            ("_time", _time(dialect)),
             ("_q", dialect.split("_request", " ")),
         ),
         (("_proper", _proper(dialect)),),
     ]
+
+
+def _time(dialect: Dialect) -> str:
+    date = f"substr(_head, length(_head) - {_DATE_LENGTH + 1}, {_DATE_LENGTH})"
+    usual = dialect.matches("_head", _HEAD.replace("{date}", USUAL_LOG_DATE))
+    dated = dialect.matches("_head", _HEAD.replace("{date}", LOG_DATE))
+    return (
+        f"CASE WHEN {usual} THEN {usual_log_date_us(date, dialect.engine)}"
+        f" WHEN {dated} THEN {log_date_us(date, dialect.engine)} END"
+    )
 
 
 def _proper(dialect: Dialect) -> str:

@@ -11,31 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from elf.ql.timestamps import NUMBER, timestamp_us
 from elf.schema import ColumnType
 
 _INTEGER: Final = "[+-]?[0-9]+"
-_NUMBER: Final = "[+-]?(?:[0-9]+(?:[.][0-9]*)?|[.][0-9]+)(?:[eE][+-]?[0-9]+)?"
-_CLOCK: Final = "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
-_DAY: Final = "(?:0[1-9]|[12][0-9]|3[01])"
-_HOURS: Final = "[+-](?:0[0-9]|1[0-4])"
-_ISO: Final = f"[12][0-9]{{3}}-(?:0[1-9]|1[0-2])-{_DAY}[T ]{_CLOCK}(?:[.][0-9]+)?(?:Z|{_HOURS}:[0-5][0-9])?"
-_ISO_ODD: Final = (
-    f"[12][0-9]{{3}}-(?:0[1-9]|1[0-2])-{_DAY}[Tt ]{_CLOCK}(?:[.,][0-9]+)?"
-    f"(?:[Zz]| (?:Z|UTC|GMT)| ?{_HOURS}(?::?[0-5][0-9])?)?"
-)
-LOG_DATE: Final = (
-    f"{_DAY}/(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)/[12][0-9]{{3}}:{_CLOCK} {_HOURS}[0-5][0-9]"
-)
-"""The date of the common log format, as a pattern: ``10/Oct/2000:13:55:36 -0700``."""
-
-_BRACKETED: Final = rf"{LOG_DATE}|\[{LOG_DATE}\]"
-
-TIME_PATTERNS: Final = (_ISO, _ISO_ODD, _NUMBER, _BRACKETED)
-"""The texts that ``Dialect.time_us`` may read as a time (RE2, Java and Python read them alike)."""
-
-_SECONDS_BELOW: Final = 10**11
-_MILLIS_BELOW: Final = 10**14
-_MICROS_BELOW: Final = 10**17
 
 
 @dataclass(frozen=True)
@@ -126,61 +105,16 @@ class Dialect:
     def _double(self, text: str) -> str:
         infinite = "CAST('Infinity' AS DOUBLE)"
         number = f"TRY_CAST({text} AS DOUBLE)"
-        return f"CASE WHEN {self.matches(text, _NUMBER)} AND abs({number}) < {infinite} THEN {number} END"
+        return f"CASE WHEN {self.matches(text, NUMBER)} AND abs({number}) < {infinite} THEN {number} END"
 
     def timestamp(self, micros: str) -> str:
         """µs since the epoch as a timestamp in UTC."""
         return self.either(f"make_timestamp({micros})", f"timestamp_micros({micros})")
 
-    # -- times -------------------------------------------------------------------------------------
-
     def time_us(self, text: str) -> str:
-        """A time in any of the accepted forms, in µs since the epoch; NULL when it is none of them.
-
-        Numbers are seconds, ms or µs by their magnitude. Without a zone it is UTC; digits below µs are cut
-        off.
-        """
-        integer, number = f"TRY_CAST({text} AS BIGINT)", f"TRY_CAST({text} AS DOUBLE)"
-        odd = self.replace(f"upper({text})", "','", "'.'")
-        for sign in "+-Z":
-            odd = self.replace(odd, f"' {sign}'", f"'{sign}'")
-        date = f"translate({text}, '[]', '')"
-        return (
-            f"CASE WHEN {self.matches(text, _ISO)} THEN {self._instant(text)}"
-            f" WHEN {self.matches(text, '[+-]?[0-9]{1,18}')} THEN {self._scaled(integer)}"
-            f" WHEN {self.matches(text, _NUMBER)} THEN {self._scaled_double(number)}"
-            f" WHEN {self.matches(text, _BRACKETED)} THEN {self.log_date_us(date)}"
-            f" WHEN {self.matches(text, _ISO_ODD)} THEN {self._instant(odd)} END"
-        )
-
-    def log_date_us(self, text: str) -> str:
-        """A date that matches ``LOG_DATE``, in µs since the epoch; NULL when there is no such day."""
-        duckdb = f"epoch_us(try_strptime({text}, '%d/%b/%Y:%H:%M:%S %z'))"
-        return self.either(duckdb, f"unix_micros(try_to_timestamp({text}, 'dd/MMM/yyyy:HH:mm:ss Z'))")
-
-    def _instant(self, text: str) -> str:
-        duckdb = f"epoch_us(TRY_CAST({text} AS TIMESTAMPTZ))"
-        return self.either(duckdb, f"unix_micros(TRY_CAST({text} AS TIMESTAMP))")
-
-    def _scaled(self, number: str) -> str:
-        return (
-            f"CASE WHEN abs({number}) < {_SECONDS_BELOW} THEN {number} * 1000000"
-            f" WHEN abs({number}) < {_MILLIS_BELOW} THEN {number} * 1000"
-            f" WHEN abs({number}) < {_MICROS_BELOW} THEN {number} END"
-        )
-
-    def _scaled_double(self, number: str) -> str:
-        seconds, millis = _whole(f"{number} * 1e6"), _whole(f"{number} * 1e3")
-        return (
-            f"CASE WHEN abs({number}) < {_SECONDS_BELOW} THEN {seconds}"
-            f" WHEN abs({number}) < {_MILLIS_BELOW} THEN {millis}"
-            f" WHEN abs({number}) < {_MICROS_BELOW} THEN {_whole(number)} END"
-        )
-
-
-def _whole(number: str) -> str:
-    """Rounded to the nearest integer, half up."""
-    return f"CAST(floor({number} + 0.5e0) AS BIGINT)"
+        """A time in any of the accepted forms (``elf.ql.timestamps``), in µs since the epoch; NULL when it is
+        none of them."""
+        return timestamp_us(text, self.engine)
 
 
 DUCKDB: Final = Dialect("duckdb")

@@ -1,10 +1,13 @@
 """JSON lines: one object a line, columns by dotted path.
 
 A path is looked for nested (``{"a": {"b": 1}}``), flat (``{"a.b": 1}``) and in between, in this order; the
-first that is not null counts. Of a key that is there twice the first counts (unless that is null: then
-nobody promises which). A text column holds the contents of a string, true or false, a number, or the JSON
-text of an array or object, without blanks. Numbers that are no integers and are below 0.001 or above 10⁷
-are written differently by DuckDB (1e-7) and Spark (1.0E-7), which only a text column can show.
+first that is not null counts. Where a sample has several of them in one line, those that do not count are
+columns too, named by their keys as written: ``"a.b"`` in double quotes (``"`` itself doubled) is that key
+alone. Of a key that is twice in an object the first counts, null or not, for its type and for its value: that
+is what DuckDB's JSON reader finds, so the samples and Spark go by it. A text column holds the contents of a
+string, true or false, a number, or the JSON text of an array or object, without blanks. Numbers that are no
+integers and are below 0.001 or above 10⁷ are written differently by DuckDB (1e-7) and Spark (1.0E-7), which
+only a text column can show.
 
 What is not strict JSON (``NaN``, a comma before a closing bracket) is refused, since not every reader takes
 it.
@@ -12,6 +15,7 @@ it.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -23,8 +27,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from agents.formats.base import LINE, Format, Int64s
-from agents.formats.dialect import TIME_PATTERNS, Dialect, Selection, uncast_count
-from elf.schema import EVENT_TIMES, Column, ColumnType, Schema, unify
+from agents.formats.dialect import Dialect, Selection, uncast_count
+from elf.ql.timestamps import read_timestamp
+from elf.schema import EVENT_TIMES, Column, ColumnType, Schema, as_written, keys_as_written, unify
 
 RESERVED: Final = frozenset(
     {"_agent", "_source", LINE, "_ts", "_pane", "_ok", "_uncast", "_wanted", "_place", "_seen", "_number"}
@@ -35,13 +40,14 @@ _COLUMNS_MAX: Final = 1000
 _DEPTH_MAX: Final = 8
 _SPLIT_PATHS_MAX: Final = 4
 _BLOCK_BYTES: Final = 1 << 17
+_BEHIND_KEY: Final = re.compile(r'"[ \t\r\n]*:')
+"""There is one behind each key, and few elsewhere."""
 _BEFORE_VALUE: Final[npt.NDArray[np.bool_]] = np.isin(
     np.arange(256), np.frombuffer(b":,[- \t\r", dtype=np.uint8)
 )
 """By byte: whether a JSON value may follow at once."""
 
 _INT64_MAX: Final = 2**63 - 1
-_TIME: Final = re.compile("|".join(f"(?:{pattern})" for pattern in TIME_PATTERNS))
 
 
 class JsonLines(Format):
@@ -55,17 +61,16 @@ class JsonLines(Format):
 
         Only nulls make text. A named ``timestamp`` is believed, seen or not.
         """
-        types: dict[str, ColumnType | None] = {}
+        seen = _Seen()
         timely: set[str] = set()
         for text in samples.to_pylist():
-            record = _parse(text)
+            record = _first_keys(text)
             if record is None:
                 continue
-            for path, value in _leaves(record, "", 0):
-                if path in types or len(types) < _COLUMNS_MAX:
-                    types[path] = _seen(types.get(path), _type(value))
+            for path, value in seen.record(record):
                 if path in EVENT_TIMES and path not in timely and _is_time(value):
                     timely.add(path)
+        types = seen.types()
         event_time = timestamp or next((name for name in EVENT_TIMES if name in timely), None)
         columns = [Column(name, kind or "text") for name, kind in types.items() if name != event_time]
         if event_time is not None:
@@ -129,13 +134,9 @@ JSON = JsonLines()
 def _texts(
     dialect: Dialect, paths: dict[str, list[tuple[str, ...]]], texts: dict[str, str]
 ) -> list[tuple[tuple[str, str], ...]]:
-    """Every path as text. DuckDB parses the line once for all of them, Spark once for each."""
+    """Every path as text. DuckDB parses the line once for all of them, Spark once for each object."""
     if dialect.engine == "spark":
-        return [
-            tuple(
-                (texts[name], _first([_spark_text(dialect, path) for path in paths[name]])) for name in paths
-            )
-        ]
+        return _spark_texts(dialect, paths, texts)
     if not paths:
         return []
     every = [path for name in paths for path in paths[name]]
@@ -161,7 +162,11 @@ def _valid(dialect: Dialect, *, extracted: bool) -> str:
 
 
 def _paths(name: str) -> list[tuple[str, ...]]:
-    """The ways to read a dotted name as keys: nested first, flat last. Long ones: these two only."""
+    """The ways to read a name as keys: as written, where it has keys in quotes; else nested first, flat last
+    (of long ones these two only)."""
+    written = keys_as_written(name)
+    if written is not None:
+        return [written]
     keys = name.split(".")
     if len(keys) == 1:
         return [(name,)]
@@ -181,16 +186,32 @@ def _duckdb_path(keys: tuple[str, ...]) -> str:
     return "$" + "".join('."' + key.replace("\\", "\\\\").replace('"', '\\"') + '"' for key in keys)
 
 
-def _spark_text(dialect: Dialect, keys: tuple[str, ...]) -> str:
-    """By path; from a parsed structure where Spark's paths cannot name a key."""
-    if all(re.fullmatch(r"[^'?*]+", key) for key in keys):
-        path = "$" + "".join(f"['{key}']" for key in keys)
-        return f"get_json_object(line, {dialect.literal(path)})"
-    kind = "STRING"
-    for key in reversed(keys):
-        kind = f"STRUCT<{dialect.name(key)}: {kind}>"
-    inside = ".".join(dialect.name(key) for key in keys)
-    return f"from_json(line, {dialect.literal(kind)}).{inside}"
+def _spark_texts(
+    dialect: Dialect, paths: dict[str, list[tuple[str, ...]]], texts: dict[str, str]
+) -> list[tuple[tuple[str, str], ...]]:
+    """Objects as maps, level by level: a map of Spark's finds the first of two equal keys, its functions of
+    paths find any. The contents of a string may look like an object, so its type is asked for."""
+    if not paths:
+        return []
+    inner = {path[:size] for found in paths.values() for path in found for size in range(1, len(path))}
+    prefixes = sorted(inner, key=lambda prefix: (len(prefix), prefix))
+    maps = {(): "_m", **{prefix: f"_m{number}" for number, prefix in enumerate(prefixes)}}
+
+    def text(path: tuple[str, ...]) -> str:
+        return f"{maps[path[:-1]]}[{dialect.literal(path[-1])}]" if path else "line"
+
+    def within(path: tuple[str, ...]) -> str:
+        variants = f"from_json({text(path[:-1])}, 'MAP<STRING, VARIANT>')"
+        kind = f"schema_of_variant({variants}[{dialect.literal(path[-1])}])"
+        is_object = f"startswith({text(path)}, '{{') AND {kind} LIKE 'OBJECT%'"
+        return f"CASE WHEN {is_object} THEN from_json({text(path)}, 'MAP<STRING, STRING>') END"
+
+    steps: list[tuple[tuple[str, str], ...]] = [(("_m", "from_json(line, 'MAP<STRING, STRING>')"),)]
+    steps += [
+        tuple((maps[prefix], within(prefix)) for prefix in level)
+        for _, level in itertools.groupby(prefixes, key=len)
+    ]
+    return [*steps, tuple((texts[name], _first([text(path) for path in paths[name]])) for name in paths)]
 
 
 # -- strictness ------------------------------------------------------------------------------------
@@ -267,13 +288,93 @@ def _parse(text: str) -> dict[str, object] | None:
     return record if isinstance(record, dict) else None
 
 
-def _leaves(record: dict[str, object], prefix: str, depth: int) -> Iterator[tuple[str, object]]:
+def _first_keys(text: str) -> dict[str, object] | None:
+    """``_parse``, in which of two equal keys the first counts; the quick reader keeps the last."""
+    record = _parse(text)
+    if record is None or len(_BEHIND_KEY.findall(text)) == _keys_in(record):
+        return record
+    try:
+        found: dict[str, object] = json.loads(text, object_pairs_hook=_first_of)
+    except (ValueError, RecursionError):  # numbers of thousands of digits
+        return record
+    return found
+
+
+def _first_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        found.setdefault(key, value)
+    return found
+
+
+def _keys_in(value: object) -> int:
+    if isinstance(value, dict):
+        return len(value) + sum(map(_keys_in, value.values()))
+    return sum(map(_keys_in, value)) if isinstance(value, list) else 0
+
+
+Leaf = tuple[tuple[str, ...], object]
+
+
+def _leaves(record: dict[str, object], above: tuple[str, ...]) -> Iterator[Leaf]:
+    """What is in a record, by its keys; of an object what is in it, and then itself."""
     for key, value in record.items():
-        path = f"{prefix}{key}"
-        if isinstance(value, dict) and value and depth < _DEPTH_MAX:
-            yield from _leaves(value, f"{path}.", depth + 1)
-        elif path and path not in RESERVED and "\0" not in path:
+        keys = (*above, key)
+        if isinstance(value, dict) and value and len(above) < _DEPTH_MAX:
+            yield from _leaves(value, keys)
+        yield keys, value
+
+
+class _Seen:
+    """The columns of sample lines, in order of first sight."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, ColumnType | None] = {}
+        self._objects: set[str] = set()
+        self._dotted: dict[str, dict[tuple[str, ...], ColumnType | None]] = {}
+        self._hidden: set[tuple[str, ...]] = set()
+
+    def record(self, record: dict[str, object]) -> Iterator[tuple[str, object]]:
+        """The columns of a line, and their values."""
+        ways: dict[str, list[Leaf]] = {}
+        for keys, value in _leaves(record, ()):
+            path = ".".join(keys)
+            if isinstance(value, dict) and value and len(keys) <= _DEPTH_MAX:
+                self._objects.add(path)
+            elif path and path not in RESERVED and "\0" not in path:
+                ways.setdefault(path, []).append((keys, value))
+        for path, found in ways.items():
+            if path not in self._types and len(self._types) >= _COLUMNS_MAX:
+                continue
+            value = found[0][1] if len(found) == 1 else self._first(path, found)
+            self._types[path] = _seen(self._types.get(path), _type(value))
+            for keys, own in found:
+                if keys != tuple(path.split(".")):
+                    types = self._dotted.setdefault(path, {})
+                    types[keys] = _seen(types.get(keys), _type(own))
             yield path, value
+
+    def _first(self, path: str, found: list[Leaf]) -> object:
+        """The value of a path that is there in several ways; the others are hidden by it."""
+        order = _paths(path)
+        there = [leaf for leaf in found if leaf[1] is not None]
+        there.sort(key=lambda leaf: order.index(leaf[0]) if leaf[0] in order else len(order))
+        self._hidden.update(keys for keys, _ in there[1:])
+        return there[0][1] if there else None
+
+    def types(self) -> dict[str, ColumnType | None]:
+        """By name. What is also an object in some lines is text: its JSON there."""
+        found: dict[str, ColumnType | None] = {}
+        for path, kind in self._types.items():
+            dotted = self._dotted.get(path, {})
+            name = (
+                path
+                if keys_as_written(path) is None
+                else as_written(next(iter(dotted), tuple(path.split("."))))
+            )
+            found[name] = "text" if kind is not None and path in self._objects else kind
+            found |= {as_written(keys): own for keys, own in dotted.items() if keys in self._hidden}
+        return found
 
 
 def _type(value: object) -> ColumnType | None:
@@ -295,4 +396,4 @@ def _seen(before: ColumnType | None, now: ColumnType | None) -> ColumnType | Non
 def _is_time(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return False
-    return _TIME.fullmatch(json.dumps(value) if not isinstance(value, str) else value) is not None
+    return read_timestamp(json.dumps(value) if not isinstance(value, str) else value) is not None

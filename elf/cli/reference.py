@@ -162,10 +162,16 @@ conflicts TEXT. A query keeps the types that it was planned with; a value that i
 `streams.NAME.columns` declare types, and a job that is altered or made anew sees those of then.
 """
 _TIMES: Final = """\
-As the time of a line are read: RFC 3339 (`2026-03-01T12:00:00.5Z`; a blank for the `T`, a comma before the fraction, `+02:00`,
-`+0200`, `UTC` or no zone, which is UTC, will do), dates of the common log format (`01/Mar/2026:12:00:00 +0000`, also in
-brackets), and numbers since 1970: seconds below 10¹¹, milliseconds below 10¹⁴, microseconds below 10¹⁷. A date without a clock
-is none. In JSON lines it is the first of `ts`, `timestamp`, `@timestamp`, `time` and `created_at` that shows one, unless a
+A timestamp has one grammar, whether the time of a line, a column, a `CAST`, `TIMESTAMP '…'` or a text constant beside a timestamp is
+read: RFC 3339 (`2026-03-01T12:00:00.5Z`; `t`, `z`, a blank for the `T`, a comma before the fraction, no seconds, `+02:00`, `+0200`,
+`+02`, `UTC`, `GMT` or no zone, which is UTC, will do), dates alone (`2026-03-01` is its midnight), dates of the common log format
+(`01/Mar/2026:12:00:00 +0000`, also in brackets), and numbers since 1970: seconds below 10¹¹, milliseconds below 10¹⁴, microseconds
+below 10¹⁷. Blanks around it are none of it, and digits below the microsecond are cut off. `24:00:00` is the end of the day; a leap
+second, `23:59:60` in UTC, is the first second of the next day. What is no such text, or outside of the years 1 to 9999, is NULL:
+counted as `uncast` of a column, refused as a constant, and, as of any `CAST`, not counted of a value in an expression:
+`SUM(CASE WHEN raw IS NOT NULL AND CAST(raw AS TIMESTAMP) IS NULL THEN 1 ELSE 0 END)` does.
+
+The time of a JSON line is the first of `ts`, `timestamp`, `@timestamp`, `time` and `created_at` that shows one, unless a
 column is named (`elf run --timestamp`, `streams.NAME.timestamp`). Windows reject a line without a time. Every query rejects
 lines that are not of the stream's format, have a NUL byte, are not UTF-8 or are longer than `max_line_bytes`: they are counted,
 and agents keep them in a reject file.

@@ -18,6 +18,7 @@ from elf.errors import ColumnError
 from elf.ql.expressions import Aggregate, Call, Constant, Expr, Over, Ref, walk
 from elf.ql.scope import Scope
 from elf.ql.source import did_you_mean, start_of
+from elf.schema import as_written
 
 PSEUDO_COLUMNS: Final = ("_agent", "_source", "_line")
 
@@ -107,9 +108,10 @@ def _as_column(node: exp.Expr, parts: list[str], scope: Scope) -> Expr | None:
 
 
 def _names(parts: list[str], scope: Scope) -> list[str]:
-    """What a name may mean: with what stands before the dot, or without."""
+    """What a name may mean: with what stands before the dot, or without; keys as written, or a path."""
     named = len(parts) > 1 and parts[0].lower() in {stream.lower() for stream in scope.streams}
-    return [".".join(parts), *([".".join(parts[1:])] if named else [])]
+    every = [parts, *([parts[1:]] if named else [])]
+    return list(dict.fromkeys(name for each in every for name in (as_written(each), ".".join(each))))
 
 
 def _called(node: exp.Expr, parts: list[str], scope: Scope, derived: Mapping[str, Expr]) -> str | None:

@@ -21,15 +21,16 @@ from types import MappingProxyType
 from typing import Final
 
 from elf.ql.forms_web import WEB
-from elf.ql.templates import Form, matched
+from elf.ql.templates import Form, braced, matched
 from elf.ql.templates import same as _same
+from elf.ql.timestamps import FIRST_US, LAST_US, timestamp_us
 
 _INTEGER = r"^\s*([+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?)\s*\z"
-_TIMESTAMP = r"^\s*([0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?Z?)?)\s*\z"
-
 
 _NUMBER_TEXT = matched(_INTEGER)
-_TIMESTAMP_TEXT = matched(_TIMESTAMP)
+_TIMESTAMP_US = Form(
+    *(braced(timestamp_us("TEXT", engine)).replace("TEXT", "{0}") for engine in ("duckdb", "spark"))
+)
 _FINITE = "CASE WHEN abs({0}) < 4503599627370496e0 THEN {1} ELSE {0} END"
 _BOOLEAN_TEXT = (
     "CASE WHEN lower({0}) IN ('true', 't', 'yes', 'y', '1') THEN TRUE "
@@ -92,7 +93,7 @@ _CASTS: dict[str, Form] = {
         f"TRY_CAST({_NUMBER_TEXT.duckdb} AS DOUBLE)", f"TRY_CAST({_NUMBER_TEXT.spark} AS DOUBLE)"
     ),
     "text to timestamp": Form(
-        f"TRY_CAST({_TIMESTAMP_TEXT.duckdb} AS TIMESTAMP)", f"TRY_CAST({_TIMESTAMP_TEXT.spark} AS TIMESTAMP)"
+        f"make_timestamp({_TIMESTAMP_US.duckdb})", f"timestamp_micros({_TIMESTAMP_US.spark})"
     ),
 }
 
@@ -184,7 +185,7 @@ _TIME_PARTS = {
     "dayofyear": "dayofyear",
 }
 
-_YEARS: Final = "-62135596800000000 AND 253402300799999999"
+_YEARS: Final = f"{FIRST_US} AND {LAST_US}"
 """The years 1 to 9999 in µs."""
 
 _TIMES: dict[str, Form] = {

@@ -11,7 +11,6 @@ Rules:
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -20,6 +19,7 @@ from typing import Final
 from sqlglot import exp
 
 from elf.ql.expressions import NUMERIC, Call, Constant, Expr, Kind
+from elf.ql.timestamps import read_timestamp
 
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
@@ -58,9 +58,7 @@ _CASTS: Final[dict[tuple[Kind, Kind], str]] = {
 """The operation of ``elf.ql.forms`` for each cast; a pair that is not here is not supported yet."""
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
-_TIMESTAMP = re.compile(r"\s*(\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)?)Z?\s*", re.ASCII)
 _BOOLEANS = {"true": True, "t": True, "false": False, "f": False}
-_EPOCH = dt.datetime(1970, 1, 1)
 
 
 def common(kinds: Iterable[Kind]) -> Kind | None:
@@ -113,18 +111,6 @@ def _read_double(text: str) -> float | None:
 
 def _read_boolean(text: str) -> bool | None:
     return _BOOLEANS.get(text.lower())
-
-
-def read_timestamp(text: str) -> int | None:
-    """Microseconds since the epoch of ``YYYY-MM-DD[ HH:MM[:SS[.ffffff]]][Z]``; None for anything else."""
-    match = _TIMESTAMP.fullmatch(text)
-    if match is None:
-        return None
-    try:
-        moment = dt.datetime.fromisoformat(match[1])
-    except ValueError:
-        return None
-    return (moment - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 _READERS: Final[dict[Kind, Callable[[str], int | float | bool | None]]] = {

@@ -288,6 +288,121 @@ def test_names_that_differ_by_case_only_are_columns_of_their_own() -> None:
     assert [column.to_pylist() for column in found.table.columns[1:]] == [["A", None], [1, None], ["b", "c"]]
 
 
+# -- keys ------------------------------------------------------------------------------------------
+
+KEYS = ["a", "b", "a.b", "b.a", "a.b.a", "c d", "$", "[0]", '"', '"a.b"', "'", "*", "?", "`", "é", "A b"]
+SCALARS = ["1", "2.5", '"x"', '"5"', "null", "true", "[1,2]", "{}", '"{\\"b\\":7}"', '"a: \\": 1"']
+
+
+@st.composite
+def objects(draw: st.DrawFn, depth: int = 3) -> str:
+    """JSON in which keys come again, are written with escapes, have dots, and hold anything."""
+    items = []
+    for _ in range(draw(st.integers(0, 4))):
+        key = json.dumps(draw(st.sampled_from(KEYS[:4]) | st.sampled_from(KEYS)))
+        if draw(st.integers(0, 5)) == 0:
+            key = key.replace("a", "\\u0061")
+        inner = objects(depth - 1) if depth and draw(st.booleans()) else st.sampled_from(SCALARS)
+        items.append(f"{key}:{draw(inner)}")
+    return "{" + ",".join(items) + "}"
+
+
+class Pairs(list):  # type: ignore[type-arg]
+    """An object as it is written: pairs of key and value."""
+
+
+def first_at(document: object, keys: tuple[str, ...]) -> object:
+    for key in keys:
+        found = [value for name, value in document if name == key] if isinstance(document, Pairs) else []
+        document = found[0] if found else None
+    return document
+
+
+def every_way(path: str) -> list[tuple[str, ...]]:
+    """Nested first, flat last: each dot parts keys, or is part of one; the first dots part first."""
+    head, dot, rest = path.partition(".")
+    if not dot:
+        return [(path,)]
+    ways = every_way(rest)
+    return [(head, *way) for way in ways] + [(f"{head}.{way[0]}", *way[1:]) for way in ways]
+
+
+def text_of(value: object) -> str | None:
+    if isinstance(value, Pairs):
+        return (
+            "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{inner(one)}" for key, one in value) + "}"
+        )
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, separators=(",", ":"))
+
+
+def inner(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else text_of(value) or "null"
+
+
+def by_hand(line: str, name: str) -> str | None:
+    """The text of a column, by the manual."""
+    document = json.loads(line, object_pairs_hook=Pairs)
+    if name.startswith('"') and name != '"':
+        return text_of(first_at(document, (name[1:-1].replace('""', '"'),)))
+    return next(
+        (text for way in every_way(name) if (text := text_of(first_at(document, way))) is not None), None
+    )
+
+
+NAMES = ["a", "b", "a.b", "b.a", "a.b.a", '"a.b"', '"a.b.a"', "a.c d", "a.$", "[0]", '"', "a.'", "*.a", "`",
+         '"""a.b"""', "é"]  # fmt: skip
+
+
+@given(st.lists(objects(), min_size=1, max_size=15))
+@settings(max_examples=100)
+def test_keys_again_with_dots_and_escapes_as_by_hand(lines: list[str]) -> None:
+    found = extract(dict.fromkeys(NAMES, "text"), *lines).table
+    for name in NAMES:
+        assert found[name].to_pylist() == [by_hand(line, name) for line in lines], name
+
+
+@given(st.lists(objects(), min_size=1, max_size=8))
+@settings(max_examples=100)
+def test_every_value_that_is_seen_can_be_asked_for_and_has_its_columns_type(lines: list[str]) -> None:
+    """Of columns that no sample shows as text none has a value that does not fit."""
+    seen = types(*lines)
+    if len({name.lower() for name in seen}) < len(seen):
+        return
+    found = extract(seen, *lines)
+    assert found.uncast == 0
+    shown = {value for name in seen for value in found.table[name].to_pylist() if value is not None}
+    for line in lines:
+        for key, value in json.loads(line, object_pairs_hook=Pairs)[:1]:
+            if isinstance(value, str) and key:
+                assert value in shown
+
+
+def test_a_key_that_is_twice_has_the_type_and_the_value_of_the_first() -> None:
+    assert types('{"a":"x","a":5}') == {"a": "text"}
+    assert types('{"a":1,"a":{"b":2}}') == {"a": "bigint"}
+    assert types('{"a":{"b":2,"b":"x"},"\\u0061":1}') == {"a.b": "bigint"}
+    assert types('{"a":null,"a":1}') == {"a": "text"}
+
+
+def test_a_key_that_is_a_scalar_here_and_an_object_there_is_text() -> None:
+    lines = ['{"a":1}', '{"a":{"b":2}}']
+    assert types(*lines) == {"a": "text", "a.b": "bigint"}
+    assert extract({"a": "text"}, *lines).table["a"].to_pylist() == ["1", '{"b":2}']
+
+
+def test_a_key_with_a_dot_beside_a_path_is_a_column_in_quotes() -> None:
+    line = '{"http.status":200,"http":{"status":"500"}}'
+    assert types(line) == {"http.status": "text", '"http.status"': "bigint"}
+    assert types('{"http.status":200}', '{"http":{"status":500}}') == {"http.status": "bigint"}
+    assert types('{"a":{"b.c":1},"a.b":{"c":true},"a.b.c":2.5}') == {
+        "a.b.c": "bigint",
+        '"a.b".c': "boolean",
+        '"a.b.c"': "double",
+    }
+
+
 # -- times -----------------------------------------------------------------------------------------
 
 
@@ -317,7 +432,11 @@ def us(text: str) -> int:
         ("[10/Oct/2000:13:55:36 -0700]", us("2000-10-10T20:55:36")),
         ("1969-12-31T23:59:59.999999Z", -1),
         ("2015-02-29T00:00:00Z", None),
-        ("2015-09-12", None),
+        ("2015-09-12", us("2015-09-12")),
+        ("2015-09-12T23:59:60Z", us("2015-09-13")),
+        (" 2015-09-12T24:00 ", us("2015-09-13")),
+        ("2015-09-12T23:58:60Z", None),
+        (-62135596801, -62135596801000),
         ("yesterday", None),
         ("", None),
         (True, None),

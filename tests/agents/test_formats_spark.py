@@ -7,6 +7,8 @@ import random
 
 import pyarrow as pa
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from agents.formats import Format, get_format
@@ -14,6 +16,7 @@ from agents.formats.dialect import SPARK
 from agents.lanes.engine import Extractor
 from elf.job.ports import Wanted
 from elf.schema import Column
+from tests.agents.test_formats_json import NAMES, by_hand, objects
 
 TIMES = [
     "0",
@@ -243,8 +246,21 @@ def test_json_paths(spark: SparkSession) -> None:
         '  {"a" : 1 }\t',
         '{"\\u0061":"escaped key"}',
         '{"a":{"b":1,"b":2}}',
+        '{"a":null,"a":{"b":1}}',
+        '{"a.b":"flat","a":{"b":"nested"}}',
     ]
+    names += ['"a.b"', '"a.b".c', "q'q.x", "c[0].y"]
+    columns = [Column(name, "text") for name in names]
     check(spark, get_format("json"), columns, None, lines)
+
+
+@given(st.lists(objects(), min_size=20, max_size=40))
+@settings(max_examples=10, phases=[Phase.explicit, Phase.generate])
+def test_json_keys_again_with_dots_and_escapes(spark: SparkSession, lines: list[str]) -> None:
+    lines = [*lines, '{"a":"{\\"b\\":7}","a":{"b":1}}', '{"a":null,"a":{"b":1}}', '{"a":[1],"a":{"b":1}}']
+    table = check(spark, get_format("json"), [Column(name, "text") for name in NAMES], None, lines)
+    for name in NAMES:
+        assert table[name].to_pylist() == [by_hand(line, name) for line in lines]
 
 
 def access_lines() -> list[str]:
