@@ -84,6 +84,7 @@ class Metrics:
         self._uncast = self._counter(
             "values_uncast", "Values that did not fit their column's type.", "stream"
         )
+        self._beyond = self._counter("rows_beyond", "Lines with more fields than their format.", "stream")
         self._archive_failed = self._counter(
             "archive_failures", "Times that the archive could not be written to.", "stream"
         )
@@ -155,6 +156,9 @@ class Metrics:
 
     def uncast(self, stream: str, values: int = 1) -> None:
         self._uncast.labels(self._stream(stream)).inc(values)
+
+    def beyond(self, stream: str, lines: int) -> None:
+        self._beyond.labels(self._stream(stream)).inc(lines)
 
     def archive_failed(self, stream: str) -> None:
         """A roll could not be shipped; it stays, and is tried again."""

@@ -71,6 +71,10 @@ class Summary:
     """Lines that did not parse or have no time, by path; without the paths that have none."""
     uncast: int
     """Values that are NULL since they did not fit the types of their columns, which samples have told."""
+    why_not: str
+    """What is wrong with a line that was rejected; empty where that is not known."""
+    beyond: Mapping[str, int]
+    """Lines with more fields than their format, by path; without the paths that have none."""
     late: int
     """Lines that are in no window since they came later than LATENESS allows."""
     unread: Mapping[str, str]
@@ -372,6 +376,8 @@ class Fleet:
             bytes_sent=sum(c.sent_bytes for c in counters),
             rejected=dict(sorted(rejected.items())),
             uncast=sum(lane.uncast for lane in lanes),
+            why_not=next((lane.why_not for lane in lanes if lane.why_not), ""),
+            beyond=dict(sorted(sum((lane.beyond for lane in lanes), Counter[str]()).items())),
             late=sum(lane.late for lane in lanes),
             columns=self._columns,
             types=self._types,

@@ -2,25 +2,29 @@
 
 A line is cut at its double quotes, which is several times faster than a regular expression over all of it::
 
-    address identity user [date] "request" status bytes "referer" "user agent"
-    ------------ head ----------  request  -- mid ------ referer   agent
+    client identity user [date] "request" status bytes "referer" "user agent"
+    ----------- head ----------  request  -- mid ------ referer   agent
 
 Escaped quotes (``\\"``) are taken out of the way first, in the few lines that have them, and put back into
 what is extracted, so that escapes stay as written. What follows the last field of the format, after a
-blank, is ignored.
+blank, is the column ``extra``; the agent counts such lines and says so. The head is the matter of
+``agents.formats.heads``, the request that of ``agents.formats.requests``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
 
 from agents.formats.base import LINE, Format
-from agents.formats.dialect import Dialect, Selection, uncast_count
+from agents.formats.dialect import Dialect, Selection, Step, uncast_count
+from agents.formats.heads import head_steps, is_head
+from agents.formats.requests import request_steps
 from elf.errors import InputError
-from elf.ql.timestamps import LOG_DATE, USUAL_LOG_DATE, log_date_us, usual_log_date_us
+from elf.ql.timestamps import LOG_DATE
 from elf.schema import Column, Schema
 
 EVENT_TIME: Final = "ts"
@@ -38,13 +42,13 @@ COLUMNS: Final[tuple[Column, ...]] = (
     Column("cs_referer", "text"),
     Column("cs_user_agent", "text"),
     Column("cs_request", "text"),
+    Column("cs_host", "text"),
+    Column("s_port", "bigint"),
+    Column("extra", "text"),
 )
 
-_HEAD: Final = r"[^ ]+ [^ ]+ .+ \[{date}\] "
 _MID: Final = " (?:[0-9]{3}|-) (?:[0-9]+|-)"
-_METHOD: Final = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_VERSION: Final = "[A-Za-z]+/[0-9.]+"
-_DATE_LENGTH: Final = 26
+_PIECES: Final = ("_head", "_request", "_mid", "_referer", "_between", "_agent", "_behind")
 
 
 class AccessLog(Format):
@@ -73,7 +77,7 @@ class AccessLog(Format):
             (f"_t_{column.name}", texts[column.name]) for column in columns if column.name != EVENT_TIME
         )
         pairs = [(f"_t_{column.name}", f"_c_{column.name}") for column in cast]
-        steps = [*_steps(dialect), asked, values]
+        steps = [*_steps(dialect), (("_bare", self._bare(dialect)),), asked, values]
         return Selection(
             dialect=dialect,
             steps=tuple(step for step in steps if step),
@@ -81,14 +85,43 @@ class AccessLog(Format):
             event_us="_time" if event_time is not None else "CAST(NULL AS BIGINT)",
             uncast=uncast_count(dialect, pairs),
             columns=tuple((column.name, _output(dialect, column)) for column in columns),
+            beyond=self._beyond(dialect),
         )
 
+    def why_not(self, line: str) -> str:
+        """See ``Format``."""
+        head, *rest = re.sub(r"\\.", "  ", line).replace(' "" [', " - [").split('"')
+        if not re.search(rf" \[{LOG_DATE}\] \Z", head):
+            return "no date, such as [10/Oct/2000:13:55:36 -0700], before the request"
+        if not is_head(head):
+            return "more or less than client, identity and user before the date"
+        if len(rest) % 2:
+            return "a quote that has no fellow"
+        fields = 'status, bytes, "referer" and "user agent"' if self._combined else "status and bytes"
+        return f"no {fields} behind the request"
+
+    def _bare(self, dialect: Dialect) -> str:
+        """Whether nothing follows the last field: so it is in most lines, and all else shall cost them
+        little."""
+        return "_pieces = 7 AND _behind = ''" if self._combined else dialect.matches("_mid", f"{_MID} *")
+
     def _valid(self, dialect: Dialect) -> str:
-        rest = f"({dialect.item('_p', 7)} = '' OR {dialect.starts_with(dialect.item('_p', 7), repr(' '))})"
-        combined = f"{dialect.matches('_mid', _MID + ' ')} AND {dialect.item('_p', 5)} = ' ' AND {rest}"
-        common = dialect.matches("_mid", f"{_MID}(?: .*)?")
+        paired = "_pieces % 2 = 1"  # else a quote has no fellow, and cut a field in two
+        if self._combined:
+            more = f"{paired} AND {dialect.starts_with('_behind', repr(' '))}"
+            fields = f"{dialect.matches('_mid', _MID + ' ')} AND _between = ' '"
+        else:
+            more, fields = dialect.matches("_mid", f"{_MID} .*"), paired
         # The date is NULL where the head is not what it should be.
-        return f"coalesce(_time IS NOT NULL AND {combined if self._combined else common}, FALSE)"
+        return (
+            f"coalesce(_time IS NOT NULL AND {fields} AND CASE WHEN _bare THEN TRUE ELSE {more} END, FALSE)"
+        )
+
+    def _beyond(self, dialect: Dialect) -> str:
+        if not self._combined:
+            return "NOT (_bare AND _pieces = 3)"
+        more = f"_pieces > 7 OR {dialect.trimmed('_behind')} <> ''"
+        return f"CASE WHEN _bare THEN FALSE ELSE {more} END"
 
 
 def _output(dialect: Dialect, column: Column) -> str:
@@ -97,48 +130,23 @@ def _output(dialect: Dialect, column: Column) -> str:
     return f"_t_{column.name}" if column.type == "text" else f"_c_{column.name}"
 
 
-def _steps(dialect: Dialect) -> list[tuple[tuple[str, str], ...]]:
+def _steps(dialect: Dialect) -> list[Step]:
     """From the line to its pieces."""
     backslashes, quote, nobody = dialect.mark("b"), dialect.mark("q"), dialect.mark("e")
     slash, escaped, empty = dialect.literal("\\\\"), dialect.literal('\\"'), dialect.literal(' "" [')
     masked = dialect.replace(dialect.replace("line", slash, backslashes), escaped, quote)
     # An authenticated user without a name is logged as "": quotes that are not those of the request.
-    masked = dialect.replace(masked, empty, _concat(dialect, "' '", nobody, "' ['"))
+    masked = dialect.replace(masked, empty, f"(' ' || {nobody} || ' [')")
     doubled = dialect.literal('""')
     odd = f"({dialect.contains('line', escaped)} OR {dialect.contains('line', doubled)})"
-    pieces = [("_head", 1), ("_request", 2), ("_mid", 3)]
     return [
         (("_odd", odd),),
         (("_s", f"CASE WHEN _odd THEN {masked} ELSE line END"),),
         (("_p", dialect.split("_s", '"')),),
-        tuple((name, dialect.item("_p", number)) for name, number in pieces),
-        (
-            ("_time", _time(dialect)),
-            ("_q", dialect.split("_request", " ")),
-        ),
-        (("_proper", _proper(dialect)),),
+        (*dialect.named_items("_p", _PIECES), ("_pieces", dialect.items("_p"))),
+        *head_steps(dialect),
+        *request_steps(dialect),
     ]
-
-
-def _time(dialect: Dialect) -> str:
-    date = f"substr(_head, length(_head) - {_DATE_LENGTH + 1}, {_DATE_LENGTH})"
-    usual = dialect.matches("_head", _HEAD.replace("{date}", USUAL_LOG_DATE))
-    dated = dialect.matches("_head", _HEAD.replace("{date}", LOG_DATE))
-    return (
-        f"CASE WHEN {usual} THEN {usual_log_date_us(date, dialect.engine)}"
-        f" WHEN {dated} THEN {log_date_us(date, dialect.engine)} END"
-    )
-
-
-def _proper(dialect: Dialect) -> str:
-    """Whether the request is METHOD URI [VERSION]; the usual words are compared first, then a pattern."""
-    method, uri, version = (dialect.item("_q", number) for number in (1, 2, 3))
-    is_method = f"CASE WHEN {method} IN ('GET', 'POST') THEN TRUE ELSE {dialect.matches(method, _METHOD)} END"
-    is_version = (
-        f"CASE WHEN {version} IN ('HTTP/1.1', 'HTTP/2.0') OR {version} IS NULL THEN TRUE"
-        f" ELSE {dialect.matches(version, _VERSION)} END"
-    )
-    return f"({dialect.items('_q')} IN (2, 3) AND {uri} <> '' AND {is_method} AND {is_version})"
 
 
 def _texts(dialect: Dialect, *, combined: bool) -> dict[str, str]:
@@ -155,30 +163,35 @@ def _texts(dialect: Dialect, *, combined: bool) -> dict[str, str]:
         """As written, ``-`` being NULL."""
         return f"nullif({written(text)}, '-')"
 
-    def request(text: str) -> str:
-        return f"CASE WHEN _proper THEN {text} END"
-
-    address, identity = dialect.part("_head", " ", 1), dialect.part("_head", " ", 2)
-    before = f"(length({address}) + length({identity}) + 2)"
-    user = f"substr(_head, {before} + 1, length(_head) - {before} - {_DATE_LENGTH + 4})"
-    uri = dialect.item("_q", 2)
     nothing = "CAST(NULL AS VARCHAR)" if dialect.engine == "duckdb" else "CAST(NULL AS STRING)"
     return {
         EVENT_TIME: nothing,
-        "c_ip": whole(address),
-        "cs_username": whole(user),
-        "cs_method": request(whole(dialect.item("_q", 1))),
-        "cs_uri_stem": request(whole(dialect.part(uri, "?", 1))),
-        "cs_uri_query": request(written(f"({dialect.behind(uri, '?')})")),
-        "cs_version": request(whole(dialect.item("_q", 3))),
+        "c_ip": whole("_client"),
+        "cs_username": whole("_user"),
+        "cs_method": whole("_method"),
+        "cs_uri_stem": whole(dialect.part("_target", "?", 1)),
+        "cs_uri_query": written(f"({dialect.behind('_target', '?')})"),
+        "cs_version": "_version",
         "sc_status": f"nullif({dialect.part('_mid', ' ', 2)}, '-')",
         "sc_bytes": f"nullif({dialect.part('_mid', ' ', 3)}, '-')",
-        "cs_referer": whole(dialect.item("_p", 4)) if combined else nothing,
-        "cs_user_agent": whole(dialect.item("_p", 6)) if combined else nothing,
+        "cs_referer": whole("_referer") if combined else nothing,
+        "cs_user_agent": whole("_agent") if combined else nothing,
         "cs_request": whole("_request"),
+        "cs_host": whole(dialect.without("_host", ":[0-9]+$")),
+        "s_port": dialect.extract("_host", ":([0-9]+)$"),
+        "extra": written(_extra(dialect, combined=combined)),
         LINE: "line",
     }
 
 
-def _concat(dialect: Dialect, *texts: str) -> str:
-    return dialect.either(f"({' || '.join(texts)})", f"concat({', '.join(texts)})")
+def _extra(dialect: Dialect, *, combined: bool) -> str:
+    """What follows the last field of the format; NULL where it is nothing, or blank."""
+    pieces = [f"length({name}) + 1" for name in _PIECES[: 6 if combined else 2]]
+    before = " + ".join(pieces if combined else [*pieces, _length_of_mid(dialect)])
+    return f"nullif({dialect.trimmed(f'substr(_s, {before} + 1)')}, '')"
+
+
+def _length_of_mid(dialect: Dialect) -> str:
+    """Of status and bytes, with the blank before each."""
+    status, size = dialect.part("_mid", " ", 2), dialect.part("_mid", " ", 3)
+    return f"(length({status}) + length({size}) + 2)"

@@ -36,6 +36,10 @@ class Format(ABC):
         """``select`` for the offline engine: the same values for every line that an agent accepts."""
         return self.select(SPARK, columns, event_time)
 
+    def why_not(self, line: str) -> str:
+        """What is wrong with a line that was rejected, in a few words; empty where nothing is to be said."""
+        return ""
+
     def refused(self, lines: pa.StringArray) -> Int64s:
         """Numbers of lines that the SQL would take although they are not of this format."""
         return np.zeros(0, dtype=np.int64)

@@ -32,7 +32,8 @@ from elf.ql.timestamps import read_timestamp
 from elf.schema import EVENT_TIMES, Column, ColumnType, Schema, as_written, keys_as_written, unify
 
 RESERVED: Final = frozenset(
-    {"_agent", "_source", LINE, "_ts", "_pane", "_ok", "_uncast", "_wanted", "_place", "_seen", "_number"}
+    {LINE, "_agent", "_source", "_ts", "_pane", "_ok", "_uncast", "_beyond", "_wanted", "_place", "_seen"}
+    | {"_number"}
 )
 """Names that elf uses itself beside the columns of a record; a key of that name is not seen."""
 
@@ -331,6 +332,7 @@ class _Seen:
     def __init__(self) -> None:
         self._types: dict[str, ColumnType | None] = {}
         self._objects: set[str] = set()
+        self._objects_at: set[tuple[str, ...]] = set()
         self._dotted: dict[str, dict[tuple[str, ...], ColumnType | None]] = {}
         self._hidden: set[tuple[str, ...]] = set()
 
@@ -341,6 +343,7 @@ class _Seen:
             path = ".".join(keys)
             if isinstance(value, dict) and value and len(keys) <= _DEPTH_MAX:
                 self._objects.add(path)
+                self._objects_at.add(keys)
             elif path and path not in RESERVED and "\0" not in path:
                 ways.setdefault(path, []).append((keys, value))
         for path, found in ways.items():
@@ -373,7 +376,9 @@ class _Seen:
                 else as_written(next(iter(dotted), tuple(path.split("."))))
             )
             found[name] = "text" if kind is not None and path in self._objects else kind
-            found |= {as_written(keys): own for keys, own in dotted.items() if keys in self._hidden}
+            for keys, own in dotted.items():
+                if keys in self._hidden:
+                    found[as_written(keys)] = "text" if own and keys in self._objects_at else own
         return found
 
 

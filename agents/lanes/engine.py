@@ -29,6 +29,7 @@ from elf.errors import ElfBug
 from elf.job.ports import Wanted
 from elf.job.worker.fitting import arrow_schema
 from elf.ql.plan import PLACES, Fragment, Plan, Stage, Table, side_groups
+from elf.ql.timestamps import FIRST_US, LAST_US
 from elf.schema import Column, alike
 
 Int64s = npt.NDArray[np.int64]
@@ -37,6 +38,9 @@ Mask = npt.NDArray[np.bool_]
 TYPES_KEPT: Final = 256
 """Fragments of which it is kept how their columns are: to find that out takes some ms each."""
 _CAREFUL_CHUNKS: Final = 16
+EVENT_FIRST_US: Final = FIRST_US + 365 * 86_400_000_000
+EVENT_LAST_US: Final = LAST_US - 365 * 86_400_000_000
+"""The years 2 to 9998 in µs since the epoch."""
 _PANE: Final = pa.field("_pane", pa.int64())
 _FEW_ROWS: Final = 4096
 """Up to so many the copy that ``execute`` makes of a result, of which DuckDB warns, is cheaper than the
@@ -130,7 +134,7 @@ class Extracted:
     order.
 
     ``accepted`` and ``rejected``: numbers of lines; ``uncast``: values that did not fit their column and
-    are NULL; ``wanted``: see ``elf.job.ports.ExtractedLike``.
+    are NULL; ``wanted`` and ``beyond``: see ``elf.job.ports.ExtractedLike``.
     """
 
     table: pa.Table
@@ -138,6 +142,7 @@ class Extracted:
     rejected: Int64s
     uncast: int
     wanted: Mask | None = None
+    beyond: int = 0
 
 
 _LINES: Final = pa.schema([pa.field("line", pa.string())])
@@ -189,12 +194,14 @@ class Extractor:
             rows = found.select(self._schema.names)
         if self._times is not None:
             rows = rows.set_column(0, "_ts", self._times.read(rows["_ts"].combine_chunks()))
+        rows = rows.set_column(0, "_ts", _in_reach(rows["_ts"].combine_chunks()))
         return Extracted(
             table=as_schema(self._schema, rows),
             accepted=np.flatnonzero(valid).astype(np.int64, copy=False),
             rejected=np.flatnonzero(~valid).astype(np.int64, copy=False),
             uncast=int(pc.sum(found["_uncast"]).as_py() or 0),
             wanted=found["_wanted"].to_numpy() if "_wanted" in found.column_names else None,
+            beyond=(pc.sum(found["_beyond"]).as_py() or 0) if "_beyond" in found.column_names else 0,
         )
 
     def _read(self, lines: pa.Table) -> pa.Table:
@@ -218,15 +225,27 @@ class Extractor:
             self._times.close()
 
 
+def _in_reach(us: pa.Array) -> pa.Array:
+    """Event times of the years 2 to 9998, the others NULL: a window around one begins and ends in a year that
+    can be written."""
+    ends = pc.min_max(us)
+    least, most = ends["min"].as_py(), ends["max"].as_py()
+    if least is None or (least >= EVENT_FIRST_US and most <= EVENT_LAST_US):
+        return us
+    inside = pc.and_(pc.greater_equal(us, EVENT_FIRST_US), pc.less_equal(us, EVENT_LAST_US))
+    return pc.if_else(inside, us, pa.scalar(None, us.type))
+
+
 def _extraction(selection: Selection, where_sqls: Sequence[str]) -> str:
     """``_ok``, ``_uncast``, ``_ts`` and the columns; with conditions also ``_wanted``, and the columns of
     other rows NULL, which is cheaper to hand over."""
-    every = selection.sql("lines", as_text=True)
+    every, also = selection.sql("lines", as_text=True), [] if selection.beyond is None else ["_beyond"]
     if not where_sqls:
         return every
     wanted = f"({' OR '.join(f'({where})' for where in where_sqls)}) IS TRUE"
     names = [DUCKDB.name(name) for name, _ in selection.columns]
-    items = ["_ok", "_uncast", "_ts", "_wanted", *(f"CASE WHEN _wanted THEN {n} END AS {n}" for n in names)]
+    chosen = (f"CASE WHEN _wanted THEN {n} END AS {n}" for n in names)
+    items = ["_ok", "_uncast", *also, "_ts", "_wanted", *chosen]
     return f"SELECT {', '.join(items)} FROM (SELECT *, {wanted} AS _wanted FROM ({every}) AS r)"
 
 

@@ -74,6 +74,7 @@ class _Stream:
     shipping: bool = False
     archive_problem: str = ""
     archive_told_ms: int = 0
+    beyond_told: bool = False
     told: dict[str, str] = field(default_factory=dict)
 
 
@@ -165,6 +166,11 @@ class Feeding:
             shown = gap.shown() | {"from": _moment(gap.from_us), "to": _moment(gap.to_us)}
             self._log.warning("a gap: lines of a log are gone unread", stream=name, why=missed.why, **shown)
             self.gaps.append({"stream": name, **shown, "why": missed.why})
+        if outcome.counts.get("beyond") and not stream.beyond_told:
+            stream.beyond_told = True
+            facts, path = stream.lane.facts, next(iter(stream.lane.beyond))
+            text = f"lines have more fields than format {facts.format.name}: the column extra has the others"
+            self._log.warning(text, stream=facts.stream, path=path)
         if stream.lane.unshipped and not stream.shipping:
             stream.shipping = True
             self._when_done(self._shipper.submit(self._ship, stream), lambda _: None)

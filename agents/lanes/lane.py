@@ -118,8 +118,12 @@ class Lane:
         self.rows_read = 0
         self.rejected = Counter[str]()
         """Lines that are in no result since they did not parse, or have no time, by path."""
+        self.why_not = ""
+        """What is wrong with the first line that was rejected for its format."""
         self.uncast = 0
         """Values that are NULL since they did not fit their columns."""
+        self.beyond = Counter[str]()
+        """Lines with more fields than their format, by path."""
         self.late = 0
         """Lines that are in no result since they came too late."""
         self.bytes_read = 0
@@ -149,9 +153,14 @@ class Lane:
         if outcome.rejected is not None and len(outcome.rejected):
             self.metrics.rejected(stream, "format", len(outcome.rejected))
         self.uncast += outcome.counts.get("uncast", 0)
+        if beyond := outcome.counts.get("beyond", 0):
+            self.beyond[chunk.source.path] += beyond
+            self.metrics.beyond(stream, beyond)
         self.late += outcome.counts.get("late", 0)
         if count := outcome.counts.get("rejected", 0):
             self.rejected[chunk.source.path] += count
+            if not self.why_not and outcome.rejected is not None and len(outcome.rejected):
+                self.why_not = self.facts.format.why_not(chunk.lines[int(outcome.rejected[0])].as_py())
         self._peeks.see(chunk.lines, now_ms)
         return outcome
 
@@ -207,8 +216,9 @@ class Lane:
         for index in rejected if rejected is not None else np.empty(0, np.int64):
             line = chunk.lines[int(index)].as_py().encode()
             offset = int(chunk.offsets[int(index)])
-            reason = f"no {self.facts.format.name} line"
             kept = line[:REJECT_KEPT_BYTES]
+            why = self.facts.format.why_not(kept.decode(errors="replace"))
+            reason = f"no {self.facts.format.name} line" + (f": {why}" if why else "")
             self._rejects.add(Reject(chunk.source.id, chunk.source.path, offset, reason, kept, len(line)))
 
     def _cut(self, outcome: Outcome, cut: StreamCut) -> None:

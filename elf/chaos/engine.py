@@ -38,6 +38,7 @@ class Extracted:
     accepted: np.ndarray
     rejected: np.ndarray
     uncast: int = 0
+    beyond: int = 0
     wanted: np.ndarray | None = None
 
 

@@ -113,7 +113,9 @@ FUNCTION reduce FROM 'file' | SET FUNCTION final FROM 'file' | DROP FUNCTION map
 `PAUSE | RESUME | EMPTY | DROP JOB name`, `ROLLBACK JOB name TO VERSION n`, `SUBSCRIBE name`, `EXPLAIN [ANALYZE] SELECT … | name`, `DESCRIBE [JOB | STREAM] name`, `NOTIFY JOB name 'text'`, `SHOW JOBS | STREAMS | MEMBERS`.
 
 Names are matched as written, else without regard to case; `"…"` or `` `…` `` around a name that is none. Columns of JSON
-lines are paths (`user.name`). No expression fails on data: what overflows, divides by zero or does not cast
+lines are paths (`user.name`): nested keys, or a key that is written with its dots; where a line has both, the nested one counts, and the
+other is a column of its own, asked for as `"user.name"` in double quotes (`DESCRIBE` shows it so). Of a key that is twice in an object
+the first counts. No expression fails on data: what overflows, divides by zero or does not cast
 is NULL. `/` always gives a double, `%` takes the sign of the dividend.
 """
 
@@ -157,7 +159,7 @@ def _example(entry: Entry) -> str:
 
 _SAMPLED = """\
 The columns of JSON lines have the types that are seen where the input is sampled: whole numbers and fractions make DOUBLE, other
-conflicts TEXT. A query keeps the types that it was planned with; a value that is none of its column's is NULL to it, and counted as
+conflicts TEXT (a key that is an object in some lines is its JSON there). A query keeps the types that it was planned with; a value that is none of its column's is NULL to it, and counted as
 `uncast` in the window's status (`elf run` says how many they were). `elf run --column price=double` (may be repeated) and an agent's
 `streams.NAME.columns` declare types, and a job that is altered or made anew sees those of then.
 """
@@ -172,9 +174,30 @@ counted as `uncast` of a column, refused as a constant, and, as of any `CAST`, n
 `SUM(CASE WHEN raw IS NOT NULL AND CAST(raw AS TIMESTAMP) IS NULL THEN 1 ELSE 0 END)` does.
 
 The time of a JSON line is the first of `ts`, `timestamp`, `@timestamp`, `time` and `created_at` that shows one, unless a
-column is named (`elf run --timestamp`, `streams.NAME.timestamp`). Windows reject a line without a time. Every query rejects
+column is named (`elf run --timestamp`, `streams.NAME.timestamp`). Windows reject a line without a time, or
+with one outside of the years 2 to 9998. Every query rejects
 lines that are not of the stream's format, have a NUL byte, are not UTF-8 or are longer than `max_line_bytes`: they are counted,
 and agents keep them in a reject file.
+
+## Access logs
+
+`combined` is `client identity user [date] "request" status bytes "referer" "user agent"`, and `common` the same without the last
+two. `-` is NULL, and backslash escapes stay as written. A line of which it is not certain who asked is rejected.
+
+- In front may stand a virtual host: with its port (Apache's `vhost_combined`: `shop.example:443 192.0.2.1 - - […]`), or without
+  one if the client is an address. It is in `cs_host` and `s_port`.
+- Of a list of addresses (`198.51.100.7, 203.0.113.1 - - […]`, as in `X-Forwarded-For`) the client is the first; `_line` has the
+  others. Two addresses without a comma are rejected.
+- The user may have blanks where the identity is `-` (`192.0.2.1 - John Smith […]`); a lone `-` among more words is an empty field,
+  and such a line is rejected.
+- What follows the last field is in `extra`, as it is written; such lines are counted (`elf_rows_beyond_total`), and `elf run` and
+  the agent's log say so once. `common` takes the lines of `combined` too, with referer and user agent in `extra`. A line with a
+  quote that has no fellow is rejected.
+- Of the request the first word is the method, the last one the version if it is one (`HTTP/1.1`; of RTSP and SIP too), and what is
+  between the target, with the blanks within it; without a version a target with blanks begins with `/`. Before its first `?` is
+  `cs_uri_stem`, behind it `cs_uri_query`. Both are as written: `http://host/a` of a proxy's request (`url_path` takes the path out),
+  `host:443` of CONNECT, `*` of OPTIONS, `//a/b` with both slashes (the URL functions would see the host `a` there). Of any other
+  request (noise of TLS, `-`) the parts are NULL; the line counts.
 """
 
 

@@ -114,11 +114,17 @@ def _tell_losses(summary: Summary, names: Mapping[str, str], *, live: bool) -> N
         raise InputError(
             f"nothing was read: all {summary.rows_in:,} lines are rejected; they are not of the format "
             "(--format), or have no time (--timestamp COLUMN)"
+            + (f"; one has {summary.why_not}" if summary.why_not else "")
         )
     if summary.rows_rejected:
         files = _listed(f"{names.get(path, path)}: {count:,}" for path, count in summary.rejected.items())
         lost = f"{summary.rows_rejected:,} of {summary.rows_in:,} lines rejected"
-        print(f"elf: {lost}: they do not parse, or have no time ({files})", file=sys.stderr)
+        why = f"; one has {summary.why_not}" if summary.why_not else ""
+        print(f"elf: {lost}: they do not parse, or have no time ({files}){why}", file=sys.stderr)
+    if summary.beyond and not summary.notes:  # which say it already, and of what format the lines are
+        files = _listed(f"{names.get(path, path)}: {count:,}" for path, count in summary.beyond.items())
+        lines = f"{sum(summary.beyond.values()):,} of {summary.rows_in:,} lines"
+        print(f"elf: {lines} have more fields than their format; extra has them ({files})", file=sys.stderr)
     if summary.late:
         late = f"{summary.late:,} of {summary.rows_in:,} lines are in no window"
         of_pipe = " (of a pipe 2 seconds, where the query says none)" if live else ""

@@ -78,7 +78,8 @@ class Wanted:
 
 class ExtractedLike(Protocol):
     """``table``: ``_ts`` (int64 µs, nullable), then the wanted columns, a row for each accepted line, in
-    order. ``wanted``: which rows any flow wants, None for all of them; the others' columns mean nothing.
+    order. ``beyond``: lines with more fields than their format. ``wanted``: which rows any flow wants, None
+    for all of them; the others' columns mean nothing.
     """
 
     @property
@@ -89,6 +90,8 @@ class ExtractedLike(Protocol):
     def rejected(self) -> Int64s: ...
     @property
     def uncast(self) -> int: ...
+    @property
+    def beyond(self) -> int: ...
     @property
     def wanted(self) -> Mask | None: ...
 

@@ -193,10 +193,25 @@ ADDRESSES: Final[tuple[Function, ...]] = (
 
 # -- URLs ----------------------------------------------------------------------------------------------------
 
-_AUTHORITY = r"^(?:[A-Za-z][A-Za-z0-9+.-]*:)?//(?:[^/?#@]*@)?"
+_HOST = r"(?:\[[^\]/?#]*\]|[^/?#:@]*)"
+_AUTHORITY = "^(?:[A-Za-z][A-Za-z0-9+.-]*:)?//(?:[^/?#]*@)?"
+_CONNECT = r"^(?:\[[^\]/?#]*\]|[^\[\]/?#:@]+):[0-9]+$"
+"""A host and a port, as CONNECT asks for them (RFC 9112, 3.2.3): to RFC 3986 it is a scheme and a path."""
 
 
-def _url(pattern: str) -> Build:
+def _url(pattern: str, connect: str | None = None) -> Build:
+    """The group of a pattern; of what CONNECT asks for, that of another one, or nothing."""
+
+    def build(args: Arguments) -> Expr:
+        count(args, 1, 1)
+        text = want(args, 0, "text")
+        asked = extract(text, connect, 1) if connect else Constant(None, "text")
+        return case(matches(text, _CONNECT), asked, extract(text, pattern, 1))
+
+    return build
+
+
+def _part(pattern: str) -> Build:
     def build(args: Arguments) -> Expr:
         count(args, 1, 1)
         return extract(want(args, 0, "text"), pattern, 1)
@@ -219,19 +234,21 @@ def _quoted(text: str) -> str:
 URLS: Final[tuple[Function, ...]] = (
     Function("url_scheme", "url_scheme(url)", "the scheme; NULL if there is none",
              "url_scheme('https://example.org/')", "'https'", _url(r"^([A-Za-z][A-Za-z0-9+.-]*):")),
-    Function("url_host", "url_host(url)", "the host, without user and port; NULL if there is none",
+    Function("url_host", "url_host(url)", "the host, without user and port; NULL if there "
+             "is none. What CONNECT asks for, "
+             "`example.org:443`, is a host and a port",
              "url_host('https://example.org:8080/a?b=1')", "'example.org'",
-             _url(rf"{_AUTHORITY}(\[[^\]/?#]*\]|[^/?#:]*)")),
+             _url(rf"{_AUTHORITY}({_HOST})(?:[:/?#]|$)", rf"^({_HOST}):")),
     Function("url_port", "url_port(url)", "the port, as text; NULL if there is none",
              "url_port('https://example.org:8080/')", "'8080'",
-             _url(rf"{_AUTHORITY}(?:\[[^\]/?#]*\]|[^/?#:]*):([0-9]+)")),
+             _url(rf"{_AUTHORITY}{_HOST}:([0-9]+)(?:[/?#]|$)", ":([0-9]+)$")),
     Function("url_path", "url_path(url)", "the path, of a whole URL or a request; NULL if it is empty",
              "url_path('/cart/7?step=2')", "'/cart/7'",
              _url(r"^(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://[^/?#]*)?([^?#]*)")),
     Function("url_query", "url_query(url)", "what stands after the question mark; NULL if there is nothing",
-             "url_query('/cart/7?step=2#top')", "'step=2'", _url(r"^[^?#]*\?([^#]*)")),
+             "url_query('/cart/7?step=2#top')", "'step=2'", _part(r"^[^?#]*\?([^#]*)")),
     Function("url_fragment", "url_fragment(url)", "what stands after #; NULL if there is nothing",
-             "url_fragment('/a#top')", "'top'", _url(r"#((?s:.*))$")),
+             "url_fragment('/a#top')", "'top'", _part(r"#((?s:.*))$")),
     Function("url_parameter", "url_parameter(url, name)",
              "the last value of a parameter, as it is written (not decoded); NULL if there is none",
              "url_parameter('/search?q=duck&page=2', 'page')", "'2'", _url_parameter),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import ipaddress
 import re
 from collections.abc import Iterable
 
@@ -36,30 +37,73 @@ def extract(extractor: Extractor, *lines: str) -> Extracted:
 
 
 QUOTED = r'"((?:[^"\\]|\\.|\\$)*)"'
-LINE = re.compile(
-    r"([^ ]+) [^ ]+ (.+) \[(\d\d)/(\w{3})/(\d{4}):(\d\d):(\d\d):(\d\d) ([+-]\d{4})\] "
-    + QUOTED
-    + r" (\d{3}|-) (\d+|-)(?P<rest>.*)",
-    re.DOTALL | re.ASCII,
-)
-REST = re.compile(rf" {QUOTED} {QUOTED}(?: .*)?", re.DOTALL)
+HEAD = re.compile(r"\ufeff? *(.*) \[([^\[\]]*)\] \Z", re.DOTALL)
+DATE = re.compile(r"(\d\d)/(\w{3})/(\d{4}):(\d\d):(\d\d):(\d\d) ([+-]\d{4})", re.ASCII)
+TAIL = re.compile(QUOTED + r" (\d{3}|-) (\d+|-)(?P<rest>.*)", re.DOTALL | re.ASCII)
+REST = re.compile(rf" {QUOTED} {QUOTED}(?P<extra> .*)?", re.DOTALL)
 TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-REQUEST = re.compile(rf"({TOKEN}) ([^ ]+)(?: ([A-Za-z]+/[0-9.]+))?", re.DOTALL)
+VERSION = re.compile(r"(HTTP|RTSP|SIP)/\d(\.\d)?", re.ASCII | re.IGNORECASE)
 MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
-def oracle(line: str, *, combined: bool) -> dict[str, Value] | None:
-    """What DESIGN 4.5 says of a line; None: it does not parse."""
-    found = LINE.fullmatch(line)
-    if found is None or found[4] not in MONTHS or not 1000 <= int(found[5]) < 3000:
+def an_address(text: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(text))
+    except ValueError:
+        return False
+
+
+def asker(words: list[str]) -> tuple[str | None, str, str] | None:
+    """Virtual host, client and user, of the words before the date; None: that is not certain."""
+    host: str | None = None
+    listed = next((at for at, word in enumerate(words[:2]) if word.endswith(",")), None)
+    if listed is not None:  # X-Forwarded-For
+        behind = words.index("-") if "-" in words else len(words)
+        if not all(an_address(word.rstrip(",")) for word in words[listed:behind]):
+            return None
+        words = [*words[:listed], words[listed].rstrip(","), *words[behind:]]
+    if len(words) > 3 and words[1] != "-":
+        port = re.fullmatch(r"[^:]+:\d{1,5}", words[0])
+        if words[2] != "-" or not (port or (an_address(words[1]) and not an_address(words[0]))):
+            return None
+        host, *words = words
+    if len(words) < 3 or set(",.:") & set(words[1]) or "," in words[0]:
         return None
-    rest = REST.fullmatch(found["rest"])
-    if (combined and rest is None) or (not combined and found["rest"] and found["rest"][0] != " "):
+    if "" in words[:3] or (len(words) > 3 and (words[1] != "-" or "-" in words[2:])) or words[-1] == "":
+        return None
+    return host, words[0], " ".join(words[2:])
+
+
+def parts(request: str) -> tuple[str | None, str | None, str | None]:
+    """Method, target and version."""
+    words = request.strip(" ").split(" ")
+    version = words.pop() if VERSION.fullmatch(words[-1]) else None
+    target = " ".join(words[1:]).strip(" ")
+    if not re.fullmatch(TOKEN, words[0]) or not target:
+        return None, None, None
+    if version is None and (" HTTP/" in f" {target}".upper() or (" " in target and target[0] != "/")):
+        return None, None, None
+    return words[0], target, version
+
+
+def oracle(line: str, *, combined: bool) -> dict[str, Value] | None:
+    """What the manual says of a line; None: it does not parse."""
+    cut = line.find('] "')
+    head, tail = HEAD.fullmatch(line[: cut + 2]), TAIL.fullmatch(line[cut + 2 :])
+    asked = asker(head[1].split(" ")) if head else None
+    date = DATE.fullmatch(head[2]) if head else None
+    if cut < 0 or tail is None or asked is None or date is None:
+        return None
+    if date[2] not in MONTHS or not 1000 <= int(date[3]) < 3000:
+        return None
+    rest = REST.fullmatch(tail["rest"])
+    extra = (rest["extra"] if rest else None) if combined else tail["rest"]
+    if (combined and rest is None) or (extra and extra[0] != " "):
+        return None
+    if re.sub(r"\\.", "", extra or "").count('"') % 2:
         return None
     try:
-        text = (
-            f"{found[3]} {MONTHS.index(found[4]) + 1} {found[5]} {found[6]}:{found[7]}:{found[8]} {found[9]}"
-        )
+        text = f"{date[1]} {MONTHS.index(date[2]) + 1} {date[3]} {date[4]}:{date[5]}:{date[6]} {date[7]}"
         when = dt.datetime.strptime(text, "%d %m %Y %H:%M:%S %z")
     except ValueError:
         return None
@@ -67,22 +111,25 @@ def oracle(line: str, *, combined: bool) -> dict[str, Value] | None:
     def some(text: str | None) -> str | None:
         return None if text == "-" else text
 
-    request = REQUEST.fullmatch(found[10])
-    method, uri, version = request.groups() if request else (None, None, None)
-    stem, mark, query = (uri or "").partition("?")
+    method, target, version = parts(tail[1])
+    stem, mark, query = (target or "").partition("?")
+    name, _, port = (asked[0] or "").partition(":")
     return {
         "ts": when.astimezone(dt.UTC).replace(tzinfo=None),
-        "c_ip": some(found[1]),
-        "cs_username": some(found[2]),
+        "c_ip": some(asked[1]),
+        "cs_username": some(asked[2]),
         "cs_method": some(method),
-        "cs_uri_stem": some(stem) if request else None,
+        "cs_uri_stem": some(stem) if target else None,
         "cs_uri_query": query if mark else None,
         "cs_version": version,
-        "sc_status": int(found[11]) if found[11] != "-" else None,
-        "sc_bytes": int(found[12]) if found[12] != "-" else None,
+        "sc_status": int(tail[2]) if tail[2] != "-" else None,
+        "sc_bytes": int(tail[3]) if tail[3] != "-" else None,
         "cs_referer": some(rest[1]) if combined and rest else None,
         "cs_user_agent": some(rest[2]) if combined and rest else None,
-        "cs_request": some(found[10]),
+        "cs_request": some(tail[1]),
+        "cs_host": some(name or None),
+        "s_port": int(port) if port else None,
+        "extra": (extra or "").strip(" ") or None,
         "_line": line,
     }
 
@@ -110,6 +157,9 @@ def test_a_combined_line(extractors: dict[str, Extractor]) -> None:
         "cs_referer": "http://e.x/",
         "cs_user_agent": "Mozilla/5.0 (X11)",
         "cs_request": "GET /a.gif?x=1?y HTTP/1.0",
+        "cs_host": None,
+        "s_port": None,
+        "extra": None,
         "_line": GOOD,
     }
 
@@ -121,8 +171,21 @@ def test_a_combined_line(extractors: dict[str, Extractor]) -> None:
         ("GET /?", ("GET", "/", "", None)),
         ("PROPFIND /x HTTP/2.0", ("PROPFIND", "/x", None, "HTTP/2.0")),
         ("GET", (None, None, None, None)),
-        ("GET /a b HTTP/1.1", (None, None, None, None)),
-        ("GET /a b", (None, None, None, None)),
+        ("GET /a b?c d HTTP/1.1", ("GET", "/a b", "c d", "HTTP/1.1")),
+        ("GET /two  HTTP/1.1", ("GET", "/two", None, "HTTP/1.1")),
+        ("GET /a  b HTTP/3.0", ("GET", "/a  b", None, "HTTP/3.0")),
+        ("GET /a b", ("GET", "/a b", None, None)),
+        ("GET /a b/2.0", ("GET", "/a b/2.0", None, None)),
+        (" GET / ", ("GET", "/", None, None)),
+        ("GET HTTP/1.1", (None, None, None, None)),
+        ("GET / HTTP/1.1x", (None, None, None, None)),
+        ("Hello brave new world", (None, None, None, None)),
+        ("GET http://h.example:8080/p?q HTTP/1.1", ("GET", "http://h.example:8080/p", "q", "HTTP/1.1")),
+        ("CONNECT h.example:443 HTTP/1.1", ("CONNECT", "h.example:443", None, "HTTP/1.1")),
+        ("OPTIONS * HTTP/1.1", ("OPTIONS", "*", None, "HTTP/1.1")),
+        ("OPTIONS / RTSP/1.0", ("OPTIONS", "/", None, "RTSP/1.0")),
+        ("GET //a//b?? HTTP/2", ("GET", "//a//b", "?", "HTTP/2")),
+        ("GET /a#b?c HTTP/1.1", ("GET", "/a#b", "c", "HTTP/1.1")),
         (r"\x16\x03\x01", (None, None, None, None)),
         (r"\x16 \x03", (None, None, None, None)),
         (r"GET /\"x\" HTTP/1.1", ("GET", r"/\"x\"", None, "HTTP/1.1")),
@@ -186,7 +249,8 @@ def test_every_column_alone_is_what_it_is_among_all(extractors: dict[str, Extrac
 
 
 PIECES = {
-    "user": ["-", "frank", "a b", "é", "[x]"],
+    "user": ["-", "frank", "a b", "é", "[x]", "- bob", "a -", "-x y", " a"],
+    "front": ["", "", "", "h.example:80 ", "h.example ", "5.6.7.8 ", "5.6.7.8, ", "\ufeff", " ", "a b "],
     "date": [
         "10/Oct/2000:13:55:36 -0700",
         "29/Feb/2016:00:00:00 +0130",
@@ -204,6 +268,11 @@ PIECES = {
         r"A /\"\\ X/1",
         "GET / HTTP/1.1 ",
         "A  B",
+        "GET /a b?c d HTTP/1.1",
+        "GET /a b/2.0",
+        "GET a b",
+        "GET / HTTP/1.1 x",
+        "- / rtsp/1.0",
         r"\\",
     ],
     "mid": ["200 1", "200 -", "- -", "20 1", "200", "200 1.0"],
@@ -219,7 +288,7 @@ def test_against_the_regular_expression(
 ) -> None:
     quoted = data.draw(st.sampled_from(PIECES["quoted"]))
     line = (
-        '1.2.3.4 - {user} [{date}] "{request}" {mid} "{quoted}" '.format(**pieces)
+        '{front}1.2.3.4 - {user} [{date}] "{request}" {mid} "{quoted}" '.format(**pieces)
         + f'"{quoted}"{pieces["tail"]}'
     )
     if data.draw(st.booleans()):
@@ -231,12 +300,92 @@ def test_against_the_regular_expression(
         assert rows == ([] if expected is None else [expected]), line
 
 
+def head(extractors: dict[str, Extractor], front: str) -> tuple[Value, ...] | None:
+    """Host, port, client and user of a line that begins so; None: it is rejected."""
+    for extractor in extractors.values():
+        rows = extract(extractor, front + GOOD[GOOD.index(" [") :]).table.to_pylist()
+        found = [tuple(row[name] for name in ("cs_host", "s_port", "c_ip", "cs_username")) for row in rows]
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize(
+    ("front", "said"),
+    [
+        ("shop.example:443 192.0.2.1 - -", ("shop.example", 443, "192.0.2.1", None)),
+        ("shop.example:443 192.0.2.1 - bob", ("shop.example", 443, "192.0.2.1", "bob")),
+        ("127.0.1.1:80 192.0.2.1 - John Smith", ("127.0.1.1", 80, "192.0.2.1", "John Smith")),
+        ("[2001:db8::1]:8443 2001:db8::2 - -", ("[2001:db8::1]", 8443, "2001:db8::2", None)),
+        ("shop.example:80 client.example - -", ("shop.example", 80, "client.example", None)),
+        ("shop.example 192.0.2.1 - bob", ("shop.example", None, "192.0.2.1", "bob")),
+        ("_ ::1 - -", ("_", None, "::1", None)),
+        ("- 192.0.2.1 - -", (None, None, "192.0.2.1", None)),
+        ("198.51.100.7, 203.0.113.1 - -", (None, None, "198.51.100.7", None)),
+        ("2001:db8::7, 203.0.113.1, 10.0.0.1 - bob", (None, None, "2001:db8::7", "bob")),
+        ("198.51.100.7,203.0.113.1 - -", (None, None, "198.51.100.7", None)),
+        ("shop.example:80 198.51.100.7, 203.0.113.1 - -", ("shop.example", 80, "198.51.100.7", None)),
+        ("192.0.2.1 - John Smith", (None, None, "192.0.2.1", "John Smith")),
+        ("192.0.2.1 - Dr. J.  Smith-Jones", (None, None, "192.0.2.1", "Dr. J.  Smith-Jones")),
+        ("192.0.2.1 user-identifier frank", (None, None, "192.0.2.1", "frank")),
+        ("2001:db8::1 - -", (None, None, "2001:db8::1", None)),
+        ("fe80::1%eth0 - -", (None, None, "fe80::1%eth0", None)),
+        ("::ffff:192.0.2.1 - -", (None, None, "::ffff:192.0.2.1", None)),
+        ("client.example - -", (None, None, "client.example", None)),
+        ("192.0.2.1:51234 - bob", (None, None, "192.0.2.1:51234", "bob")),
+        ("unix: - -", (None, None, "unix:", None)),
+        ("- - -", (None, None, None, None)),
+        ("\ufeff192.0.2.1 - -", (None, None, "192.0.2.1", None)),
+        ("  client.example - bob", (None, None, "client.example", "bob")),
+        ("192.0.2.1 - - bob", None),
+        ("192.0.2.1 - bob -", None),
+        ("192.0.2.1 -  bob", None),
+        ("192.0.2.1 frank John Smith", None),
+        ("198.51.100.7 203.0.113.1 - -", None),
+        ("shop.example 192.0.2.1 -", None),
+        ("shop.example client.example - -", None),
+        ("shop localhost - bob", None),
+        ("192.0.2.1:51234 - - bob", None),
+        ("shop.example, 203.0.113.1 - -", None),
+        ("198.51.100.7, unknown proxy - -", None),
+        ("192.0.2.1 -", None),
+    ],
+)
+def test_fields_in_front_are_never_the_client(
+    extractors: dict[str, Extractor], front: str, said: tuple[Value, ...] | None
+) -> None:
+    assert head(extractors, front) == said
+
+
+@pytest.mark.parametrize(
+    ("behind", "extra", "beyond"),
+    [
+        (' 0.012 "192.0.2.9"', '0.012 "192.0.2.9"', 1),
+        (' "-" rt=0.5', '"-" rt=0.5', 1),
+        (r' "a \"b\" \\" c', r'"a \"b\" \\" c', 1),
+        ("  ", None, 0),
+        (' "', None, None),
+        ("x", None, None),
+    ],
+)
+def test_fields_behind_are_kept_and_counted(
+    extractors: dict[str, Extractor], behind: str, extra: str | None, beyond: int | None
+) -> None:
+    found = extract(extractors["combined"], GOOD + behind, GOOD)
+    assert found.table["extra"].to_pylist() == ([] if beyond is None else [extra]) + [None]
+    assert found.beyond == (beyond or 0)
+    short = GOOD[: GOOD.index(' "http')]
+    found = extract(extractors["common"], short + behind, short)
+    assert found.table["extra"].to_pylist() == ([] if beyond is None else [extra]) + [None]
+    assert found.beyond == (beyond or 0)
+
+
 def test_common_takes_combined_lines_too(extractors: dict[str, Extractor]) -> None:
     short = GOOD[: GOOD.index(' "http')]
     found = extract(extractors["common"], short, GOOD, short + "x")
     assert found.accepted.tolist() == [0, 1]
     assert found.table["sc_bytes"].to_pylist() == [2326, 2326]
     assert found.table["cs_referer"].null_count == 2
+    assert found.table["extra"].to_pylist() == [None, GOOD[len(short) + 1 :]]
+    assert found.beyond == 1
 
 
 def test_the_columns_are_fixed_and_others_are_an_error() -> None:

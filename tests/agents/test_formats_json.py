@@ -379,6 +379,11 @@ def test_every_value_that_is_seen_can_be_asked_for_and_has_its_columns_type(line
                 assert value in shown
 
 
+def test_a_dotted_key_that_is_hidden_in_one_line_and_an_object_in_another_is_text() -> None:
+    one, other = '{"b":{"a.b":{"a":1}}}', '{"b":{"a":{"b":1},"a.b":1}}'
+    assert types(one, other)['b."a.b"'] == types(other, one)['b."a.b"'] == "text"
+
+
 def test_a_key_that_is_twice_has_the_type_and_the_value_of_the_first() -> None:
     assert types('{"a":"x","a":5}') == {"a": "text"}
     assert types('{"a":1,"a":{"b":2}}') == {"a": "bigint"}

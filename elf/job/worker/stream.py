@@ -211,6 +211,7 @@ class StreamWorker:
         view = self._view(chunk, extracted, source, feed.now_ms)
         gaps = self._miss(feed.missed, before, feed.now_ms, _first_us(view))
         counts: dict[str, int] = {"rejected": view.rejected, "uncast": view.uncast}
+        counts["beyond"] = extracted.beyond
         for state in sorted(self._flows.values(), key=lambda state: bool(state.flow.fragment.late_of)):
             read = self._flows.get(state.flow.fragment.late_of)
             late = None if read is None else read.late_rows
