@@ -60,7 +60,8 @@ def test_no_row_at_all_makes_no_window(logs: tuple[str, ...], capsys: pytest.Cap
         assert (status, out) == (1, "")
         assert err == (
             "elf: nothing was read: all 500 lines are rejected; they are not of the format (--format), "
-            "or have no time (--timestamp COLUMN)\n"
+            "or have no time (--timestamp COLUMN); one has no date, such as [10/Oct/2000:13:55:36 -0700], before "
+            "the request\n"
         )
 
 
