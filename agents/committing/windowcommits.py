@@ -39,7 +39,7 @@ from elf.job.approximate import with_bounds
 from elf.job.contributions import Piece
 from elf.job.effects import CommitWindows, ReadWindows
 from elf.job.events import WindowsCommitted, WindowsRead
-from elf.job.gaps import gaps_of
+from elf.job.gaps import gaps_alone, gaps_of
 from elf.job.messages import WindowResult
 from elf.job.ports import FinisherPort
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec
@@ -236,7 +236,8 @@ def _assemble(
         own = finisher.side(number) if number else finisher
         pieces = pieces_of(effect, store, *reach, flows)
         panes.append(staged(side, _made_of(side, pieces, (start, end), own), from_us, effect.last_us, own))
-        if counted != flows:
+        if counted != flows:  # what its panes lack is a window's all the same
+            tallies += map(gaps_alone, opened_tallies(piece.clip(start, end) for piece in pieces))
             pieces = pieces_of(effect, store, start, end, counted)
         tallies += opened_tallies(piece.clip(start, end) for piece in pieces)
     rows = assembly.rows(effect.first_us, effect.last_us, panes, finisher)

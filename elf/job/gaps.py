@@ -102,6 +102,13 @@ def named(table: pa.Table) -> Iterator[tuple[int, Sequence[Gap]]]:
             yield pane, known[data]
 
 
+def gaps_alone(table: pa.Table) -> pa.Table:
+    """What a tally names, without what it counts."""
+    if GAPS not in table.column_names:
+        return table.slice(0, 0)
+    return table.select(["_pane", GAPS]).drop_null()
+
+
 def with_gaps(table: pa.Table, gaps: dict[int, set[Gap]]) -> pa.Table:
     """A tally that names these, and no others; it has a row for each of their panes."""
     if not gaps:

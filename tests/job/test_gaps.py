@@ -14,7 +14,18 @@ from elf.chaos.engine import SECOND, PyEngine
 from elf.errors import PeerError
 from elf.job.commands import Feed, Finish, Idle, Install
 from elf.job.cut import StreamCut
-from elf.job.gaps import GAPS, GAPS_MAX, Gap, Missed, from_bytes, gaps_of, named, to_bytes, with_gaps
+from elf.job.gaps import (
+    GAPS,
+    GAPS_MAX,
+    Gap,
+    Missed,
+    from_bytes,
+    gaps_alone,
+    gaps_of,
+    named,
+    to_bytes,
+    with_gaps,
+)
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
 from elf.job.tally import TALLY_STATES, Tallies, tally
@@ -149,3 +160,14 @@ def test_gaps_that_a_peer_made_up_are_its_error(data: bytes) -> None:
 
 def test_a_tally_without_gaps_has_no_column_of_them() -> None:
     assert GAPS not in with_gaps(tally(pa.array([1]).to_numpy()), {}).column_names
+
+
+def test_gaps_alone_count_nothing() -> None:
+    tallies = Tallies()
+    gap = Gap(1, 2, "web-1", "/a.log")
+    tallies.mark(4, 5, gap)
+    table = tallies.table()
+    assert table is not None
+    assert gaps_of([gaps_alone(table)]) == {4: {gap}, 5: {gap}}
+    assert gaps_alone(table).column_names == ["_pane", GAPS]
+    assert gaps_alone(tally(pa.array([3]).to_numpy())).num_rows == 0
