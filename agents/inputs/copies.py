@@ -69,8 +69,9 @@ def goes_on_at(copy: NewFile, ended: Ended) -> int | None:
     if position.offset and not position.recent_bytes:
         return None
     head = copy.peek(position.head_bytes, 0)
-    whole = len(head) == position.head_bytes
-    if (whole and zlib.crc32(head) != position.head_crc) or not (whole or position.offset):
+    if len(head) < position.head_bytes:
+        return min(copy.size, position.offset) if head and position.beginning.startswith(head) else None
+    if zlib.crc32(head) != position.head_crc:
         return None
     if copy.size >= position.offset:
         last = copy.peek(position.recent_bytes, position.offset - position.recent_bytes)
@@ -78,5 +79,5 @@ def goes_on_at(copy: NewFile, ended: Ended) -> int | None:
     # The original was written to, and read, between the copy and the cut: nothing in the copy is new.
     begins = position.offset - len(recent)
     known = recent[: max(copy.size - begins, 0)]
-    same = copy.peek(len(known), begins) == known if known else ended.cut and whole and not recent
+    same = copy.peek(len(known), begins) == known if known else ended.cut and not recent
     return copy.size if same or copy.same_at == copy.size else None

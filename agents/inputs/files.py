@@ -27,9 +27,10 @@ from agents.inputs.values import Counters, Position
 _REMEMBERED_INODES: Final = 10_000
 _INCOMPLETE_MS: Final = 5_000
 """A compressed file that ends before its end is damaged when nobody has written to it for so long."""
-_STALL_MS: Final = 3_000
+STALL_MS: Final = 3_000
 """Who has not looked for so long may have missed a whole file."""
 COMPRESSED: Final = "compressed: not followed"
+CUT: Final = "it was cut, and nobody has what was written between the copy and the cut"
 _GONE: Final = "it is gone, as may be files that were written after it"
 _NEVER_READ: Final = "it could not be read while it was there"
 
@@ -84,6 +85,9 @@ class Files:
         self._generations: OrderedDict[FileId, int] = OrderedDict()
         self._unopened: dict[FileId, _Unopened] = {}
         self._ended: list[Ended] = []
+        self._new: list[Follower] = []
+        self._replaced: set[str] = set()
+        """Paths at which there is another file than before, though it has the same inode."""
 
     def scan(self, now_ms: int) -> Scan:
         """Look which files there are now."""
@@ -105,6 +109,7 @@ class Files:
         self._find_rotated(before, now_ms)
         for key in list(self.resume):
             self._drop(key)
+        self._find_copies(before)
         self._find_severed(before, now_ms - (looked_ms if looked_ms is not None else now_ms))
         for key, follower in self.followers.items():
             if key not in seen and follower.gone_ms is None:
@@ -142,17 +147,28 @@ class Files:
                 follower.go_on_at(offset)
                 follower.identify()
             self.followers[key] = follower
+            self._new.append(follower)
             self._counters.problems.pop(path, None)
             return
         content.close()
 
+    def _find_copies(self, before: dict[str, FileId]) -> None:
+        """What is new beside a log that is the file that it was before is a copy, and the log was cut."""
+        new, self._new = self._new, []
+        for follower in new:
+            log = follower.log
+            same = log in self.at and self.at[log] == before.get(log) and log not in self._replaced
+            if same and log != follower.path and not (follower.severed or follower.offset):
+                follower.severed = CUT
+        self._replaced.clear()
+
     def _find_severed(self, before: dict[str, FileId], unlooked_ms: int) -> None:
         """Files that are deleted, as others that came after them may be, of which nothing is known."""
-        if unlooked_ms <= _STALL_MS:
+        if unlooked_ms <= STALL_MS:
             return
         for log, key in before.items():
             follower = self.followers.get(key)
-            if follower is None or self.at.get(log) in (None, key) or not follower.deleted:
+            if follower is None or self.at.get(log) == key or not follower.deleted:
                 continue
             if not self.rotated.has_older(follower.log, follower.content.status().st_mtime_ns):
                 follower.severed = _GONE
@@ -215,7 +231,10 @@ class Files:
             cut = follower.is_file_of(position)
             follower.generation = position.generation + 1 if cut else follower.generation
             self._drop(key, cut=cut)
+            self._replaced |= {path} if not cut else set()
         self.followers[key] = follower
+        if not resumed:
+            self._new.append(follower)
 
     def _resumed(self, key: FileId, follower: Follower, position: Position | None) -> bool:
         """Whether a file is the one of a position, and goes on from there. Raises ``OSError``."""

@@ -27,8 +27,8 @@ class Follower:
     what the file held when it was last looked at.
 
     ``offset``: bytes consumed; ``gone_ms``: since when no path leads to it (None: one does); ``quiet_ms``:
-    since when nothing new came; ``log``: the path of the log that rotation has made it of, mostly its own;
-    ``modified_ns``: when it was last written to, by the file system's clock.
+    since when nothing new came; ``begun``: it has had a turn; ``log``: the path of the log that rotation has
+    made it of, mostly its own; ``modified_ns``: when it was last written to, by the file system's clock.
     """
 
     def __init__(self, path: str, content: Content, *, generation: int = 0, max_line_bytes: int) -> None:
@@ -42,6 +42,7 @@ class Follower:
         self.size = content.size()
         self.modified_ns = status.st_mtime_ns
         self.gone_ms: int | None = None
+        self.begun = False
         self.quiet_ms = 0
         self.severed = ""
         """Why what was written behind it is gone; empty: nothing is known to be."""
@@ -51,6 +52,7 @@ class Follower:
         self._looked = -1, -1
         self.same_at = -1
         self._head = 0, 0
+        self._beginning = b""
         self._recent = b""
         self._recent_print: tuple[int, int] | None = None
         self._id: str | None = None
@@ -84,13 +86,22 @@ class Follower:
         prints = *self._head, *self._recent_print
         times = self.modified_ns, self.version
         return Position(
-            self._id, self.path, self.offset, *file, *prints, *times, log=self.log, severed=self.severed
+            self._id,
+            self.path,
+            self.offset,
+            *file,
+            *prints,
+            *times,
+            log=self.log,
+            beginning=self._beginning,
+            severed=self.severed,
         )
 
     def unnamed(self) -> Position:
         """Of a file that has no name yet: it was there, and nothing of it was read."""
         file = self.device, self.inode, self.generation
-        return Position("", self.path, 0, *file, 0, 0, 0, 0, self.modified_ns, self.version)
+        times = self.modified_ns, self.version
+        return Position("", self.path, 0, *file, 0, 0, 0, 0, *times, log=self.log, severed=self.severed)
 
     def ended(self) -> Ended | None:
         """What there is to say of it, if nothing more will be read; None of a file that held nothing."""
@@ -108,6 +119,7 @@ class Follower:
         if not self.is_file_of(position):
             return False
         if not position.source:
+            self.severed = position.severed
             return True
         head = self.content.read(position.head_bytes, 0)
         if len(head) == position.head_bytes and zlib.crc32(head) != position.head_crc:
@@ -117,12 +129,12 @@ class Follower:
             return False
         self.generation = position.generation
         self.offset = self._searched = self._handed = position.offset
-        self._head = position.head_bytes, position.head_crc
+        self._head, self._beginning = (position.head_bytes, position.head_crc), position.beginning
         self._id = position.source
         self.severed = position.severed
         self._remember()
         if len(recent) < position.recent_bytes:  # it is shorter: the next look says so
-            self._recent_print = position.recent_bytes, position.recent_crc
+            self._recent, self._recent_print = b"", (position.recent_bytes, position.recent_crc)
         return True
 
     def skip_to_end(self) -> None:
@@ -168,7 +180,7 @@ class Follower:
         self.generation += 1
         self.offset = self._searched = self._handed = 0
         self.same_at = -1
-        self._head = 0, 0
+        self._head, self._beginning = (0, 0), b""
         self._recent, self._recent_print = b"", None
         self._id = self._source = None
         return Ended(position, recent, seen, cut=True)
@@ -191,7 +203,7 @@ class Follower:
         if not head or len(head) < length or zlib.crc32(head[:length]) != crc:
             return False
         if len(head) > length:
-            self._head = len(head), zlib.crc32(head)
+            self._head, self._beginning = (len(head), zlib.crc32(head)), head
         return True
 
     def _goes_on(self) -> bool:

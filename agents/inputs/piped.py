@@ -159,6 +159,11 @@ class Piped:
         """Nothing: a pipe cannot be read again."""
         return ()
 
+    @property
+    def has_unbegun(self) -> bool:
+        """No: it is one source."""
+        return False
+
     def gaps(self) -> tuple[Missed, ...]:
         """None: a pipe gives all that is written to it."""
         return ()

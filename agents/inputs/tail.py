@@ -27,7 +27,7 @@ from typing import Final, Literal
 
 from agents.inputs.contents import Plain
 from agents.inputs.copies import Ended, goes_on_at, is_beginning, named_after
-from agents.inputs.files import COMPRESSED, Files
+from agents.inputs.files import COMPRESSED, CUT, Files
 from agents.inputs.follower import Follower
 from agents.inputs.ranges import MAGIC_BYTES, is_compressed, may_be_compressed
 from agents.inputs.rotated import FileId
@@ -38,7 +38,6 @@ _SCAN_EVERY_MS: Final = 1000
 _UNREPLACED_MS: Final = 600_000
 """A file that is gone from its path, where there is no other yet, is finished when it is silent for so long:
 who writes it has not let go of it."""
-_CUT: Final = "it was cut, and nobody has what was written between the copy and the cut"
 _GONE: Final = "it is gone, and no file in its folder goes on from there"
 
 
@@ -100,6 +99,8 @@ class Tail:
             for key in list(self._files.followers):
                 follower = self._files.followers.get(key)
                 chunk = None if follower is None else self._turn(key, follower, bytes_max, now_ms)
+                if follower is not None:
+                    follower.begun = True
                 if follower is not None and chunk is not None:
                     self._reading = follower.log
                     return chunk
@@ -173,7 +174,7 @@ class Tail:
         kept = self._settle(ended, now_ms)
         position = ended.position
         lost = max(ended.size - max(position.offset, kept.size if kept is not None else 0), 0) or None
-        behind = _CUT if ended.cut else position.severed
+        behind = CUT if ended.cut else position.severed
         if kept is None:
             self._miss(position, lost, "it was cut" if ended.cut else _GONE)
         elif behind and (lost or kept not in self._files.followers.values()):
@@ -212,6 +213,7 @@ class Tail:
         size, offset, key, copy = max(found, key=lambda one: one[0])
         copy.go_on_at(offset)
         copy.identify()
+        copy.severed = copy.severed if copy.severed != CUT else ""  # it is known what it is
         if offset == size and copy.log == log and copy.path != path and key not in self._files.at.values():
             self._files.let_go(key, copy)  # nothing will be written to it
         return copy
@@ -281,9 +283,14 @@ class Tail:
         here = (
             follower.position() or follower.unnamed()
             for key, follower in self._files.followers.items()
-            if follower.source is not None or self._files.at.get(follower.log) == key
+            if follower.source is not None or follower.same_at != follower.size
         )
         return (*here, *self._files.resume.values(), *self._files.rotated.positions())
+
+    @property
+    def has_unbegun(self) -> bool:
+        """Whether there are files with lines that have had no turn yet."""
+        return any(one.pending and not one.begun for one in self._files.followers.values())
 
     def gaps(self) -> tuple[Missed, ...]:
         """What was found to be gone since this was last asked; to be asked after each ``read``."""

@@ -61,6 +61,8 @@ class Position:
     """It was read to its end: remembered so that what rotation makes of it is not read again."""
     log: str = ""
     """The path of the log that rotation has made the file of (empty: its own)."""
+    beginning: bytes = b""
+    """Its first bytes, as a copy that was made when there were fewer has to be compared with them."""
     severed: str = ""
     """Why what was written behind it is gone (empty: nothing is known to be). It is told when all of the
     file is read, which may be after a restart."""
@@ -135,6 +137,12 @@ class Input(Protocol):
 
     def positions(self) -> tuple[Position, ...]:
         """Where each source that is still open stands: consumed up to there by the chunks handed out."""
+        ...
+
+    @property
+    def has_unbegun(self) -> bool:
+        """Whether there are sources with lines none of which was handed out yet: they may be as old as those
+        of the last chunk."""
         ...
 
     def gaps(self) -> tuple[Missed, ...]:

@@ -207,6 +207,11 @@ class Whole:
         """Nothing: a finite input is never resumed."""
         return ()
 
+    @property
+    def has_unbegun(self) -> bool:
+        """No: nothing is closed before the end."""
+        return False
+
     def gaps(self) -> tuple[Missed, ...]:
         """None: what cannot be read of a finite input is named as a problem."""
         return ()

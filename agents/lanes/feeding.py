@@ -244,12 +244,12 @@ class Feeding:
                 asked = min(2 * asked, CHUNK_BYTES_MAX) if full else CHUNK_BYTES_MIN
                 stream.read_bytes += chunk.end - chunk.start
                 idle_ms = self._now_ms() + QUIET_MS - IDLE_EVERY_MS
-                lane = stream.lane
+                lane, source = stream.lane, stream.input
                 self._log.debug("lines read", stream=lane.facts.stream, lines=len(chunk.lines))
                 ahead = lane.ahead.parse(chunk, lane.worker.wanted)
-                missed = stream.input.gaps()
+                place, missed, unbegun = source.positions(), source.gaps(), source.has_unbegun
                 future = stream.thread.submit(
-                    lane.feed, chunk, stream.input.positions(), self._now_ms(), ahead, missed
+                    lane.feed, chunk, place, self._now_ms(), ahead, missed, unbegun=unbegun
                 )
                 self._when_done(future, lambda outcome: self._fed(stream, outcome))
                 self._unweighed += chunk.end - chunk.start

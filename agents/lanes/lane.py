@@ -88,6 +88,7 @@ class Lane:
         cores: int | None = None,
         reading: Reading | None = None,
         functions: FunctionsAt | None = None,
+        engine: StreamEngine | None = None,
     ) -> None:
         _keep_heap()
         self.facts = facts
@@ -100,7 +101,7 @@ class Lane:
         self._joined = frozenset(store.joined(facts.stream))
         self._positions: tuple[Position, ...] = stored.positions if stored else ()
         self._durable = stored.archive if stored else 0
-        self._engine = StreamEngine(
+        self._engine = engine or StreamEngine(
             facts.format, facts.timestamp, stored.event_time if stored else None, functions
         )
         self._engine.look_at(pa.array(list(samples), pa.string()))
@@ -135,16 +136,19 @@ class Lane:
         now_ms: int,
         ahead: Future[Parsed] | None = None,
         missed: tuple[Missed, ...] = (),
+        *,
+        unbegun: bool = False,
     ) -> Outcome:
         """A chunk that was read; ``positions`` are those of the input after it, ``missed`` what it could not
-        read before it. ``ahead``: it is being parsed by ``self.ahead``, and is waited for."""
+        read before it. ``ahead``: it is being parsed by ``self.ahead``, and is waited for. ``unbegun``: see
+        ``Feed``."""
         self._positions = positions
         self._learn(chunk.lines)
         self.rows_read += len(chunk.lines) + len(chunk.rejects)
         self.bytes_read += chunk.end - chunk.start
         parsed = None if ahead is None else ahead.result()
         began = time.perf_counter()
-        outcome = self.perform(Feed(chunk, now_ms, parsed, missed), now_ms, chunk)
+        outcome = self.perform(Feed(chunk, now_ms, parsed, missed, unbegun), now_ms, chunk)
         stream = self.facts.stream
         self.metrics.mapped(stream, time.perf_counter() - began)
         self.metrics.rows(stream, outcome.rows, chunk.end - chunk.start)

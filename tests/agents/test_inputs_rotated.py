@@ -367,3 +367,55 @@ def test_a_start_while_a_log_is_not_there(tmp_path: Path) -> None:
     site.read(for_ms=8_000)
     site.check()
     assert site.gaps == []
+
+
+@pytest.mark.parametrize("include", ["access.log", "access.log*"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_goes_with_each_of_several_cuts_lies_in_a_gap(
+    tmp_path: Path, include: str, packed: bool
+) -> None:
+    site = Site(tmp_path, include)
+    site.write(5)
+    site.read()
+    site.kill()
+    for _ in range(3):
+        site.write(3)
+        copied = site.log.read_bytes()
+        site.write(2)  # these are nowhere when the log is cut
+        site.rotate(copy=True, delay=not packed)
+        target = site.log.with_name("access.log.1.gz" if packed else "access.log.1")
+        status = target.stat()
+        target.write_bytes(gzip.compress(copied) if packed else copied)
+        os.utime(target, ns=(0, status.st_mtime_ns))
+    site.write(3)
+    site.read()
+    assert len(site.missing()) == 6
+    assert len(site.gaps) == 3
+
+
+def test_a_copy_that_is_shorter_than_what_is_remembered_of_its_log(tmp_path: Path) -> None:
+    """The log is written and read on between the copy and the cut, and its agent dies before its next cut."""
+    site = Site(tmp_path, "access.log")
+    site.write(2)
+    copied = site.log.read_bytes()
+    assert len(copied) < 100
+    site.write(2)
+    site.read()
+    site.kill()
+    site.log.with_name("access.log.1.gz").write_bytes(gzip.compress(copied))
+    site._stamp(site.log.with_name("access.log.1.gz"))
+    os.truncate(site.log, 0)
+    site.write(2)
+    site.read()
+    site.check()
+
+
+def test_files_with_lines_that_have_had_no_turn_are_told(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.log").write_text("x\ny\n")
+    tail = Tail([str(tmp_path / "*.log")])
+    assert tail.read(2, 1_000) is not None
+    assert tail.has_unbegun
+    assert tail.read(2, 1_000) is not None
+    assert not tail.has_unbegun
+    tail.close()

@@ -223,7 +223,8 @@ class StreamWorker:
         source.heard_ms = feed.now_ms
         source.end = chunk.end
         self._highest = max(self._highest, source.highest)
-        sealed = self._seal_all(self._target(feed.now_ms), feed.now_ms)
+        target = _nothing_yet if feed.unbegun else self._target(feed.now_ms)
+        sealed = self._seal_all(target, feed.now_ms)
         due = feed.now_ms - self._cut_at_ms >= self._settings.cut_ms
         outcome = self._outcome(
             sealed,
@@ -547,6 +548,10 @@ class StreamWorker:
             mapper.close()
         self._taps.close()
         self._extractor.close()
+
+
+def _nothing_yet(_: FlowState) -> int:
+    return START_OF_TIME
 
 
 def _first_us(view: View) -> int | None:
