@@ -31,6 +31,8 @@ from agents.node.groups import Persisted
 from agents.node.node import Node, NodeEffect, NodeEvent
 from elf.chaos.disk import SimStore
 from elf.chaos.engine import STREAM, PyFinisher, py_final, py_reduce, py_types
+from elf.chaos.filelane import FileLane
+from elf.chaos.files import FileLog
 from elf.chaos.lane import Log, SimLane
 from elf.chaos.programs import InlineJobs
 from elf.job import effects as do
@@ -57,6 +59,8 @@ SUPERVISOR_MS: Final = 1_000
 HomeWork = home.Apply | home.InstallHome | home.SummariseHome | home.LoadHome | home.ForgetHome
 HOME_EFFECTS: Final = (home.Apply, home.InstallHome, home.SummariseHome, home.LoadHome, home.ForgetHome)
 
+HELD_MAX = 200
+"""So much that comes to a stopped process is kept for it."""
 COPY_AFTER_MS = 1_000
 """Sooner than agents do, so that a storm has copies."""
 
@@ -97,6 +101,11 @@ class SimAgent:
         """Its lanes do nothing."""
         self.slow_disk_ms = 0
         """A write takes up to so much longer."""
+        self.stopped = False
+        """Its process gets no time (SIGSTOP)."""
+        self.stops = 0
+        self._held: list[Callable[[], None]] = []
+        """What it does when it goes on."""
         self.versions = Versions(self.finisher)
 
     def new_store(self) -> SimStore:
@@ -136,7 +145,7 @@ class SimAgent:
         ring_config = ring.OverlayConfig(refresh_at_once=world.root_settings.homes_at_once)
         rng = random.Random(world.rng.random())
         self.checked = 0
-        self.lanes = {stream: world.lane(self, stream) for stream in self.streams}
+        self.lanes = {stream: self._lane(stream) for stream in self.streams}
         streams = [StreamSince(stream, -(1 << 62)) for stream in self.streams]
         node_settings = NodeSettings(
             root=world.root_settings,
@@ -159,6 +168,9 @@ class SimAgent:
         self.perform(self.node.start([*contacts, *known], self.now_ms))
         for lane in self.lanes.values():
             world.after(world.rng.randrange(1, 100), self, lane.read)
+
+    def _lane(self, stream: str) -> SimLane:
+        return (FileLane if isinstance(self.logs[stream], FileLog) else self.world.lane)(self, stream)
 
     def _restored(self) -> Restored:
         told, told_before = self.store.get(CLUSTER_FACT), self.store.get(FOUNDER_FACT)
@@ -197,11 +209,42 @@ class SimAgent:
         return self.node.keeping.desk.groups.held()
 
     def crash(self) -> None:
-        self.up = False
+        self.up = self.stopped = False
+        self._held.clear()
         self.life += 1
+        for lane in self.lanes.values():
+            lane.close()
+
+    def stop(self) -> None:
+        """As by SIGSTOP: nothing happens until ``go_on``, and then at once all that was due."""
+        self.stopped = self.up
+        self.stops += self.up
+
+    def go_on(self) -> None:
+        self.stopped = False
+        held, self._held = self._held, []
+        life = self.life
+        for action in held:
+            if self.life == life:
+                self.guard(action)
+
+    @property
+    def overrun(self) -> bool:
+        """Whether it is stopped, and those who send to it have no more room for what it does not take."""
+        return self.stopped and len(self._held) >= HELD_MAX
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing keeps it from reading its files, and from writing down what it has read."""
+        ails = self.stopped or self.stuck or self.slow_ms or self.slow_disk_ms
+        return self.up and not ails and self.node.ready and not self.node.leaving
 
     def guard(self, action: Callable[[], None]) -> None:
-        """Something that the agent does; when its store refuses, it stops and is started again later."""
+        """Something that the agent does, or that comes to it; when its store refuses, it stops and is started
+        again later."""
+        if self.stopped:
+            self._held.append(action)
+            return
         try:
             action()
         except StoreError:

@@ -13,6 +13,10 @@ import pyarrow as pa
 
 from agents.disk.restore import stored_jobs
 from elf.chaos.agent import SimAgent
+from elf.chaos.fates import is_of
+from elf.chaos.filelane import FileLane
+from elf.chaos.files import FileLog
+from elf.chaos.lane import Log, SimLane
 from elf.chaos.ledger import (
     DOUBLED,
     LOST,
@@ -30,6 +34,7 @@ from elf.chaos.world import BEGIN_MS, World
 from elf.job.contributions import bitmap
 from elf.job.ranges import split
 from elf.job.spec import JobSpec, VersionRecord
+from elf.job.worker.flowstate import FlowState
 from elf.ql.plan import Fragment
 from elf.windows import Sliding
 
@@ -39,15 +44,22 @@ LOST_COUNTS = ("late", "rejected", "uncast", "future", "unrostered", "shed", "le
 
 class Judge:
     """Judges windows that end by ``until_ms``. ``told``: what has come to the reader of all jobs; None: there
-    is none."""
+    is none. ``in_time``: no row may come too late."""
 
     def __init__(
-        self, world: World, ledger: Ledger, until_ms: int, told: Set[WindowsName] | None = None
+        self,
+        world: World,
+        ledger: Ledger,
+        until_ms: int,
+        told: Set[WindowsName] | None = None,
+        *,
+        in_time: bool = False,
     ) -> None:
         self._world = world
         self._ledger = ledger
         self._until_us = until_ms * 1_000
         self._told = told
+        self._in_time = in_time
         self._found: list[Finding] = []
 
     def _say(self, kind: str, text: str) -> None:
@@ -63,9 +75,9 @@ class Judge:
                 self._say(LOST, f"a{agent.index} is not back")
             elif agent.up and agent.node.leaving:
                 self._say(LOST, f"a{agent.index} cannot leave")
-            for stream, lane in agent.lanes.items() if agent.up else ():
-                if lane.position < len(agent.logs[stream].rows):
-                    self._say(LOST, f"a{agent.index} has read {lane.position} rows of {stream}, not all")
+            for lane in agent.lanes.values() if agent.up else ():
+                if unread := lane.unread:
+                    self._say(LOST, f"a{agent.index} {unread}")
                 for uid, state in lane.worker._flows.items():
                     if state.after is not None and state.after.waiting:
                         self._say(LOST, f"a{agent.index} has late rows of {short(uid)} in no part yet")
@@ -204,6 +216,9 @@ class Judge:
             stream = self._ledger.flows[uid].fragment.stream
             if agent.up and uid in agent.lanes[stream].worker.flows():
                 self._account(agent, uid, book)
+        for agent in self._world.agents:
+            for stream, lane in agent.lanes.items() if agent.up else ():
+                self._files(f"a{agent.index}'s {stream}", lane)
         log = max((a.node.log for a in self._world.agents if a.up), key=lambda log: log.last)
         for spec in log.jobs():
             home = self._world.home(spec)
@@ -217,23 +232,41 @@ class Judge:
                         LOST, f"{spec.name}: {name[1:]} was published, and {home.address} has it not"
                     )
 
+    def _files(self, name: str, lane: SimLane) -> None:
+        """Each row of a log is read once, or a gap says that it was not."""
+        if not isinstance(lane, FileLane):
+            return
+        fates = lane.finish()
+        for text in fates.lost():
+            self._ledger.found(LOST, f"{name}: {text}")
+        if doubled := fates.doubled():
+            self._ledger.found(DOUBLED, f"{name}: {doubled} rows of files were read more than once")
+
+    def _lacking(self, name: str, log: Log, fragment: Fragment, book: Book, state: FlowState) -> None:
+        """Where rows are gone their pane says so, or a later one if it was sealed by then."""
+        if not isinstance(log, FileLog):
+            return
+        said = [(pane, gap) for pane, gaps in book.gaps.items() for gap in gaps]
+        said += [(end - 1, gap) for _, end, gap in state.tallies._gaps]
+        for number, of in log.fates.missing():
+            pane = log.rows[number][0] // fragment.pane_us
+            named = any(at >= pane and is_of(gap.source, of) for at, gap in said)
+            if book.live_from <= pane < state.sealed and not named:
+                self._ledger.found(LOST, f"{name}, pane {pane}: rows of {of} are gone, and no pane says so")
+
     def _account(self, agent: SimAgent, uid: str, book: Book) -> None:
         """Every row is in one snapshot, or counted."""
         fragment = self._ledger.flows[uid].fragment
         lane = agent.lanes[fragment.stream]
         state = lane.worker._flows[uid]
         name = f"a{agent.index}'s {short(uid)}"
-        rows = agent.logs[fragment.stream].rows
         truth: dict[int, Counter[str]] = defaultdict(Counter)
-        highest, before = -(1 << 62), 0
-        for ts, key in rows[: lane.position]:
+        for ts, key in lane.read_rows():
             pane = ts // fragment.pane_us
-            late = (pane + 1) * fragment.pane_us + (state.lateness_us or 0) <= highest
-            before += pane < book.live_from and late  # counted, if the flow was there by then
-            highest = max(highest, ts)
             if book.live_from <= pane < state.sealed:
                 truth[pane][key] += 1
         missing, shed = 0, (uid, agent.index) in self._ledger.shed
+        gone = _gone(agent.logs[fragment.stream], fragment)
         for pane in sorted({*truth, *book.rows, *book.rows_in, *(p for p, _ in book.parts)}):
             sealed = Counter(book.rows.get(pane, Counter()))
             for (at, _), part in book.parts.items():
@@ -250,9 +283,42 @@ class Judge:
                 self._ledger.found(DOUBLED, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(chosen)}")
             elif not short_of and sealed != chosen:
                 self._ledger.found(WRONG, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(chosen)}")
-        told = sum(book.counted[what] + state.tallies.total(what) for what in LOST_COUNTS) + state.shed
-        if not fragment.range[0] and (missing > told or (missing + before < told and not shed)):
-            self._ledger.found(LOST, f"{name}: {missing} rows are in no snapshot, {told} are counted")
+        counted = Counter({what: book.counted[what] + state.tallies.total(what) for what in LOST_COUNTS})
+        told = counted.total() + state.shed
+        most = sum(rows.total() for rows in gone.values())
+        more = _late_before(agent.logs[fragment.stream], fragment, book.live_from)
+        if not fragment.range[0] and (missing > told + most or (missing + more < told and not shed)):
+            found = f"{missing} rows are in no snapshot, {told} are counted, and {most} were gone unread"
+            self._ledger.found(LOST, f"{name}: {found}")
+        if not (shed or book.leapt or fragment.range[0]):
+            self._lacking(name, agent.logs[fragment.stream], fragment, book, state)
+        if self._in_time and counted["late"] and not shed:
+            self._ledger.found(LOST, f"{name}: {counted['late']} rows came too late")
+
+
+def _gone(log: Log, fragment: Fragment) -> dict[int, Counter[str]]:
+    """The rows by pane that its agent need not have."""
+    found: dict[int, Counter[str]] = defaultdict(Counter)
+    if not isinstance(log, FileLog):
+        return found
+    for number, (ts, key) in enumerate(log.rows):
+        if log.fates.may_be_missing(number):
+            found[ts // fragment.pane_us][key] += 1
+    return found
+
+
+def _late_before(log: Log, fragment: Fragment, live_from: int) -> int:
+    """Rows of before a flow that are late whoever was there: an agent that had the flow when it read them has
+    counted them."""
+    highest, found = -(1 << 62), 0
+    for ts, _ in log.rows:
+        pane = ts // fragment.pane_us
+        late_us = fragment.lateness_us
+        found += (
+            pane < live_from and late_us is not None and (pane + 1) * fragment.pane_us + late_us <= highest
+        )
+        highest = max(highest, ts)
+    return found
 
 
 def _chosen(fragment: Fragment, rows: Counts) -> Counts:

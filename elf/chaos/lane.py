@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 STUCK_MS = 100
 """Between two looks whether a lane goes on."""
+READ_MS = 100
+"""Between two looks whether there is something to be read."""
+CHUNKS_AHEAD = 4
+"""Chunks that may wait."""
 SAMPLES = 100
 """Of its last lines, on which an agent tries a map function."""
 
@@ -34,6 +38,9 @@ class Log:
     """A growing log: (event time, key) a row; the position of a row is its index."""
 
     rows: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, ts: int, key: str) -> None:
+        self.rows.append((ts, key))
 
 
 class SimLane:
@@ -81,17 +88,11 @@ class SimLane:
         agent, ledger = self._agent, self._agent.world.ledger
         agent.world.crash_point(agent)
         if agent.up and outcome.cut is not None:
-            rows = [SnapshotRow(s.flow, s.start, s.end, s.part, s.tally, s.payload) for s in outcome.sealed]
             leapt = forgotten(outcome)
-            agent.store.save_cut(self._stream, msgspec.msgpack.encode(outcome.cut), rows, forget=leapt)
+            cut = msgspec.msgpack.encode(outcome.cut)
+            agent.store.save_cut(self._stream, cut, snapshots(outcome), forget=leapt)
             if ledger is not None:
-                for flow in outcome.cut.flows:
-                    ledger.begins(agent.index, flow.flow, flow.live_from)
-                for row in rows:
-                    ledger.sealed(agent.index, row)
-                for flow in outcome.cut.flows:
-                    names = [name for uid, name in outcome.forgotten if uid == flow.flow.uid]
-                    ledger.leaps(agent.index, flow, names)
+                ledger.cut(agent.index, outcome.cut, snapshots(outcome), outcome.forgotten)
         if agent.up:
             agent.world.crash_point(agent)
         return agent.up
@@ -112,7 +113,7 @@ class SimLane:
     def read(self) -> None:
         agent = self._agent
         rows = agent.logs[self._stream].rows[self.position : self.position + 50]
-        if len(self._waiting) > 3 or agent.node.leaving:
+        if len(self._waiting) >= CHUNKS_AHEAD or agent.node.leaving:
             pass
         elif rows:
             start, self.position = self.position, self.position + len(rows)
@@ -121,4 +122,23 @@ class SimLane:
             self.give(Feed(Chunk(Source("log"), start, self.position, lines, offsets), agent.now_ms))
         elif not self._waiting:
             self.give(Idle(agent.now_ms))
-        agent.world.after(100, agent, self.read)
+        agent.world.after(READ_MS, agent, self.read)
+
+    # -- what the judge asks ---------------------------------------------------------------------------------
+
+    @property
+    def unread(self) -> str:
+        """What there is to be read yet, in words."""
+        rows = len(self._agent.logs[self._stream].rows)
+        return f"has read {self.position} rows of {self._stream}, not all" if self.position < rows else ""
+
+    def read_rows(self) -> list[tuple[int, str]]:
+        """The rows that it has read, or ought to have."""
+        return self._agent.logs[self._stream].rows[: self.position]
+
+    def close(self) -> None:
+        """The agent's process is no more."""
+
+
+def snapshots(outcome: Outcome) -> list[SnapshotRow]:
+    return [SnapshotRow(s.flow, s.start, s.end, s.part, s.tally, s.payload) for s in outcome.sealed]

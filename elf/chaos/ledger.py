@@ -23,8 +23,10 @@ from elf.batch import decode
 from elf.chaos.reference import BANG, Counts, Span, Sums, is_right, reduced
 from elf.job.contributions import from_bytes, numbers
 from elf.job.copies import CopyName
-from elf.job.cut import FlowCut
+from elf.job.cut import FlowCut, StreamCut
 from elf.job.effects import CommitWindows, Coverage
+from elf.job.gaps import GAPS, Gap, gaps_of
+from elf.job.gaps import from_bytes as from_bytes_of_gaps
 from elf.job.messages import FlowEnded, LogEntry, MemberJoined, MemberLeft, WindowResult
 from elf.job.parts import from_bytes as parts_of
 from elf.job.snapshots import Name
@@ -64,6 +66,10 @@ class Book:
     """(Pane, part) of late rows."""
     tallies: dict[int, Counter[str]] = field(default_factory=dict)
     """By pane, of what is no part."""
+    gaps: dict[int, set[Gap]] = field(default_factory=lambda: defaultdict(set))
+    """What its panes say that they lack."""
+    part_gaps: dict[tuple[int, int], set[Gap]] = field(default_factory=lambda: defaultdict(set))
+    """The same of parts."""
     leapt: set[int] = field(default_factory=set)
     """Panes that it has leapt over durably: its rows of these are in no commit, and counted."""
 
@@ -84,6 +90,8 @@ class PaneWord:
     row: PaneCommit
     failed: frozenset[int] = frozenset()
     """Panes on which a reduce function has failed, as it says itself."""
+    gaps: Mapping[int, Set[Gap]] = field(default_factory=dict)
+    """What it says that its panes lack."""
 
 
 class Ledger:
@@ -149,6 +157,17 @@ class Ledger:
         self.flows.setdefault(flow.uid, flow)
         self.books.setdefault((flow.uid, agent), Book(live_from))
 
+    def cut(
+        self, agent: int, cut: StreamCut, rows: Sequence[SnapshotRow], forgotten: Sequence[tuple[str, Name]]
+    ) -> None:
+        """An agent has written a cut, with these snapshots; it needs those no more."""
+        for flow in cut.flows:
+            self.begins(agent, flow.flow, flow.live_from)
+        for row in rows:
+            self.sealed(agent, row)
+        for flow in cut.flows:
+            self.leaps(agent, flow, [name for uid, name in forgotten if uid == flow.flow.uid])
+
     def means(self, work: CommitWindows) -> None:
         """A master is about to make windows of what it names."""
         self._meant[work.spec.uid, work.spec.version, repr(work.coverage).encode()] = work
@@ -182,7 +201,9 @@ class Ledger:
             for pane, counts in rows.items():
                 book.rows.setdefault(pane, Counter()).update(counts)
         for counted in decode(row.tally).to_pylist() if row.tally else ():
-            pane = counted.pop("_pane")
+            pane, named = counted.pop("_pane"), counted.pop(GAPS, None)
+            gaps = book.part_gaps[pane, row.part] if row.part else book.gaps[pane]
+            gaps.update(from_bytes_of_gaps(named) if named else ())
             book.rows_in[pane] += counted["rows_in"]
             book.counted.update(counted)
             if not row.part:
@@ -297,8 +318,10 @@ class Ledger:
         if before is not None:
             parts |= before.parts
         members, failed = from_bytes(row.members), unreduced(row)
-        word = PaneWord(row.start, row.end, row.revision, members, parts, rows, row, failed)
+        gaps = gaps_of([decode(row.tally)]) if row.tally else {}
+        word = PaneWord(row.start, row.end, row.revision, members, parts, rows, row, failed, gaps)
         words[key] = word
+        self._check_gaps(name, word)
         self._check_panes(name, word)
         self._check_policy(name, word)
 
@@ -342,6 +365,22 @@ class Ledger:
             self.found(
                 WRONG, f"{name}: it has {plain(word.rows)}; the snapshots of {who} have {plain(dict(sums))}"
             )
+
+    def _check_gaps(self, name: str, word: PaneWord) -> None:
+        """It lacks what the snapshots lack that it claims, and says so."""
+        flow, lacks = word.row.flow, defaultdict[int, set[Gap]](set)
+        stream = self.flows[flow].fragment.stream
+        known = ((flow, agent) for agent in self.who(flow, word.members))
+        books = [self.books[key] for key in known if key in self.books]
+        for pane, gaps in (item for book in books for item in book.gaps.items()):
+            if word.start <= pane < word.end:
+                lacks[pane].update(gaps)
+        for number, part in word.parts:
+            book = self.books[flow, self._agents[stream, number]]
+            lacks[word.start].update(book.part_gaps.get((word.start, part), ()))
+        wanted = {pane: gaps for pane, gaps in lacks.items() if gaps}
+        if wanted != word.gaps:
+            self.found(WRONG, f"{name}: it says that it lacks {word.gaps}; its snapshots lack {wanted}")
 
     @staticmethod
     def _has(book: Book, start: int, end: int) -> bool:
@@ -398,6 +437,10 @@ class Ledger:
                 if unreduced > failed or (failed > unreduced and work.spec.plan.final is None):
                     what = "says" if failed else "does not say"
                     self.found(WRONG, f"{name} {what} of {span} that a reduce function has failed")
+                gaps = [gap.shown() for gap in sorted(self._gaps(work.coverage, span, pane_us))]
+                said = [one | {at: us_of(one[at]) for at in ("from", "to")} for one in status["gaps"]]  # type: ignore[attr-defined]
+                if said != gaps:
+                    self.found(WRONG, f"{name} says of {span} that it lacks {said}; its panes lack {gaps}")
                 missing = self._missing(work.coverage, span, pane_us)
                 if missing != set(status["missing"]):  # type: ignore[call-overload]
                     self.found(
@@ -456,6 +499,16 @@ class Ledger:
                 there = word.members if word is not None else 0
                 flow = founded(part.flow)
                 found |= {f"a{agent}" for agent in self.who(flow, part.expected & ~there)}
+        return found
+
+    def _gaps(self, coverage: Sequence[Coverage], span: tuple[int, int], pane_us: int) -> set[Gap]:
+        """What the panes of a window say that they lack."""
+        found: set[Gap] = set()
+        for part in coverage:
+            first, last = max(part.start, span[0] // pane_us), min(part.end, -(-span[1] // pane_us))
+            for pane in range(first, last) if not part.lost else ():
+                word = self.latest(part.flow, pane, part.revision)
+                found |= word.gaps.get(pane, set()) if word is not None else set()
         return found
 
     def publish(self, result: WindowResult) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
+from elf.chaos.files import Style
 from overlay.turns import AT_ONCE
 
 CLICKS, BUYS = "clicks", "buys"
@@ -27,6 +28,8 @@ LISTED_SHARE = 0.3
 """In so many agents that come back have a list of others, and no word of who lives."""
 BARE_SHARE = 0.15
 """In so many some agent has no stream: it keeps jobs, and gives windows nothing."""
+FILES_SHARE = 0.34
+"""In so many agents read files, which are rotated, and are stopped."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,9 @@ SAID = {
     "rollback": "job {amount} goes back to version 1",
     "boom": "a row comes to {who} that final functions fail on",
     "reduce": "job {amount} is altered to one with a reduce function",
+    "rotate": "log {amount} of {who} is rotated",
+    "remove": "log {amount} of {who} is deleted, and written on to",
+    "stop": "{who} is stopped, and goes on",
     "bang": "a row comes to {who} that reduce functions fail on",
 }
 """What each kind is in words."""
@@ -113,6 +119,8 @@ class Schedule:
     """Jobs with equal queries that are to have one home."""
     at_once: int = AT_ONCE
     """So many homes, and parents, an agent speaks to each second."""
+    files: tuple[tuple[Style, ...], ...] = ()
+    """The logs of each agent, in each of its streams; none: its rows come without files."""
     listed: bool = False
     """Who comes back asks those whom its configuration names, whatever has become of them."""
 
@@ -121,6 +129,10 @@ class Schedule:
         return replace(self, faults=tuple(f for n, f in enumerate(self.faults, 1) if n in numbers))
 
 
+PACKED = ("", "", "now", "later")
+KEPT = (1, 2, 3, 9)
+HIDDEN_SHARE = 0.4
+"""Of rotated files: how they are packed, how many are kept, and how often no pattern matches them."""
 DRAWN = 4
 """Jobs of each schedule; equal ones come after them."""
 JOBS = {
@@ -160,7 +172,8 @@ def drawn(seed: int, nodes: int) -> Schedule:
     more, together, asked = _equal(seed, nodes, first, jobs[:begun])
     reduced = _reduced(seed, nodes, first, begun, together)
     faults = _Draw(rng, first, nodes, jobs, begun).faults()
-    faults = (*faults, *_gone(seed, nodes, first), *broken, *asked, *reduced)
+    files, rotated = _files(seed, nodes, first)
+    faults = (*faults, *_gone(seed, nodes, first), *broken, *asked, *reduced, *rotated)
     return Schedule(
         seed,
         nodes,
@@ -178,6 +191,7 @@ def drawn(seed: int, nodes: int) -> Schedule:
         rng.choice([256 << 20, 256 << 20, 256 << 20, 6_000]),
         mirrored=(*mirrored, *(len(jobs) + n for n in range(len(more)) if together[0] in mirrored)),
         together=together,
+        files=files,
         at_once=random.Random(f"turns {seed} {nodes}").choice([1, 2, AT_ONCE]),
         listed=random.Random(f"listed {seed} {nodes}").random() < LISTED_SHARE,
     )
@@ -263,6 +277,41 @@ def _reduced(seed: int, nodes: int, first: int, begun: int, together: tuple[int,
         back = rng.randrange(at + 1_000, STORM_MS - 1_000)
         found.append(Fault("rollback", back, amount=rng.choice(numbers)))
     return tuple(found)
+
+
+def _files(seed: int, nodes: int, first: int) -> tuple[tuple[tuple[Style, ...], ...], tuple[Fault, ...]]:
+    """Perhaps the logs of agents, and what is done to them: rotations at any time, and agents that are
+    stopped or killed, most of them over some more. Drawn apart."""
+    rng = random.Random(f"files {seed} {nodes}")
+    if rng.random() >= FILES_SHARE:
+        return (), ()
+    files = tuple(tuple(_style(rng) for _ in range(rng.choice([0, 1, 2, 2, 3]))) for _ in range(nodes))
+    found = []
+    there = [(who, number) for who in range(first) for number in range(len(files[who]))]
+    for who, number in there:
+        times = (rng.randrange(STORM_MS) for _ in range(rng.choice([0, 1, 1, 2, 3])))
+        found += [Fault("rotate", at, (who,), amount=number) for at in times]
+        if rng.random() < 0.1 and not files[who][number].copies:  # nobody could know that it was cut before
+            found.append(Fault("remove", rng.randrange(STORM_MS), (who,), amount=number))
+    for _ in range(rng.choice([1, 2, 2, 3])):
+        who, at = rng.randrange(first), rng.randrange(STORM_MS - 2_000)
+        lasts_ms = rng.choice([600, 2_500, 4_000, 7_000])
+        found.append(Fault(rng.choice(["crash", "stop", "stop"]), at, (who,), lasts_ms))
+        for _ in range(rng.choice([0, 1, 1, 2, 4]) if files[who] else 0):
+            number = rng.randrange(len(files[who]))
+            found.append(Fault("rotate", at + rng.randrange(lasts_ms), (who,), amount=number))
+    return files, tuple(found)
+
+
+def _style(rng: random.Random) -> Style:
+    return Style(
+        copies=rng.random() < 0.3,
+        pause_ms=rng.choice([0, 50, 500, 1_000]),
+        dated=rng.random() < 0.3,
+        packed=rng.choice(PACKED),
+        keep=rng.choice(KEPT),
+        hidden=rng.random() < HIDDEN_SHARE,
+    )
 
 
 class _Draw:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
+import tempfile
 import traceback
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from agents.disk import copystore
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, STREAM, plan, staged
+from elf.chaos.fates import COMFORT_MS
+from elf.chaos.files import FileLog
 from elf.chaos.judge import Judge
 from elf.chaos.ledger import BROKEN, Finding, Ledger, WindowsName, name_of_result
 from elf.chaos.reference import BANG, BOOM, DROPPING, SEVERAL, reducing
@@ -33,6 +37,11 @@ QUIET_MS = 60_000
 LOOK_MS = 2_000
 WAIT_US = 6 * SECOND
 """How long a job waits for stragglers."""
+LATENESS_US = 2 * SECOND
+"""Of queries over files, and the agents' own."""
+LATE_BY = {"clock", "leave", "heir"}
+"""What makes rows come too late, however they are read: clocks go back, and who leaves seals early."""
+MEMORY = Path("/dev/shm")
 PEOPLE = "client:people"
 ASK_AGAIN_MS = 1_500
 """After so long somebody asks again for a reduce function that a job has not got."""
@@ -40,7 +49,8 @@ ASK_AGAIN_MS = 1_500
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a run. ``windows``, ``records``: committed, and written to the logs."""
+    """What came of a run. ``windows``, ``records``: committed, and written to the logs; ``rotations``,
+    ``stops``: of files, and of processes; ``gaps``: that agents have named in what they read of files."""
 
     seed: int
     windows: int
@@ -48,6 +58,9 @@ class Verdict:
     findings: tuple[Finding, ...]
     fingerprint: str
     virtual_ms: int
+    rotations: int = 0
+    stops: int = 0
+    gaps: int = 0
 
     def count(self, kind: str) -> int:
         return sum(found.kind == kind for found in self.findings)
@@ -103,6 +116,12 @@ def mirrored(query: Plan) -> Plan:
     return replace(query, fragment=fragment, more=tuple(more), beside=tuple(map(mirrored, query.beside)))
 
 
+def tardy(query: Plan) -> Plan:
+    """The same, with another lateness."""
+    fragment, *more = (replace(one, lateness_us=LATENESS_US) for one in (query.fragment, *query.more))
+    return replace(query, fragment=fragment, more=tuple(more), beside=tuple(map(tardy, query.beside)))
+
+
 def revising(query: Plan) -> Plan:
     """The same, with revisions for late rows."""
     return replace(query, fragment=replace(query.fragment, revise_us=8 * SECOND))
@@ -131,6 +150,7 @@ class Story:
         for agent in world.agents:
             letters = schedule.streams[agent.index] if schedule.streams else "c"
             agent.streams = tuple(name for name in (STREAM, BUYS) if name[0] in letters)
+        self._folder = self._files() if schedule.files else None
         self._people = random.Random(schedule.seed)
         alike = f"alike {schedule.seed}"
         self._alike = {number: random.Random(alike) for number in schedule.together}
@@ -141,13 +161,43 @@ class Story:
         self._told: set[WindowsName] = set()
         self._storm_ms = self._until = 0
 
+    def _files(self) -> tempfile.TemporaryDirectory[str]:
+        """Streams in files, and settings for them: those of agents by default or shorter, but never such that
+        what an agent finds a second later comes too late."""
+        world, schedule = self.world, self.schedule
+        world.worker_settings = WorkerSettings(idle_ms=4_000, lateness_us=LATENESS_US, cut_ms=1_300)
+        world.disorder_ms = 300
+        folder = tempfile.TemporaryDirectory(prefix="elf-chaos-", dir=MEMORY if MEMORY.is_dir() else None)
+        for agent, styles in zip(world.agents, schedule.files, strict=True):
+            for stream in agent.streams if styles else ():
+                place = Path(folder.name) / f"a{agent.index}" / stream
+                agent.logs[stream] = FileLog(agent, place, styles, f"{schedule.seed} {agent.index} {stream}")
+        return folder
+
+    def _logs(self) -> list[FileLog]:
+        return [log for a in self.world.agents for log in a.logs.values() if isinstance(log, FileLog)]
+
     def play(self) -> Verdict:
+        """Raises what the store of a simulated agent never should, and nothing else."""
+        try:
+            return self._play()
+        finally:
+            for agent in self.world.agents if self._folder is not None else ():
+                for lane in agent.lanes.values():
+                    lane.close()
+            for log in self._logs():
+                log.close()
+            if self._folder is not None:
+                self._folder.cleanup()
+
+    def _play(self) -> Verdict:
         world, schedule, ledger = self.world, self.schedule, self.ledger
         try:
             self._begin()
             self._storm()
             self._calm()
-            judge = Judge(world, ledger, self._until, self._told)
+            in_time = bool(schedule.files) and not {fault.kind for fault in schedule.faults} & LATE_BY
+            judge = Judge(world, ledger, self._until, self._told, in_time=in_time)
             end = world.now + QUIET_MS
             while (open_ := judge.open()) and world.now < end and not ledger.findings:
                 world.run(LOOK_MS)
@@ -165,6 +215,9 @@ class Story:
             tuple(ledger.findings),
             world.fingerprint(),
             world.now,
+            sum(log.rotations for log in self._logs()),
+            sum(agent.stops for agent in world.agents),
+            sum(len(log.fates.gaps) for log in self._logs()),
         )
 
     # -- its parts -------------------------------------------------------------------------------------------
@@ -173,7 +226,7 @@ class Story:
         world, schedule = self.world, self.schedule
         first = world.agents[: schedule.nodes - schedule.joiners]
         world.start_all(first)
-        self._until = world.now + schedule.storm_ms + 5_000
+        self._until = world.now + schedule.storm_ms + 5_000 + (COMFORT_MS if schedule.files else 0)
         if "first" in schedule.jobs:
             self.fashion()
         for agent in first:
@@ -216,7 +269,12 @@ class Story:
         kind = self.schedule.jobs[number]
         reads = (self._specs[0].uid,) if kind in READERS else ()
         query = replace(query_of(kind), reads=reads)
-        return mirrored(query) if number in self.schedule.mirrored else query
+        query = mirrored(query) if number in self.schedule.mirrored else query
+        return self._suited(query)
+
+    def _suited(self, query: Plan) -> Plan:
+        """Rows of files come later."""
+        return tardy(query) if self.schedule.files else query
 
     def _storm(self) -> None:
         world = self.world
@@ -287,16 +345,24 @@ class Story:
             case "full disk":
                 agents[0].store.fill(True)
                 over = lambda: agents[0].store.fill(False)  # noqa: E731
+            case "stop":
+                agents[0].stop()
+                over = agents[0].go_on
+            case "rotate" | "remove":
+                for log in agents[0].logs.values():
+                    if isinstance(log, FileLog):
+                        site = log.sites[fault.amount]
+                        site.rotate() if fault.kind == "rotate" else site.remove()
             case "join":
                 world.restart(agents[0])
                 world.write(agents[0], self._until, rate_ms=self.schedule.rate_ms)
             case "boom" | "bang":
                 key = BOOM if fault.kind == "boom" else BANG
                 for agent in agents:
-                    agent.log.rows.append((agent.now_ms * 1000, key))
+                    agent.log.add(agent.now_ms * 1000, key)
             case "leave":
                 if agents[0].up and not world.only_with(agents[0]):
-                    agents[0].perform(agents[0].node.leave(agents[0].now_ms))
+                    agents[0].guard(lambda: agents[0].perform(agents[0].node.leave(agents[0].now_ms)))
             case "reduce":
                 self._ask(fault)
                 spec = self._spec(fault.amount)
@@ -362,7 +428,7 @@ class Story:
                 origin=PEOPLE,
                 uid=spec.uid,
                 verb=fault.kind,  # type: ignore[arg-type]
-                plan=query if fault.kind == "alter" else None,
+                plan=self._suited(query) if fault.kind == "alter" else None,
                 version=1,
                 immediately=people.random() < 0.3,
                 note=f"{fault.kind} …",
@@ -387,6 +453,7 @@ class Story:
         fragment, mirrors = query.fragment, number in self.schedule.mirrored
         if mirrors and not fragment.leap and fragment.wait_us is None:
             query = mirrored(query)
+        query = self._suited(query)
         return say.SteerJob(
             id=1,
             origin=PEOPLE,

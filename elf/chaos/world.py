@@ -250,7 +250,7 @@ class World:
 
     def _arrive(self, to: str, frames: list[bytes]) -> None:
         agent = self.by_address.get(to)
-        if agent is None or not agent.up:
+        if agent is None or not agent.up or agent.overrun:
             return
         decoded = decode(frames, cluster="sim", max_bytes=1 << 30)
         event: NodeEvent
@@ -317,6 +317,7 @@ class World:
         for agent in self.agents:
             agent.slow_ms = agent.slow_disk_ms = 0
             agent.stuck = False
+            agent.go_on()
             agent.store.fill(False)
 
     def create(self, through: int, query: Plan, name: str = "job", roots: tuple[str, ...] = ()) -> JobSpec:
@@ -386,7 +387,7 @@ class World:
             if agent.ended:
                 return
             disorder = self.rng.randrange(0, self.disorder_ms)
-            log.rows.append(((agent.now_ms - disorder) * 1000, self.rng.choice(self.keys)))
+            log.add((agent.now_ms - disorder) * 1000, self.rng.choice(self.keys))
             if self.now < until_ms:
                 self.at(self.now + 1 + int(self.rng.expovariate(1 / rate_ms)), one)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from elf.errors import UserError
 
 KINDS = ("wrong", "lost", "doubled", "broken")
+DONE = ("windows", "records", "rotations", "stops", "gaps")
 SHOWN = 3
 """Findings of a seed that are printed."""
 PROGRESS_S = 5.0
@@ -39,8 +40,7 @@ class Run:
     """What came of one seed, as it comes back from another process."""
 
     seed: int
-    windows: int
-    records: int
+    done: dict[str, int]
     fingerprint: str
     counts: dict[str, int]
     findings: list[str]
@@ -64,12 +64,14 @@ def run_chaos(options: ChaosOptions) -> int:
     if options.only is not None and options.seeds != 1:
         raise UserError("--only chooses faults of one seed: give --seeds 1 with it")
     told = began = time.monotonic()
-    totals = dict.fromkeys(KINDS, 0)
+    totals, all_done = dict.fromkeys(KINDS, 0), dict.fromkeys(DONE, 0)
     failing: list[int] = []
-    windows = records = done = 0
+    done = 0
     said = hashlib.blake2b(digest_size=8)
     for run in _runs(options):
-        done, windows, records = done + 1, windows + run.windows, records + run.records
+        done += 1
+        for what in DONE:
+            all_done[what] += run.done[what]
         said.update(run.fingerprint.encode())
         for kind in KINDS:
             totals[kind] += run.counts[kind]
@@ -77,14 +79,13 @@ def run_chaos(options: ChaosOptions) -> int:
             failing.append(run.seed)
             _print_failure(run, options)
         if time.monotonic() - told >= PROGRESS_S and done < options.seeds:
-            told, said_so_far = time.monotonic(), f"{windows} windows, {len(failing)} failing"
+            told, said_so_far = time.monotonic(), f"{all_done['windows']} windows, {len(failing)} failing"
             print(f"{done} of {options.seeds} seeds, {said_so_far}", file=sys.stderr, flush=True)
     facts = {
         "seeds": done,
         "first_seed": options.first_seed,
         "nodes": options.nodes,
-        "windows": windows,
-        "records": records,
+        **all_done,
         **totals,
         "failing_seeds": failing,
         "fingerprint": said.hexdigest(),
@@ -95,7 +96,9 @@ def run_chaos(options: ChaosOptions) -> int:
     else:
         found = ", ".join(f"{count} {kind}" for kind, count in totals.items())
         print(
-            f"{done} seeds of {options.nodes} nodes: {windows} windows committed, {records} records; "
+            f"{done} seeds of {options.nodes} nodes: {all_done['windows']} windows committed, "
+            f"{all_done['records']} records, {all_done['rotations']} rotations, {all_done['stops']} stops, "
+            f"{all_done['gaps']} gaps; "
             f"{found}; {facts['seconds']} s, fingerprint {facts['fingerprint']}"
         )
     return 1 if failing else 0
@@ -133,13 +136,17 @@ def run_seed(seed: int, options: ChaosOptions) -> Run:
     jobs = ", ".join(f"job{n} ({kind})" for n, kind in enumerate(named[: whole.begun]))
     return Run(
         seed,
-        first.windows,
-        first.records,
+        {what: getattr(first, what) for what in DONE},
         first.fingerprint,
         {kind: first.count(kind) for kind in KINDS},
         [f"{one.kind} at {one.at_ms / 1000:.3f} s: {one.text}" for one in verdict.findings],
         numbers,
         [f"{whole.nodes} agents{late} ({' '.join(whole.streams)}); homes of {whole.home_members}; {jobs}"]
+        + [
+            f"    log {n} of a{who}: {style}"
+            for who, logs in enumerate(whole.files)
+            for n, style in enumerate(logs)
+        ]
         + [f"{n:3} {fault}" for n, fault in faults],
     )
 

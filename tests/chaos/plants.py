@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -12,9 +13,16 @@ import pytest
 from agents.committing import opening, panecommits
 from agents.committing.kept import alike
 from agents.disk.store import Store
+from agents.inputs.copies import Ended
+from agents.inputs.files import Files
+from agents.inputs.follower import Follower
+from agents.inputs.rotated import FileId, Rotated
+from agents.inputs.tail import Tail
+from agents.inputs.values import Chunk, Position
 from elf.batch import decode, encode
+from elf.chaos.filelane import FileLane
 from elf.chaos.lane import SimLane
-from elf.job.commands import Command, Install, Outcome, Resume, Suspend
+from elf.job.commands import Command, Feed, Idle, Install, Outcome, Resume, Suspend
 from elf.job.contributions import Piece, Pile, bitmap, numbers
 from elf.job.effects import CommitWindows, Effect, Work
 from elf.job.home.heard import Heard
@@ -27,6 +35,7 @@ from elf.job.spec import Flow
 from elf.job.stragglers import Leaps
 from elf.job.tally import TALLY_COLUMNS
 from elf.job.worker.flowstate import FlowState
+from elf.job.worker.stream import StreamWorker
 from elf.ql.plan import Fragment, Top
 from overlay.replica.leading import Leadership, Progress
 
@@ -283,3 +292,115 @@ def says_nothing_of_a_failure(patch: pytest.MonkeyPatch) -> None:
 def appoints_no_proxy(patch: pytest.MonkeyPatch) -> None:
     """Copies: nobody sends what a dead agent had sealed."""
     patch.setattr(Proxies, "_appoint", lambda proxies, snapshot, holder, now_ms: False)
+
+
+# -- files ------------------------------------------------------------------------------------------
+
+
+def passes_over_what_is_packed(patch: pytest.MonkeyPatch) -> None:
+    """Inputs: what rotation has compressed is not looked for."""
+    beside = Rotated._beside
+
+    def plain(
+        rotated: Rotated, logs: Mapping[str, bool], now_ms: int
+    ) -> Iterator[tuple[str, str, os.stat_result]]:
+        return (found for found in beside(rotated, logs, now_ms) if not found[0].endswith(".gz"))
+
+    patch.setattr(Rotated, "_beside", plain)
+
+
+def reads_copies_again(patch: pytest.MonkeyPatch) -> None:
+    """Inputs: a copy of what was read is read from its beginning."""
+
+    def anew(copy: Follower, ended: Ended) -> int:
+        return 0
+
+    patch.setattr("agents.inputs.tail.goes_on_at", anew)
+
+
+def knows_files_by_inode(patch: pytest.MonkeyPatch) -> None:
+    """Inputs: a file with the inode of another is that one, whatever it holds."""
+
+    def resume(follower: Follower, position: Position) -> bool:
+        if not follower.is_file_of(position) or not position.source:
+            return follower.is_file_of(position)
+        follower.generation, follower._id = position.generation, position.source
+        follower._head = 0, 0
+        follower.go_on_at(min(position.offset, follower.size))
+        return True
+
+    patch.setattr(Follower, "resume", resume)
+
+
+def reads_what_is_newest_first(patch: pytest.MonkeyPatch) -> None:
+    """Inputs: a log is read at once, and what rotation has made of it a while later."""
+    turn, since = Tail._turn, dict[Follower, int]()
+
+    def newest(tail: Tail, key: FileId, follower: Follower, bytes_max: int, now_ms: int) -> Chunk | None:
+        rotated = follower.path != follower.log and now_ms - since.setdefault(follower, now_ms) < 5_000
+        return None if rotated else turn(tail, key, follower, bytes_max, now_ms)
+
+    patch.setattr(Tail, "_waits", lambda *_: False)
+    patch.setattr(Tail, "_turn", newest)
+
+
+def names_no_gap(patch: pytest.MonkeyPatch) -> None:
+    """Inputs: what is gone is counted, and not told."""
+    gaps = Tail.gaps
+
+    def none(tail: Tail) -> tuple[()]:
+        gaps(tail)
+        return ()
+
+    patch.setattr(Tail, "gaps", none)
+
+
+def names_gaps_where_nothing_is_gone(patch: pytest.MonkeyPatch) -> None:
+    """Inputs: behind each file that was read to its end something is said to be gone."""
+    finish = Tail._finish
+
+    def finished(tail: Tail, key: FileId, follower: Follower, now_ms: int) -> None:
+        position = follower.position()
+        if position is not None:
+            tail._miss(position, None, "who knows")
+        finish(tail, key, follower, now_ms)
+
+    patch.setattr(Tail, "_finish", finished)
+
+
+def writes_the_readers_positions(patch: pytest.MonkeyPatch) -> None:
+    """Lanes: a cut has the positions of the input at that moment, not those behind its own chunks."""
+    perform = FileLane._perform
+
+    def ahead(lane: FileLane, command: Command) -> Outcome:
+        if isinstance(command, Feed | Idle):
+            lane._positions[0] = lane._tail.positions()
+        return perform(lane, command)
+
+    patch.setattr(FileLane, "_perform", ahead)
+
+
+def takes_a_stop_for_silence(patch: pytest.MonkeyPatch) -> None:
+    """Streams: who was stopped takes its files for silent, and closes windows on their unread lines."""
+    patch.setattr(StreamWorker, "_awake", lambda worker, now_ms: None)
+
+
+def closes_windows_on_unread_files(patch: pytest.MonkeyPatch) -> None:
+    """Inputs: of files that were never read nobody is told that they have lines."""
+    patch.setattr(Tail, "has_unbegun", False)
+
+
+def knows_the_first_cut_only(patch: pytest.MonkeyPatch) -> None:
+    """Inputs: of several copies that were made of a log while nobody looked the first one was followed by a
+    cut."""
+    patch.setattr(Files, "_find_copies", lambda files, before: None)
+
+
+def forgets_gaps_on_the_way(patch: pytest.MonkeyPatch) -> None:
+    """Gaps: what a pane lacks gets lost when tallies are merged."""
+    patch.setattr("agents.committing.panetables.gaps_of", lambda tables: {})
+
+
+def keeps_gaps_from_windows(patch: pytest.MonkeyPatch) -> None:
+    """Gaps: a window does not say what its panes lack."""
+    patch.setattr("agents.committing.status._within", lambda gaps, first, last: set())

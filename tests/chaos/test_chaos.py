@@ -29,11 +29,18 @@ from tests.chaos.test_plants import EQUAL, NODES, equal, gone, reduced, schedule
 ROOT = Path(__file__).parents[2]
 FIXED = range(1, 1 + int(os.environ.get("ELF_CHAOS_SEEDS", "50")))
 """Seeds that are always run; ``ELF_CHAOS_SEEDS=500`` runs more."""
+SIDES = (452, 567)
+"""Windows name what a side lacks whose stream another side counts."""
 FRESH = range(first := int(time.time()), first + -(-len(FIXED) // 5))
 """Seeds that nobody has run before: one to five. The processes of ``pytest -n`` agree on the names."""
 
 
-@pytest.mark.parametrize("seed", [*FIXED, *(pytest.param(s, id=f"fresh {s - first}") for s in FRESH)])
+def first_with_files() -> int:
+    """A seed in which agents read files that are rotated."""
+    return next(seed for seed in FIXED if drawn(seed, NODES).files)
+
+
+@pytest.mark.parametrize("seed", [*FIXED, *SIDES, *(pytest.param(s, id=f"fresh {s - first}") for s in FRESH)])
 def test_nothing_is_wrong_lost_or_twice(seed: int) -> None:
     verdict = play(drawn(seed, NODES))
     assert verdict.findings == (), f"elf sim chaos --seeds 1 --first-seed {seed} --nodes {NODES}"
@@ -111,11 +118,12 @@ def test_a_reduce_function_changes_panes_and_their_revisions_and_fails_in_a_stor
     assert spec.plan.fragment.reduce is None
 
 
-def test_a_seed_has_one_history_in_all_processes() -> None:
-    """Whatever the salt of hashes is."""
-    verdict = play(drawn(6, NODES))
-    command = ["sim", "chaos", "--seeds", "1", "--first-seed", "6", "--nodes", str(NODES), "--json"]
-    done = subprocess.run(
+@pytest.mark.parametrize("seed", [6, first_with_files()])
+def test_a_seed_has_one_history_in_all_processes(seed: int) -> None:
+    """Whatever the salt of hashes is, and the inodes of files."""
+    verdict = play(drawn(seed, NODES))
+    command = ["sim", "chaos", "--seeds", "1", "--first-seed", str(seed), "--nodes", str(NODES), "--json"]
+    ran = subprocess.run(
         [sys.executable, "-m", "elf.cli.main", *command],
         env={**os.environ, "PYTHONHASHSEED": "7"},
         cwd=ROOT,
@@ -123,9 +131,11 @@ def test_a_seed_has_one_history_in_all_processes() -> None:
         text=True,
         check=True,
     )
-    facts = json.loads(done.stdout.splitlines()[-1])
+    facts = json.loads(ran.stdout.splitlines()[-1])
     assert facts["fingerprint"] == hashlib.blake2b(verdict.fingerprint.encode(), digest_size=8).hexdigest()
     assert (facts["seeds"], facts["windows"], facts["records"]) == (1, verdict.windows, verdict.records)
+    done = verdict.rotations, verdict.stops, verdict.gaps
+    assert (facts["rotations"], facts["stops"], facts["gaps"]) == done
     assert [facts[name] for name in ("wrong", "lost", "doubled", "failing_seeds")] == [0, 0, 0, []]
 
 
@@ -140,6 +150,26 @@ def test_schedules_have_every_kind_of_fault_in_the_time_of_the_storm() -> None:
             assert all(str(fault) for fault in one.faults)
             kinds.update(fault.kind for fault in one.faults if fault.at_ms < STORM_MS)
     assert kinds.keys() == SAID.keys()
+
+
+def test_in_a_third_of_the_schedules_there_are_files_and_the_others_are_as_they_were() -> None:
+    schedules = [drawn(seed, 8) for seed in range(300)]
+    with_files = [one for one in schedules if one.files]
+    assert 70 < len(with_files) < 135
+    styles = {style for one in with_files for logs in one.files for style in logs}
+    assert {style.packed for style in styles} == {"", "now", "later"}
+    assert {(style.copies, style.hidden, style.dated) for style in styles} == {
+        (copies, hidden, dated)
+        for copies in (False, True)
+        for hidden in (False, True)
+        for dated in (False, True)
+    }
+    for one in with_files:
+        for fault in one.faults:
+            if fault.kind in ("rotate", "remove"):
+                assert fault.amount < len(one.files[fault.who[0]])
+    others = [fault.kind for one in schedules if not one.files for fault in one.faults]
+    assert not {"rotate", "remove", "stop"} & {*others}
 
 
 def test_a_failing_schedule_is_made_small() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
+from elf.chaos.files import Style
 from elf.chaos.schedule import Fault, Schedule
 from elf.chaos.story import play
 from tests.chaos import plants
@@ -126,6 +127,47 @@ def reduced(rng: random.Random) -> list[Fault]:
     return [Fault("reduce", 0, amount=0), *late, Fault("bang", 9_500, (rng.randrange(6),)), *lossy(rng)]
 
 
+def away(rng: random.Random) -> list[Fault]:
+    """Each agent is killed, or stopped, over several rotations of its logs."""
+    found = []
+    for who in range(NODES):
+        at, kind = 1_000 + rng.randrange(2_000), rng.choice(["crash", "stop"])
+        found.append(Fault(kind, at, (who,), 6_000))
+        found += [Fault("rotate", at + 500 + 900 * n, (who,), amount=n % 2) for n in range(6)]
+    return found
+
+
+def kept(rng: random.Random) -> list[Fault]:
+    """The same, where all is still there."""
+    return away(rng)
+
+
+def stopped(rng: random.Random) -> list[Fault]:
+    """Agents with several logs are stopped for longer than a silent one is waited for."""
+    return [Fault("stop", 1_000 + rng.randrange(3_000), (who,), 6_500) for who in range(NODES)]
+
+
+def unknown(rng: random.Random) -> list[Fault]:
+    """Agents die before they have read all of their logs for the first time."""
+    return [Fault("crash", rng.randrange(400), (who,), 7_000) for who in range(NODES)]
+
+
+def cut_away(rng: random.Random) -> list[Fault]:
+    """Logs are copied and cut several times while nobody looks."""
+    return away(rng)
+
+
+def slow_files(rng: random.Random) -> list[Fault]:
+    """Chunks of files wait for slow lanes when their agents die."""
+    return slow_crashes(rng)
+
+
+def cut_off(rng: random.Random) -> list[Fault]:
+    """Logs are copied and cut, while their agents run and while they are down."""
+    found = [Fault("rotate", 1_000 + rng.randrange(8_000), (n % NODES,), amount=n % LOGS) for n in range(12)]
+    return [*found, *away(rng)]
+
+
 PLANTS: dict[Plant, Storm] = {
     plants.merges_what_overlaps: doubled,
     plants.counts_by_place: leaving,
@@ -151,6 +193,18 @@ PLANTS: dict[Plant, Storm] = {
     plants.revises_what_is_reduced: reduced,
     plants.passes_off_as_reduced: reduced,
     plants.says_nothing_of_a_failure: reduced,
+    plants.passes_over_what_is_packed: kept,
+    plants.reads_copies_again: cut_off,
+    plants.knows_files_by_inode: away,
+    plants.reads_what_is_newest_first: kept,
+    plants.names_no_gap: away,
+    plants.names_gaps_where_nothing_is_gone: away,
+    plants.writes_the_readers_positions: slow_files,
+    plants.takes_a_stop_for_silence: stopped,
+    plants.closes_windows_on_unread_files: unknown,
+    plants.knows_the_first_cut_only: cut_away,
+    plants.forgets_gaps_on_the_way: away,
+    plants.keeps_gaps_from_windows: away,
 }
 
 
@@ -162,6 +216,17 @@ JOBS: dict[Storm, tuple[str, ...]] = {
     fashions: ("first",),
     equal: ("long",) * EQUAL,
     reduced: ("plain",),
+}
+LOGS = 3
+"""Of each agent, in storms over files."""
+FILES: dict[Storm, Style] = {
+    away: Style(keep=1, hidden=True, pause_ms=50),
+    kept: Style(packed="later", keep=9, pause_ms=50),
+    cut_off: Style(copies=True, keep=9, pause_ms=50),
+    cut_away: Style(copies=True, keep=9, pause_ms=500),
+    slow_files: Style(),
+    unknown: Style(),
+    stopped: Style(),
 }
 RATES_MS: dict[Storm, int] = {fashions: 200, reduced: 400}
 FIRST: dict[Plant, int] = {
@@ -196,6 +261,7 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         rate_ms=RATES_MS.get(storm, 150),
         quota=9_000 if alone else 256 << 20,
         storm_ms=12_000 if storm in JOBS else 10_000,
+        files=((FILES[storm],) * LOGS,) * NODES if storm in FILES else (),
     )
 
 
