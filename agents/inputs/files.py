@@ -109,8 +109,9 @@ class Files:
         self._find_rotated(before, now_ms)
         for key in list(self.resume):
             self._drop(key)
-        self._find_copies(before)
-        self._find_severed(before, now_ms - (looked_ms if looked_ms is not None else now_ms))
+        new, self._new = self._new, []
+        self._find_copies(new, before)
+        self._find_severed(new, now_ms - (looked_ms if looked_ms is not None else now_ms))
         for key, follower in self.followers.items():
             if key not in seen and follower.gone_ms is None:
                 follower.gone_ms = now_ms
@@ -152,9 +153,8 @@ class Files:
             return
         content.close()
 
-    def _find_copies(self, before: dict[str, FileId]) -> None:
+    def _find_copies(self, new: Sequence[Follower], before: dict[str, FileId]) -> None:
         """What is new beside a log that is the file that it was before is a copy, and the log was cut."""
-        new, self._new = self._new, []
         for follower in new:
             log = follower.log
             same = log in self.at and self.at[log] == before.get(log) and log not in self._replaced
@@ -162,16 +162,24 @@ class Files:
                 follower.severed = CUT
         self._replaced.clear()
 
-    def _find_severed(self, before: dict[str, FileId], unlooked_ms: int) -> None:
-        """Files that are deleted, as others that came after them may be, of which nothing is known."""
-        if unlooked_ms <= STALL_MS:
-            return
-        for log, key in before.items():
-            follower = self.followers.get(key)
-            if follower is None or self.at.get(log) == key or not follower.deleted:
+    def _find_severed(self, new: Sequence[Follower], unlooked_ms: int) -> None:
+        """Where the last file of a log that was known was deleted while nobody looked, and another has taken
+        its place, those in between may be deleted too."""
+        last: dict[str, Follower] = {}
+        for follower in self.followers.values():
+            known = last.get(follower.log)
+            if follower not in new and (known is None or known.modified_ns < follower.modified_ns):
+                last[follower.log] = follower
+        for log, follower in last.items():
+            now = self.at.get(log)
+            if now == (follower.device, follower.inode):
                 continue
-            if not self.rotated.has_older(follower.log, follower.content.status().st_mtime_ns):
-                follower.severed = _GONE
+            before, follower.unlinked = follower.unlinked, follower.deleted
+            if unlooked_ms > STALL_MS and follower.unlinked and not (before or follower.severed):
+                written_ns = follower.content.status().st_mtime_ns
+                follower.doubtful = not self.rotated.has_older(log, written_ns)
+            if follower.doubtful and now is not None:
+                follower.severed, follower.doubtful = _GONE, False
 
     def _group(self) -> None:
         """Which files are of one log."""
@@ -293,8 +301,13 @@ class Files:
         if position is not None:
             self.rotated.finished(position, follower.log)
         self._remember_generation(key, follower.generation)
+        self.forget(key, follower)
+
+    def forget(self, key: FileId, follower: Follower) -> None:
         follower.close()
         del self.followers[key]
+        if family := self.families.get(follower.log):
+            self.families[follower.log] = tuple(one for one in family if one is not follower)
 
     def _remember_generation(self, key: FileId, generation: int) -> None:
         """The inode may be given to another file that begins alike: that one is the next generation."""
@@ -310,8 +323,7 @@ class Files:
         position = follower.position()
         if position is not None:
             self.resume[key] = position
-        follower.close()
-        del self.followers[key]
+        self.forget(key, follower)
 
 
 def paths_of(include: Sequence[str], exclude: Sequence[str]) -> list[str]:

@@ -99,8 +99,6 @@ class Tail:
             for key in list(self._files.followers):
                 follower = self._files.followers.get(key)
                 chunk = None if follower is None else self._turn(key, follower, bytes_max, now_ms)
-                if follower is not None:
-                    follower.begun = True
                 if follower is not None and chunk is not None:
                     self._reading = follower.log
                     return chunk
@@ -110,8 +108,9 @@ class Tail:
     def _turn(self, key: FileId, follower: Follower, bytes_max: int, now_ms: int) -> Chunk | None:
         try:
             self._look(follower, now_ms)
-            if follower.log in self._files.families and self._waits(follower):
+            if not self._has(key, follower) or self._waits(follower):
                 return None
+            follower.begun = True
             decided = follower.source is not None or self._decide(key, follower, now_ms)
             if key not in self._files.followers:
                 return None
@@ -138,7 +137,7 @@ class Tail:
         """Whether files that rotation has made of the same log before this one are to be read first."""
         return any(
             elder.pending and elder.modified_ns < follower.modified_ns
-            for elder in self._files.families[follower.log]
+            for elder in self._files.families.get(follower.log, ())
             if elder is not follower and (elder.gone_ms is not None or elder.path != elder.log)
         )
 
@@ -159,6 +158,10 @@ class Tail:
         replaced = self._files.at.get(follower.log, key) != key or follower.source is None
         return self._rotate_wait_ms if replaced else max(self._rotate_wait_ms, _UNREPLACED_MS)
 
+    def _has(self, key: FileId, follower: Follower) -> bool:
+        """Whether it is followed still: a look at another may have shown what it is."""
+        return self._files.followers.get(key) is follower
+
     def _look(self, follower: Follower, now_ms: int) -> None:
         ended = follower.look()
         if ended is None:
@@ -177,10 +180,11 @@ class Tail:
         behind = CUT if ended.cut else position.severed
         if kept is None:
             self._miss(position, lost, "it was cut" if ended.cut else _GONE)
-        elif behind and (lost or kept not in self._files.followers.values()):
+        elif behind and kept not in self._files.followers.values():
             self._miss(position, lost, behind)
-        elif behind:
+        elif behind:  # what is left of the copy comes first
             kept.severed = behind
+            self.counters.lost_bytes += lost or 0
 
     def _miss(self, position: Position, lost: int | None, why: str) -> None:
         """What was behind this position is gone. What was written after it is read next."""
@@ -197,7 +201,7 @@ class Tail:
         path, log = ended.position.path, self._files.rotated.log_of(ended.position.path)
         for key, follower in list(self._files.followers.items()):
             rotated = follower.log == log and follower.path != path
-            if not (rotated or named_after(follower.path, path)):
+            if not ((rotated or named_after(follower.path, path)) and self._has(key, follower)):
                 continue
             try:
                 self._look(follower, now_ms)  # what was copied over an older file is new as well
@@ -223,18 +227,14 @@ class Tail:
         head = follower.peek(MAGIC_BYTES, 0)
         if is_compressed(head):
             self.counters.problems[follower.path] = COMPRESSED
-            follower.close()
-            del self._files.followers[key]
+            self._files.forget(key, follower)
             return False
         if not head or self._files.resume or (may_be_compressed(head) and follower.gone_ms is None):
             return False
-        for original in tuple(self._files.followers.values()):
-            is_log = (
-                original is not follower and original.path == follower.log
-            )  # decided later, as it is newer
-            if (original.source is None and not is_log) or not (
-                named_after(follower.path, original.path) or follower.log == original.log
-            ):
+        for other, original in tuple(self._files.followers.items()):
+            is_log = original is not follower and original.path == follower.log  # newer: decided later
+            related = named_after(follower.path, original.path) or follower.log == original.log
+            if not (related and (is_log or original.source is not None) and self._has(other, original)):
                 continue
             same = is_beginning(follower, original)
             self._look(original, now_ms)  # it may have been cut meanwhile
@@ -290,7 +290,8 @@ class Tail:
     @property
     def has_unbegun(self) -> bool:
         """Whether there are files with lines that have had no turn yet."""
-        return any(one.pending and not one.begun for one in self._files.followers.values())
+        waiting = (one for one in self._files.followers.values() if one.pending and not one.begun)
+        return any(not self._waits(one) for one in waiting)
 
     def gaps(self) -> tuple[Missed, ...]:
         """What was found to be gone since this was last asked; to be asked after each ``read``."""

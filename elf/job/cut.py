@@ -61,3 +61,5 @@ class StreamCut:
     """The last one that a source has."""
     shared: str = ""
     """How others were to read the files: what is read otherwise now has other numbers."""
+    gone_until: int = -(1 << 62)
+    """The last event time of a gap, after which new flows begin."""

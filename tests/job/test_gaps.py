@@ -171,3 +171,14 @@ def test_gaps_alone_count_nothing() -> None:
     assert gaps_of([gaps_alone(table)]) == {4: {gap}, 5: {gap}}
     assert gaps_alone(table).column_names == ["_pane", GAPS]
     assert gaps_alone(tally(pa.array([3]).to_numpy())).num_rows == 0
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_flow_begins_behind_the_gaps_that_are_known(killed: bool) -> None:
+    worker = StreamWorker("s", SETTINGS, PyEngine())
+    worker.handle(Feed(chunk(at(10), 0), 10_000))
+    worker.handle(Idle(14_000, ("log",), (lost(ended=False),)))
+    worker = restarted(worker) if killed else worker
+    worker.handle(Install(FLOW))
+    (flow,) = worker.cut().flows
+    assert flow.live_from == 14 * SECOND // PANE + 1

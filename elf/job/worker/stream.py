@@ -114,7 +114,7 @@ class StreamWorker:
         self.wanted = Wanted()
         self._taps = Taps(engine.mapper)
         self._extractor: ExtractorPort = engine.extractor(self.wanted)
-        self._highest = LONG_AGO
+        self._highest = self._gone_until = LONG_AGO
         self._cut_at_ms = 0
         self._started_ms: int | None = None
         self._looked_ms: int | None = None
@@ -124,7 +124,7 @@ class StreamWorker:
             self._restore(cut)
 
     def _restore(self, cut: StreamCut) -> None:
-        self._highest, self._number = cut.highest, cut.number
+        self._highest, self._number, self._gone_until = cut.highest, cut.number, cut.gone_until
         for source in cut.sources:
             number = source.number if cut.shared == self._settings.shared else 0
             self._sources[source.id] = _Source(source.highest, 0, source.end, number)
@@ -251,6 +251,7 @@ class StreamWorker:
             from_us = to_us if highest == LONG_AGO else min(highest, to_us)
             gap = Gap(from_us, to_us, self._settings.name, one.path, -1 if one.bytes is None else one.bytes)
             found.append((gap, one))
+            self._gone_until = max(self._gone_until, gap.to_us)
             for state in self._flows.values():
                 state.miss(gap)
         return tuple(found)
@@ -458,9 +459,9 @@ class StreamWorker:
         return self._sources[source].highest
 
     def _next_pane(self, flow: Flow) -> int:
-        """The first pane after everything that was read, all of which is parsed."""
-        pane_us = flow.fragment.pane_us
-        return START_OF_TIME if self._highest == LONG_AGO or not pane_us else self._highest // pane_us + 1
+        """The first pane after everything that was read, all of which is parsed, or is known to be gone."""
+        pane_us, known = flow.fragment.pane_us, max(self._highest, self._gone_until)
+        return START_OF_TIME if known == LONG_AGO or not pane_us else known // pane_us + 1
 
     def _uninstall(self, uid: str) -> Outcome:
         state = self._flows.pop(uid, None)
@@ -533,6 +534,7 @@ class StreamWorker:
             flows=tuple(s.cut() for s in self._flows.values()),
             number=self._number,
             shared=self._settings.shared,
+            gone_until=self._gone_until,
         )
 
     def flows(self) -> tuple[str, ...]:
