@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from agents.disk import copystore
+from agents.lanes.lane import load_cut
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, STREAM, plan, staged
 from elf.chaos.fates import COMFORT_MS
@@ -237,6 +238,8 @@ class Story:
             self._submit(number, number % len(first))
         for number in range(schedule.begun):
             self._specs[number] = world.active(self._name(number))
+        lanes = [(a, stream) for a in first for stream in a.streams if isinstance(a.logs[stream], FileLog)]
+        world.run_until(lambda: all(load_cut(agent.store, stream) for agent, stream in lanes))
         self._storm_ms = world.now
         self._subscribe()
 

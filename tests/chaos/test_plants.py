@@ -142,6 +142,11 @@ def kept(rng: random.Random) -> list[Fault]:
     return away(rng)
 
 
+def peaceful(rng: random.Random) -> list[Fault]:
+    """Logs are rotated under the eyes of their agents."""
+    return [Fault("rotate", 1_000 + rng.randrange(6_000), (n % NODES,), amount=n % LOGS) for n in range(12)]
+
+
 def stopped(rng: random.Random) -> list[Fault]:
     """Agents with several logs are stopped for longer than a silent one is waited for."""
     return [Fault("stop", 1_000 + rng.randrange(3_000), (who,), 6_500) for who in range(NODES)]
@@ -198,7 +203,7 @@ PLANTS: dict[Plant, Storm] = {
     plants.knows_files_by_inode: away,
     plants.reads_what_is_newest_first: kept,
     plants.names_no_gap: away,
-    plants.names_gaps_where_nothing_is_gone: away,
+    plants.names_gaps_where_nothing_is_gone: peaceful,
     plants.writes_the_readers_positions: slow_files,
     plants.takes_a_stop_for_silence: stopped,
     plants.closes_windows_on_unread_files: unknown,
@@ -224,6 +229,7 @@ FILES: dict[Storm, Style] = {
     kept: Style(packed="later", keep=9, pause_ms=50),
     cut_off: Style(copies=True, keep=9, pause_ms=50),
     cut_away: Style(copies=True, keep=9, pause_ms=500),
+    peaceful: Style(keep=9, hidden=True, pause_ms=50),
     slow_files: Style(),
     unknown: Style(),
     stopped: Style(),
