@@ -175,8 +175,8 @@ class _Site:
             log.fates.dropped(file.rows[-1:], log.now_ms, file.deleted)
 
     def rotate(self) -> None:
-        """Unless that is going on."""
-        if not self._busy:
+        """Unless that is going on. An empty log is not copied (notifempty): an empty copy says nothing."""
+        if not self._busy and (self._file.rows or not self.style.copies):
             self._log.rotations += 1
             self._begin(self._rotation())
 
