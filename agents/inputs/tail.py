@@ -236,6 +236,8 @@ class Tail:
             related = named_after(follower.path, original.path) or follower.log == original.log
             if not (related and (is_log or original.source is not None) and self._has(other, original)):
                 continue
+            if original.source is None:
+                follower.same_at = -1  # that it was cut is not seen of a file of which nothing was read
             same = is_beginning(follower, original)
             self._look(original, now_ms)  # it may have been cut meanwhile
             if follower.source is not None:
