@@ -89,6 +89,9 @@ def test_a_gap_of_rows_that_were_read_is_false_unless_its_agent_was_away_and_no_
     assert judge(seen).false_gaps == 1
     assert judge(unknown).failures == []
     assert judge(msgspec.structs.replace(unknown, files=kept())).false_gaps == 1
+    cut = judge(msgspec.structs.replace(unknown, files=kept(), cut=True))
+    assert (cut.failures, cut.unsure) == ([], 1)
+    assert judge(msgspec.structs.replace(seen, cut=True)).false_gaps == 1
 
 
 @given(

@@ -11,7 +11,9 @@ rotates: that is the truth. When all is quiet (``side``) the judge compares (``j
 A row is in a named gap if no window has it, no file of the log's folder holds it any more, and its time lies
 within the gap. A row that is in neither is lost in silence; one that counts twice is doubled; a gap is false
 when a window has each row of its time, or (the agent was away) when a file still does; a gap that is not told
-everywhere is untold. Each of these fails the cell.
+everywhere is untold. Each of these fails the cell. Of a log that is copied and cut an agent can't know
+whether anything was written in between, so it names each cut; those at which nothing was lost are counted
+apart (``unsure``) and fail nothing.
 
 What nobody could have read is counted apart (``raced``) and fails nothing: logrotate says of
 ``copytruncate`` that what is written between its copy and its cut is lost, and with ``compress`` nginx may

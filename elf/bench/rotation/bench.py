@@ -203,7 +203,8 @@ def said(cell: Cell, result: Result) -> str:
         raced = f" + {verdict.raced} that nobody could read" * bool(verdict.raced)
         lost = f" + {verdict.lost} lost" * bool(verdict.lost)
         what = f"{verdict.in_windows} in windows + {verdict.in_gaps} in gaps{raced}{lost}"
-        facts.append(f"wrote {verdict.wrote} = {what}")
+        unsure = f", {verdict.unsure} cuts without a loss named" * bool(verdict.unsure)
+        facts.append(f"wrote {verdict.wrote} = {what}{unsure}")
     lines = [f"{'; '.join(facts)} ({result.seconds:g} s)"]
     if wrong and verdict is not None:
         lines += [f"    {example}" for example in verdict.examples]
@@ -213,7 +214,8 @@ def said(cell: Cell, result: Result) -> str:
 def told(results: dict[str, Result]) -> dict[str, object]:
     """The figures by name."""
     verdicts = [one.verdict for one in results.values() if one.verdict is not None]
-    names = ("wrote", "in_windows", "in_gaps", "raced", "lost", "doubled", "foreign", "gaps", "false_gaps")
+    rows = ("wrote", "in_windows", "in_gaps", "raced", "lost", "doubled", "foreign")
+    names = (*rows, "gaps", "false_gaps", "unsure")
     sums = {name: sum(getattr(verdict, name) for verdict in verdicts) for name in names}
     failed = [name for name, one in results.items() if failures(one)]
     left_out = sum(bool(one.left_out) for one in results.values())
@@ -249,7 +251,8 @@ def _mark(result: Result) -> str:
     wrong = failures(result)
     if wrong or result.verdict is None:
         return "**" + "; ".join(wrong if result.verdict is not None else ["did not run"]) + "**"
-    return "ok" + f", {result.verdict.in_gaps} in a gap" * bool(result.verdict.in_gaps)
+    gone, unsure = result.verdict.in_gaps, result.verdict.unsure
+    return "ok" + f", {gone} in a gap" * bool(gone) + f", {unsure} cuts without a loss named" * bool(unsure)
 
 
 def _has_spark() -> bool:

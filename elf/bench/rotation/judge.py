@@ -55,7 +55,7 @@ class Seen(msgspec.Struct, frozen=True):
     could have read; ``by_window``: the gaps that each window names, by its start (windows are of one second);
     ``away``: whether the agent was killed or stopped at some time; ``left_out``: rows that statuses count as
     late, rejected and so on; ``told``: for each place that was asked, whether it tells the gaps that the
-    others tell."""
+    others tell; ``cut``: the log was copied and cut, which loses what is written in between."""
 
     truth: Mapping[str, Row]
     counts: Mapping[str, int]
@@ -66,12 +66,14 @@ class Seen(msgspec.Struct, frozen=True):
     away: bool = False
     left_out: int = 0
     told: Mapping[str, bool] = {}
+    cut: bool = False
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """Rows, by what became of them, and what is wrong. ``unnamed``: of those in gaps, how many are of a
     window that does not name the gap; ``lost_in_files``: of those that are lost, how many a file still holds;
-    ``counted_out``: of those, how many at most a status counts as late or rejected."""
+    ``counted_out``: of those, how many at most a status counts as late or rejected; ``unsure``: gaps of
+    unknown size at cuts at which nothing was lost, which nobody can know."""
 
     wrote: int
     in_windows: int
@@ -85,6 +87,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     unnamed: int
     gaps: int
     false_gaps: int
+    unsure: int
     untold: tuple[str, ...]
     wrong_bytes: str
     examples: tuple[str, ...] = ()
@@ -121,7 +124,8 @@ def judge(seen: Seen) -> Verdict:
     lost = missing - named - raced
     # Who was away cannot know that a file which was deleted meanwhile held nothing but what had been read.
     unknown = seen.truth.keys() - seen.files if seen.away else gone
-    false = [gap for gap in gaps if not any(gap.covers(seen.truth[name]) for name in unknown)]
+    empty = [gap for gap in gaps if not any(gap.covers(seen.truth[name]) for name in unknown)]
+    unsure = [gap for gap in empty if seen.cut and gap.size is None]
     doubled = {name for name, count in seen.counts.items() if count > 1 and name in seen.truth}
     foreign = seen.counts.keys() - seen.truth.keys()
     unnamed = [name for name in named if not _is_named(seen.truth[name], seen.by_window)]
@@ -138,7 +142,8 @@ def judge(seen: Seen) -> Verdict:
         foreign=len(foreign),
         unnamed=len(unnamed),
         gaps=len(gaps),
-        false_gaps=len(false),
+        false_gaps=len(empty) - len(unsure),
+        unsure=len(unsure),
         untold=tuple(untold),
         wrong_bytes=_wrong_bytes(seen, gaps, gone),
         examples=tuple(

@@ -249,6 +249,7 @@ class Run:
             by_window={w.start.timestamp(): gaps_of(w.status) for w in windows if w.start is not None},
             left_out=left_out(windows),
             told=told,
+            cut=self._cell.rotation.startswith("copytruncate"),
         )
 
     def _told(self, windows: list[Window], watch: Watch) -> dict[str, bool]:
