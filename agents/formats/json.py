@@ -338,18 +338,20 @@ class _Seen:
 
     def record(self, record: dict[str, object]) -> Iterator[tuple[str, object]]:
         """The columns of a line, and their values."""
-        ways: dict[str, list[Leaf]] = {}
+        ways, objects = dict[str, list[Leaf]](), dict[str, list[Leaf]]()
         for keys, value in _leaves(record, ()):
             path = ".".join(keys)
             if isinstance(value, dict) and value and len(keys) <= _DEPTH_MAX:
                 self._objects.add(path)
                 self._objects_at.add(keys)
+                objects.setdefault(path, []).append((keys, value))
             elif path and path not in RESERVED and "\0" not in path:
                 ways.setdefault(path, []).append((keys, value))
         for path, found in ways.items():
             if path not in self._types and len(self._types) >= _COLUMNS_MAX:
                 continue
-            value = found[0][1] if len(found) == 1 else self._first(path, found)
+            every = [*found, *objects.get(path, ())]
+            value = found[0][1] if len(every) == 1 else self._first(path, every)
             self._types[path] = _seen(self._types.get(path), _type(value))
             for keys, own in found:
                 if keys != tuple(path.split(".")):

@@ -8,7 +8,7 @@ import re
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agents.formats import get_format
@@ -364,6 +364,7 @@ def test_keys_again_with_dots_and_escapes_as_by_hand(lines: list[str]) -> None:
 
 
 @given(st.lists(objects(), min_size=1, max_size=8))
+@example(['{"a.b.a":"x","a":{"b.a":{"a":1}}}'])
 @settings(max_examples=100)
 def test_every_value_that_is_seen_can_be_asked_for_and_has_its_columns_type(lines: list[str]) -> None:
     """Of columns that no sample shows as text none has a value that does not fit."""

@@ -10,9 +10,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
+from elf.bench.rotation.cells import cells
+from elf.bench.rotation.side import Task, run
 from tests.fleet.fleet import Agent, Fleet
 
 
@@ -68,3 +71,17 @@ def test_copytruncate_gives_every_line_once(agent: Agent, *, killed: bool) -> No
     found = until_archived(agent, 5_160)
     assert set(found.values()) == {1}
     assert len(found) == 5_160
+
+
+@pytest.mark.parametrize(
+    "name", ["compress/killed-2/100", "copytruncate-alone/killed-1/100", "compress/gone/100"]
+)
+def test_each_row_is_in_a_window_or_in_a_named_gap(tmp_path: Path, name: str) -> None:
+    """A cell of ``elf bench rotation``, with a writer and rotations in Python."""
+    cell = next(cell for cell in cells() if cell.name == name)
+    cell = msgspec.structs.replace(cell, writer="python", rate=200)
+    result = run(Task(cell, str(tmp_path), str(tmp_path / "logs")))
+    assert not result.error
+    assert result.verdict is not None
+    assert result.verdict.failures == []
+    assert (result.verdict.in_gaps > 0) == cell.gone
