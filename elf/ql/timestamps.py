@@ -206,8 +206,8 @@ def _rest_us(text: str, logged: str, dated: str, sql: _Sql) -> str:
         usual = _as_usual(f"replace(replace({read}, 'UTC', 'Z'), 'GMT', 'Z')")
         cases += f" WHEN {sql.matches(text, dated)} THEN {sql.instant(usual)}"
     leap = (
-        f"CASE WHEN (u - {FIRST_US}) % {_DAY_US} >= {_DAY_US - _SECOND_US} "
-        f"AND u BETWEEN {FIRST_US} AND {LAST_US - _SECOND_US} THEN u + {_SECOND_US} END"
+        f"CASE WHEN (u - {FIRST_US - _DAY_US}) % {_DAY_US} >= {_DAY_US - _SECOND_US} "
+        f"AND u BETWEEN {FIRST_US - _SECOND_US} AND {LAST_US - _SECOND_US} THEN u + {_SECOND_US} END"
     )
     us = f"CASE WHEN contains({text}, ':60') THEN {leap} WHEN u BETWEEN {FIRST_US} AND {LAST_US} THEN u END"
     return f"list_transform([CASE {cases} END], lambda u: {us})[1]"
