@@ -95,12 +95,14 @@ class Leap:
 @dataclass(frozen=True)
 class Answered:
     """Another agent has run these panes of snapshots of ours again, and its piece is in the commit, for good:
-    (first pane, end, number of its mark). ``counted`` as in ``Leap`` (``elf.job.again``).
+    (first pane, end, number of its mark; ``elf.job.again``). ``counted`` as in ``Leap``; ``gaps``: what those
+    panes of ours lack, of which that one does not know.
     """
 
     uid: str
     names: tuple[tuple[Name, tuple[tuple[int, int, int], ...]], ...]
     counted: Mapping[str, int] = field(default_factory=dict)
+    gaps: tuple[Gap, ...] = ()
 
 
 @dataclass(frozen=True)

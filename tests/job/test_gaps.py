@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.committing.panetables import merged_tallies
+from agents.disk.store import SnapshotRow, Store
+from agents.lanes.leaping import counted
 from elf.batch import decode
 from elf.chaos.engine import SECOND, PyEngine
 from elf.errors import PeerError
-from elf.job.commands import Feed, Finish, Idle, Install
+from elf.job.commands import Answered, Feed, Finish, Idle, Install
 from elf.job.cut import StreamCut
 from elf.job.gaps import (
     GAPS,
@@ -182,3 +184,21 @@ def test_a_flow_begins_behind_the_gaps_that_are_known(killed: bool) -> None:
     worker.handle(Install(FLOW))
     (flow,) = worker.cut().flows
     assert flow.live_from == 14 * SECOND // PANE + 1
+
+
+def test_what_panes_lack_for_which_another_agent_has_answered_is_told_with_the_open_one() -> None:
+    worker = StreamWorker("s", SETTINGS, PyEngine())
+    worker.handle(Install(FLOW))
+    worker.handle(Feed(chunk(at(1, 10), 0), 0))
+    outcome = worker.handle(Feed(chunk(at(20, 40), 2), 0, missed=(lost(),)))
+    (row,), (gap, _) = outcome.sealed, outcome.gaps[0]
+    answered = Answered(FLOW.uid, (((row.start, row.end, row.part), ((row.start, row.end, 1),)),))
+    store = Store(":memory:")
+    store.save_cut("s", b"", [SnapshotRow(row.flow, row.start, row.end, row.part, row.tally, row.payload)])
+    command = counted(answered, store)
+    assert isinstance(command, Answered)
+    assert command.gaps == (gap,)
+    worker.handle(command)
+    sealed = worker.handle(Finish()).sealed
+    assert gap in set.union(*marked(list(sealed)).values())
+    store.close()

@@ -132,15 +132,20 @@ class FlowState:
         self._add_counts(counts)
         return rows
 
-    def answered(self, spans: Iterable[tuple[int, int, int]], counted: Mapping[str, int]) -> dict[str, int]:
+    def answered(
+        self, spans: Iterable[tuple[int, int, int]], counted: Mapping[str, int], gaps: Iterable[Gap] = ()
+    ) -> dict[str, int]:
         """Another agent's piece is in the commits of these panes of our snapshots, made from the mark with
-        that number. Goes on with what was ``counted`` of them; how many rows that one had, and not."""
+        that number. Goes on with what was ``counted`` of them, and with their ``gaps``; how many rows that
+        one had, and not."""
         counts = Counter(counted)
         rows = counts.pop("rows_in", 0)
         late = rows - min(rows, sum(self.again.read_by(*span) for span in spans))
         counts["late"] += late
         self._late += late
         self._add_counts(counts)
+        for gap in gaps:
+            self.tallies.mark(self._open_pane, self._open_pane, gap)
         return {"answered": rows - late, "late": late}
 
     def where(self, now: Mark | None) -> Where:

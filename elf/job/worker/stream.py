@@ -447,7 +447,7 @@ class StreamWorker:
             return self._outcome((), must_cut=False)
         forgotten = tuple((command.uid, name) for name, _ in command.names)
         spans = [span for _, spans in command.names for span in spans]
-        counts = state.answered(spans, command.counted)
+        counts = state.answered(spans, command.counted, command.gaps)
         return replace(self._outcome((), must_cut=True, counts=counts), forgotten=forgotten)
 
     def seal_below(self, uid: str, pane: int) -> Sealed | None:
