@@ -19,8 +19,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from agents.disk.durable import waits
-from agents.transport.base import Counters
 from elf import __version__
+from elf.transport.base import Counters
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 LABEL_VALUES_MAX: Final = 64

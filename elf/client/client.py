@@ -26,22 +26,22 @@ import msgspec
 import pyarrow as pa
 
 from agents import codec
-from agents.functions.checks import check_job
-from agents.functions.sandbox import Sandboxes
-from agents.transport import Closed, ZeroMqTransport
-from agents.transport.probe import probe
 from elf.batch import decode
 from elf.client.changes import Changes
 from elf.client.files import files_of, tables_of
 from elf.client.requests import Request
 from elf.client.windows import Window, split
 from elf.errors import ElfError, PeerError, UserError
+from elf.functions.checks import check_job
+from elf.functions.sandbox import Sandboxes
 from elf.job.home.heard import Heard
 from elf.job.messages import Call, Cancel, Execute, Failed, JobFacts, KeepAlive, Message, Published, Reply
 from elf.job.program.spec import Question, Submission, with_settings
 from elf.job.program.values import unpack_value
 from elf.job.tapping import TapReply, TapWish
 from elf.job.vitals import FleetVitals
+from elf.transport import Closed, ZeroMqTransport
+from elf.transport.probe import probe
 
 T = TypeVar("T")
 

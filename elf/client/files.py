@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from agents.functions.checks import check_text
-from agents.functions.function import KINDS, FunctionSpec
 from elf.errors import UserError
+from elf.functions.checks import check_text
+from elf.functions.function import KINDS, FunctionSpec
 
 _JOIN = re.compile(r"\bJOIN\s*'|\bSET\s+TABLE\s", re.IGNORECASE)
 _FUNCTION = re.compile(r"\bSET\s+FUNCTION\s+(\w+)\s+FROM\s+'((?:[^']|'')+)'", re.IGNORECASE)

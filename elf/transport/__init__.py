@@ -7,8 +7,8 @@ Transports move frames and know nothing of what is in them: ``agents.codec`` doe
 
 from __future__ import annotations
 
-from agents.transport.base import Closed, Counters, Limits, Transport
-from agents.transport.memory import MemoryNetwork, MemoryTransport
-from agents.transport.zeromq import ZeroMqTransport
+from elf.transport.base import Closed, Counters, Limits, Transport
+from elf.transport.memory import MemoryNetwork, MemoryTransport
+from elf.transport.zeromq import ZeroMqTransport
 
 __all__ = ["Closed", "Counters", "Limits", "MemoryNetwork", "MemoryTransport", "Transport", "ZeroMqTransport"]
