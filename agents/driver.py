@@ -49,6 +49,7 @@ from elf.job.log.streamlog import encode_entry
 from elf.job.messages import Message
 from elf.job.program.port import ProgramEffect, ProgramEvent
 from elf.transport import Closed, Transport
+from elf.wire.frames import OtherCluster
 from overlay import replica
 
 T = TypeVar("T")
@@ -199,7 +200,7 @@ class Driver:
                 decoded = codec.decode(frames, cluster=self._cluster, max_bytes=self._message_bytes_max)
             except PeerError as refused:
                 self.metrics.refused(getattr(refused, "reason", "malformed"))
-                if isinstance(refused, codec.OtherCluster):
+                if isinstance(refused, OtherCluster):
                     self.readiness.stranger(refused, origin)
                 continue
             if isinstance(decoded.message, Message):

@@ -254,7 +254,7 @@ class Metrics:
         return sum(int(value) for _, value in _values(self._windows))
 
     def streams(self) -> dict[str, Counts]:
-        """What was counted of each stream, under the names of ``elf.job.vitals.StreamVitals``."""
+        """What was counted of each stream, under the names of ``elf.wire.vitals.StreamVitals``."""
         found: dict[str, Counts] = {}
         kept = {"rows": self._rows, "bytes": self._bytes, "rejected": self._rejected, "uncast": self._uncast}
         for name, counter in kept.items():

@@ -2,7 +2,7 @@
 within one.
 
 ``Transport`` says what every transport promises; ``tests/agents/test_transport.py`` holds both to it.
-Transports move frames and know nothing of what is in them: ``agents.codec`` does.
+Transports move frames and know nothing of what is in them: ``elf.wire.frames`` does.
 """
 
 from __future__ import annotations

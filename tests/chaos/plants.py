@@ -17,7 +17,6 @@ from elf.chaos.lane import SimLane
 from elf.job.commands import Command, Install, Outcome, Resume, Suspend
 from elf.job.contributions import Piece, Pile, bitmap, numbers
 from elf.job.effects import CommitWindows, Effect, Work
-from elf.job.home.heard import Heard
 from elf.job.log.streamlog import FOREVER_US, Member, StreamLog
 from elf.job.messages import Slice
 from elf.job.rollup.proxies import Proxies
@@ -28,6 +27,7 @@ from elf.job.stragglers import Leaps
 from elf.job.tally import TALLY_COLUMNS
 from elf.job.worker.flowstate import FlowState
 from elf.ql.plan import Fragment, Top
+from elf.wire.heard import Heard
 from overlay.replica.leading import Leadership, Progress
 
 Plant = Callable[[pytest.MonkeyPatch], None]
