@@ -1,279 +1,57 @@
-"""Messages to frames and back: one versioned envelope, and Arrow payloads as a frame of their own.
+"""The messages that agents send, and what makes frames of them (``elf.wire.frames``).
 
-A message travels as one or two frames. The first is the *envelope*, a msgpack array (``Envelope`` below) that
-holds the message's fields as another, in their order and without their names. When the message has a
-non-empty ``payload`` (Arrow IPC, compressed already), that is the second frame, as it is: it is never copied
-into the envelope. A crc32 each covers the envelope's contents and the payload.
-
-Rules: pure (no socket, no clock); any bytes at all give a message or a ``FrameRefused`` (a ``PeerError``),
-nothing else; a frame is judged by its own bytes only, so that a bad one harms no other. It must never decode
-into anything but the types in the ``MESSAGES`` of ``elf.job.messages``, ``overlay.messages`` and
-``overlay.replica``. The checksum finds accidents, not enemies: who may talk to whom is the transport's to
-say.
+They are those in the ``MESSAGES`` of ``elf.job``, which are structs, and those of ``overlay.messages`` and
+``overlay.replica``, which are dataclasses (``agents.arrays``). An agent must never decode into anything else.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final
 
 import msgspec
 
 from agents import arrays
-from elf.errors import ElfBug, PeerError
 from elf.job import messages as job_messages
-from elf.job import vitals as vitals_messages
 from elf.job import work as work_messages
 from elf.job.program import messages as program_messages
+from elf.wire import vitals as vitals_messages
+from elf.wire.base import FAMILY
+from elf.wire.frames import Codec, Form, form_of_struct
 from overlay import messages as overlay_messages
 from overlay import replica
 
-MAGIC: Final = "elf"
-WIRE_VERSION: Final = 3
-_NAME_CHARS_MAX: Final = 64
-FRAMES_MAX: Final = 2
-"""The most frames that a message may have: envelope and payload."""
-
-Reason = Literal["size", "malformed", "version", "cluster", "checksum", "tag", "fields"]
-"""Why a frame was refused: a metric label, so the set is closed."""
-
-Frame = bytes | memoryview
 Message = job_messages.Message | overlay_messages.Message | replica.Message
 """A message of ours: a struct of ``elf.job.messages``, or a dataclass of ``overlay.messages`` or
 ``overlay.replica.messages``."""
 
 
-class FrameRefused(PeerError):
-    """Frames that are no message. ``reason`` is short and from a closed set; the text is for the log."""
+def _form(cls: type[Message]) -> Form[Message]:
+    if issubclass(cls, msgspec.Struct):
+        return form_of_struct(cls)
+    read: Any = arrays.reader(cls)
+    well_formed: Any = replica.well_formed if cls in replica.MESSAGES else overlay_messages.well_formed
 
-    def __init__(self, reason: Reason, text: str) -> None:
-        self.reason: Reason = reason
-        super().__init__(f"{reason}: {text}")
+    def checked(data: bytes) -> Message:
+        message: Message = read(data)
+        if not well_formed(message):
+            raise ValueError("keys or numbers that make no sense")
+        return message
 
-
-class OtherCluster(FrameRefused):
-    """A message that is whole, but of another cluster's: ``cluster`` is its name, ``sender`` as in
-    ``Decoded``, and ``told`` whether it does nothing else than to say so."""
-
-    def __init__(self, envelope: Envelope, ours: str) -> None:
-        self.cluster = envelope.cluster[:_NAME_CHARS_MAX]
-        self.sender = envelope.sender
-        self.told = envelope.tag == _TAG_OF[job_messages.Failed]
-        super().__init__("cluster", f"from cluster {self.cluster!r}, not {ours!r}")
+    return Form(arrays.writer(cls), checked)
 
 
-@dataclass(frozen=True)
-class Decoded:
-    """A message and the address that its sender says it can be reached at."""
-
-    sender: str
-    message: Message
-
-
-class _Preamble(msgspec.Struct, frozen=True, array_like=True):
-    """What every wire version begins with, so that another version can be told from garbage."""
-
-    magic: str
-    version: int
-
-
-class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The first frame. ``checksum`` covers cluster, sender, tag and body; ``payload_bytes`` is 0 without a
-    second frame.
-    """
-
-    magic: str
-    version: int
-    cluster: str
-    sender: str
-    tag: str
-    checksum: int
-    payload_bytes: int
-    payload_checksum: int
-    body: bytes
-
-
-class Packed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A message inside the payload of another one. ``checksum`` covers tag and body; the body has it all."""
-
-    magic: str
-    version: int
-    tag: str
-    checksum: int
-    body: bytes
-
-
-def _tags() -> dict[str, type[Message]]:
-    """Tag on the wire to message type. Each family has a prefix, so that their names cannot meet."""
-    families: tuple[tuple[str, tuple[type[Message], ...]], ...] = (
-        ("job", job_messages.MESSAGES),
-        ("program", program_messages.MESSAGES),
-        ("work", work_messages.MESSAGES),
-        ("vitals", vitals_messages.MESSAGES),
-        ("overlay", overlay_messages.MESSAGES),
-        ("group", replica.MESSAGES),
-    )
-    return {f"{family}.{cls.__name__}": cls for family, types in families for cls in types}
-
-
-_TYPES: Final = _tags()
-_TAG_OF: Final[dict[type, str]] = {cls: tag for tag, cls in _TYPES.items()}
-_encode: Final = msgspec.msgpack.Encoder().encode
-_BODIES: Final[dict[str, Callable[[bytes], Message]]] = {
-    tag: msgspec.msgpack.Decoder(cls).decode if issubclass(cls, msgspec.Struct) else arrays.reader(cls)
-    for tag, cls in _TYPES.items()
-}
-_WRITERS: Final[dict[type, Callable[[Message], bytes]]] = {
-    cls: _encode if issubclass(cls, msgspec.Struct) else arrays.writer(cls) for cls in _TYPES.values()
-}
-_read_envelope: Final = msgspec.msgpack.Decoder(Envelope).decode
-_read_packed: Final = msgspec.msgpack.Decoder(Packed).decode
-_read_preamble: Final = msgspec.msgpack.Decoder(_Preamble).decode
-
-
-def encode(message: Message, *, cluster: str, sender: str) -> list[bytes]:
-    """The frames of a message (one, or two with a payload). ``sender``: where answers may go to."""
-    tag = _tag(message)
-    payload = _payload(message) or b""
-    body = _WRITERS[type(message)](_with_payload(message, b"") if payload else message)
-    envelope = Envelope(
-        MAGIC,
-        WIRE_VERSION,
-        cluster,
-        sender,
-        tag,
-        _checksum(body, cluster, sender, tag),
-        len(payload),
-        zlib.crc32(payload),
-        body,
-    )
-    return [_encode(envelope), payload] if payload else [_encode(envelope)]
-
-
-def decode(frames: Sequence[Frame], *, cluster: str, max_bytes: int) -> Decoded:
-    """The message of these frames, or ``FrameRefused``. ``max_bytes`` limits all frames together."""
-    if not 1 <= len(frames) <= FRAMES_MAX:
-        raise FrameRefused("malformed", f"{len(frames)} frames, not 1 or 2")
-    size = sum(len(frame) for frame in frames)
-    if size > max_bytes:
-        raise FrameRefused("size", f"{size} bytes, over the limit of {max_bytes}")
-    envelope = _envelope(frames[0])
-    if _checksum(envelope.body, envelope.cluster, envelope.sender, envelope.tag) != envelope.checksum:
-        raise FrameRefused("checksum", "the envelope is damaged")
-    if envelope.cluster != cluster:
-        raise OtherCluster(envelope, cluster)
-    payload = _second(frames, envelope)
-    message = _body(envelope.tag, envelope.body)
-    if payload:
-        if _payload(message) != b"":
-            raise FrameRefused("fields", f"a payload that {envelope.tag} has no place for")
-        message = _with_payload(message, payload)
-    return Decoded(envelope.sender, message)
-
-
-def pack(message: Message) -> bytes:
-    """A message as the ``payload`` of another (routed, multicast) one; everything inline."""
-    tag = _tag(message)
-    body = _WRITERS[type(message)](message)
-    return _encode(Packed(MAGIC, WIRE_VERSION, tag, _checksum(body, tag), body))
-
-
-def unpack(data: Frame) -> Message:
-    """The message that ``pack`` made these bytes of, or ``FrameRefused``."""
-    try:
-        packed = _read_packed(data)
-    except (ValueError, RecursionError):
-        raise _unreadable(data) from None
-    _check_preamble(packed.magic, packed.version)
-    if _checksum(packed.body, packed.tag) != packed.checksum:
-        raise FrameRefused("checksum", "the packed message is damaged")
-    return _body(packed.tag, packed.body)
-
-
-def _tag(message: Message) -> str:
-    tag = _TAG_OF.get(type(message))
-    if tag is None:
-        raise ElfBug(f"{type(message).__name__} is not a message that may travel")
-    return tag
-
-
-def _payload(message: Message) -> bytes | None:
-    """The payload of a message; None when its type has none."""
-    payload: bytes | None = getattr(message, "payload", None)
-    return payload
-
-
-def _with_payload(message: Message, payload: bytes) -> Message:
-    """The same message with another payload; only for types that have one."""
-    if isinstance(message, job_messages.Message):
-        return msgspec.structs.replace(message, payload=payload)
-    return dataclasses.replace(message, payload=payload)  # type: ignore[arg-type]  # the union's others have none
-
-
-def _checksum(body: bytes, *words: str) -> int:
-    """crc32 of the body and the words that go with it (as UTF-8, NUL between them)."""
-    return zlib.crc32("\0".join(words).encode(), zlib.crc32(body))
-
-
-def _envelope(frame: Frame) -> Envelope:
-    try:
-        envelope = _read_envelope(frame)
-    except (ValueError, RecursionError):
-        raise _unreadable(frame) from None
-    _check_preamble(envelope.magic, envelope.version)
-    return envelope
-
-
-def _check_preamble(magic: str, version: int) -> None:
-    if magic != MAGIC:
-        raise FrameRefused("malformed", "not a frame of elf")
-    if version != WIRE_VERSION:
-        raise FrameRefused("version", f"wire version {version}, this is {WIRE_VERSION}")
-
-
-def _unreadable(frame: Frame) -> FrameRefused:
-    """Why a first frame cannot be read: another version may look quite different behind its preamble."""
-    try:
-        preamble = _read_preamble(frame)
-        _check_preamble(preamble.magic, preamble.version)
-    except FrameRefused as refused:
-        return refused
-    except (ValueError, RecursionError):
-        pass
-    return FrameRefused("malformed", "not an envelope")
-
-
-def _second(frames: Sequence[Frame], envelope: Envelope) -> bytes:
-    """The payload frame, if there should be one."""
-    payload = frames[1] if len(frames) > 1 else b""
-    if len(payload) != envelope.payload_bytes or (len(frames) > 1) != (envelope.payload_bytes > 0):
-        raise FrameRefused(
-            "malformed", f"a payload of {len(payload)} bytes, {envelope.payload_bytes} announced"
-        )
-    if zlib.crc32(payload) != envelope.payload_checksum:
-        raise FrameRefused("checksum", "the payload is damaged")
-    return bytes(payload)
-
-
-def _body(tag: str, body: bytes) -> Message:
-    read = _BODIES.get(tag)
-    if read is None:
-        raise FrameRefused("tag", f"unknown message {tag[:64]!r}")
-    try:
-        message = read(body)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise FrameRefused("fields", f"{tag}: {error}") from None
-    if not _well_formed(message):
-        raise FrameRefused("fields", f"{tag}: keys or numbers that make no sense")
-    return message
-
-
-def _well_formed(message: Message) -> bool:
-    if isinstance(message, job_messages.Message):
-        return True
-    if isinstance(message, replica.Message):
-        return replica.well_formed(message)
-    return overlay_messages.well_formed(message)
+CODEC: Final[Codec[Message]] = Codec(
+    {
+        FAMILY: job_messages.MESSAGES,
+        "program": program_messages.MESSAGES,
+        "work": work_messages.MESSAGES,
+        "vitals": vitals_messages.MESSAGES,
+        "overlay": overlay_messages.MESSAGES,
+        "group": replica.MESSAGES,
+    },
+    _form,
+)
+encode: Final = CODEC.encode
+decode: Final = CODEC.decode
+pack: Final = CODEC.pack
+unpack: Final = CODEC.unpack

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from agents.addresses import clash, is_wildcard, split_address
 from agents.settings.build import build
 from agents.settings.declare import named, required, section, setting, values_of
 from agents.settings.example import example
@@ -34,8 +33,9 @@ from agents.settings.kinds import (
     whole,
 )
 from agents.settings.tree import Branch, ConfigProblems, overlay_variables, read_yaml
-from agents.transport.base import Limits
+from elf.addresses import clash, is_wildcard, split_address
 from elf.schema import COLUMN_TYPES
+from elf.transport.base import Limits
 from overlay.config import OverlayConfig
 
 __all__ = ["DEFAULT_PATH", "Config", "ConfigProblems", "load"]
@@ -239,7 +239,7 @@ class TransportConfig:
     idle_secs: float = setting(_LIMITS.idle_secs, _SECS, "A connection unused for so long is closed.")
 
     def limits(self) -> Limits:
-        """The same, as ``agents.transport`` takes it."""
+        """The same, as ``elf.transport`` takes it."""
         return Limits(
             message_bytes_max=self.message_bytes_max,
             inbox_messages_max=self.inbox_messages_max,

@@ -28,8 +28,6 @@ from agents.committing.making import Making
 from agents.disk import copystore, homestore
 from agents.disk.room import is_refusal
 from agents.disk.store import SnapshotName, Store
-from agents.functions.hosts import Hosts, Settings
-from agents.functions.sandbox import Sandboxes
 from agents.inputs import Input
 from agents.lanes.feeding import Feeding
 from agents.lanes.lane import Lane, snapshot_names
@@ -39,9 +37,10 @@ from agents.metrics import Loss, Metrics
 from agents.node.groups import Persisted
 from agents.node.node import Node, NodeEffect, NodeEvent
 from agents.readiness import Probe, Readiness
-from agents.transport import Closed, Transport
 from agents.vitals import vitals_of
 from elf.errors import ElfError, PeerError
+from elf.functions.hosts import Hosts, Settings
+from elf.functions.sandbox import Sandboxes
 from elf.job import effects as do
 from elf.job import events as was
 from elf.job.contributions import Piece
@@ -49,6 +48,8 @@ from elf.job.home import port as home
 from elf.job.log.streamlog import encode_entry
 from elf.job.messages import Message
 from elf.job.program.port import ProgramEffect, ProgramEvent
+from elf.transport import Closed, Transport
+from elf.wire.frames import OtherCluster
 from overlay import replica
 
 T = TypeVar("T")
@@ -199,7 +200,7 @@ class Driver:
                 decoded = codec.decode(frames, cluster=self._cluster, max_bytes=self._message_bytes_max)
             except PeerError as refused:
                 self.metrics.refused(getattr(refused, "reason", "malformed"))
-                if isinstance(refused, codec.OtherCluster):
+                if isinstance(refused, OtherCluster):
                     self.readiness.stranger(refused, origin)
                 continue
             if isinstance(decoded.message, Message):

@@ -13,7 +13,7 @@ from agents.http import Fact, NotServing
 from elf.batch import decode
 from elf.client.values import plain, rfc3339
 from elf.job import messages as say
-from elf.job.spec import ONE_SHOT_PREFIX
+from elf.wire.clients import ONE_SHOT_PREFIX
 
 
 class Facts:

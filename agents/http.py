@@ -24,10 +24,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from agents.addresses import split_address
 from agents.metrics import CONTENT_TYPE
-from agents.transport.probe import SERVER
+from elf.addresses import split_address
 from elf.errors import UserError
+from elf.transport.probe import SERVER
 
 CONNECTIONS_MAX: Final = 200
 KEEP_ALIVE_SECS: Final = 15.0

@@ -19,8 +19,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from agents.disk.durable import waits
-from agents.transport.base import Counters
 from elf import __version__
+from elf.transport.base import Counters
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 LABEL_VALUES_MAX: Final = 64
@@ -254,7 +254,7 @@ class Metrics:
         return sum(int(value) for _, value in _values(self._windows))
 
     def streams(self) -> dict[str, Counts]:
-        """What was counted of each stream, under the names of ``elf.job.vitals.StreamVitals``."""
+        """What was counted of each stream, under the names of ``elf.wire.vitals.StreamVitals``."""
         found: dict[str, Counts] = {}
         kept = {"rows": self._rows, "bytes": self._bytes, "rejected": self._rejected, "uncast": self._uncast}
         for name, counter in kept.items():

@@ -40,8 +40,6 @@ from agents.disk.store import Store
 from agents.driver import Driver, End
 from agents.facts import Aside, Facts
 from agents.formats import get_format
-from agents.functions.hosts import Settings
-from agents.functions.sandbox import Limits, Sandboxes, Template
 from agents.http import AgentFacts, HttpServer
 from agents.inputs import Input, Tail
 from agents.lanes.archive import Archive
@@ -62,9 +60,9 @@ from agents.node.beginning import (
     replica_config,
 )
 from agents.node.node import Node
-from agents.transport import ZeroMqTransport
-from agents.transport.probe import probe
 from elf.errors import ElfError, UserError
+from elf.functions.hosts import Settings
+from elf.functions.sandbox import Limits, Sandboxes, Template
 from elf.job.again import Reading
 from elf.job.log.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince, read_cluster
 from elf.job.log.streamlog import decode_entry
@@ -73,6 +71,8 @@ from elf.job.rollup.root import RootSettings
 from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.schema import ColumnType
+from elf.transport import ZeroMqTransport
+from elf.transport.probe import probe
 from overlay import replica
 
 STORE_FILE = "elf.sqlite"

@@ -28,7 +28,6 @@ from agents.lanes.lane import Lane
 from agents.node.beginning import NodeSettings, Restored, replica_config
 from agents.node.node import Node
 from agents.runinputs import FleetStream, RunRequest, asked_of, streams_of
-from agents.transport import Limits, MemoryNetwork, MemoryTransport
 from elf.batch import decode
 from elf.client.windows import WINDOW_COLUMNS
 from elf.errors import UserError
@@ -38,6 +37,7 @@ from elf.job.rollup.root import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql import statements
 from elf.ql.plan import COUNTED, Plan
+from elf.transport import Limits, MemoryNetwork, MemoryTransport
 from overlay import Overlay, OverlayConfig, Peer
 from overlay.replica import Groups
 

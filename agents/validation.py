@@ -23,7 +23,6 @@ from typing import Final
 
 import psutil
 
-from agents.addresses import clash, split_address
 from agents.config import Config, StreamConfig
 from agents.disk.store import Store
 from agents.formats import get_format
@@ -31,8 +30,9 @@ from agents.http import cannot_serve
 from agents.inputs.ranges import GZIP_MAGIC, UNREAD_MAGIC
 from agents.lanes.guessing import HARDLY, better_format, taken
 from agents.process import STORE_FILE, in_use
-from agents.transport.zeromq import cannot_listen
+from elf.addresses import clash, split_address
 from elf.errors import ElfError
+from elf.transport.zeromq import cannot_listen
 
 FILES_MAX: Final = 1_000
 """Files of a stream that are opened."""

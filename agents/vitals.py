@@ -1,5 +1,5 @@
-"""What an agent says of itself when it is asked how it is (``elf.job.vitals``): the counters of ``/metrics``,
-its node's view, and its process."""
+"""What an agent says of itself when it is asked how it is (``elf.wire.vitals``): the counters of
+``/metrics``, its node's view, and its process."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import psutil
 
 from agents.metrics import Counts, Metrics
 from agents.node.node import Node
-from elf.job.spec import ONE_SHOT_PREFIX
-from elf.job.vitals import StreamVitals, Vitals
+from elf.wire.clients import ONE_SHOT_PREFIX
+from elf.wire.vitals import StreamVitals, Vitals
 
 
 def vitals_of(node: Node, metrics: Metrics, backlogs: Mapping[str, int], now_ms: int) -> Vitals:

@@ -18,8 +18,8 @@ from agents.answering.statements import Statements
 from elf.errors import ElfError
 from elf.job import messages as say
 from elf.job.effects import Effect, Faulted, Send
-from elf.job.home.heard import Heard
 from elf.job.spec import JobSpec
+from elf.wire.heard import Heard
 
 LOG_MS = 2_000
 """How long our own copy of the stream log may take to come so far as somebody else's has."""

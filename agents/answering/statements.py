@@ -32,8 +32,9 @@ from elf.job.home.homes import Homes
 from elf.job.log.membership import Identity
 from elf.job.log.streamlog import StreamLog
 from elf.job.rollup.notices import CHARS_MAX
-from elf.job.spec import ONE_SHOT_PREFIX, JobSpec, app_id, range_topic
+from elf.job.spec import JobSpec, app_id, range_topic
 from elf.ql.plan import Plan, Table
+from elf.wire.clients import ONE_SHOT_PREFIX
 
 if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement, which most agents never see
     from elf.ql import statements

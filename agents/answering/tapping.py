@@ -22,9 +22,9 @@ from elf.batch import decode, encode
 from elf.errors import PeerError, QueryError, UserError
 from elf.job import messages as say
 from elf.job.log.streamlog import Member, StreamLog
-from elf.job.tapping import AGAIN_MS_MIN, LINES_MAX, ROWS_MAX, TapReply, TapWish
 from elf.ql.plan import Fragment
 from elf.schema import Column, Schema, merge_schemas
+from elf.wire.tapping import AGAIN_MS_MIN, LINES_MAX, ROWS_MAX, TapReply, TapWish
 
 ROWS_TOGETHER_MAX = 20_000
 BYTES_MAX = 4 << 20

@@ -8,7 +8,7 @@ import msgspec
 
 from agents.answering.asks import Procedure, ToAddress
 from elf.job import messages as say
-from elf.job.vitals import AgentVitals, FleetVitals, InspectAgent, Vitals
+from elf.wire.vitals import AgentVitals, FleetVitals, InspectAgent, Vitals
 
 PATIENCE_MS = 2_000
 """How long an answer is waited for: somebody is looking on."""

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from agents.committing.spans import by_span, micros
-from agents.functions import wire
-from agents.functions.function import MORE_BYTES_MAX, Done, Failed, conform
 from elf.batch import decode
+from elf.functions import wire
+from elf.functions.function import MORE_BYTES_MAX, Done, Failed, conform
 from elf.ql.plan import Function, Plan
 
 if TYPE_CHECKING:

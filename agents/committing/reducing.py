@@ -28,11 +28,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from agents.functions import wire
-from agents.functions.function import MORE_BYTES_MAX, Done, Failed, conform
 from elf.aggregates import normalise
 from elf.batch import decode
 from elf.errors import ElfError
+from elf.functions import wire
+from elf.functions.function import MORE_BYTES_MAX, Done, Failed, conform
 from elf.job.rollup.mirrors import flow_of
 from elf.ql.plan import Fragment, Plan, Reduce
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from agents.functions.function import Failed, FunctionSpec, UserFunction, conform
-from agents.functions.sandbox import Limits, Sandboxes
 from agents.lanes.engine import Mapper, Statement, as_schema
+from elf.functions.function import Failed, FunctionSpec, UserFunction, conform
+from elf.functions.sandbox import Limits, Sandboxes
 from elf.job.ports import MapFailed
 from elf.job.worker.fitting import arrow_schema
 from elf.ql.plan import Fragment, Function

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from agents.formats import Format
-from agents.functions.function import FunctionSpec, UserFunction
-from agents.functions.sandbox import Limits, Sandboxes
+from elf.functions.function import FunctionSpec, UserFunction
+from elf.functions.sandbox import Limits, Sandboxes
 from elf.job.ports import MapperPort, Wanted
 from elf.ql.plan import Fragment, Function
 

@@ -26,8 +26,8 @@ from elf.job.rollup.clocks import Clocks
 from elf.job.rollup.notices import Notices
 from elf.job.rollup.uplink import Uplink
 from elf.job.spec import app_id
-from elf.job.vitals import InspectAgent
 from elf.job.work import InspectWork, WorkFacts, flow_work
+from elf.wire.vitals import InspectAgent
 
 Step = keeping.Step | ToKey
 

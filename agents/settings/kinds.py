@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from agents.addresses import AddressError, split_address
+from elf.addresses import AddressError, split_address
 
 T = TypeVar("T")
 

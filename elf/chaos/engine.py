@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from agents.committing.finals import FinalFunction
 from agents.committing.reducing import ReduceFunction
-from agents.functions import wire
-from agents.functions.child import batch_of, function_of
-from agents.functions.function import Done, Failed
 from elf.aggregates import State, normalise
 from elf.errors import ElfBug
+from elf.functions import wire
+from elf.functions.child import batch_of, function_of
+from elf.functions.function import Done, Failed
 from elf.job.ports import MapFailed, MapperPort, Wanted
 from elf.job.program.runner import failure_of, load
 from elf.ql.plan import Fragment, Function, Plan, Stage, StreamJoin

@@ -24,12 +24,12 @@ from elf.chaos.schedule import BUYS, DRAWN, READERS, Fault, Schedule
 from elf.chaos.world import GONE, Armed, World
 from elf.job import events as was
 from elf.job import messages as say
-from elf.job.home.heard import Heard
 from elf.job.rollup.root import RootSettings
 from elf.job.spec import JobSpec
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.firstrows import with_first
 from elf.ql.plan import Plan, Top
+from elf.wire.heard import Heard
 
 CHECK_EVERY = 20
 """Steps of agents between two checks of a node's own invariants."""

@@ -24,7 +24,7 @@ import pyarrow as pa
 from elf.client.coverage import coverage, is_whole
 from elf.client.values import cell, for_terminal, json_column, plain, rfc3339
 from elf.client.windows import WINDOW_COLUMNS, Window
-from elf.job.spec import ONE_SHOT_PREFIX
+from elf.wire.clients import ONE_SHOT_PREFIX
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""``elf top``: the agents of a fleet at work, as each says itself (``elf.job.vitals``).
+"""``elf top``: the agents of a fleet at work, as each says itself (``elf.wire.vitals``).
 
 On a terminal it is one picture that is drawn anew in place; elsewhere, and for ``--rounds``, one table below
 the other, or JSON, an object a round. A rate is what came between two answers of an agent by that agent's own
@@ -21,7 +21,7 @@ from elf.cli.ask import ask
 from elf.cli.choices import Shown
 from elf.cli.printing import console
 from elf.client import Client, connect
-from elf.job.vitals import AgentVitals, FleetVitals, Vitals
+from elf.wire.vitals import AgentVitals, FleetVitals, Vitals
 
 if TYPE_CHECKING:
     from rich.console import Console, Group

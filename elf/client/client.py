@@ -4,7 +4,8 @@ windows back, over one ZeroMQ DEALER.
 Every open request is kept alive every two seconds (an agent ends what it hears nothing of), and the agent is
 asked for a sign of life when it has been silent. Rules: every wait has a limit with a name; every request
 that is not finished is cancelled; a reader that falls behind is told so, it never grows a queue; whatever
-fails is one ``ElfError`` with one clear text.
+fails is one ``ElfError`` with one clear text. What a statement does not need (sandboxes, the protocol of
+jobs) is imported by the calls that do, so that a client is there at once.
 """
 
 from __future__ import annotations
@@ -20,28 +21,29 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 import pyarrow as pa
 
-from agents import codec
-from agents.functions.checks import check_job
-from agents.functions.sandbox import Sandboxes
-from agents.transport import Closed, ZeroMqTransport
-from agents.transport.probe import probe
 from elf.batch import decode
 from elf.client.changes import Changes
 from elf.client.files import files_of, tables_of
 from elf.client.requests import Request
 from elf.client.windows import Window, split
 from elf.errors import ElfError, PeerError, UserError
-from elf.job.home.heard import Heard
-from elf.job.messages import Call, Cancel, Execute, Failed, JobFacts, KeepAlive, Message, Published, Reply
-from elf.job.program.spec import Question, Submission, with_settings
-from elf.job.program.values import unpack_value
-from elf.job.tapping import TapReply, TapWish
-from elf.job.vitals import FleetVitals
+from elf.transport import Closed, ZeroMqTransport
+from elf.transport.probe import probe
+from elf.wire.base import FAMILY, Message
+from elf.wire.clients import CLIENT_MESSAGES, Call, Cancel, Execute, Failed, KeepAlive, Published, Reply
+from elf.wire.frames import Codec, OtherCluster
+from elf.wire.heard import Heard
+from elf.wire.tapping import TapReply, TapWish
+from elf.wire.vitals import FleetVitals
+
+if TYPE_CHECKING:
+    from elf.functions.sandbox import Sandboxes
+    from elf.job.messages import JobFacts
 
 T = TypeVar("T")
 
@@ -74,6 +76,7 @@ MOVES: Final = 10
 """Times that all agents are tried when one is lost, a second or more apart."""
 
 _BYTES_MAX: Final = 256 << 20
+_CODEC: Final[Codec[Message]] = Codec({FAMILY: CLIENT_MESSAGES})
 _SUBSCRIBE: Final = re.compile(r"\s*SUBSCRIBE\s+\w+\s*;?\s*", re.IGNORECASE)
 
 
@@ -168,7 +171,7 @@ class Client:
         self._cluster = cluster
         self._numbers = itertools.count(1)
         self._requests: dict[int, Request] = {}
-        self._sandboxes = Sandboxes()
+        self._sandboxes: Sandboxes | None = None
         self._transport: ZeroMqTransport | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._asked: float | None = None
@@ -226,7 +229,9 @@ class Client:
         for number in list(self._requests):
             self._close_request(number)
         await self._disconnect()
-        self._sandboxes.close()
+        if self._sandboxes is not None:
+            self._sandboxes.close()
+            self._sandboxes = None
 
     async def _disconnect(self) -> None:
         for task in self._tasks:
@@ -333,7 +338,7 @@ class Client:
 
     async def tap(self, stream: str, where: str = "", columns: Sequence[str] = ()) -> AsyncGenerator[Tapped]:
         """Rows of a stream as its agents read them, as long as they are asked for; at most so many a second
-        (``elf.job.tapping``), what is beyond that is counted. ``where``: a condition in ELF-QL;
+        (``elf.wire.tapping``), what is beyond that is counted. ``where``: a condition in ELF-QL;
         ``columns``: those wanted, if not all. Raises ``UserError``.
         """
         wish = msgspec.json.encode(TapWish(str(uuid.uuid4()), stream, where, tuple(columns))).decode()
@@ -351,6 +356,8 @@ class Client:
 
     async def compare_facts(self, job: str) -> CompareFacts:
         """What an offline run of a job needs. Has the members ship their archives first."""
+        from elf.job.messages import JobFacts
+
         reply = await self._ask("compare", job, COMPARE_SECS)
         try:
             facts = msgspec.msgpack.decode(reply.payload, type=JobFacts)
@@ -373,6 +380,11 @@ class Client:
 
         The text is checked first, in a process of its own on this machine. Raises ``UserError``.
         """
+        from elf.functions.checks import check_job
+        from elf.functions.sandbox import Sandboxes
+        from elf.job.program.spec import Submission, with_settings
+
+        self._sandboxes = self._sandboxes or Sandboxes()
         text = with_settings(text, settings or {})
         loaded = await asyncio.to_thread(check_job, self._sandboxes, text, filename, name, self.creator)
         asked = Submission(name, text, filename, loaded, str(uuid.uuid4()), replace)
@@ -383,6 +395,9 @@ class Client:
         of a job in Python returns, or the last window of an SQL job. ``message``: anything that JSON has.
         Raises ``UserError``.
         """
+        from elf.job.program.spec import Question
+        from elf.job.program.values import unpack_value
+
         try:
             argument = msgspec.json.encode(Question(job, message)).decode()
         except (TypeError, ValueError) as error:
@@ -471,7 +486,7 @@ class Client:
     def _send(self, message: Message) -> None:
         if self._transport is None:
             raise ElfError("the client is not open: use `async with`")
-        frames = codec.encode(message, cluster=self._cluster, sender=self._transport.address)
+        frames = _CODEC.encode(message, cluster=self._cluster, sender=self._transport.address)
         self._transport.send(self.address, frames)
 
     # -- the connection --------------------------------------------------------------------------------------
@@ -487,10 +502,10 @@ class Client:
         while True:
             try:
                 _, frames = await transport.receive()
-                message = codec.decode(frames, cluster=self._cluster, max_bytes=_BYTES_MAX).message
+                message = _CODEC.decode(frames, cluster=self._cluster, max_bytes=_BYTES_MAX).message
             except Closed:
                 return
-            except codec.OtherCluster as other:
+            except OtherCluster as other:
                 self._fail(OtherFleet(other.cluster, self._cluster))
                 continue
             except PeerError:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from agents.functions.checks import check_text
-from agents.functions.function import KINDS, FunctionSpec
 from elf.errors import UserError
 
 _JOIN = re.compile(r"\bJOIN\s*'|\bSET\s+TABLE\s", re.IGNORECASE)
@@ -22,9 +20,17 @@ def files_of(text: str) -> dict[str, str]:
             found[name] = Path(name).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{name} cannot be read: {getattr(error, 'strerror', error)}") from None
-        if kind.lower() in KINDS:
-            check_text(FunctionSpec(kind.lower(), found[name], Path(name).name))
+        _look_at(kind.lower(), found[name], Path(name).name)
     return found
+
+
+def _look_at(kind: str, text: str, filename: str) -> None:
+    """Of what is no kind of function the agent will say so."""
+    from elf.functions.checks import check_text
+    from elf.functions.function import KINDS, FunctionSpec
+
+    if kind in KINDS:
+        check_text(FunctionSpec(kind, text, filename))
 
 
 def tables_of(text: str) -> dict[str, bytes]:

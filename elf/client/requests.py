@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from elf.errors import ElfError
-from elf.job.messages import Failed, Published, Reply
+from elf.wire.clients import Failed, Published, Reply
 
 WAITING_MAX: Final = 1024
 """Replies that may wait for a slow reader; with more its request fails."""

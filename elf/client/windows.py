@@ -14,11 +14,10 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from elf.batch import decode
 from elf.client import coverage
-from elf.job.messages import WindowResult
+from elf.wire.clients import WindowResult
 
 WINDOW_COLUMNS: Final = ("window_start", "window_end")
 _US: Final = pa.timestamp("us")
@@ -105,7 +104,7 @@ def _parts(rows: pa.Table) -> Iterator[tuple[_Span, pa.Table]]:
     if tuple(rows.column_names[:2]) != WINDOW_COLUMNS:
         yield (None, None), rows
         return
-    starts, ends = (pc.cast(rows.column(i), _US).cast(pa.int64()).to_numpy() for i in (0, 1))
+    starts, ends = (rows.column(i).cast(_US).cast(pa.int64()).to_numpy() for i in (0, 1))
     later = np.diff(starts)
     if (later < 0).any() or ((later == 0) & (np.diff(ends) < 0)).any():
         order = np.lexsort((ends, starts))
@@ -113,7 +112,7 @@ def _parts(rows: pa.Table) -> Iterator[tuple[_Span, pa.Table]]:
     edges = (np.diff(starts) != 0) | (np.diff(ends) != 0)
     bounds = [0, *(np.flatnonzero(edges) + 1).tolist(), len(starts)]
     for begin, end in itertools.pairwise(bounds):
-        span = (pc.cast(rows.column(i).slice(begin, 1), _US)[0].as_py() for i in (0, 1))
+        span = (rows.column(i).slice(begin, 1).cast(_US)[0].as_py() for i in (0, 1))
         yield (next(span), next(span)), rows.slice(begin, end - begin)
 
 

@@ -286,7 +286,7 @@ class Consult:
 
 @dataclass(frozen=True)
 class Examine:
-    """A request that the process answers: how are you (``elf.job.vitals``)? Comes back as ``Consulted``."""
+    """A request that the process answers: how are you (``elf.wire.vitals``)? Comes back as ``Consulted``."""
 
     request: Request
 

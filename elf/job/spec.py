@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from elf.ql.plan import Fragment, Plan
+from elf.wire.clients import ONE_SHOT_PREFIX
 from overlay.placement import CHOICES
 
 START_OF_TIME = -(1 << 62)
@@ -94,10 +95,6 @@ class Flow:
     """Address of its root: the node that commits its panes (its replica group of one)."""
     epoch: int = 0
     """Group epoch; with the term it fences off earlier holders (always 0 until groups have more members)."""
-
-
-ONE_SHOT_PREFIX = "_select_"
-"""What the name of a SELECT's job begins with."""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.functions.sandbox import Limits, Sandboxes
 from agents.lanes.streams import FunctionsAt
+from elf.functions.sandbox import Limits, Sandboxes
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from agents.answering.asks import Procedure, Until
 from agents.answering.clients import LOG_MS, RENEW_MS, Clients, _Reader
 from elf.chaos.engine import plan
 from elf.job.effects import Send
-from elf.job.home.heard import Heard
 from elf.job.messages import Execute, Published, Reply, SubscribeJob, WindowResult
 from elf.job.spec import JobSpec
+from elf.wire.heard import Heard
 
 HOME, ME, CLIENT = "10.0.0.9:7100", "10.0.0.1:7100", "client:1"
 SPEC = JobSpec("job", "me", 1, plan(2), ())

@@ -15,22 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.arrays import reader, writer
-from agents.codec import (
-    MAGIC,
-    WIRE_VERSION,
-    Envelope,
-    FrameRefused,
-    Message,
-    OtherCluster,
-    Reason,
-    decode,
-    encode,
-    pack,
-    unpack,
-)
+from agents.codec import Message, decode, encode, pack, unpack
 from elf.errors import ElfBug, PeerError
 from elf.job import messages as job
 from elf.job.program import messages as program
+from elf.wire.frames import MAGIC, WIRE_VERSION, Envelope, FrameRefused, OtherCluster, Reason
 from overlay import messages as ring
 from overlay import replica
 from overlay.ids import KEY_BYTES, Peer

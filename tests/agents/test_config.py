@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from agents.config import ClusterConfig, Config, ConfigProblems, load
 from agents.settings.declare import settings_of, variable
-from agents.transport import Limits
 from agents.validation import validate
 from elf.errors import ConfigError
+from elf.transport import Limits
 from overlay import OverlayConfig
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "elf.example.yaml"

@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from agents.functions.checks import check_function, check_job
-from agents.functions.function import Done, Failed, FunctionSpec, UserFunction
-from agents.functions.sandbox import Limits, Sandboxes
-from agents.functions.zygote import NICENESS
 from elf.errors import UserError
+from elf.functions.checks import check_function, check_job
+from elf.functions.function import Done, Failed, FunctionSpec, UserFunction
+from elf.functions.sandbox import Limits, Sandboxes
+from elf.functions.zygote import NICENESS
 from elf.job.home.master import PREPARE_LIMIT_MS
 
 TIGHT = Limits(call_secs=0.2, memory_bytes=48 << 20, rows_max=1_000, log_bytes_max=4_000)

@@ -22,10 +22,10 @@ from agents import logs
 from agents.facts import Aside, _facts
 from agents.http import HttpServer, _json
 from agents.metrics import LABEL_VALUES_MAX, Metrics
-from agents.transport import MemoryNetwork
 from elf.batch import encode
 from elf.errors import UserError
 from elf.job import messages as say
+from elf.transport import MemoryNetwork
 
 SOON = 10.0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from agents.functions.sandbox import Limits, Sandboxes
 from agents.lanes.mapping import FunctionMapper
+from elf.functions.sandbox import Limits, Sandboxes
 from elf.job.ports import MapFailed
 from elf.ql.plan import Fragment, Function
 from elf.ql.planner import plan_text

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agents.addresses import AddressError
 from agents.http import HttpServer
-from agents.transport import ZeroMqTransport
-from agents.transport.probe import ANSWER_SECS, CONNECT_SECS, SIGNATURE_SECS, probe
+from elf.addresses import AddressError
+from elf.transport import ZeroMqTransport
+from elf.transport.probe import ANSWER_SECS, CONNECT_SECS, SIGNATURE_SECS, probe
 from tests.agents.test_http import Facts
 
 LIMIT_SECS = 2.5

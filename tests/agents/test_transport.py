@@ -14,8 +14,8 @@ from typing import Protocol
 import pytest
 import zmq
 
-from agents.transport import Closed, Limits, MemoryNetwork, Transport, ZeroMqTransport
 from elf.errors import UserError
+from elf.transport import Closed, Limits, MemoryNetwork, Transport, ZeroMqTransport
 
 SOON = 10.0
 SMALL = Limits(message_bytes_max=4 << 20, inbox_messages_max=16, peer_messages_max=8)
@@ -525,7 +525,7 @@ async def test_closing_does_not_wait_for_the_dead(net: ZeroMqWorld) -> None:
 
 async def test_a_connection_that_zeromq_has_given_up_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes come back that are none of ZeroMQ's protocol: it takes nothing more, and never tries again."""
-    monkeypatch.setattr("agents.transport.zeromq.STUCK_SECS", 0.3)
+    monkeypatch.setattr("elf.transport.zeromq.STUCK_SECS", 0.3)
     there = await ZeroMqTransport.listen("127.0.0.1:0")
     host, port = there.address.split(":")
     noise, ways = b"\xff" * 64, []
@@ -572,7 +572,7 @@ async def _until(transport: Transport, wanted: bytes) -> None:
 
 FORGOTTEN = """
 import asyncio, gc
-from agents.transport import ZeroMqTransport
+from elf.transport import ZeroMqTransport
 
 async def forget():
     agent, client = await ZeroMqTransport.listen("127.0.0.1:0"), await ZeroMqTransport.dial()

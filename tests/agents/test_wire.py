@@ -19,6 +19,7 @@ from agents import arrays, codec
 from elf.job.home import records
 from elf.job.log import keepers
 from elf.job.messages import Answer, LogEntry, Wish
+from elf.wire import frames
 from overlay.ids import Peer
 from overlay.treemessages import Refreshed
 
@@ -47,15 +48,15 @@ def test_a_message_of_before_lacks_fields_and_one_of_after_has_more() -> None:
         fields = msgspec.msgpack.decode(sent[-1])
         for changed in ([*fields, "of the next release"], fields[:-1]):  # the last ones have defaults
             sent[-1] = msgspec.msgpack.encode(changed)
-            sent[5] = codec._checksum(sent[-1], "c", "s", sent[4])
+            sent[5] = frames._checksum(sent[-1], "c", "s", sent[4])
             found = codec.decode([msgspec.msgpack.encode(sent)], cluster="c", max_bytes=1 << 20)
             assert found.message == message
 
 
 def lines() -> list[str]:
     """A line a type: its name, and its fields with their types; ``?`` has a default."""
-    found = {"WIRE_VERSION": str(codec.WIRE_VERSION)}
-    for tag, cls in sorted(codec._TYPES.items()):
+    found = {"WIRE_VERSION": str(frames.WIRE_VERSION)}
+    for tag, cls in sorted(codec.CODEC.types.items()):
         twin = cls if issubclass(cls, msgspec.Struct) else arrays.twin_of(cls)
         found[tag] = fields_of(inspect.type_info(twin), found)
     for kept in (keepers.Wished, keepers._State, records.HomeState):

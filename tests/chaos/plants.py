@@ -25,7 +25,6 @@ from elf.chaos.lane import SimLane
 from elf.job.commands import Command, Feed, Idle, Install, Outcome, Resume, Suspend
 from elf.job.contributions import Piece, Pile, bitmap, numbers
 from elf.job.effects import CommitWindows, Effect, Work
-from elf.job.home.heard import Heard
 from elf.job.log.streamlog import FOREVER_US, Member, StreamLog
 from elf.job.messages import Slice
 from elf.job.rollup.proxies import Proxies
@@ -37,6 +36,7 @@ from elf.job.tally import TALLY_COLUMNS
 from elf.job.worker.flowstate import FlowState
 from elf.job.worker.stream import StreamWorker
 from elf.ql.plan import Fragment, Top
+from elf.wire.heard import Heard
 from overlay.replica.leading import Leadership, Progress
 
 Plant = Callable[[pytest.MonkeyPatch], None]

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from agents import codec
-from agents.transport import ZeroMqTransport
 from elf.batch import encode
 from elf.job import messages as say
+from elf.transport import ZeroMqTransport
 
 Answers = Callable[[say.Message], Iterable[say.Message]]
 STATUS = {"agent": "fake", "incarnation": 1, "jobs": ["busy"], "streams": {"clicks": 1}}

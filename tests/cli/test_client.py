@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from agents import codec
-from agents.transport import ZeroMqTransport
 from elf import client as elf_client
 from elf.batch import encode
 from elf.client import client as module
 from elf.client.requests import WAITING_MAX, Request
 from elf.errors import ElfError, UserError
 from elf.job import messages as say
+from elf.transport import ZeroMqTransport
 from tests.cli.fleet_of_one import at, fake_agent, window_result
 
 

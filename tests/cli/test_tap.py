@@ -17,7 +17,7 @@ import pytest
 from elf.batch import encode
 from elf.cli.tap import CELL_CHARS_MAX, Lines
 from elf.job import messages as say
-from elf.job.tapping import TapReply, TapWish
+from elf.wire.tapping import TapReply, TapWish
 from tests.cli.conftest import Here
 from tests.cli.fleet_of_one import fake_agent
 from tests.cli.terminal import watch

@@ -15,7 +15,7 @@ import pytest
 from elf.cli.printing import console
 from elf.cli.top import Round, head, number, picture, round_of, size
 from elf.job import messages as say
-from elf.job.vitals import AgentVitals, FleetVitals, StreamVitals, Vitals
+from elf.wire.vitals import AgentVitals, FleetVitals, StreamVitals, Vitals
 from tests.cli.conftest import Here
 from tests.cli.fleet_of_one import fake_agent
 from tests.cli.terminal import BACK, HOME, OTHER_SCREEN, plain, watch

@@ -16,15 +16,15 @@ import pytest
 import elf.examples
 from agents.disk.store import Store
 from agents.driver import Driver
-from agents.functions.sandbox import Sandboxes
 from agents.node.beginning import NodeSettings, Restored, replica_config
 from agents.node.node import Node
-from agents.transport import MemoryNetwork
 from elf.errors import UserError
+from elf.functions.sandbox import Sandboxes
 from elf.job import messages as say
 from elf.job.log.membership import Identity
 from elf.job.program.calls import Loaded
 from elf.job.program.spec import Submission
+from elf.transport import MemoryNetwork
 from overlay import Overlay, OverlayConfig, Peer, replica
 from tests.fleet.fleet import Fleet
 from tests.fleet.test_fleet import connected, create, until

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elf.job.home.heard import Heard
+from elf.wire.heard import Heard
 
 
 def test_a_reader_from_the_first_result_on() -> None:

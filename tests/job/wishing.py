@@ -27,7 +27,8 @@ from elf.job.messages import (
     Wish,
 )
 from elf.job.program.spec import ProgramSpec
-from elf.job.spec import ONE_SHOT_PREFIX, JobSpec, home_uid
+from elf.job.spec import JobSpec, home_uid
+from elf.wire.clients import ONE_SHOT_PREFIX
 
 STREAMS = ("s", "t")
 AGENTS = tuple(f"a{n}" for n in range(5))

@@ -19,8 +19,6 @@ from agents.formats import get_format
 from agents.inputs import Chunk, Range, Whole, split_inputs
 from agents.lanes.lane import LaneFacts
 from agents.run import Fleet, FleetStream
-from agents.transport import MemoryNetwork
-from agents.transport.base import Dropped
 from elf.bench.differential.asked import FILES
 from elf.bench.differential.differences import Answer, Row, plain
 from elf.bench.differential.logs import Log
@@ -28,6 +26,8 @@ from elf.client.windows import split
 from elf.errors import ElfError
 from elf.job import messages as say
 from elf.ql.plan import COUNTED
+from elf.transport import MemoryNetwork
+from elf.transport.base import Dropped
 
 DELAYS_S: Final = (0.0, 0.0, 0.002, 0.01)
 """The most that a message takes, one of these a fleet."""

@@ -22,11 +22,11 @@ import psutil
 import pyarrow as pa
 
 from agents.disk.store import Store
-from agents.functions import wire
-from agents.functions.sandbox import Limits, Sandbox, Sandboxes
 from agents.lanes.archive import Archive
-from agents.transport import ZeroMqTransport
+from elf.functions import wire
+from elf.functions.sandbox import Limits, Sandbox, Sandboxes
 from elf.job.program.calls import Place, Timer
+from elf.transport import ZeroMqTransport
 
 SMALL: Final = 300
 LARGE: Final = 60_000

@@ -1,7 +1,7 @@
 """Who reads a job's windows at its home, and what they are told.
 
 A subscription is a lease, which its reader renews. Each window is published once a revision, when it is
-committed, with its number; a reader asks for the numbers that it has missed (``elf.job.home.heard``), and
+committed, with its number; a reader asks for the numbers that it has missed (``elf.wire.heard``), and
 whoever comes later for all after the last one that it had. Early results (``elf.job.home.early``) are made
 only while somebody reads.
 """

@@ -5,8 +5,8 @@ the neighbours that have copies of its snapshots. ``again``: an agent, the root,
 ``reading``: the root and the nodes whose jobs read the flow. ``entries``, ``following``, ``wishes``: the
 stream log: what it says, its keepers and who follows them, what they are asked for. ``homes``: a job's home
 and whoever creates the job, changes it or reads its windows. ``inquiries``: who wants to know of flows, trees
-and streams. ``clients``: a client and its agent. ``base``: what all have in common, and ``Answer``, which
-ends each ``Request``.
+and streams. ``elf.wire`` has those of a client and its agent, and what all have in common: ``Answer`` ends
+each ``Request``.
 
 Overlay messages are the overlay's own business (``overlay.messages``); these ride beside them, straight to an
 address, or inside a routed or multicast overlay message. Every message is a frozen struct of plain values, so
@@ -27,8 +27,6 @@ from elf.job.messages.again import (
     RunSlice,
     Whereabouts,
 )
-from elf.job.messages.base import Answer, Message, Request
-from elf.job.messages.clients import Call, Cancel, Execute, Failed, KeepAlive, Published, Reply
 from elf.job.messages.copies import (
     COPY_MESSAGES,
     CopiesKept,
@@ -61,7 +59,6 @@ from elf.job.messages.homes import (
     SteerJob,
     SubscribeJob,
     WhoIsThere,
-    WindowResult,
 )
 from elf.job.messages.inquiries import (
     AskWhy,
@@ -107,6 +104,18 @@ from elf.job.messages.wishes import (
     LeaveStream,
     MoveHome,
     Wish,
+)
+from elf.wire.base import Answer, Message, Request
+from elf.wire.clients import (
+    CLIENT_MESSAGES,
+    Call,
+    Cancel,
+    Execute,
+    Failed,
+    KeepAlive,
+    Published,
+    Reply,
+    WindowResult,
 )
 
 MESSAGES: tuple[type[Message], ...] = (
@@ -160,13 +169,7 @@ MESSAGES: tuple[type[Message], ...] = (
     InspectFlow,
     RollArchive,
     PeekStream,
-    Execute,
-    Call,
-    KeepAlive,
-    Cancel,
-    Reply,
-    Failed,
-    Published,
+    *CLIENT_MESSAGES,
 )
 """Everything that may stand in a frame."""
 

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from elf.job.again import Mark, Reading, Where
-from elf.job.messages.base import Message
 from elf.job.messages.rollup import Slice
+from elf.wire.base import Message
 
 
 class Whereabouts(Message, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elf.job.copies import Copy, CopyName
-from elf.job.messages.base import Message
+from elf.wire.base import Message
 
 
 class KeepCopies(Message, frozen=True, kw_only=True):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from elf.job.messages.base import Message
 from elf.job.messages.entries import LogEntry
+from elf.wire.base import Message
 
 
 class LogKeepers(msgspec.Struct, frozen=True):

@@ -6,42 +6,10 @@ from typing import Literal
 
 import msgspec
 
-from elf.job.messages.base import Message, Request
 from elf.job.spec import JobSpec, VersionRecord
 from elf.ql.plan import Plan
-
-
-class WindowResult(Message, frozen=True, kw_only=True):
-    """Committed windows of a job, once a revision; in a fleet mostly one window, in ``elf run`` many at once.
-
-    ``status`` and ``payload`` are Arrow IPC. Status has a row a window: ``window_start``, ``window_end``
-    (timestamp µs), ``revision``, ``expected``, ``reported``, ``missing`` (names), ``rows_in``, ``late``,
-    ``rejected``, ``uncast``, ``future``, ``unrostered``, ``shed``, ``leapt`` (see
-    ``elf.job.stragglers``), ``skipped`` (panes of it were dropped before the master had them, or a change of
-    the job cut it off: it has no rows), ``version``. Payload has
-    the result rows, ``window_start`` and ``window_end`` first when the job has windows.
-    """
-
-    job: str
-    name: str
-    version: int
-    provisional: bool = False
-    master: str
-    first_us: int
-    last_us: int
-    revision: int
-    final: bool = False
-    """True when no window can follow (a finite input)."""
-    status: bytes
-    payload: bytes
-    changes: bool = False
-    """The job says EMIT CHANGES: readers are told what differs from what they had of a window."""
-    early: int = 0
-    """Above 0: not committed, and replaced by the next of the windows in it."""
-    number: int = 0
-    """Of this result among those of its job, by which readers know what they miss; 0: it has none."""
-    before: int = 0
-    """The number of the result before it, as far as the home still has that."""
+from elf.wire.base import Message, Request
+from elf.wire.clients import WindowResult
 
 
 class JobFailed(Message, frozen=True, kw_only=True):

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import msgspec
 
-from elf.job.messages.base import Request
 from elf.job.spec import Flow
 from elf.schema import Column, Schema
+from elf.wire.base import Request
 
 
 class LocateInTree(Request, frozen=True, kw_only=True):

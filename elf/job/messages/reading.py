@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from elf.job.messages.base import Message
 from elf.job.spec import START_OF_TIME
 from elf.ql.plan import Top
+from elf.wire.base import Message
 
 
 class PaneWish(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from elf.job.messages.base import Message
+from elf.wire.base import Message
 
 
 class Slice(Message, frozen=True, kw_only=True):

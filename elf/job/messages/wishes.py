@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from elf.job.messages.base import Message
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec
+from elf.wire.base import Message
 
 
 class JoinStream(Message, frozen=True, kw_only=True, tag=True):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from agents.functions import wire
+from elf.functions import wire
 from elf.job.program.calls import JobEffect
 from elf.job.program.runner import JobRunner, UserCodeError, failure_of, load
 

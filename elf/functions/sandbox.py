@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from agents.functions import wire
-from agents.functions.zygote import ANSWER, NO_PROCESS, Request, environment
 from elf.errors import ElfError
+from elf.functions import wire
+from elf.functions.zygote import ANSWER, NO_PROCESS, Request, environment
 from elf.job.program.calls import JobEffect
 
 Trouble = Literal["raised", "memory", "blocked", "died", "output"]
@@ -151,7 +151,7 @@ class Template:
             root = str(Path(__file__).resolve().parents[2])
             with theirs:
                 self._zygote = subprocess.Popen(
-                    [sys.executable, "-m", "agents.functions.zygote", str(theirs.fileno())],
+                    [sys.executable, "-m", "elf.functions.zygote", str(theirs.fileno())],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     env=environment(root),

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from agents.functions import wire
-from agents.functions.function import KINDS, Failed, FunctionSpec, UserFunction
-from agents.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes
 from elf.errors import UserError
+from elf.functions import wire
+from elf.functions.function import KINDS, Failed, FunctionSpec, UserFunction
+from elf.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes
 from elf.job.program.calls import Loaded, Place
 from elf.job.program.spec import TEXT_BYTES_MAX
 

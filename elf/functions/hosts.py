@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from agents.functions import wire
-from agents.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes
+from elf.functions import wire
+from elf.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes
 from elf.job.program.calls import Delivered, Timer
 from elf.job.program.port import (
     AnswerProgram,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from elf.job.messages import Message, Request
+from elf.wire.base import Message, Request
 
 
 class InspectAgent(Request, frozen=True, kw_only=True):

@@ -67,7 +67,7 @@ def environment(root: str) -> dict[str, str]:
 
 def main(control: socket.socket) -> None:
     os.nice(NICENESS)  # before the imports: where many agents start theirs at once, their loops go first
-    from agents.functions import child  # everything that a sandbox needs
+    from elf.functions import child  # everything that a sandbox needs
 
     gc.freeze()  # what is imported stays shared: no collection writes to it
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -150,7 +150,7 @@ def _memory_now() -> tuple[int, int]:
 
 if __name__ == "__main__":
     # Not to be __main__ twice: what is pickled or imported by name must be one module.
-    from agents.functions import zygote
+    from elf.functions import zygote
 
     with socket.socket(fileno=int(sys.argv[1])) as agent:
         zygote.main(agent)

@@ -17,9 +17,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from agents.functions import wire
-from agents.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes, Trouble
 from elf.batch import NO_CAST
+from elf.functions import wire
+from elf.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes, Trouble
 
 KINDS: Final = ("map", "reduce", "final")
 PROBES_MAX: Final = 32

@@ -24,9 +24,9 @@ from typing import Final
 
 import zmq
 
-from agents.addresses import AddressError, split_address
-from agents.transport.base import CLIENT_PREFIX, Counters, Dropped, Inbox, Limits, size_of
+from elf.addresses import AddressError, split_address
 from elf.errors import UserError
+from elf.transport.base import CLIENT_PREFIX, Counters, Dropped, Inbox, Limits, size_of
 
 _NOW: Final = int(zmq.NOBLOCK)
 _NOW_MORE: Final = int(zmq.NOBLOCK | zmq.SNDMORE)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from elf.job.messages.base import Message
-from elf.job.messages.homes import WindowResult
+from typing import Final
+
+from elf.wire.base import Message
+
+ONE_SHOT_PREFIX: Final = "_select_"
+"""What the name of a SELECT's job begins with."""
 
 
 class Execute(Message, frozen=True, kw_only=True):
@@ -63,8 +67,44 @@ class Failed(Message, frozen=True, kw_only=True):
     text: str
 
 
+class WindowResult(Message, frozen=True, kw_only=True):
+    """Committed windows of a job, once a revision; in a fleet mostly one window, in ``elf run`` many at once.
+
+    ``status`` and ``payload`` are Arrow IPC. Status has a row a window: ``window_start``, ``window_end``
+    (timestamp µs), ``revision``, ``expected``, ``reported``, ``missing`` (names), ``rows_in``, ``late``,
+    ``rejected``, ``uncast``, ``future``, ``unrostered``, ``shed``, ``leapt`` (see ``elf.job.stragglers``),
+    ``skipped`` (panes of it were dropped before the master had them, or a change of the job cut it off: it
+    has no rows), ``version``. Payload has the result rows, ``window_start`` and ``window_end`` first when the
+    job has windows.
+    """
+
+    job: str
+    name: str
+    version: int
+    provisional: bool = False
+    master: str
+    first_us: int
+    last_us: int
+    revision: int
+    final: bool = False
+    """True when no window can follow (a finite input)."""
+    status: bytes
+    payload: bytes
+    changes: bool = False
+    """The job says EMIT CHANGES: readers are told what differs from what they had of a window."""
+    early: int = 0
+    """Above 0: not committed, and replaced by the next of the windows in it."""
+    number: int = 0
+    """Of this result among those of its job, by which readers know what they miss; 0: it has none."""
+    before: int = 0
+    """The number of the result before it, as far as the home still has that."""
+
+
 class Published(Message, frozen=True, kw_only=True):
     """Agent to client: windows of the job that it subscribed to."""
 
     request: int
     result: WindowResult
+
+
+CLIENT_MESSAGES: Final = (Execute, Call, KeepAlive, Cancel, Reply, Failed, Published)

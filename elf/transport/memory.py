@@ -6,8 +6,8 @@ as a real one does. It never reads a clock and has no threads.
 
 from __future__ import annotations
 
-from agents.transport.base import CLIENT_PREFIX, Counters, Dropped, Inbox, Limits, size_of
 from elf.errors import UserError
+from elf.transport.base import CLIENT_PREFIX, Counters, Dropped, Inbox, Limits, size_of
 
 
 class MemoryNetwork:

@@ -12,7 +12,7 @@ import contextlib
 import socket
 from typing import Final
 
-from agents.addresses import split_address
+from elf.addresses import split_address
 
 CONNECT_SECS: Final = 2.0
 """For a connection: long enough for a first packet that is lost and sent again after a second."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+FAMILY: Final = "job"
+"""Begins the tags of these messages on the wire (``elf.wire.frames``); those of other rooms have others."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
