@@ -153,7 +153,7 @@ class LogConfig:
 
 @dataclass(frozen=True)
 class ProtocolConfig:
-    """Time limits of rolling up (PROTOCOL sections 3 to 5, 8)."""
+    """Time limits of rolling up (protocol 3.4, protocol 4.4, protocol 8.1, protocol 10.1)."""
 
     restart_grace_secs: float = setting(
         300.0,

@@ -23,7 +23,7 @@ from elf.job.spec import stream_topic
 from elf.schema import Schema, merge_schemas
 
 SAMPLE_MEMBERS: Final = 5
-"""Members that are asked which columns a stream has (DESIGN 4.5: three or more)."""
+"""Members that are asked which columns a stream has."""
 ROOTS_ASKED_MAX: Final = 16
 """Roots of flows that are asked how far clocks are apart."""
 

@@ -3,7 +3,7 @@
 A root has whole groups: no other range has rows of them. Each pane that has groups is one call, when its
 commit is made; some of them come back, with values as they were or changed. What comes back is what the pane
 is, for windows, for readers and for other jobs. The function is a part of the fragment, so that only jobs
-with the same function share it, and a version with another one has flows of its own (PROTOCOL 6).
+with the same function share it, and a version with another one has flows of its own (protocol 6.5).
 
 A revision is made of what was there *before* the function, which is kept with the commit, and goes through it
 again: so it need not be that reduce(reduce(a) ∪ b) = reduce(a ∪ b), and the first rows of a pane are as good

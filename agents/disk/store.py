@@ -1,9 +1,9 @@
 """The agent's durable memory: what of its state must survive a crash, by table.
 
 What is in it: facts about the agent; for a worker the *cut* of each stream and the snapshots that it
-retains (PROTOCOL 3), and copies of those of others; for a root its flows and pane commits, for a reader on
-another node copies of these; for a master its jobs and window commits (PROTOCOL 5); and the stream log
-(PROTOCOL 1).
+retains (protocol 3.1), and copies of those of others; for a root its flows and pane commits, for a reader on
+another node copies of these; for a master its jobs and window commits (protocol 5.6); and the stream log
+(protocol 2.1).
 
 Rules: every method is one transaction, durable when it returns, and may be called from any thread. Values
 are opaque bytes made by the callers. Pane numbers, times (µs) and revisions are signed 64-bit integers;
@@ -96,7 +96,7 @@ class PaneCommitName:
 
 @dataclass(frozen=True)
 class PaneCommit(PaneCommitName):
-    """A root's final word on a revision of panes ``[start, end)``, with its counters (PROTOCOL 5). ``seq``:
+    """A root's final word on a revision of panes ``[start, end)``, with its counters (protocol 5.8). ``seq``:
     its number among those of its flow, ascending; 0 until it is committed. ``parts``: those of late rows that
     its one pane has (``elf.job.parts``); they are read by ``parts_of`` alone. ``raw``: what the payload was
     made of, where a reduce function has changed it; it is read by ``raw_of`` alone.
@@ -320,8 +320,8 @@ class Store:
 
     def commit_panes(self, *rows: PaneCommit, again: bool = False) -> int:
         """Commits in one transaction; returns the number of the last. A second word on a pane's revision
-        raises ``ElfBug`` (DESIGN 6.5), unless it is to be said ``again``, by whoever had its name only. Rows
-        with a number keep it, others get the next of their flow.
+        raises ``ElfBug`` (protocol 5.9), unless it is to be said ``again``, by whoever had its name only.
+        Rows with a number keep it, others get the next of their flow.
         """
         seq = 0
         with self._file.writing() as con:

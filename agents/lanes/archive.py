@@ -1,7 +1,7 @@
 """The raw stream on its way to Parquet: rolls of Arrow records in the data folder, then files in the archive.
 
 A *roll* is a run of records of one stream, numbered through by *position* (records appended since the archive
-began). Its life, by the name of its file (DESIGN 5.2, PROTOCOL 3):
+began). Its life, by the name of its file (protocol 3.7):
 
     open-FROM.arrows      an Arrow IPC stream that is appended to, not compressed (so a roll is about as large
                           as its lines, lives for a minute, and costs a copy to write and nothing to read);

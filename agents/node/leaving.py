@@ -1,4 +1,4 @@
-"""How an agent leaves its cluster (``elf leave``).
+"""How an agent leaves its cluster (``elf leave``; protocol 10.2, protocol 10.3).
 
 It seals all that is open, hands over what it has sealed and the copies that it has of the dead, has the log
 say from when on it is gone, hands over its seats in all groups, and leaves the ring.

@@ -54,7 +54,7 @@ class Window:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells one result from every other: two with the same key are the same (PROTOCOL 5)."""
+        """What tells one result from every other: two with the same key are the same (protocol 7.3)."""
         return (self.job, self.version, self.start, self.end, self.revision, self.provisional, self.early)
 
     @property

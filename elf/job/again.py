@@ -1,5 +1,5 @@
 """Work that is run again: a neighbour reads the files of an agent that is behind, where both see them
-(``STRAGGLERS MIRROR``; ``streams.<name>.shared``).
+(``STRAGGLERS MIRROR``; ``streams.<name>.shared``; protocol 9.5).
 
 Why that is the same piece as the agent's own would be. A row is late by what its *own source* had before it,
 row by row (``elf.job.worker.assigning``), whatever the chunks. So the rows of pane P in a source that are not
@@ -18,8 +18,8 @@ time that it had by then, until it has gone by the end of P, has all rows that t
                     made, durably (a part that is named (member, -mark)), to all roots after it
     at the agent    sealed P (or seals it when it is back) ── ``answered``: by which mark ──▶ its lane counts
 
-- **Once.** (member, pane) is taken once; a commit says whose piece it was. The agent's own is not forgotten
-  before it hears that of a commit that is durable, and nothing is dropped that is not in one.
+- **Once.** (member, pane) is taken once (protocol 9.6); a commit says whose piece it was. The agent's own is
+  not forgotten before it hears that of a commit that is durable, and nothing is dropped that is not in one.
 - **Nothing is lost unnamed.** A mark has a number, which counts the sources that began to speak; each source
   has the number with which it did. Files that the agent met later than the mark were not read for it: what
   the agent's own snapshot has of them (``met``, by pane and number, in its cut) is counted as late. What the

@@ -3,8 +3,8 @@
 A *contribution set* is an integer used as a bitmap over member numbers (part 0 of their snapshots). A
 ``Piece`` is a partial result: panes ``[start, end)``, the members that it covers, and the encoded tables,
 which nobody opens here. ``Pile`` keeps pieces of one flow; the one rule of rolling up lives in it: **pieces
-that cover the same member in the same pane are never both kept** (DESIGN 6.3). Only overlap refuses a piece,
-nothing else does (PROTOCOL 4.2).
+that cover the same member in the same pane are never both kept** (protocol 4.2). Only overlap refuses a
+piece, nothing else does.
 """
 
 from __future__ import annotations

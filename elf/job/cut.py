@@ -1,5 +1,5 @@
-"""The cut: where an agent starts reading a stream again, with all that it had computed by then (PROTOCOL
-section 3).
+"""The cut: where an agent starts reading a stream again, with all that it had computed by then
+(protocol 3.1).
 """
 
 from __future__ import annotations

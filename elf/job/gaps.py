@@ -1,4 +1,5 @@
-"""Gaps: bytes of a log that are gone unread, by the event time in which their rows would have been.
+"""Gaps: bytes of a log that are gone unread, by the event time in which their rows would have been
+(protocol 11.1).
 
 An input finds that bytes are ``Missed``; the worker of the stream knows between which event times they were,
 and marks the panes that a gap touches. So a pane says of itself what it lacks, in its tally (the column

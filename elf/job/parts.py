@@ -1,4 +1,4 @@
-"""Parts: what late rows add to panes that were sealed already (PROTOCOL 2 and 5), at both ends of their way.
+"""Parts: what late rows add to panes that were sealed already (protocol 8.5), at both ends of their way.
 
 A job that says ``EMIT FINAL REVISE b`` keeps rows that come after their pane was sealed, for as long as they
 are not ``b`` later than that. At a worker (``LateRows``) they are aggregated like others, in a tree of their

@@ -1,4 +1,4 @@
-"""Key ranges: the groups of a fragment over several trees (paper, section 2.3; PROTOCOL 1).
+"""Key ranges: the groups of a fragment over several trees (paper, section 2.3; protocol 1.1).
 
 m key ranges are m flows with one map. Which range a group is in depends on the hash of its keys alone, and so
 is the same on every agent, in every pane, and for all rows (``elf.ql.cells``) of the group: the root of a

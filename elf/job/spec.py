@@ -1,7 +1,7 @@
 """What a job is, as values: flows, windows and job records that travel and are stored.
 
-PROTOCOL section 1: a *flow* is one immutable map fragment over one stream, one pane length and one key range;
-a *job* reads flows; a *version* of a job is the vector of flows that it reads, with window, final fragment
+A *flow* is one immutable map fragment over one stream, one pane length and one key range (protocol 1.1); a
+*job* reads flows; a *version* of a job is the vector of flows that it reads, with window, final fragment
 and policy. A flow belongs to no job: whichever job founded it, every job with an equal fragment reads it.
 """
 

@@ -1,4 +1,4 @@
-"""Agents that are behind: what a job says about them, and how that is kept to (PROTOCOL 4.4 and 5).
+"""Agents that are behind: what a job says about them, and how that is kept to (protocol 4.4, protocol 8.1).
 
 A straggler is an agent of a pane's roster whose snapshot is not at the root when the limit is up, which runs
 from when half of the watermarks have passed the pane. ``STRAGGLERS`` is part of the fragment, so that a flow

@@ -1,7 +1,6 @@
 """What clauses and operators are for, in words; each example is run by the tests.
 
-The examples of clauses are queries over a stream ``log`` with the columns of an access log (DESIGN section
-4.5).
+The examples of clauses are queries over a stream ``log`` with the columns of an access log.
 """
 
 from __future__ import annotations

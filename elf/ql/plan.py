@@ -1,6 +1,6 @@
 """The plan of a query: the values that agents, trees, masters and Spark all work from.
 
-One syntax tree, three renderings (DESIGN section 1). With ``rows`` the extracted, typed rows of a chunk:
+One syntax tree, three renderings. With ``rows`` the extracted, typed rows of a chunk:
 
 - *map*, DuckDB, in the agents: ``rows`` (the fragment's columns, and ``_pane`` BIGINT) to partial
   aggregates: the columns ``_pane``, then ``keys``, then ``states``, one row for each distinct (pane, keys).

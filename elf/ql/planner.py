@@ -1,4 +1,4 @@
-"""Planning: from a query and its stream's columns to fragments (DESIGN section 5, steps 3 and 7).
+"""Planning: from a query and its stream's columns to fragments.
 
 The map fragment depends only on what decides the contents of its partial aggregates: WHERE, the keys, the
 aggregates, the pane. Names, HAVING, ORDER BY, LIMIT, the spelling and the order of the SELECT list do not

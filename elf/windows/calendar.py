@@ -1,7 +1,7 @@
 """Which windows a job has, when each is complete, and which panes it needs.
 
 A ``Calendar`` is the kinds of a job's windows and the event time from which the job answers: windows that
-start before that are skipped (PROTOCOL 6). Two kinds may have the same window (10 minutes, and the first
+start before that are skipped (protocol 6.3). Two kinds may have the same window (10 minutes, and the first
 step of a cumulative day): it is the same interval, so it is there once, of the first kind that has it.
 """
 

@@ -128,8 +128,8 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What JOINs and heartbeats say of a group (PROTOCOL 5): group epoch, term, committed up to; and who
-    leads, as far as known ("" if not). ``going``: addresses of members that want to go, known to the leader.
+    """What this node knows of a group (protocol 5.4): its epoch, the term, committed up to; and who leads, as
+    far as known ("" if not). ``going``: addresses of members that want to go, known to the leader.
     """
 
     birth: int

@@ -115,7 +115,8 @@ def test_nothing_at_all_is_a_configuration(tmp_path: Path) -> None:
 
 
 def test_defaults_are_those_of_the_protocol() -> None:
-    """PROTOCOL section 8, and the straggler limit of section 4."""
+    """Lateness, idleness and the future bound (protocol 3.4), the straggler limit (protocol 4.4), how long
+    panes are revised (protocol 8.1), and how long an agent that restarts is waited for (protocol 10.1)."""
     config = load(None, {})
     protocol = config.protocol
     assert (protocol.future_bound_secs, protocol.revise_secs, protocol.restart_grace_secs) == (60, 600, 300)
@@ -125,14 +126,14 @@ def test_defaults_are_those_of_the_protocol() -> None:
     assert stream["streams.<name>.idle_timeout_secs"] == 10
 
 
-def test_every_key_of_the_design_is_there() -> None:
-    """DESIGN section 4.6."""
-    design = """agent.name agent.listen agent.advertise cluster.name cluster.bootstrap
+def test_no_key_that_people_rely_on_is_taken_away() -> None:
+    """A file that somebody has written can still be read."""
+    agent = """agent.name agent.listen agent.advertise cluster.name cluster.bootstrap
         cluster.retry_join_secs data_dir memory_max_bytes archive.path archive.roll_secs archive.roll_bytes
         http.listen log.level log.format"""
     stream = """type include exclude format timestamp lateness_secs initial_read_offset rotate_wait_secs
         max_line_bytes"""
-    assert {*design.split(), *(f"streams.<name>.{key}" for key in stream.split())} <= set(KEYS)
+    assert {*agent.split(), *(f"streams.<name>.{key}" for key in stream.split())} <= set(KEYS)
 
 
 def test_describe_gives_every_key_its_value(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Planted bugs: each takes one rule out that PROTOCOL marks with a dagger, where the product keeps it."""
+"""Planted bugs: each takes a rule of ``docs/dev/protocol.md`` out, where the product keeps it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def merges_what_overlaps(patch: pytest.MonkeyPatch) -> None:
-    """4.2, 4.3: inner nodes and roots keep pieces that cover the same member."""
+    """protocol 4.2, protocol 4.3: inner nodes and roots keep pieces that cover the same member."""
 
     def add(pile: Pile, piece: Piece) -> int:
         pile._pieces.append(piece)
@@ -63,7 +63,7 @@ def merges_what_overlaps(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_by_place(patch: pytest.MonkeyPatch) -> None:
-    """2: a contribution set is over places in the roster of the moment, not over member numbers."""
+    """protocol 1.5: a contribution set is over places in the roster of the moment, not member numbers."""
 
     def members(log: StreamLog, stream: str) -> tuple[Member, ...]:
         there = [m for m in log._members.get(stream, {}).values() if m.until_us == FOREVER_US]
@@ -75,7 +75,7 @@ def counts_by_place(patch: pytest.MonkeyPatch) -> None:
 
 
 def sends_before_the_cut(patch: pytest.MonkeyPatch) -> None:
-    """3: what is sealed leaves the agent, and a second later the cut is written."""
+    """protocol 3.3: what is sealed leaves the agent, and a second later the cut is written."""
 
     def work(lane: SimLane) -> None:
         command = lane._waiting.pop(0)
@@ -91,12 +91,12 @@ def sends_before_the_cut(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_open_panes(patch: pytest.MonkeyPatch) -> None:
-    """3: the cut leaves out the trees of open panes."""
+    """protocol 3.1: the cut leaves out the trees of open panes."""
     patch.setattr("elf.cbt.BufferTree.dump", lambda tree: b"")
 
 
 def keeps_one_position(patch: pytest.MonkeyPatch) -> None:
-    """3: the cut has one position for all flows, that of the reader, instead of what each has applied."""
+    """protocol 3.2: the cut has one position for all flows, that of the reader, not what each has applied."""
     keep = SimLane._keep
 
     def kept(lane: SimLane, outcome: Outcome) -> bool:
@@ -110,7 +110,7 @@ def keeps_one_position(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_with_a_chunk_queued(patch: pytest.MonkeyPatch) -> None:
-    """3, 6: a new flow begins behind all that was read, and its first pane behind what was parsed of it."""
+    """protocol 3.6: a new flow begins behind all that was read, its first pane behind what was parsed."""
     give = SimLane.give
 
     def hasty(lane: SimLane, command: Command) -> None:
@@ -127,7 +127,7 @@ def answers_with_a_chunk_queued(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_before_a_majority(patch: pytest.MonkeyPatch) -> None:
-    """5: a leader takes for committed what it has itself."""
+    """protocol 5.1: a leader takes for committed what it has itself."""
 
     def own(leadership: Leadership, value: Callable[[Progress], int], own: int) -> int:
         return own
@@ -136,7 +136,7 @@ def commits_before_a_majority(patch: pytest.MonkeyPatch) -> None:
 
 
 def has_one_quota(patch: pytest.MonkeyPatch) -> None:
-    """5: what is retained of one flow counts against all."""
+    """protocol 4.8: what is retained of one flow counts against all."""
 
     def quota(uplink: Uplink, line: _Line) -> list[Effect]:
         held = sum(sum(other.sizes.values()) for other in uplink._lines.values())
@@ -153,7 +153,7 @@ def has_one_quota(patch: pytest.MonkeyPatch) -> None:
 
 
 def revises_what_was_leapt_over(patch: pytest.MonkeyPatch) -> None:
-    """Stragglers: a root takes what comes after the last word."""
+    """protocol 8.3: a root takes what comes after the last word."""
     patch.setattr("elf.job.rollup.root.Root.take", without_leaping(Root.take))
     patch.setattr("elf.job.rollup.root.Root.verdicts", without_leaping(Root.verdicts))
 
@@ -173,7 +173,7 @@ def without_leaping(method: Callable[..., object]) -> Callable[..., object]:
 
 
 def forgets_what_was_leapt_over(patch: pytest.MonkeyPatch) -> None:
-    """Stragglers: a snapshot is deleted as if it were in a commit, and its rows are counted nowhere."""
+    """protocol 8.4: a snapshot is deleted as if it were in a commit, and its rows are counted nowhere."""
 
     def take(leaps: Leaps, names: object) -> tuple[()]:
         return ()
@@ -182,12 +182,12 @@ def forgets_what_was_leapt_over(patch: pytest.MonkeyPatch) -> None:
 
 
 def drops_open_panes_unseen(patch: pytest.MonkeyPatch) -> None:
-    """Stragglers: an open pane is dropped, and so are the counts of its rows."""
+    """protocol 8.4: an open pane is dropped, and so are the counts of its rows."""
     patch.setattr("elf.job.worker.flowstate.left_over", lambda tally, spans: Counter())
 
 
 def leaps_too_far(patch: pytest.MonkeyPatch) -> None:
-    """Stragglers: a lane leaves out more panes than were committed without it."""
+    """protocol 8.3: a lane leaves out more panes than were committed without it."""
     leap = FlowState.leap
 
     def far(state: FlowState, below: int, counted: Mapping[str, int]) -> int:
@@ -197,17 +197,17 @@ def leaps_too_far(patch: pytest.MonkeyPatch) -> None:
 
 
 def does_not_wait_for_the_dead(patch: pytest.MonkeyPatch) -> None:
-    """Stragglers: WAIT is for those only that are taken to be alive."""
+    """protocol 8.2: WAIT is for those only that are taken to be alive."""
     patch.setattr(Root, "_begun", lambda root, pane: 0)
 
 
 def is_always_sure(patch: pytest.MonkeyPatch) -> None:
-    """Thresholds: a root commits the first of what came, whatever was left out."""
+    """protocol 8.6: a root commits the first of what came, whatever was left out."""
     patch.setattr("elf.job.thresholds._check", lambda *_: None)
 
 
 def forgets_what_was_left_out(patch: pytest.MonkeyPatch) -> None:
-    """Thresholds: what agents say about what they left out gets lost when it is merged."""
+    """protocol 8.6: what agents say about what they left out gets lost when it is merged."""
     merge = opening._merged
 
     def forget(
@@ -225,7 +225,7 @@ def forgets_what_was_left_out(patch: pytest.MonkeyPatch) -> None:
 
 
 def skips_what_got_lost(patch: pytest.MonkeyPatch) -> None:
-    """A reader takes what comes, and asks only for what is after that."""
+    """protocol 7.3: a reader takes what comes, and asks only for what is after that."""
 
     def take(heard: Heard, number: int, before: int) -> bool:
         heard.upto = max(heard.upto or 0, number)
@@ -235,7 +235,7 @@ def skips_what_got_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def reissues_as_its_own(patch: pytest.MonkeyPatch) -> None:
-    """Copies: a proxy sends what it has under another number than the owner's."""
+    """protocol 9.1: a proxy sends what it has under another number than the owner's."""
 
     def other(flow: Flow, number: int, pieces: Sequence[Piece], part: int) -> list[Slice]:
         return reissued(flow, number + 1 if number % 2 == 0 else number - 1, pieces, part)
@@ -244,12 +244,12 @@ def reissues_as_its_own(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_copies_early(patch: pytest.MonkeyPatch) -> None:
-    """Copies: a holder takes each commit for one with all members in it."""
+    """protocol 9.2: a holder takes each commit for one with all members in it."""
     patch.setattr("elf.job.rollup.holding.from_bytes", lambda members: -1)
 
 
 def holds_a_mirrors_piece_beside(patch: pytest.MonkeyPatch) -> None:
-    """Mirrors: what a neighbour sends for an agent is kept, whether the agent's own is there or not."""
+    """protocol 9.4: what a neighbour sends for an agent is kept, whether the agent's own is there or not."""
 
     def take(proxies: Proxies, root: Root, sender: str, piece: Piece, now_ms: int) -> None:
         others = [n for n in numbers(piece.members) if (m := root.member(n)) and m.address != sender]
@@ -265,7 +265,7 @@ def holds_a_mirrors_piece_beside(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_any_window_for_its_own(patch: pytest.MonkeyPatch) -> None:
-    """Homes: what an equal job has had made is taken whatever the revisions of its panes are."""
+    """protocol 7.1: what an equal job has had made is taken whatever the revisions of its panes are."""
 
     def key(effect: CommitWindows) -> Hashable | None:
         return alike(replace(effect, coverage=()))
@@ -274,23 +274,23 @@ def takes_any_window_for_its_own(patch: pytest.MonkeyPatch) -> None:
 
 
 def revises_what_is_reduced(patch: pytest.MonkeyPatch) -> None:
-    """6: a revision is made of what the reduce function has made of the pane, not of what it was given."""
+    """protocol 6.5: a revision is made of what the reduce function has made of the pane, not was given."""
     patch.setattr(Store, "raw_of", lambda *_: {})
 
 
 def passes_off_as_reduced(patch: pytest.MonkeyPatch) -> None:
-    """6: the tally of a pane on which the reduce function has failed does not say so."""
+    """protocol 6.6: the tally of a pane on which the reduce function has failed does not say so."""
     marked = panecommits._marked
     patch.setattr(panecommits, "_marked", lambda tally, left: marked(tally, ()))
 
 
 def says_nothing_of_a_failure(patch: pytest.MonkeyPatch) -> None:
-    """6: nor does a window that is made of such a pane."""
+    """protocol 6.6: nor does a window that is made of such a pane."""
     patch.setattr("agents.committing.status._counted", lambda _: TALLY_COLUMNS)
 
 
 def appoints_no_proxy(patch: pytest.MonkeyPatch) -> None:
-    """Copies: nobody sends what a dead agent had sealed."""
+    """protocol 9.3: nobody sends what a dead agent had sealed."""
     patch.setattr(Proxies, "_appoint", lambda proxies, snapshot, holder, now_ms: False)
 
 

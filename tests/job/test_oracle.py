@@ -1,7 +1,7 @@
 """The oracle of the simulated fleets is worth something: bugs that were planted on purpose are seen.
 
-Each is a rule of PROTOCOL taken out; those that it marks are taken out in ``tests/chaos/plants``. The
-histories are some that see it; the suite would be blind without the oracle's counts.
+Each is a rule of ``docs/dev/protocol.md`` taken out; most of them are taken out in ``tests/chaos/plants``.
+The histories are some that see it; the suite would be blind without the oracle's counts.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def chance(seeds: Iterable[int]) -> list[History]:
 
 
 def send_nothing_again(patch: pytest.MonkeyPatch) -> None:
-    """4.3: members do not answer when the root asks for what it misses, nor when it says "send"."""
+    """protocol 4.5: members do not answer when the root asks for what it misses, nor when it says "send"."""
     patch.setattr(SimAgent, "_fetch", lambda agent, effect: Fetched(effect.flow, (), effect.part))
 
 
 def forget_at_once(patch: pytest.MonkeyPatch) -> None:
-    """5: a worker deletes a snapshot when any commit of its pane comes, whether it is included or not."""
+    """protocol 4.6: a worker deletes a snapshot when any commit of its pane comes, included in it or not."""
 
     def committed(uplink: Uplink, word: Committed) -> list[Effect]:
         line = uplink._lines.get(word.flow)
@@ -53,8 +53,8 @@ def forget_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_what_comes(patch: pytest.MonkeyPatch) -> None:
-    """1: a reader on another node does not see that commits before this one were lost. (Homes are alone: as a
-    member of the flow's group the node would have them all the same.)"""
+    """protocol 7.2: a reader on another node does not see that commits before this one were lost. (Homes are
+    alone: as a member of the flow's group the node would have them all the same.)"""
     patch.setattr(w, "HOME_MEMBERS", 1)
     take = Mirror.take
 
@@ -65,7 +65,7 @@ def take_what_comes(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_parts_again(patch: pytest.MonkeyPatch) -> None:
-    """2: a root takes a part of late rows that is in a commit already."""
+    """protocol 8.5: a root takes a part of late rows that is in a commit already."""
 
     def take_part(root: Root, name: PartName, piece: Piece) -> None:
         root._parts.add(name, piece)

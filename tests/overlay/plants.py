@@ -22,7 +22,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def votes_twice(patch: pytest.MonkeyPatch) -> None:
-    """A voter forgets whom it voted for in this term."""
+    """protocol 5.2: a voter forgets whom it voted for in this term."""
 
     def promise(hard: Hard, term: int, vote: int) -> None:
         hard.term, hard.vote = term, vote
@@ -41,7 +41,7 @@ def votes_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_before_it_persists(patch: pytest.MonkeyPatch) -> None:
-    """Messages leave before the disk has what they say."""
+    """protocol 5.2: messages leave before the disk has what they say."""
     take = Desk.take
 
     def hasty(desk: Desk) -> list[Effect]:
@@ -51,7 +51,7 @@ def answers_before_it_persists(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_an_old_term_by_counting(patch: pytest.MonkeyPatch) -> None:
-    """A majority has a record of an earlier term, so it is taken for committed (Figure 8 of the paper)."""
+    """protocol 5.1: what a majority has of an earlier term is taken for committed (Figure 8 of the paper)."""
     commit, term_at = Leadership._commit, Log.term_at
 
     def counting(leadership: Leadership) -> None:
@@ -65,7 +65,7 @@ def commits_an_old_term_by_counting(patch: pytest.MonkeyPatch) -> None:
 
 
 def votes_without_memory(patch: pytest.MonkeyPatch) -> None:
-    """A node whose disk was lost takes the seat that it is addressed by."""
+    """protocol 5.3: a node whose disk was lost takes the seat that it is addressed by."""
     headed = Reception._headed
 
     def amnesiac(reception: Reception, address: str, part: Headed) -> None:
@@ -79,7 +79,7 @@ def votes_without_memory(patch: pytest.MonkeyPatch) -> None:
 
 
 def decides_with_too_few(patch: pytest.MonkeyPatch) -> None:
-    """Half of the voters are taken for a majority."""
+    """protocol 5.1: half of the voters are taken for a majority."""
     patch.setattr(Membership, "quorum", property(lambda self: max(1, len(self.voters) // 2)))
 
 

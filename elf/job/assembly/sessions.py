@@ -1,4 +1,4 @@
-"""Sessions out of panes (PROTOCOL 7): pieces of a key, stitched by their first and last event time.
+"""Sessions out of panes (protocol 7.6): pieces of a key, stitched by their first and last event time.
 
 A pane is no longer than the gap, so all rows of a group in a pane are one piece, whoever had them: its states
 hold the first and the last event time, which merge as a minimum and a maximum. Pieces less than the gap apart

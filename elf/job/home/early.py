@@ -1,4 +1,4 @@
-"""Early results of jobs that say ``EMIT CHANGES`` (PROTOCOL 7).
+"""Early results of jobs that say ``EMIT CHANGES`` (protocol 7.7).
 
 Every so often each agent sends the state of its open panes, cumulative and whole, straight to the root of the
 flow, which hands it on to the masters of the jobs that read it. A master puts each in the place of the one

@@ -1,4 +1,4 @@
-"""The master of a job, at the job's home: its life, and which version of it makes which windows (PROTOCOL 6).
+"""The master of a job, at the job's home: its life, and which version of it makes which windows.
 
     preparing --prepared--> active --alter--> altering --committed--> active
                                               altering --aborted--> active
@@ -6,14 +6,14 @@
                                          resuming --aborted or pause--> paused
     any --drop--> dropped
 
-PREPARE is an entry of the stream log: ``JobAdded``, or ``VersionAdded``, which names the flows that the new
-version reads, new ones or such as run already; members install new ones beside the old. A new flow begins
-after every member's ``live_from``; one that runs is read from where it is. COMMIT(P) is chosen here, once,
-and stored before anybody hears of it: after the beginning of each flow, and after every window start that the
-old version has committed. The old version makes its windows to their end (``elf.job.home.versions``); then
-``VersionEnded`` detaches it. A PREPARE that is not answered in ``PREPARE_LIMIT_MS`` is aborted: the job stays
-on its version. All of it is in the job's record, so that a restarted master, or another leader of the home's
-group, goes on with what is pending.
+PREPARE is an entry of the stream log (protocol 6.1): ``JobAdded``, or ``VersionAdded``, which names the flows
+that the new version reads, new ones or such as run already; members install new ones beside the old. A new
+flow begins after every member's ``live_from``; one that runs is read from where it is. COMMIT(P) is chosen
+here, once, and stored before anybody hears of it (protocol 6.2): after the beginning of each flow, and after
+every window start that the old version has committed. The old version makes its windows to their end
+(``elf.job.home.versions``); then ``VersionEnded`` detaches it. A PREPARE that is not answered in
+``PREPARE_LIMIT_MS`` is aborted: the job stays on its version. All of it is in the job's record, so that a
+restarted master, or another leader of the home's group, goes on with what is pending.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The log of a home: the records of its replica group, and the state that they lead to.
 
-A *home* is a job's master together with the roots of the flows that the job founded (PROTOCOL 5). It is one
+A *home* is a job's master together with the roots of the flows that the job founded (protocol 5.6). It is one
 replica group, keyed by the job's uid: its leader is master and root, the others hold what it has committed.
 Each key range after a job's first (``TREES m``) has a home of its own, elsewhere on the ring, keyed by its
 ``home_uid``: a group of the same kind whose leader is root alone.

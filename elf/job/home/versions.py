@@ -1,15 +1,15 @@
-"""One version of a job: its windows out of the committed panes of its flows (PROTOCOL 5 and 6).
+"""One version of a job: its windows out of the committed panes of its flows (protocol 7.1).
 
     preparing --COMMIT(P)--> committed --its last window is committed--> finished
     preparing --nobody answers, a function raises, PAUSE--> aborted
 
-A window is of one version. *By starts*: windows that start before P are the old version's, to their end. *By
-ends*, where the new version goes on with state of the old one (a landmark, sessions): windows that end by P
-are the old one's. A window is assembled when every flow has committed all its panes; a revision of a pane
-makes a new revision of the windows that hold it. Where streams are joined a window reaches further than its
-own bounds (``Plan.reach``): it needs panes before its start and after its end, and the version begins so much
-later. What is assembled is decided by what the store holds, so a crash between two steps is made good by
-doing them again.
+A window is of one version (protocol 6.3). *By starts*: windows that start before P are the old version's, to
+their end. *By ends*, where the new version goes on with state of the old one (a landmark, sessions): windows
+that end by P are the old one's. A window is assembled when every flow has committed all its panes; a revision
+of a pane makes a new revision of the windows that hold it. Where streams are joined a window reaches further
+than its own bounds (``Plan.reach``): it needs panes before its start and after its end, and the version
+begins so much later. What is assembled is decided by what the store holds, so a crash between two steps is
+made good by doing them again.
 
 Panes come from ``elf.job.rollup.panes``: the root of the flow on this node, or a copy of what it commits
 elsewhere.

@@ -2,8 +2,9 @@
 
 Its *keepers* make it grow, all in the same way (``elf.job.log.keepers``); everybody holds a prefix of it. It
 says who is **expected** (without it "12 of 12 agents" may mean 12 of 15), which flows to compute, which jobs
-read them and where a job's home is. Member numbers are given once and never used again; rosters are in event
-time: a member is expected in a pane when ``since <= start of the pane < until`` (PROTOCOL 1, 2).
+read them and where a job's home is. Member numbers are given once and never used again (protocol 1.5);
+rosters are in event time: a member is expected in a pane when ``since <= start of the pane < until``
+(protocol 2.3).
 
 The order of entries decides who shares a flow: a job is *attached* to the flows that its entry names, from
 its entry on to its tombstone, and so is each of its later versions. The keepers put a running flow in the

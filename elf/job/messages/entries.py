@@ -1,4 +1,4 @@
-"""What the stream log says (PROTOCOL 1): its entries, in the order of ``seq``."""
+"""What the stream log says (protocol 2.1): its entries, in the order of ``seq``."""
 
 from __future__ import annotations
 

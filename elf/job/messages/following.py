@@ -1,4 +1,4 @@
-"""The keepers of the stream log and everybody, who follows it (PROTOCOL 1)."""
+"""The keepers of the stream log and everybody, who follows it (protocol 2.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The root of a flow and the nodes whose jobs read it from there (PROTOCOL 1)."""
+"""The root of a flow and the nodes whose jobs read it from there (protocol 7.2)."""
 
 from __future__ import annotations
 

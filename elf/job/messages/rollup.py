@@ -1,4 +1,4 @@
-"""The members of a flow and its root: what goes up the flow's tree, and what comes down (PROTOCOL 4, 5)."""
+"""The members of a flow and its root: what goes up the flow's tree (protocol 4.1), and what comes down."""
 
 from __future__ import annotations
 

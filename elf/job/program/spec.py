@@ -1,8 +1,7 @@
 """A job written in Python, as a value that travels in the stream log: its text, and its planned
 subscriptions.
 
-Column types are fixed when the job is sent and travel in the taps, so that every agent computes alike
-(DESIGN 4.5).
+Column types are fixed when the job is sent and travel in the taps, so that every agent computes alike.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The flows whose root is this node: they commit panes, and serve the readers on other nodes (PROTOCOL 1, 5).
+"""The flows whose root is this node: they commit panes, and serve the readers on other nodes.
 
 A flow is here because the stream log says so, from the entry of the job that founded it to its ``FlowEnded``;
-which jobs read it is what the log says, too. Masters on this node read the root's own commits. Masters on
-others have a copy (``elf.job.rollup.mirrors``), and their nodes are sent each commit
+which jobs read it is what the log says, too (protocol 1.3). Masters on this node read the root's own commits.
+Masters on others have a copy (``elf.job.rollup.mirrors``), and their nodes are sent each commit
 (``elf.job.rollup.serving``).
 
     ATTACH             the job's entry in the log names the flow: from now on nothing is dropped that it wants

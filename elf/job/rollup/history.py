@@ -1,5 +1,5 @@
 """What is committed of a flow: panes from the first to the last, without holes, each with its revision and
-the members in it (PROTOCOL 4.4).
+the members in it (protocol 5.9).
 
 A revision adds members to panes that are there and never takes one away. At a reader, panes that the root had
 dropped before the reader had them are *lost*: they are there, with nobody in them.

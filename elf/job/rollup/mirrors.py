@@ -1,4 +1,4 @@
-"""Copies of flows whose root is on another node, for the masters of this one (PROTOCOL 1).
+"""Copies of flows whose root is on another node, for the masters of this one (protocol 7.2).
 
 One copy of a flow serves all jobs of this node that read it. It asks the root every second (where there are
 many, each in its turn), and at once when something is missing or more is to come; the root also sends each

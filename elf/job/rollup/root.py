@@ -1,14 +1,14 @@
-"""The root of a flow: decides, once, what a pane is (PROTOCOL 4.3, 4.4 and 5).
+"""The root of a flow: decides, once, what a pane is (protocol 5.8, protocol 5.9).
 
 It *expects* the roster of the stream log and *awaits* those of them whose ``live_from`` is at or below the
 pane. Panes are committed in order: when everybody awaited is in, or when the straggler limit is up (it runs
-from when half of the watermarks have passed the pane). Members that are missing after a moment of quiet are
-asked directly. What comes for a committed pane from a member that is not in it becomes a revision: the
-committed one plus disjoint contributions, never a change of what was in. So do parts of late rows
-(``elf.job.parts``). A member whose snapshot cannot be opened is missing (``elf.job.rollup.refused``).
+from when half of the watermarks have passed the pane: protocol 4.4). Members that are missing after a moment
+of quiet are asked directly. What comes for a committed pane from a member that is not in it becomes a
+revision: the committed one plus disjoint contributions, never a change of what was in. So do parts of late
+rows (``elf.job.parts``). A member whose snapshot cannot be opened is missing (``elf.job.rollup.refused``).
 
 Covered is what is committed, being committed (proposed), or held; a piece that overlaps any of these is
-refused, and only such a piece.
+refused, and only such a piece (protocol 4.3).
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Root(Panes):
         return max(presence[member].progress.live_from for member in presence)
 
     def begin(self, first_pane: int, now_ms: int) -> None:
-        """Commit from this pane on (PROTOCOL 6); what lies below is dropped."""
+        """Commit from this pane on (protocol 6.1); what lies below is dropped."""
         if self._first is None:
             self._first = first_pane
             self._began_ms = now_ms

@@ -1,4 +1,4 @@
-"""The roster of a flow: which members of its stream are *expected* in which panes (PROTOCOL 1).
+"""The roster of a flow: which members of its stream are *expected* in which panes (protocol 2.3).
 
 Members come and go in event time, so between two turns a set holds for all panes. It is made once a roster,
 when it is first asked for: a root looks at it with every piece that comes.

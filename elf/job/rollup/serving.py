@@ -1,5 +1,5 @@
 """A flow's readers on other nodes: who they are, what they have of its commits, and what is sent to them
-(PROTOCOL 5).
+(protocol 7.2).
 
 A reader asks first where the flow is (a wish without a start), and hears it when the flow has begun. From
 there each commit is sent to it when it is made, at most one range of them at a time; what got lost is sent

@@ -1,5 +1,5 @@
-"""A worker's side of its flows: what was sealed goes up and is retained until a commit includes it (DESIGN
-6.2).
+"""A worker's side of its flows: what was sealed goes up and is retained until a commit includes it
+(protocol 4.6).
 
 One ``Uplink`` a node, with a line for each flow: the relay through which our own slices and our children's go
 up, and the names of the snapshots that we still owe. A snapshot is forgotten when the root says that a commit
@@ -202,7 +202,7 @@ class Uplink:
         return [Send(line.flow.home, state)]
 
     def _quota(self, line: _Line) -> list[Effect]:
-        """Quotas are per flow (PROTOCOL 5): one dead root must not stop what else is computed here."""
+        """Quotas are per flow (protocol 4.8): one dead root must not stop what else is computed here."""
         held = sum(line.sizes.values())
         stream = line.flow.fragment.stream
         if not line.suspended and held > self._retained_bytes_max:

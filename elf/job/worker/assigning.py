@@ -1,4 +1,4 @@
-"""Which rows of a chunk are a flow's, in which panes, and which of them are late (PROTOCOL section 3).
+"""Which rows of a chunk are a flow's, in which panes, and which of them are late (protocol 3.5).
 
 A row is late when its pane is sealed, or when its pane's end plus lateness is not above the highest event
 time that its own source had before it: the same rows are late whatever the chunk sizes. A row of before the

@@ -1,4 +1,4 @@
-"""Count windows (PROTOCOL 7): N rows of one source each, in the order of that source.
+"""Count windows (protocol 7.6): N rows of one source each, in the order of that source.
 
 A source is a path on an agent: what is written there after a rotation goes on with the window that is open.
 Only its own agent reads it, so a window is whole before it leaves: its groups wait here until N rows that

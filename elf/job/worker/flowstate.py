@@ -1,4 +1,4 @@
-"""One flow on one agent: its open panes, its tally and its positions (PROTOCOL section 3).
+"""One flow on one agent: its open panes, its tally and its positions (protocol 3.2).
 
 Owned by the ``StreamWorker`` of its stream. Which rows are its own says ``assigning``; their groups are in
 ``openpanes`` until the panes are sealed.

@@ -6,13 +6,14 @@ what the ``Outcome`` says: append to the archive, write the cut, then tell the n
 agree after a crash (positions, trees, panes sealed, watermarks, snapshots) is decided here, between two
 commands, so that it always agrees.
 
-Rules (PROTOCOL section 3):
+Rules:
 
-- each flow has applied its own positions of each source, and skips what it has;
-- ``live_from`` of a new flow is the first pane after everything read before, all of which is parsed by then;
+- each flow has applied its own positions of each source, and skips what it has (protocol 3.2);
+- ``live_from`` of a new flow is the first pane after everything read before, all of which is parsed by then
+  (protocol 3.6);
 - nothing about a sealed pane leaves the agent before the cut that holds it is durable: an outcome with sealed
-  panes always carries a cut;
-- rows beyond the future bound are counted and move no watermark.
+  panes always carries a cut (protocol 3.3);
+- rows beyond the future bound are counted and move no watermark (protocol 3.4).
 """
 
 from __future__ import annotations
