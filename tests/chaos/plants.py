@@ -298,7 +298,7 @@ def appoints_no_proxy(patch: pytest.MonkeyPatch) -> None:
 
 
 def passes_over_what_is_packed(patch: pytest.MonkeyPatch) -> None:
-    """Inputs: what rotation has compressed is not looked for."""
+    """protocol 11.3: what rotation has compressed is not looked for."""
     beside = Rotated._beside
 
     def plain(
@@ -310,7 +310,7 @@ def passes_over_what_is_packed(patch: pytest.MonkeyPatch) -> None:
 
 
 def reads_copies_again(patch: pytest.MonkeyPatch) -> None:
-    """Inputs: a copy of what was read is read from its beginning."""
+    """protocol 11.3: a copy of what was read is read from its beginning."""
 
     def anew(copy: Follower, ended: Ended) -> int:
         return 0
@@ -319,7 +319,7 @@ def reads_copies_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def knows_files_by_inode(patch: pytest.MonkeyPatch) -> None:
-    """Inputs: a file with the inode of another is that one, whatever it holds."""
+    """protocol 11.3: a file with the inode of another is that one, whatever it holds."""
 
     def resume(follower: Follower, position: Position) -> bool:
         if not follower.is_file_of(position) or not position.source:
@@ -333,7 +333,7 @@ def knows_files_by_inode(patch: pytest.MonkeyPatch) -> None:
 
 
 def reads_what_is_newest_first(patch: pytest.MonkeyPatch) -> None:
-    """Inputs: a log is read at once, and what rotation has made of it a while later."""
+    """protocol 11.4: a log is read at once, and what rotation has made of it a while later."""
     turn, since = Tail._turn, dict[Follower, int]()
 
     def newest(tail: Tail, key: FileId, follower: Follower, bytes_max: int, now_ms: int) -> Chunk | None:
@@ -345,7 +345,7 @@ def reads_what_is_newest_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def names_no_gap(patch: pytest.MonkeyPatch) -> None:
-    """Inputs: what is gone is counted, and not told."""
+    """protocol 11.3: what is gone is counted, and not told."""
     gaps = Tail.gaps
 
     def none(tail: Tail) -> tuple[()]:
@@ -356,7 +356,7 @@ def names_no_gap(patch: pytest.MonkeyPatch) -> None:
 
 
 def names_gaps_where_nothing_is_gone(patch: pytest.MonkeyPatch) -> None:
-    """Inputs: behind each file that was read to its end something is said to be gone."""
+    """protocol 11.5: behind each file that was read to its end something is said to be gone."""
     finish = Tail._finish
 
     def finished(tail: Tail, key: FileId, follower: Follower, now_ms: int) -> None:
@@ -369,7 +369,7 @@ def names_gaps_where_nothing_is_gone(patch: pytest.MonkeyPatch) -> None:
 
 
 def writes_the_readers_positions(patch: pytest.MonkeyPatch) -> None:
-    """Lanes: a cut has the positions of the input at that moment, not those behind its own chunks."""
+    """protocol 3.1: a cut has the positions of the input at that moment, not those behind its own chunks."""
     perform = FileLane._perform
 
     def ahead(lane: FileLane, command: Command) -> Outcome:
@@ -381,26 +381,26 @@ def writes_the_readers_positions(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_a_stop_for_silence(patch: pytest.MonkeyPatch) -> None:
-    """Streams: who was stopped takes its files for silent, and closes windows on their unread lines."""
+    """protocol 3.4: who was stopped takes its files for silent, and closes windows on their unread lines."""
     patch.setattr(StreamWorker, "_awake", lambda worker, now_ms: None)
 
 
 def closes_windows_on_unread_files(patch: pytest.MonkeyPatch) -> None:
-    """Inputs: of files that were never read nobody is told that they have lines."""
+    """protocol 11.4: of files that were never read nobody is told that they have lines."""
     patch.setattr(Tail, "has_unbegun", False)
 
 
 def knows_the_first_cut_only(patch: pytest.MonkeyPatch) -> None:
-    """Inputs: of several copies that were made of a log while nobody looked the first one was followed by a
+    """protocol 11.5: of several copies that were made while nobody looked only the first says that its log was
     cut."""
     patch.setattr(Files, "_find_copies", lambda files, before: None)
 
 
 def forgets_gaps_on_the_way(patch: pytest.MonkeyPatch) -> None:
-    """Gaps: what a pane lacks gets lost when tallies are merged."""
+    """protocol 11.2: what a pane lacks gets lost when tallies are merged."""
     patch.setattr("agents.committing.panetables.gaps_of", lambda tables: {})
 
 
 def keeps_gaps_from_windows(patch: pytest.MonkeyPatch) -> None:
-    """Gaps: a window does not say what its panes lack."""
+    """protocol 11.2: a window does not say what its panes lack."""
     patch.setattr("agents.committing.status._within", lambda gaps, first, last: set())
