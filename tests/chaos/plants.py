@@ -391,7 +391,7 @@ def closes_windows_on_unread_files(patch: pytest.MonkeyPatch) -> None:
 
 
 def knows_the_first_cut_only(patch: pytest.MonkeyPatch) -> None:
-    """protocol 11.5: of several copies that were made while nobody looked only the first says that its log was
+    """protocol 11.5: of several copies made while nobody looked only the first says that the log was
     cut."""
     patch.setattr(Files, "_find_copies", lambda files, before: None)
 
