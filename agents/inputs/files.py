@@ -140,7 +140,7 @@ class Files:
         changed_ms = now_ms - status.st_mtime_ns // 1_000_000
         if offset is None:
             self.rotated.passed_over(status)
-        elif not (content.size() and content.damage and changed_ms < _INCOMPLETE_MS):
+        elif not (content.damage and changed_ms < _INCOMPLETE_MS):
             follower = self._follower(key, path, content)
             follower.log = log
             follower.severed = f"it is damaged ({content.damage})" if content.damage else ""
