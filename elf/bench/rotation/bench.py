@@ -203,7 +203,7 @@ def said(cell: Cell, result: Result) -> str:
         raced = f" + {verdict.raced} that nobody could read" * bool(verdict.raced)
         lost = f" + {verdict.lost} lost" * bool(verdict.lost)
         what = f"{verdict.in_windows} in windows + {verdict.in_gaps} in gaps{raced}{lost}"
-        unsure = f", {verdict.unsure} cuts without a loss named" * bool(verdict.unsure)
+        unsure = f", {verdict.unsure} gaps without a loss" * bool(verdict.unsure)
         facts.append(f"wrote {verdict.wrote} = {what}{unsure}")
     lines = [f"{'; '.join(facts)} ({result.seconds:g} s)"]
     if wrong and verdict is not None:
@@ -252,7 +252,7 @@ def _mark(result: Result) -> str:
     if wrong or result.verdict is None:
         return "**" + "; ".join(wrong if result.verdict is not None else ["did not run"]) + "**"
     gone, unsure = result.verdict.in_gaps, result.verdict.unsure
-    return "ok" + f", {gone} in a gap" * bool(gone) + f", {unsure} cuts without a loss named" * bool(unsure)
+    return "ok" + f", {gone} in a gap" * bool(gone) + f", {unsure} without a loss" * bool(unsure)
 
 
 def _has_spark() -> bool:
