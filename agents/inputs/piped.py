@@ -37,7 +37,8 @@ class Piped:
         self._source = Source("pipe", NAME)
         self._data = bytearray()
         self._offset = 0
-        self._skipped = 0
+        self._skipped, self._kept, self._returned = 0, bytearray(), False
+        """Of a line that is too long: bytes passed over, the first of them, whether the last is a return."""
         self._ended = False
         self._told = False
 
@@ -137,19 +138,19 @@ class Piped:
 
     def _skip(self) -> Chunk | None:
         """Over a line that is too long, of which only the beginning is kept, as it comes."""
-        newline = self._data.find(b"\n", self._skipped and REJECT_KEPT_BYTES)
-        if newline < 0 and not self._ended:
-            self._skipped += len(self._data) - REJECT_KEPT_BYTES
-            del self._data[REJECT_KEPT_BYTES:]
-            return None
+        newline = self._data.find(b"\n")
         piece = newline if newline >= 0 else len(self._data)
-        length = self._skipped + piece
-        ends_in_return = piece > REJECT_KEPT_BYTES and self._data[piece - 1] == 13
-        kept, start = bytes(self._data[:REJECT_KEPT_BYTES]), self._offset
+        self._kept += self._data[: min(piece, REJECT_KEPT_BYTES - len(self._kept))]
+        self._returned = self._data[piece - 1] == 13 if piece else self._returned
+        self._skipped += piece
         del self._data[: piece + 1]
-        self._offset += length + (newline >= 0)
-        self._skipped = 0
-        reject = Reject("pipe", NAME, start, too_long(self._max_line_bytes), kept, length - ends_in_return)
+        if newline < 0 and not self._ended:
+            return None
+        start, length = self._offset, self._skipped - (self._returned and newline >= 0)
+        self._offset += self._skipped + (newline >= 0)
+        kept = bytes(self._kept[:length])
+        reject = Reject("pipe", NAME, start, too_long(self._max_line_bytes), kept, length)
+        self._skipped, self._kept = 0, bytearray()
         nothing = split(self._source, b"", start, self._max_line_bytes)
         return Chunk(
             self._source, start, self._offset, nothing.lines, nothing.offsets, (reject,), not self._data
