@@ -180,10 +180,10 @@ class Leaving:
             return []
         self._owed_ms = now_ms if self._owed_ms is None else self._owed_ms
         keeping, membership = self._keeping, self._keeping.membership
+        late = now_ms - self._owed_ms >= HANDING_MS or not self._others()
+        if self._copies.to_hand_on() and not late:  # also who is no member yet may have copies
+            return []
         if not membership.left():
-            late = now_ms - self._owed_ms >= HANDING_MS or not self._others()
-            if self._copies.to_hand_on() and not late:
-                return []
             return list(membership.leave(self._untils, now_ms, keeping.neighbours()))
         handed_over = keeping.gone() or not self._others()  # who hears nobody need not be the last
         if not handed_over and not keeping.late(now_ms):
