@@ -171,14 +171,17 @@ class Files:
             if follower not in new and (known is None or known.modified_ns < follower.modified_ns):
                 last[follower.log] = follower
         for log, follower in last.items():
-            now = self.at.get(log)
-            if now == (follower.device, follower.inode):
+            if self.at.get(log) == (follower.device, follower.inode):
                 continue
             before, follower.unlinked = follower.unlinked, follower.deleted
             if unlooked_ms > STALL_MS and follower.unlinked and not (before or follower.severed):
                 written_ns = follower.content.status().st_mtime_ns
                 follower.doubtful = not self.rotated.has_older(log, written_ns)
-            if follower.doubtful and now is not None:
+        for follower in self.followers.values():
+            if follower.doubtful and any(
+                one.log == follower.log and one.modified_ns > follower.modified_ns
+                for one in self.followers.values()
+            ):
                 follower.severed, follower.doubtful = _GONE, False
 
     def _group(self) -> None:
