@@ -12,7 +12,7 @@ import glob
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -85,7 +85,8 @@ class Files:
         self._generations: OrderedDict[FileId, int] = OrderedDict()
         self._unopened: dict[FileId, _Unopened] = {}
         self._ended: list[Ended] = []
-        self._new: list[Follower] = []
+        self._new: set[Follower] = set()
+        """Those that were not followed before this scan."""
         self._replaced: set[str] = set()
         """Paths at which there is another file than before, though it has the same inode."""
 
@@ -109,7 +110,7 @@ class Files:
         self._find_rotated(before, now_ms)
         for key in list(self.resume):
             self._drop(key)
-        new, self._new = self._new, []
+        new, self._new = self._new, set()
         self._find_copies(new, before)
         self._find_severed(new, now_ms - (looked_ms if looked_ms is not None else now_ms))
         for key, follower in self.followers.items():
@@ -148,12 +149,12 @@ class Files:
                 follower.go_on_at(offset)
                 follower.identify()
             self.followers[key] = follower
-            self._new.append(follower)
+            self._new.add(follower)
             self._counters.problems.pop(path, None)
             return
         content.close()
 
-    def _find_copies(self, new: Sequence[Follower], before: dict[str, FileId]) -> None:
+    def _find_copies(self, new: Set[Follower], before: dict[str, FileId]) -> None:
         """What is new beside a log that is the file that it was before is a copy, and the log was cut."""
         for follower in new:
             log = follower.log
@@ -162,7 +163,7 @@ class Files:
                 follower.severed = CUT
         self._replaced.clear()
 
-    def _find_severed(self, new: Sequence[Follower], unlooked_ms: int) -> None:
+    def _find_severed(self, new: Set[Follower], unlooked_ms: int) -> None:
         """Where the last file of a log that was known was deleted while nobody looked, and another has taken
         its place, those in between may be deleted too."""
         last: dict[str, Follower] = {}
@@ -242,10 +243,11 @@ class Files:
             cut = follower.is_file_of(position)
             follower.generation = position.generation + 1 if cut else follower.generation
             self._drop(key, cut=cut)
-            self._replaced |= {path} if not cut else set()
+            if not cut:
+                self._replaced.add(path)
         self.followers[key] = follower
         if not resumed:
-            self._new.append(follower)
+            self._new.add(follower)
 
     def _resumed(self, key: FileId, follower: Follower, position: Position | None) -> bool:
         """Whether a file is the one of a position, and goes on from there. Raises ``OSError``."""

@@ -27,7 +27,7 @@ class Follower:
     what the file held when it was last looked at.
 
     ``offset``: bytes consumed; ``gone_ms``: since when no path leads to it (None: one does); ``quiet_ms``:
-    since when nothing new came; ``begun``: it has had a turn; ``unlinked``: no name led to it
+    since when nothing new came; ``had_turn``: it has had a turn; ``unlinked``: no name led to it
     at the last scan; ``doubtful``: files that came after it may be gone; ``log``: the path of the log that
     rotation has made it of, mostly its own; ``modified_ns``: when it was last written to, by the file
     system's clock.
@@ -44,7 +44,7 @@ class Follower:
         self.size = content.size()
         self.modified_ns = status.st_mtime_ns
         self.gone_ms: int | None = None
-        self.begun = self.unlinked = self.doubtful = False
+        self.had_turn = self.unlinked = self.doubtful = False
         self.quiet_ms = 0
         self.severed = ""
         """Why what was written behind it is gone; empty: nothing is known to be."""

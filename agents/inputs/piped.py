@@ -161,7 +161,7 @@ class Piped:
         return ()
 
     @property
-    def has_unbegun(self) -> bool:
+    def has_new_sources(self) -> bool:
         """No: it is one source."""
         return False
 

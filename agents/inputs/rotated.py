@@ -49,13 +49,14 @@ Judged = tuple[int, int, int, int]
 
 @lru_cache(maxsize=4096)
 def originals(name: str) -> tuple[str, ...]:
-    """The names of logs that rotation may have made this name of."""
+    """The names of logs that rotation may have made this name of; that of which the others are rotations
+    themselves first."""
     plain = _PACKED.sub("", name)
     found = [plain] if plain != name else []
     found += [plain[:place] for place in range(len(plain) - 1, 0, -1) if _BEHIND.match(plain, place)]
     if dated := _DATED.fullmatch(plain):
         found.append(dated[1] + dated[2])
-    return tuple(found)
+    return tuple(reversed(found))
 
 
 def is_rotation(path: str, of: str) -> bool:
@@ -150,7 +151,7 @@ class Rotated:
         pattern matches may be a rotation itself: of ``access.log.1.gz`` the log is ``access.log``."""
         name, folder = Path(path).name, Path(path).parent
         found = (str(folder / original) for original in originals(name))
-        return next((log for log in reversed([*found]) if log in self.logs), path)
+        return next((log for log in found if log in self.logs), path)
 
     # -- what was not ----------------------------------------------------------------------------------------
 
@@ -216,8 +217,8 @@ class Rotated:
             folders.setdefault(Path(log).parent, {})[Path(log).name] = log
         for folder, names in folders.items():
             for name in self._names(folder, now_ms):
-                found = [names[original] for original in originals(name) if original in names]
-                if (of := found[-1] if found else None) is not None and of != str(folder / name):
+                found = (names[original] for original in originals(name) if original in names)
+                if (of := next(found, None)) is not None and of != str(folder / name):
                     yield from _regular(folder / name, of)
         for link in (log for log, moved in logs.items() if moved and Path(log).is_symlink()):
             target = Path(link).resolve()

@@ -110,7 +110,7 @@ class Tail:
             self._look(follower, now_ms)
             if not self._has(key, follower) or self._waits(follower):
                 return None
-            follower.begun = True
+            follower.had_turn = True
             decided = follower.source is not None or self._decide(key, follower, now_ms)
             if key not in self._files.followers:
                 return None
@@ -217,7 +217,8 @@ class Tail:
         size, offset, key, copy = max(found, key=lambda one: one[0])
         copy.go_on_at(offset)
         copy.identify()
-        copy.severed = copy.severed if copy.severed != CUT else ""  # it is known what it is
+        if copy.severed == CUT:
+            copy.severed = ""  # it is known what it is
         if offset == size and copy.log == log and copy.path != path and key not in self._files.at.values():
             self._files.let_go(key, copy)  # nothing will be written to it
         return copy
@@ -290,9 +291,9 @@ class Tail:
         return (*here, *self._files.resume.values(), *self._files.rotated.positions())
 
     @property
-    def has_unbegun(self) -> bool:
+    def has_new_sources(self) -> bool:
         """Whether there are files with lines that have had no turn yet."""
-        waiting = (one for one in self._files.followers.values() if one.pending and not one.begun)
+        waiting = (one for one in self._files.followers.values() if one.pending and not one.had_turn)
         return any(not self._waits(one) for one in waiting)
 
     def gaps(self) -> tuple[Missed, ...]:

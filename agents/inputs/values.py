@@ -140,7 +140,7 @@ class Input(Protocol):
         ...
 
     @property
-    def has_unbegun(self) -> bool:
+    def has_new_sources(self) -> bool:
         """Whether there are sources with lines none of which was handed out yet: they may be as old as those
         of the last chunk."""
         ...

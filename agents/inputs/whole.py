@@ -208,7 +208,7 @@ class Whole:
         return ()
 
     @property
-    def has_unbegun(self) -> bool:
+    def has_new_sources(self) -> bool:
         """No: nothing is closed before the end."""
         return False
 

@@ -247,9 +247,9 @@ class Feeding:
                 lane, source = stream.lane, stream.input
                 self._log.debug("lines read", stream=lane.facts.stream, lines=len(chunk.lines))
                 ahead = lane.ahead.parse(chunk, lane.worker.wanted)
-                place, missed, unbegun = source.positions(), source.gaps(), source.has_unbegun
+                place, missed, new_sources = source.positions(), source.gaps(), source.has_new_sources
                 future = stream.thread.submit(
-                    lane.feed, chunk, place, self._now_ms(), ahead, missed, unbegun=unbegun
+                    lane.feed, chunk, place, self._now_ms(), ahead, missed, new_sources=new_sources
                 )
                 self._when_done(future, lambda outcome: self._fed(stream, outcome))
                 self._unweighed += chunk.end - chunk.start

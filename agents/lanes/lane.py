@@ -137,18 +137,18 @@ class Lane:
         ahead: Future[Parsed] | None = None,
         missed: tuple[Missed, ...] = (),
         *,
-        unbegun: bool = False,
+        new_sources: bool = False,
     ) -> Outcome:
         """A chunk that was read; ``positions`` are those of the input after it, ``missed`` what it could not
-        read before it. ``ahead``: it is being parsed by ``self.ahead``, and is waited for. ``unbegun``: see
-        ``Feed``."""
+        read before it. ``ahead``: it is being parsed by ``self.ahead``, and is waited for.
+        ``new_sources``: see ``Feed``."""
         self._positions = positions
         self._learn(chunk.lines)
         self.rows_read += len(chunk.lines) + len(chunk.rejects)
         self.bytes_read += chunk.end - chunk.start
         parsed = None if ahead is None else ahead.result()
         began = time.perf_counter()
-        outcome = self.perform(Feed(chunk, now_ms, parsed, missed, unbegun), now_ms, chunk)
+        outcome = self.perform(Feed(chunk, now_ms, parsed, missed, new_sources), now_ms, chunk)
         stream = self.facts.stream
         self.metrics.mapped(stream, time.perf_counter() - began)
         self.metrics.rows(stream, outcome.rows, chunk.end - chunk.start)

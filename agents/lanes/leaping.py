@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
+import pyarrow as pa
+
 from agents.disk.store import SnapshotName, Store
 from elf.batch import decode
 from elf.job.commands import Answered, Leap, Outcome
 from elf.job.gaps import Gap, gaps_of
 from elf.job.snapshots import Name, Span
-from elf.job.stragglers import left_over_of
+from elf.job.stragglers import left_over
 
 
 def counted(command: Leap | Answered, store: Store) -> Leap | Answered:
@@ -22,17 +24,18 @@ def counted(command: Leap | Answered, store: Store) -> Leap | Answered:
     found, gaps = Counter[str](), set[Gap]()
     for name, spans in _names(command):
         for row in store.overlapping(command.uid, name[0], name[1]):
-            if (row.start, row.end, row.part) == name:
-                found += left_over_of(row.tally, spans)
-                gaps |= _gaps_of(row.tally, spans)
+            if (row.start, row.end, row.part) == name and row.tally:
+                tally = decode(row.tally)
+                found += left_over(tally, spans)
+                gaps |= _gaps_of(tally, spans)
     if isinstance(command, Answered):
         return replace(command, counted=found, gaps=tuple(sorted(gaps)))
     return replace(command, counted=found)
 
 
-def _gaps_of(tally: bytes, spans: Iterable[Span]) -> set[Gap]:
+def _gaps_of(tally: pa.Table, spans: Iterable[Span]) -> set[Gap]:
     """What the panes of a tally in these spans lack."""
-    by_pane = gaps_of([decode(tally)] if tally else []).items()
+    by_pane = gaps_of([tally]).items()
     return {gap for pane, here in by_pane if any(a <= pane < b for a, b in spans) for gap in here}
 
 

@@ -98,8 +98,8 @@ class FileLane(SimLane):
         if isinstance(command, Feed):
             chunk, missed, at_ms = command.chunk, command.missed, command.now_ms
             self._taken.append(partial(took, chunk.lines.to_pylist(), missed))
-            place, unbegun = self._positions.popleft(), command.unbegun
-            return lane.feed(chunk, place, at_ms, None, missed, unbegun=unbegun)  # type: ignore[arg-type]
+            place, new_sources = self._positions.popleft(), command.new_sources
+            return lane.feed(chunk, place, at_ms, None, missed, new_sources=new_sources)  # type: ignore[arg-type]
         if isinstance(command, Idle):
             self._taken.append(partial(took, (), command.missed))
             return lane.idle(command, self._positions.popleft())
@@ -111,7 +111,7 @@ class FileLane(SimLane):
             chunk = self._tail.read(CHUNK_BYTES, now_ms)
             if chunk is not None:
                 self._idle_ms = now_ms
-                self.give(Feed(chunk, now_ms, None, self._tail.gaps(), self._tail.has_unbegun))
+                self.give(Feed(chunk, now_ms, None, self._tail.gaps(), self._tail.has_new_sources))
                 self._positions.append(self._tail.positions())
                 continue
             if now_ms - self._idle_ms >= IDLE_EVERY_MS:

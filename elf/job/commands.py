@@ -20,14 +20,14 @@ from elf.job.spec import Flow
 @dataclass(frozen=True)
 class Feed:
     """A chunk was read. ``ahead``: what was extracted from it before its turn came, and what was wanted then;
-    it serves if the same is wanted now. ``missed``: what was found to be gone before it. ``unbegun``: other
-    sources have lines that are to be read before windows are closed."""
+    it serves if the same is wanted now. ``missed``: what was found to be gone before it. ``new_sources``:
+    others have lines, none of which was read yet, and windows wait for them."""
 
     chunk: ChunkLike
     now_ms: int
     ahead: tuple[Wanted, ExtractedLike] | None = None
     missed: tuple[Missed, ...] = ()
-    unbegun: bool = False
+    new_sources: bool = False
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from elf.batch import decode
 from elf.job.snapshots import Name, Span
 from elf.job.tally import TALLY_COLUMNS
 
@@ -84,11 +83,6 @@ def left_over(tally: pa.Table | None, spans: Sequence[Span]) -> Counter[str]:
         if name in tally.column_names:
             found[name] += int(tally[name].to_numpy()[inside].sum())
     return found
-
-
-def left_over_of(tally: bytes, spans: Sequence[Span]) -> Counter[str]:
-    """The same of an encoded tally."""
-    return left_over(decode(tally) if tally else None, spans)
 
 
 @dataclass

@@ -415,7 +415,7 @@ def test_files_with_lines_that_have_had_no_turn_are_told(tmp_path: Path) -> None
         (tmp_path / f"{name}.log").write_text("x\ny\n")
     tail = Tail([str(tmp_path / "*.log")])
     assert tail.read(2, 1_000) is not None
-    assert tail.has_unbegun
+    assert tail.has_new_sources
     assert tail.read(2, 1_000) is not None
-    assert not tail.has_unbegun
+    assert not tail.has_new_sources
     tail.close()

@@ -387,7 +387,7 @@ def takes_a_stop_for_silence(patch: pytest.MonkeyPatch) -> None:
 
 def closes_windows_on_unread_files(patch: pytest.MonkeyPatch) -> None:
     """protocol 11.4: of files that were never read nobody is told that they have lines."""
-    patch.setattr(Tail, "has_unbegun", False)
+    patch.setattr(Tail, "has_new_sources", False)
 
 
 def knows_the_first_cut_only(patch: pytest.MonkeyPatch) -> None:

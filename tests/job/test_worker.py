@@ -333,7 +333,7 @@ def panes_of_some(sealed: list[Sealed]) -> dict[int, Counter[str]]:
 def test_windows_wait_for_sources_that_have_lines_and_were_never_read() -> None:
     worker = StreamWorker("s", SETTINGS, PyEngine())
     worker.handle(Install(FLOW))
-    held = worker.handle(Feed(chunk([(7 * SECOND, "a"), (90 * SECOND, "a")], 0, "one"), 0, unbegun=True))
+    held = worker.handle(Feed(chunk([(7 * SECOND, "a"), (90 * SECOND, "a")], 0, "one"), 0, new_sources=True))
     assert held.sealed == ()
     outcome = worker.handle(Feed(chunk([(8 * SECOND, "b"), (90 * SECOND, "b")], 0, "two"), 0))
     assert outcome.counts.get("late", 0) == 0

@@ -211,8 +211,7 @@ class StreamWorker:
         before = [self._highest_before(one.source) for one in feed.missed]
         view = self._view(chunk, extracted, source, feed.now_ms)
         gaps = self._miss(feed.missed, before, feed.now_ms, _first_us(view))
-        counts: dict[str, int] = {"rejected": view.rejected, "uncast": view.uncast}
-        counts["beyond"] = extracted.beyond
+        counts = {"rejected": view.rejected, "uncast": view.uncast, "beyond": extracted.beyond}
         for state in sorted(self._flows.values(), key=lambda state: bool(state.flow.fragment.late_of)):
             read = self._flows.get(state.flow.fragment.late_of)
             late = None if read is None else read.late_rows
@@ -224,8 +223,7 @@ class StreamWorker:
         source.heard_ms = feed.now_ms
         source.end = chunk.end
         self._highest = max(self._highest, source.highest)
-        target = _nothing_yet if feed.unbegun else self._target(feed.now_ms)
-        sealed = self._seal_all(target, feed.now_ms)
+        sealed = () if feed.new_sources else self._seal_all(self._target(feed.now_ms), feed.now_ms)
         due = feed.now_ms - self._cut_at_ms >= self._settings.cut_ms
         outcome = self._outcome(
             sealed,
@@ -551,10 +549,6 @@ class StreamWorker:
             mapper.close()
         self._taps.close()
         self._extractor.close()
-
-
-def _nothing_yet(_: FlowState) -> int:
-    return START_OF_TIME
 
 
 def _first_us(view: View) -> int | None:
