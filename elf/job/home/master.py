@@ -191,14 +191,17 @@ class Master:
         self.outcome, self._since_ms = None, now_ms
 
     def pause(self) -> list[Effect]:
-        """No window any more; those that are open never end. Raises ``UserError``."""
+        """No window any more, but for those that are being committed: a version that owes some is finished
+        by ``advance``, whoever is the master then. Those that are open never end. Raises ``UserError``."""
         self._asked("pause")
         self._move("pause")
         self._abort("the job was paused")
         for version in self.live():
             end_us = max(version.promised_us(), version.record.after_us or START_OF_TIME)
-            version.change(state="finished", ends_us=end_us, cut_us=END_OF_TIME)
-            version.release()
+            version.change(ends_us=end_us, cut_us=END_OF_TIME)
+            if not version.owes():
+                version.change(state="finished")
+                version.release()
         return [self._saved()]
 
     def resume(self, spec: JobSpec, now_ms: int) -> list[Effect]:
@@ -260,7 +263,7 @@ class Master:
         done = [v for v in self.live() if v.record.state == "committed" and v.ended()]
         for version in done:
             version.change(state="finished")
-            current = {flow.flow.uid for flow in self.current.flows}
+            current = set() if self.state == "paused" else {flow.flow.uid for flow in self.current.flows}
             if not {flow.flow.uid for flow in version.flows} <= current:
                 version.release()
         if done:
@@ -302,7 +305,7 @@ class Master:
             self._renew(new)
         else:
             self._begin(new, at_us // pane_us)
-        if old.record.state == "finished":
+        if old.record.ends_us < END_OF_TIME:  # it was paused
             return
         if wish.after_us is not None:
             old.change(ends_us=at_us)

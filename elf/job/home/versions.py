@@ -100,6 +100,10 @@ class Version:
         flying = self._in_flight
         return promised if flying is None or flying.revised else max(promised, flying.last_us)
 
+    def owes(self) -> bool:
+        """Whether windows are being committed that it has not made before."""
+        return self._in_flight is not None and not self._in_flight.revised
+
     def ended(self) -> bool:
         """Everything that is to come of it has come."""
         record = self.record
