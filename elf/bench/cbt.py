@@ -1,180 +1,136 @@
 """``elf bench cbt``: word count in the buffer tree, against other group-bys on the same keys.
 
-Each run is a fresh process (``elf.bench.cbt_side``; ``hashmaps.cpp`` for Google's hash maps, built into a
-temporary folder where g++ and libsparsehash-dev are there). All of them make or read the same keys, chunk by
-chunk; only inserting and reading out is timed, and memory is what a process has resident beyond what it had
-when the first key came. The answers must agree. The sides take turns, and medians count.
+The sides (``elf.bench.cbt_side``; ``hashmaps.cpp`` for Google's hash maps, built into a temporary folder
+where g++ and libsparsehash-dev are there) make the same keys, chunk by chunk; only inserting and reading out
+is timed, and memory is what a process has resident beyond what it had when the first key came. The answers
+must agree.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
-import statistics
 import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
-from elf.bench.sides import environment
+from elf.bench.cbt_side import SIDES, CbtRun, Keys, Mapped, Work, run_hash_map
+from elf.bench.plots import check_plot, draw_curves
+from elf.bench.runner import Bench, Figure, Report, Scratch, median
+from elf.bench.sides import ask
 from elf.errors import ElfError, UserError
 
-Keys = Literal["zipf", "uniform", "unique"]
-PYTHON_SIDES: Final = ("elf", "dict", "pyarrow", "duckdb")
+PYTHON_SIDES: Final = tuple(SIDES)
 MAP_SIDES: Final = ("sparse_hash_map", "dense_hash_map")
 
 
-class Work(msgspec.Struct, frozen=True):
-    """What to count: ``rows`` keys of ``key_length`` bytes, of ``distinct`` different ones.
+@dataclass(frozen=True)
+class Cbt(Bench[tuple[int, str], CbtRun]):
+    """``works`` are counted by each of these sides (see ``works_of``, ``sides_of``)."""
 
-    ``zipf``: the k-th is drawn in proportion to 1 / k; ``uniform``: all alike; ``unique``: each once, in any
-    order (then there are ``distinct`` rows). ``memory_max_bytes`` is for the tree only.
-    """
+    works: Sequence[Work]
+    names: Sequence[str] = (*PYTHON_SIDES, *MAP_SIDES)
+    repeat: int = 3
+    plot: Path | None = None
 
-    keys: Keys
-    distinct: int
-    rows: int
-    key_length: int
-    memory_max_bytes: int | None = None
+    def __post_init__(self) -> None:
+        """Raises ``UserError``."""
+        if self.plot is not None:
+            check_plot(self.plot)
 
+    def sides(self, scratch: Scratch) -> Mapping[tuple[int, str], Callable[[], CbtRun]]:
+        """Each side that can run, for each piece of work, by its number."""
+        program = hash_maps(scratch.folder) if set(self.names).intersection(MAP_SIDES) else None
+        return {
+            (number, side): partial(run_side, side, work, program)
+            for number, work in enumerate(self.works)
+            for side in self.names
+            if program is not None or side not in MAP_SIDES
+        }
 
-class CbtRun(msgspec.Struct, frozen=True):
-    """One run. ``checksum``: the sum of the squares of all counts. Bytes are over the baseline: after the
-    last insert, and at most. ``stall_seconds``: of the longest insert of one chunk; 0 if there are none."""
-
-    seconds: float
-    groups: int
-    checksum: int
-    final_bytes: float
-    peak_bytes: float
-    stall_seconds: float
-    spilled_bytes: int = 0
-
-
-def bench_cbt(works: list[Work], sides: list[str], repeat: int, *, as_json: bool, plot: Path | None) -> int:
-    """Measure and print. Raises ``UserError``, and ``ElfError`` where two answers differ."""
-    if plot is not None:
-        from elf.bench.cbt_plot import check_plot
-
-        check_plot(plot)
-    rows: list[dict[str, object]] = []
-    with _hash_maps() as program:
-        for work in works:
-            found = measure(work, sides, repeat, program)
-            rows += found
-            _print(work, found)
-    if plot is not None:
-        from elf.bench.cbt_plot import draw
-
-        draw(rows, plot)
-    if as_json:
-        print(json.dumps({"repeat": repeat, "runs": rows}))
-    return 0
-
-
-def measure(work: Work, sides: list[str], repeat: int, program: Path | None) -> list[dict[str, object]]:
-    """The figures of each side that can run, medians, peaks the highest."""
-    able = [side for side in sides if program is not None or side not in MAP_SIDES]
-    runs: dict[str, list[CbtRun]] = {side: [] for side in able}
-    for _ in range(repeat):
-        for side in able:
-            runs[side].append(run_side(side, work, program))
-    answers = {side: (found[0].groups, found[0].checksum) for side, found in runs.items()}
-    if len(set(answers.values())) > 1:
-        raise ElfError(f"the answers differ: {answers}")
-    return [_figures(side, work, found) for side, found in runs.items()]
-
-
-def _figures(side: str, work: Work, runs: list[CbtRun]) -> dict[str, object]:
-    groups = runs[0].groups
-    return {
-        "side": side,
-        **dict(msgspec.to_builtins(work)),
-        "groups": groups,
-        "keys_per_s": round(work.rows / statistics.median(run.seconds for run in runs)),
-        "bytes_per_key": round(statistics.median(run.final_bytes for run in runs) / groups, 2),
-        "peak_bytes_per_key": round(max(run.peak_bytes for run in runs) / groups, 2),
-        "stall_ms": round(statistics.median(run.stall_seconds for run in runs) * 1000, 2),
-        "spilled_bytes": max(run.spilled_bytes for run in runs),
-    }
-
-
-def _print(work: Work, rows: list[dict[str, object]]) -> None:
-    print(
-        f"{work.keys}: {work.rows:,} keys of {work.key_length} bytes, {rows[0]['groups']:,} distinct"
-        if rows
-        else "nothing to run"
-    )
-    print(f"  {'':16} {'M keys/s':>9} {'bytes/key':>10} {'at peak':>8} {'stall ms':>9} {'spilled MB':>11}")
-    for row in rows:
-        print(
-            f"  {row['side']:16} {_number(row, 'keys_per_s') / 1e6:9.2f} {row['bytes_per_key']:10} "
-            f"{row['peak_bytes_per_key']:8} {row['stall_ms']:9} {_number(row, 'spilled_bytes') / 1e6:11.1f}"
+    def report(self, runs: Mapping[tuple[int, str], Sequence[CbtRun]]) -> Report:
+        """The figures of each side, medians, peaks the highest. Raises ``ElfError`` where answers differ."""
+        for number in range(len(self.works)):
+            answers = {
+                side: {(run.groups, run.checksum) for run in found}
+                for (of, side), found in runs.items()
+                if of == number
+            }
+            if len(set().union(*answers.values())) > 1:
+                raise ElfError(f"the answers differ: {answers}")
+        rows = [_facts(side, self.works[number], found) for (number, side), found in runs.items()]
+        if self.plot is not None:
+            draw_curves(rows, self.plot)
+        return Report(
+            {"repeat": self.repeat, "runs": rows},
+            [
+                figure
+                for number, work in enumerate(self.works)
+                if (number, "elf") in runs
+                for figure in _compared(
+                    work, {side: found for (of, side), found in runs.items() if of == number}
+                )
+            ],
         )
 
 
-def _number(row: dict[str, object], name: str) -> float:
-    value = row[name]
-    assert isinstance(value, int | float)
-    return float(value)
+def _compared(work: Work, runs: Mapping[str, Sequence[CbtRun]]) -> list[Figure]:
+    """elf's speed and memory beside those of the other sides."""
+    limit = f", at most {work.memory_max_bytes >> 20} MiB" if work.memory_max_bytes else ""
+    what = f"tree: {work.rows} {work.keys} keys of {work.key_length} bytes, {work.distinct} distinct{limit}"
+    rates = {side: _rate(work, found) for side, found in runs.items()}
+    peaks = {side: _bytes_a_key(found) for side, found in runs.items()}
+    return [
+        Figure(what, rates.pop("elf"), "keys/s", rates),
+        Figure(what, peaks.pop("elf"), "bytes a distinct key at the peak", peaks),
+    ]
+
+
+def _rate(work: Work, runs: Sequence[CbtRun]) -> float:
+    return work.rows / median(runs, "seconds")
+
+
+def _bytes_a_key(runs: Sequence[CbtRun]) -> float:
+    return max(run.peak_bytes for run in runs) / runs[0].groups
+
+
+def _facts(side: str, work: Work, runs: Sequence[CbtRun]) -> dict[str, object]:
+    return {
+        "side": side,
+        **dict(msgspec.to_builtins(work)),
+        "groups": runs[0].groups,
+        "keys_per_s": round(_rate(work, runs)),
+        "bytes_per_key": round(median(runs, "final_bytes") / runs[0].groups, 2),
+        "peak_bytes_per_key": round(_bytes_a_key(runs), 2),
+        "stall_ms": round(median(runs, "stall_seconds") * 1000, 2),
+        "spilled_bytes": max(run.spilled_bytes for run in runs),
+    }
 
 
 def run_side(side: str, work: Work, program: Path | None) -> CbtRun:
     """One run in a fresh process."""
     if side not in MAP_SIDES:
-        return _run(_python("run", side), msgspec.json.encode(work))
-    assert program is not None
-    feed = subprocess.Popen(
-        _python("feed", side), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()
-    )
-    assert feed.stdin is not None
-    assert feed.stdout is not None
-    feed.stdin.write(msgspec.json.encode(work))
-    feed.stdin.close()
-    try:
-        return _run([str(program), side.split("_", maxsplit=1)[0]], feed.stdout)
-    finally:
-        feed.stdout.close()
-        feed.wait()
+        return ask(SIDES[side], work)
+    return ask(run_hash_map, Mapped(work, str(program), side.split("_", maxsplit=1)[0]))
 
 
-def _python(mode: str, side: str) -> list[str]:
-    return [sys.executable, "-P", "-m", "elf.bench.cbt_side", mode, side]
-
-
-def _run(command: list[str], source: object) -> CbtRun:
-    if isinstance(source, bytes):
-        done = subprocess.run(command, input=source, capture_output=True, env=environment(), check=False)
-    else:
-        done = subprocess.run(command, stdin=source, capture_output=True, env=environment(), check=False)  # type: ignore[call-overload]
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise ElfError(f"{Path(command[0]).name} failed: {said[-1] if said else f'status {done.returncode}'}")
-    return msgspec.json.decode(done.stdout.splitlines()[-1], type=CbtRun)
-
-
-@contextmanager
-def _hash_maps() -> Iterator[Path | None]:
+def hash_maps(folder: Path) -> Path | None:
     """Google's hash maps as a program, or None where they can't be built."""
+    left_out = "sparse_hash_map and dense_hash_map are left out"
     compiler = shutil.which("g++")
     if compiler is None:
-        print("no g++: sparse_hash_map and dense_hash_map are left out")
-        yield None
-        return
-    with tempfile.TemporaryDirectory(prefix="elf-bench-") as folder:
-        program = Path(folder) / "hashmaps"
-        source = Path(__file__).with_name("hashmaps.cpp")
-        built = subprocess.run(
-            [compiler, "-O2", "-std=c++17", str(source), "-o", str(program)], capture_output=True, check=False
-        )
-        if built.returncode:
-            print("no libsparsehash-dev: sparse_hash_map and dense_hash_map are left out")
-        yield program if built.returncode == 0 else None
+        print(f"no g++: {left_out}")
+        return None
+    program, source = folder / "hashmaps", Path(__file__).with_name("hashmaps.cpp")
+    command = [compiler, "-O2", "-std=c++17", str(source), "-o", str(program)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        print(f"no libsparsehash-dev: {left_out}")
+        return None
+    return program
 
 
 def works_of(

@@ -1,30 +1,66 @@
-"""The sides of ``elf bench cbt`` that are Python: the buffer tree, a dict, pyarrow's group-by, DuckDB.
-
-As a process: ``run SIDE`` with the work on standard input prints a ``CbtRun``; ``feed SIDE`` writes the keys
-for ``hashmaps.cpp`` to standard output.
-"""
+"""The sides of ``elf bench cbt``: the buffer tree, a dict, pyarrow's group-by, DuckDB, and Google's hash
+maps, which are a program of their own (``hashmaps.cpp``) that is fed from here."""
 
 from __future__ import annotations
 
 import gc
-import sys
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from elf.bench.cbt import CbtRun, Keys, Work
+from elf.bench.sides import THREADS, resident_bytes
+from elf.errors import ElfError
 
 CHUNK_ROWS: Final = 1 << 16
 LETTERS: Final = np.frombuffer(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_", np.uint8)
 
 Letters = npt.NDArray[np.uint8]
+
+
+Keys = Literal["zipf", "uniform", "unique"]
+
+
+class Work(msgspec.Struct, frozen=True):
+    """What to count: ``rows`` keys of ``key_length`` bytes, of ``distinct`` different ones.
+
+    ``zipf``: the k-th is drawn in proportion to 1 / k; ``uniform``: all alike; ``unique``: each once, in any
+    order (then there are ``distinct`` rows). ``memory_max_bytes`` is for the tree only.
+    """
+
+    keys: Keys
+    distinct: int
+    rows: int
+    key_length: int
+    memory_max_bytes: int | None = None
+
+
+class CbtRun(msgspec.Struct, frozen=True):
+    """One run. ``checksum``: the sum of the squares of all counts. Bytes are over the baseline: after the
+    last insert, and at most. ``stall_seconds``: of the longest insert of one chunk; 0 if there are none."""
+
+    seconds: float
+    groups: int
+    checksum: int
+    final_bytes: float
+    peak_bytes: float
+    stall_seconds: float
+    spilled_bytes: int = 0
+
+
+class Mapped(msgspec.Struct, frozen=True):
+    """Work for one of Google's hash maps: the program, and which of them (``sparse``, ``dense``)."""
+
+    work: Work
+    program: str
+    map: str
 
 
 class Stopwatch:
@@ -139,15 +175,9 @@ def run_pyarrow(work: Work) -> CbtRun:
     from pyarrow import acero
 
     making = [0.0]
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for letters in _timed(chunks(work), making):
-            yield pa.record_batch([column(letters)], names=["word"])
-
-    schema = pa.schema([("word", pa.string())])
     pc.sum(pa.array([1]))
     memory = Memory(work)
-    reader = pa.RecordBatchReader.from_batches(schema, batches())
+    reader = _reader(work, making)
     began = time.process_time()
     source = acero.Declaration("record_batch_reader_source", acero.RecordBatchReaderSourceNodeOptions(reader))
     grouping = acero.AggregateNodeOptions([("word", "hash_count", None, "n")], keys=["word"])
@@ -164,16 +194,10 @@ def run_duckdb(work: Work) -> CbtRun:
     import duckdb
 
     making = [0.0]
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for letters in _timed(chunks(work), making):
-            yield pa.record_batch([column(letters)], names=["word"])
-
-    connection = duckdb.connect(config={"threads": 1})
+    connection = duckdb.connect(config={"threads": THREADS})
     connection.sql("SELECT 1").fetchall()
     memory = Memory(work)
-    reader = pa.RecordBatchReader.from_batches(pa.schema([("word", pa.string())]), batches())
-    connection.register("words", reader)
+    connection.register("words", _reader(work, making))
     began = time.process_time()
     sql = "SELECT count(*), sum(n * n)::BIGINT FROM (SELECT word, count(*) AS n FROM words GROUP BY word)"
     found = connection.execute(sql).fetchone()
@@ -181,6 +205,28 @@ def run_duckdb(work: Work) -> CbtRun:
     assert found is not None
     # Its groups are gone with its answer: what it took at most is all there is to tell.
     return CbtRun(seconds, found[0], found[1], memory.peak(), memory.peak(), 0.0)
+
+
+def run_hash_map(asked: Mapped) -> CbtRun:
+    """One of Google's hash maps, which reads the keys from this process."""
+    work = asked.work
+    with subprocess.Popen(
+        [asked.program, asked.map], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as program:
+        assert program.stdin is not None
+        program.stdin.write(f"{work.key_length}\n".encode())
+        for letters in chunks(work):
+            program.stdin.write(letters.tobytes())
+        out, errors = program.communicate()
+    if program.returncode != 0:
+        raise ElfError(f"hashmaps failed: {errors.decode(errors='replace').strip()}")
+    return msgspec.json.decode(out.splitlines()[-1], type=CbtRun)
+
+
+def _reader(work: Work, making: list[float]) -> pa.RecordBatchReader:
+    """The keys as record batches; ``making`` as in ``_timed``."""
+    batches = (pa.record_batch([column(letters)], names=["word"]) for letters in _timed(chunks(work), making))
+    return pa.RecordBatchReader.from_batches(pa.schema([("word", pa.string())]), batches)
 
 
 def _timed(source: Iterator[Letters], seconds: list[float]) -> Iterator[Letters]:
@@ -202,37 +248,13 @@ class Memory:
         next(chunks(work))
         gc.collect()
         Path("/proc/self/clear_refs").write_text("5")
-        self._before = self._read("VmRSS")
+        self._before = resident_bytes("VmRSS")
 
     def final(self) -> float:
-        return self._read("VmRSS") - self._before
+        return resident_bytes("VmRSS") - self._before
 
     def peak(self) -> float:
-        return self._read("VmHWM") - self._before
-
-    @staticmethod
-    def _read(name: str) -> float:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1]) * 1024.0
-        raise OSError(f"no {name} in /proc/self/status")
+        return resident_bytes() - self._before
 
 
 SIDES: Final = {"elf": run_elf, "dict": run_dict, "pyarrow": run_pyarrow, "duckdb": run_duckdb}
-
-
-def main() -> None:
-    mode, side = sys.argv[1:]
-    pa.set_cpu_count(1)
-    pa.set_io_thread_count(1)
-    work = msgspec.json.decode(sys.stdin.buffer.read(), type=Work)
-    if mode == "run":
-        sys.stdout.buffer.write(msgspec.json.encode(SIDES[side](work)) + b"\n")
-        return
-    sys.stdout.buffer.write(f"{work.key_length}\n".encode())
-    for letters in chunks(work):
-        sys.stdout.buffer.write(letters.tobytes())
-
-
-if __name__ == "__main__":
-    main()

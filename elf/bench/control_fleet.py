@@ -12,20 +12,22 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeVar
 
 import msgspec
 import yaml
 
 from elf.cli.agents import Agent, Agents
-from elf.cli.processes import Processes
+from elf.cli.processes import Processes, ended
 from elf.client import Client, connect
 from elf.errors import ElfError
 
+T = TypeVar("T")
 CLUSTER: Final = "bench"
 STREAM: Final = "clicks"
 LISTEN_SECS: Final = 60.0
@@ -233,6 +235,43 @@ class ControlFleet:
             place.close()
         for listener in self._listeners:
             listener.close()
+
+
+def on_fleet(
+    folder: Path,
+    size: int,
+    work: Callable[[ControlFleet], Coroutine[None, None, T]],
+    *,
+    detect: str = "default",
+    before: Path | None = None,
+    hosts: int = 0,
+) -> T:
+    """Do this with a fleet of so many agents (see ``ControlFleet``) in a new folder; they are gone then."""
+    folder.mkdir()
+    with ended() as processes:
+        fleet = ControlFleet(processes, folder, size, detect, before, hosts)
+        try:
+            return asyncio.run(work(fleet))
+        finally:
+            fleet.close()
+
+
+@asynccontextmanager
+async def written(fleet: ControlFleet, lines: int, every_secs: float) -> AsyncIterator[None]:
+    """Beside every agent so many lines with the time of the clock, again and again, as long as the block
+    goes on."""
+
+    async def write() -> None:
+        while True:
+            fleet.write(time.time_ns() // 1000, lines)
+            await asyncio.sleep(every_secs)
+
+    writing = asyncio.create_task(write())
+    try:
+        yield
+    finally:
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
 
 
 def line_of(us: int, number: int) -> bytes:

@@ -1,5 +1,10 @@
-"""What ``elf bench control`` measures: a function each, from a fleet that is ready to milliseconds.
+"""``elf bench control``: how fast a fleet of real agents does what its jobs' masters tell it.
 
+So many ``elf-agent`` processes on loopback, forked from one that has imported everything
+(``agents.preload``), or with ``--hosts`` as many agents in a few processes. Each figure is over several
+times; p50 and p99 are the least values that half, or 99 of 100, do not exceed.
+
+A figure is measured by a function, from a fleet that is ready to milliseconds.
 A function leaves the fleet as it found it, but for event time. ``MEASURES`` names those that there are, in
 the order in which they run; what a fleet is to be measured by and elf can't do yet is in ``WANTED`` alone.
 """
@@ -8,13 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from elf.bench.control_fleet import FIRST_US, SECOND_US, WAIT_SECS, ControlFleet
+from elf.bench.control_fleet import FIRST_US, SECOND_US, WAIT_SECS, ControlFleet, on_fleet
+from elf.bench.runner import Bench, Figure, Report, Scratch, percentiles
 from elf.client import Client
 from elf.errors import ElfError
 
@@ -222,6 +230,55 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "filter_ms": filters,
     "code_ms": code,
 }
+
+
+TITLES: Final = {
+    "ready_ms": "from the last agent's start until all are ready",
+    "submit_ms": "CREATE JOB, until the last worker is there",
+    "notify_ms": "a notice, until the last agent has it",
+    "window_ms": "a window's end to its result, 4 jobs",
+    "cycle_ms": "an epoch of a cycle",
+    "route_ms": "a query to another job's master and back",
+    "filter_ms": "a changed filter, until the last agent has applied it",
+    "code_ms": "changed code, until the last agent has applied it",
+}
+
+
+@dataclass(frozen=True)
+class Control(Bench[str, dict[str, dict[str, float]]]):
+    """``rounds`` of each thing, on so many ``agents``; ``hosts``: see ``ControlFleet``."""
+
+    agents: int = 16
+    rounds: int = 15
+    hosts: int = 0
+
+    def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], dict[str, dict[str, float]]]]:
+        """One fleet. Raises ``ElfError`` when it does not do what is asked of it."""
+        missing = [name for name in WANTED if name not in MEASURES]
+        if missing:
+            print(f"left out, since elf cannot do it yet: {', '.join(missing)}", file=sys.stderr)
+        folder = scratch.folder / "fleet"
+        return {"elf": lambda: on_fleet(folder, self.agents, self._measure, hosts=self.hosts)}
+
+    async def _measure(self, fleet: ControlFleet) -> dict[str, dict[str, float]]:
+        await fleet.start()
+        found = {"ready_ms": percentiles([fleet.ready_ms])}
+        async with fleet.client() as client:
+            for name, measure in MEASURES.items():
+                found[name] = percentiles(await measure(fleet, client, self.rounds))
+        return found
+
+    def report(self, runs: Mapping[str, Sequence[dict[str, dict[str, float]]]]) -> Report:
+        """Percentiles of each."""
+        (found,) = runs["elf"]
+        return Report(
+            {"agents": self.agents, "hosts": self.hosts, "ready_ms": round(found["ready_ms"]["max"], 1)}
+            | {name: found[name] for name in MEASURES},
+            [
+                Figure(f"{self.agents} agents: {TITLES[name]} (p50, p99)", (one["p50"], one["p99"]), "ms")
+                for name, one in found.items()
+            ],
+        )
 
 
 async def _printed(

@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from agents.formats import get_format
 from agents.lanes.samples import sample_lines
-from elf.bench.ingest import Task
-from elf.bench.measure import Done, side
-from elf.bench.query import plan_of
+from elf.bench.lanes import plan_of
+from elf.bench.measure import Done, Run, Task, timed
 from elf.bench.sides import THREADS
 from elf.errors import UserError
 from elf.schema import Column, ColumnType, Schema
@@ -45,6 +44,11 @@ _PARTS: Final = {
     "cs_uri_query": "CASE WHEN contains(q[2], '?') THEN substr(q[2], strpos(q[2], '?') + 1) END",
     "cs_version": "q[3]",
 }
+
+
+def run_duckdb(task: Task) -> Run:
+    """One run of DuckDB."""
+    return timed(task, prepare(task))
 
 
 def prepare(task: Task) -> Callable[[], Done]:
@@ -158,7 +162,3 @@ def _text(value: str) -> str:
 
 def _name(value: str) -> str:
     return '"' + value.replace('"', '""') + '"'
-
-
-if __name__ == "__main__":
-    side(prepare)

@@ -16,31 +16,23 @@ import json
 import os
 import signal
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import BinaryIO, Final, TypeVar
+from typing import BinaryIO, ClassVar, Final
 
 import msgspec
-from rich.table import Table
 
-from elf.bench.control_fleet import FIRST_US, SECOND_US, ControlFleet
-from elf.bench.ingest import Run, Task, measure_side, warm
+from elf.bench.control_fleet import FIRST_US, SECOND_US, ControlFleet, on_fleet, written
+from elf.bench.ingest import QUERIES, generated, warm
+from elf.bench.lane_side import run_lane
+from elf.bench.measure import Task
 from elf.bench.metered import read
-from elf.cli.printing import console
-from elf.cli.processes import ended
-from elf.generator.clicks import Clicks
-from elf.generator.feed import write_finite
+from elf.bench.runner import Bench, Figure, Report, Scratch, median, ratio
+from elf.bench.sides import ask
 
-T = TypeVar("T")
-QUERY: Final = (
-    "SELECT product, SUM(clicks_count) AS c FROM x WHERE store = 'video_games' GROUP BY product "
-    "ORDER BY c DESC LIMIT 10 WINDOWING 30 SECONDS"
-)
 SLOW_MS: Final = 5.0
 SETTLE_SECS: Final = 3.0
 BACKLOG_US: Final = FIRST_US + 60 * SECOND_US
@@ -49,7 +41,18 @@ PROBES: Final = 50
 
 
 @dataclass(frozen=True)
-class Options:
+class Found:
+    """What one run of a side found: the lane's ``seconds``, the fsyncs a second of each agent of a fleet, or
+    how an agent deals with a backlog."""
+
+    seconds: float = 0.0
+    rates: Sequence[float] = ()
+    first_s: float = 0.0
+    lines_per_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Durability(Bench[str, Found]):
     """``rows`` of generated clicks for the lane; ``jobs`` in ``fragments`` different ones, with windows of
     ``window`` seconds, on ``agents`` agents for ``seconds``; an agent that starts before so many MiB."""
 
@@ -62,120 +65,109 @@ class Options:
     seconds: float = 20.0
     backlog_mib: int = 1024
 
+    once: ClassVar = ("fleet", "backlog")
 
-def bench_durability(options: Options, *, as_json: bool) -> int:
-    """Measure and print. Raises ``ElfError`` when the fleet does not do what is asked of it."""
-    with tempfile.TemporaryDirectory(prefix="elf-bench-") as name:
-        folder = Path(name)
-        lane = _lane(options, folder)
-        took_ms = _fsync_ms(folder)
-        rates = _on_fleet(folder / "fleet", options.agents, lambda fleet: _fsyncs(fleet, options))
-        size = options.backlog_mib << 20
-        first_s, lines_per_s = _on_fleet(folder / "late", 1, lambda fleet: _backlog(fleet, size))
-    found = {
-        "events_per_s": {name: round(options.rows / seconds) for name, seconds in lane.items()},
-        "ratio": round(lane["off"] / lane["on"], 4),
-        "fsyncs_per_s": [round(rate, 1) for rate in rates],
-        "fsync_ms": round(took_ms, 3),
-        "share_waiting": round(max(rates) * took_ms / 1e3, 4),
-        "share_waiting_at_5_ms": round(max(rates) * SLOW_MS / 1e3, 4),
-        "backlog_first_window_s": round(first_s, 2),
-        "backlog_lines_per_s": round(lines_per_s),
-    }
-    _print(options, found)
-    if as_json:
-        print(json.dumps({**found, "agents": options.agents, "jobs": options.jobs}))
-    return 0
-
-
-def _on_fleet(folder: Path, agents: int, work: Callable[[ControlFleet], Coroutine[None, None, T]]) -> T:
-    folder.mkdir()
-    with ended() as processes:
-        fleet = ControlFleet(processes, folder, agents)
-        try:
-            return asyncio.run(work(fleet))
-        finally:
-            fleet.close()
-
-
-def _lane(options: Options, folder: Path) -> dict[str, float]:
-    """Median seconds of the lane, with and without waiting for the disk."""
-    path = folder / "clicks.json"
-    with path.open("wb") as out:
-        write_finite(
-            Clicks(1, 0),
-            out,
-            rows=options.rows,
-            start_us=FIRST_US,
-            per_second=1000,
-            disorder_us=500_000,
-            seed=1,
+    def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Found]]:
+        """The lane on and off; a fleet and an agent, once. Raises ``ElfError`` when they don't do what is
+        asked of them."""
+        folder = scratch.folder
+        path = generated("json", self.rows, folder)
+        warm(path)
+        on = Task(
+            str(path), "json", QUERIES["json"], answer=str(folder / "answer"), archive=True, durable=True
         )
-    warm(path)
-    on = Task(str(path), "json", QUERY, answer=str(folder / "answer"), archive=True, durable=True)
-    sides = {"on": on, "off": msgspec.structs.replace(on, durable=False)}
-    runs: dict[str, list[Run]] = {name: [] for name in sides}
-    for _ in range(options.repeat):
-        for name, task in sides.items():
-            runs[name].append(measure_side("lane_side", task))
-    return {name: statistics.median(run.seconds for run in found) for name, found in runs.items()}
+        off = msgspec.structs.replace(on, durable=False)
+        return {
+            "on": lambda: Found(ask(run_lane, on).seconds),
+            "off": lambda: Found(ask(run_lane, off).seconds),
+            "fleet": lambda: on_fleet(folder / "fleet", self.agents, self._fsyncs),
+            "backlog": lambda: on_fleet(folder / "late", 1, self._backlog),
+        }
+
+    def report(self, runs: Mapping[str, Sequence[Found]]) -> Report:
+        """Medians of the lane."""
+        lane = {name: median(runs[name], "seconds") for name in ("on", "off")}
+        (fleet,), (late,) = runs["fleet"], runs["backlog"]
+        took_ms, most = _fsync_ms(), max(fleet.rates)
+        rates = {name: self.rows / seconds for name, seconds in lane.items()}
+        jobs = f"{self.jobs} jobs of {self.fragments} fragments on {self.agents} agents"
+        return Report(
+            {
+                "agents": self.agents,
+                "jobs": self.jobs,
+                "events_per_s": {name: round(rate) for name, rate in rates.items()},
+                "ratio": ratio(rates["on"], rates["off"]),
+                "fsyncs_per_s": [round(rate, 1) for rate in fleet.rates],
+                "fsync_ms": round(took_ms, 3),
+                "share_waiting": round(most * took_ms / 1e3, 4),
+                "share_waiting_at_5_ms": round(most * SLOW_MS / 1e3, 4),
+                "backlog_first_window_s": round(late.first_s, 2),
+                "backlog_lines_per_s": round(late.lines_per_s),
+            },
+            [
+                Figure("the lane with durability", rates["on"], "events/s", {"without": rates["off"]}),
+                Figure(f"{jobs}: how often an agent waits for its disk, at most", most, "a second"),
+                Figure(f"restart before {self.backlog_mib} MiB: first window", late.first_s, "s"),
+                Figure(f"restart before {self.backlog_mib} MiB: all of it", late.lines_per_s, "lines/s"),
+            ],
+        )
+
+    async def _fsyncs(self, fleet: ControlFleet) -> Found:
+        """A second, of each agent."""
+        await fleet.start()
+        async with fleet.client() as client:
+            for number in range(self.jobs):
+                least = number % self.fragments
+                query = (
+                    f"SELECT store, COUNT(*) AS n{number} FROM clicks WHERE user >= {least} GROUP BY store"
+                )
+                await client.sql(f"CREATE JOB job_{number} AS {query} WINDOWING {self.window} SECONDS")
+        async with written(fleet, 5, 0.05):
+            await asyncio.sleep(SETTLE_SECS)
+            before, began = await read(fleet.running), time.monotonic()
+            await asyncio.sleep(self.seconds)
+            after, took = await read(fleet.running), time.monotonic() - began
+        return Found(
+            rates=[late.since(early).fsyncs / took for early, late in zip(before, after, strict=True)]
+        )
+
+    async def _backlog(self, fleet: ControlFleet) -> Found:
+        """Seconds from an agent's start to the first window of what was written while it was away; lines a
+        second until the last one."""
+        await fleet.start()
+        (agent,), (place,) = fleet.running, fleet.places
+        async with fleet.client() as client:
+            await client.sql(
+                "CREATE JOB late AS SELECT store, COUNT(*) AS n FROM clicks GROUP BY store "
+                "WINDOWING 10 SECONDS"
+            )
+        await asyncio.sleep(SETTLE_SECS)
+        fleet.signal(agent, signal.SIGTERM)
+        await fleet.gone(agent)
+        blocks = await asyncio.to_thread(_append, place.clicks, self.backlog_mib << 20)
+        restarted = await fleet.restart(agent)
+        first = last = 0.0
+        async with fleet.client() as client:
+            async for window in client.subscribe("late"):
+                if window.start is not None and window.start.timestamp() * 1e6 >= BACKLOG_US:
+                    last = time.time()
+                    first = first or last
+                    if window.start.timestamp() * 1e6 >= BACKLOG_US + (blocks - 3) * 10 * SECOND_US:
+                        break
+        began = restarted.began
+        return Found(first_s=first - began, lines_per_s=blocks * BLOCK_LINES / (last - began))
 
 
-def _fsync_ms(folder: Path) -> float:
+def _fsync_ms() -> float:
     """What a small write and its sync take here: the median."""
     took = []
-    with (folder / "probe").open("wb", buffering=0) as file:
+    with tempfile.NamedTemporaryFile(buffering=0) as file:
         for _ in range(PROBES):
             file.write(bytes(4096))
             began = time.perf_counter()
             os.fsync(file.fileno())
             took.append(1e3 * (time.perf_counter() - began))
     return statistics.median(took)
-
-
-async def _fsyncs(fleet: ControlFleet, options: Options) -> list[float]:
-    """A second, of each agent."""
-    await fleet.start()
-    async with fleet.client() as client:
-        for number in range(options.jobs):
-            least = number % options.fragments
-            query = f"SELECT store, COUNT(*) AS n{number} FROM clicks WHERE user >= {least} GROUP BY store"
-            await client.sql(f"CREATE JOB job_{number} AS {query} WINDOWING {options.window} SECONDS")
-    writing = asyncio.create_task(_write(fleet))
-    try:
-        await asyncio.sleep(SETTLE_SECS)
-        before, began = await read(fleet.running), time.monotonic()
-        await asyncio.sleep(options.seconds)
-        after, took = await read(fleet.running), time.monotonic() - began
-    finally:
-        writing.cancel()
-        await asyncio.gather(writing, return_exceptions=True)
-    return [late.since(early).fsyncs / took for early, late in zip(before, after, strict=True)]
-
-
-async def _backlog(fleet: ControlFleet, size: int) -> tuple[float, float]:
-    """Seconds from an agent's start to the first window of what was written while it was away; lines a second
-    until the last one."""
-    await fleet.start()
-    (agent,), (place,) = fleet.running, fleet.places
-    async with fleet.client() as client:
-        await client.sql(
-            "CREATE JOB late AS SELECT store, COUNT(*) AS n FROM clicks GROUP BY store WINDOWING 10 SECONDS"
-        )
-    await asyncio.sleep(SETTLE_SECS)
-    fleet.signal(agent, signal.SIGTERM)
-    await fleet.gone(agent)
-    blocks = await asyncio.to_thread(_append, place.clicks, size)
-    restarted = await fleet.restart(agent)
-    first = last = 0.0
-    async with fleet.client() as client:
-        async for window in client.subscribe("late"):
-            if window.start is not None and window.start.timestamp() * 1e6 >= BACKLOG_US:
-                last = time.time()
-                first = first or last
-                if window.start.timestamp() * 1e6 >= BACKLOG_US + (blocks - 3) * 10 * SECOND_US:
-                    break
-    return first - restarted.began, blocks * BLOCK_LINES / (last - restarted.began)
 
 
 def _append(log: BinaryIO, size: int) -> int:
@@ -191,17 +183,3 @@ def _append(log: BinaryIO, size: int) -> int:
         at = datetime.fromtimestamp(BACKLOG_US / 1e6 + 10 * number, UTC)
         log.write(block.replace(b"TS", at.isoformat(timespec="milliseconds").encode()))
     return count
-
-
-async def _write(fleet: ControlFleet) -> None:
-    while True:
-        fleet.write(time.time_ns() // 1000, 5)
-        await asyncio.sleep(0.05)
-
-
-def _print(options: Options, found: dict[str, object]) -> None:
-    jobs = f"{options.jobs} jobs of {options.fragments} fragments on {options.agents} agents"
-    table = Table("durability", "", title=f"{jobs}, windows of {options.window} s")
-    for name, value in found.items():
-        table.add_row(name.replace("_", " "), json.dumps(value))
-    console(sys.stdout).print(table)

@@ -19,24 +19,18 @@ import asyncio
 import json
 import random
 import signal
-import sys
-import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from rich.table import Table
-
-from elf.bench.control_fleet import CLUSTER, ControlFleet
-from elf.bench.figures import percentiles
+from elf.bench.control_fleet import CLUSTER, ControlFleet, on_fleet
+from elf.bench.runner import Bench, Figure, Report, Scratch, percentiles
 from elf.cli.agents import Agent
-from elf.cli.printing import console
-from elf.cli.processes import ended
 from elf.client import Client, Window, connect
 from elf.errors import ElfError, UserError
 
@@ -48,6 +42,7 @@ WAIT_SECS: Final = 90.0
 STOPPED_SECS: Final = 10.0
 """How long an agent is held by SIGSTOP."""
 SIGNALS: Final = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "stop": signal.SIGSTOP}
+WHOM: Final = {"master_ms": "the job's master", "other_ms": "another agent", "recovery_ms": "all"}
 CALM: Final = 2
 """Windows in a row that name nobody as missing, before the next kill."""
 
@@ -118,7 +113,16 @@ def _missing(window: Window) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class Options:
+class Struck:
+    """What came of it: the windows that are judged; ``took``: ms of each strike, by victim."""
+
+    ledger: Ledger
+    judged: range
+    took: dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Failover(Bench[str, Struck]):
     """``by``: how agents are struck, one of ``SIGNALS``; ``at_once``: how many; ``seed``: whom, when.
     ``before``: the checkout of elf from which they are upgraded."""
 
@@ -131,52 +135,74 @@ class Options:
     at_once: int = 1
     before: str | None = None
 
+    def __post_init__(self) -> None:
+        """Raises ``UserError``."""
+        if self.agents <= 2 * self.at_once:
+            least = 2 * self.at_once + 1
+            raise UserError(f"--at-once {self.at_once}: a majority must live: give --agents {least} or more")
+        if self.before is not None:
+            self._checkout(self.before)
 
-def bench_failover(options: Options, *, as_json: bool) -> int:
-    """Measure and print; 1 when a window was wrong, lost or doubled. Raises ``ElfError`` when the fleet does
-    not come back."""
-    if options.agents <= 2 * options.at_once:
-        least = 2 * options.at_once + 1
-        raise UserError(f"--at-once {options.at_once}: a majority must live: give --agents {least} or more")
-    with tempfile.TemporaryDirectory(prefix="elf-bench-") as folder, ended() as processes:
-        before = _checkout(options) if options.before is not None else None
-        fleet = ControlFleet(processes, Path(folder), options.agents, options.detect, before)
-        run = _Run(fleet, Ledger(options.window_ms), options)
-        try:
-            asyncio.run(run.run(options.strikes))
-        finally:
-            fleet.close()
-    return _report(run, options, as_json=as_json)
+    def _checkout(self, path: str) -> Path:
+        """Where agents are upgraded from."""
+        root = Path(path).absolute()
+        if not (root / "agents" / "preload.py").is_file():
+            raise UserError(f"--from {path}: no checkout of elf there (git worktree add PATH COMMIT)")
+        if (self.by, self.at_once, self.strikes) != ("term", 1, self.agents):
+            raise UserError(
+                "--from: each agent is restarted once; give --by term, and as many --strikes as --agents"
+            )
+        return root
 
+    def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Struck]]:
+        """One fleet. Raises ``ElfError`` when it does not come back."""
+        before = None if self.before is None else self._checkout(self.before)
+        return {
+            "elf": lambda: on_fleet(
+                scratch.folder / "fleet",
+                self.agents,
+                lambda fleet: Striking(fleet, self).run(self.strikes),
+                detect=self.detect,
+                before=before,
+            )
+        }
 
-def _checkout(options: Options) -> Path:
-    """Where agents are upgraded from."""
-    root = Path(options.before or "").absolute()
-    if not (root / "agents" / "preload.py").is_file():
-        raise UserError(f"--from {options.before}: no checkout of elf there (git worktree add PATH COMMIT)")
-    if (options.by, options.at_once, options.strikes) != ("term", 1, options.agents):
-        raise UserError(
-            "--from: each agent is restarted once; give --by term, and as many --strikes as --agents"
+    def report(self, runs: Mapping[str, Sequence[Struck]]) -> Report:
+        """A problem when a window was wrong, lost or doubled."""
+        (struck,) = runs["elf"]
+        ledger, starts = struck.ledger, struck.judged
+        lost = sum(not ledger.complete(start) for start in starts)
+        wrong = sum(start in ledger.last and not ledger.correct(start) for start in starts)
+        took = {**struck.took, "recovery": [ms for found in struck.took.values() for ms in found]}
+        found = {f"{name}_ms": percentiles(ms) for name, ms in took.items() if ms}
+        judged = {"windows": len(starts), "wrong": wrong, "lost": lost, "doubled": ledger.doubled}
+        said = f"of {len(starts)} windows {wrong} wrong, {lost} lost, {ledger.doubled} doubled"
+        what = (
+            f"{self.agents} agents, {self.by}, detect {self.detect}, until the next correct window (p50, p99)"
         )
-    return root
+        return Report(
+            {**asdict(self), **found, "incomplete": ledger.incomplete, **judged},
+            [Figure(f"{what}: {WHOM[name]}", (one["p50"], one["p99"]), "ms") for name, one in found.items()],
+            problems=[said] if wrong or lost or ledger.doubled else [],
+        )
 
 
-class _Run:
-    """One fleet, struck so many times. ``took``: ms of each strike, by victim."""
+class Striking:
+    """One fleet that is struck."""
 
-    def __init__(self, fleet: ControlFleet, ledger: Ledger, options: Options) -> None:
+    def __init__(self, fleet: ControlFleet, bench: Failover) -> None:
         self.fleet = fleet
-        self.ledger = ledger
-        self._by, self._at_once = options.by, options.at_once
-        self._once, self._upgraded = options.before is not None, set[str]()
-        self.took: dict[str, list[float]] = {"master": [], "other": []}
-        self._rng = random.Random(options.seed)
-        self.judged = range(0)
+        self.ledger = Ledger(bench.window_ms)
+        self._by, self._at_once = bench.by, bench.at_once
+        self._once, self._upgraded = bench.before is not None, set[str]()
+        self._rng = random.Random(bench.seed)
         self._reader: Agent | None = None
         self._reads = False
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def run(self, strikes: int) -> None:
+    async def run(self, strikes: int) -> Struck:
+        """So many strikes, the first at the job's master."""
+        took: dict[str, list[float]] = {"master": [], "other": []}
         await self.fleet.start()
         began = time.time()
         self._tasks.append(asyncio.create_task(self._write()))
@@ -189,9 +215,10 @@ class _Run:
             self._read_at(self.fleet.running[-1])
             for number in range(strikes):
                 victim = "other" if number % 2 else "master"
-                self.took[victim].append(await self._strike(victim))
-            self.judged, complete = self.ledger.starts(), self.ledger.complete
-            await self._until(lambda: all(map(complete, self.judged)), "all lines being in their windows")
+                took[victim].append(await self._strike(victim))
+            judged, complete = self.ledger.starts(), self.ledger.complete
+            await self._until(lambda: all(map(complete, judged)), "all lines being in their windows")
+            return Struck(self.ledger, judged, took)
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -299,23 +326,3 @@ class _Run:
                 raise ElfError(f"still no sign of {what} after {WAIT_SECS:g} s")
             await asyncio.sleep(0.01)
         return found
-
-
-def _report(run: _Run, options: Options, *, as_json: bool) -> int:
-    ledger, starts = run.ledger, run.judged
-    lost = sum(not ledger.complete(start) for start in starts)
-    wrong = sum(start in ledger.last and not ledger.correct(start) for start in starts)
-    took = {**run.took, "recovery": [*run.took["master"], *run.took["other"]]}
-    found = {f"{name}_ms": percentiles(ms) for name, ms in took.items() if ms}
-    title = f"{options.agents} agents, detect {options.detect}: {options.by} → next correct window"
-    table = Table("whom", "p50 ms", "p99 ms", "max ms", title=title)
-    for name, figures in found.items():
-        called = {"recovery_ms": "all"}.get(name, name.removesuffix("_ms"))
-        table.add_row(called, *(f"{value:,.0f}" for value in figures.values()))
-    console(sys.stdout).print(table)
-    missed = f"{ledger.incomplete} missed somebody at first"
-    print(f"{len(starts)} windows, {missed}; {wrong} wrong, {lost} lost, {ledger.doubled} doubled")
-    if as_json:
-        judged = {"windows": len(starts), "wrong": wrong, "lost": lost, "doubled": ledger.doubled}
-        print(json.dumps({**asdict(options), **found, "incomplete": ledger.incomplete, **judged}))
-    return 1 if wrong or lost or ledger.doubled else 0

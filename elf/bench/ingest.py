@@ -2,8 +2,8 @@
 
 elf's side is the lane of a real agent (``elf.bench.lane_side``): chunks of whole lines, extraction, map,
 buffer tree, seal. DuckDB's side (``elf.bench.duckdb_side``) is one batch query over its own file reader that
-gives the same groups. Each run is a fresh process, the two take turns, the file is read once before so that
-both find it in the page cache, and medians count. The two answers are compared, value by value.
+gives the same groups. The file is read once before so that both find it in the page cache. The two answers
+are compared, value by value.
 
 With ``--jobs``, ``--cores`` or ``--archive`` a third side is measured in the same turns: the lane with one
 job, on one core, without an archive.
@@ -11,56 +11,42 @@ job, on one core, without an archive.
 
 from __future__ import annotations
 
-import json
-import statistics
-import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from elf.batch import decode
-from elf.bench.bars import draw
-from elf.bench.cbt_plot import check_plot
+from elf.bench.duckdb_side import run_duckdb
+from elf.bench.lane_side import run_lane
+from elf.bench.measure import Run, Task
+from elf.bench.plots import check_plot, draw_bars
+from elf.bench.runner import Bench, Figure, Report, Scratch, median, ratio
 from elf.bench.sides import ask
+from elf.cli.generate import GenerateOptions, generate
 from elf.errors import ElfError, InputError
 
-Side = Literal["lane_side", "duckdb_side"]
 PLAIN: Final = "one job, one core"
+QUERIES: Final = {
+    "json": "SELECT product, SUM(clicks_count) AS c FROM x WHERE store = 'video_games' GROUP BY product "
+    "ORDER BY c DESC LIMIT 10 WINDOWING 30 SECONDS",
+    "combined": "SELECT cs_uri_stem, COUNT(*) AS hits FROM x GROUP BY cs_uri_stem WINDOWING 30 SECONDS",
+}
+"""By format, the query where none is given."""
+START: Final = "2026-01-01"
 
 
-class Run(msgspec.Struct, frozen=True):
-    """One run of one side. ``groups`` is the size of its answer: partial aggregates of all panes."""
+@dataclass(frozen=True)
+class Ran:
+    """A run, and its answer: partial aggregates of all panes."""
 
-    seconds: float
-    cpu_seconds: float
-    peak_rss_bytes: int
-    events: int
-    bytes: int
-    groups: int
-
-
-class Task(msgspec.Struct, frozen=True):
-    """What a side is to do. ``answer``: where its partial aggregates go, as ``elf.batch.encode`` writes them.
-
-    The rest is for the lane: how many ``jobs`` run the query, in ``distinct`` fragments; ``cores`` 2: reading
-    and splitting on a thread of their own; ``archive``: every line goes to the archive too.
-    """
-
-    path: str
-    format: str
-    query: str
-    answer: str = ""
-    jobs: int = 1
-    distinct: int = 1
-    cores: int = 1
-    archive: bool = False
-    durable: bool | None = None
-    """As in a fleet: panes are sealed as time goes on, and cuts and snapshots go to the state file, with
-    (False: without) waiting for the disk. None: everything is sealed at the end, in memory."""
+    run: Run
+    answer: pa.Table
 
 
 @dataclass(frozen=True)
@@ -73,36 +59,85 @@ class Figures:
     peak_rss_bytes: int
     seconds: float
 
+    def facts(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "events_per_s": round(self.events_per_s),
+            "bytes_per_s": round(self.bytes_per_s),
+            "cores": round(self.cores, 3),
+            "peak_rss_bytes": self.peak_rss_bytes,
+            "seconds": round(self.seconds, 4),
+        }
 
-def bench_ingest(path: Path, task: Task, repeat: int, *, as_json: bool, plot: Path | None = None) -> int:
-    """Measure and print. ``task`` says what the lane does. Raises ``UserError``, and ``ElfError`` when the
-    two answers differ."""
-    if plot is not None:
-        check_plot(plot)
-    warm(path)
-    task = msgspec.structs.replace(task, path=str(path.resolve()))
-    plain = Task(task.path, task.format, task.query)
-    sides: dict[str, tuple[Side, Task]] = {"elf": ("lane_side", task), "DuckDB": ("duckdb_side", plain)}
-    if task != plain:
-        sides[PLAIN] = ("lane_side", plain)
-    runs: dict[str, list[Run]] = {name: [] for name in sides}
-    with tempfile.TemporaryDirectory() as folder:
-        answers = {name: Path(folder, str(number)) for number, name in enumerate(sides)}
-        for _ in range(repeat):
-            for name, (side, what) in sides.items():
-                runs[name].append(
-                    measure_side(side, msgspec.structs.replace(what, answer=str(answers[name])))
-                )
-        compare(*(decode(answers[name].read_bytes()) for name in ("elf", "DuckDB")))
-    of = runs["elf"][0]
-    measured = {name: figures(found, of) for name, found in runs.items()}
-    _print(measured, of, repeat)
-    if plot is not None:
-        rates = {name: side.events_per_s for name, side in measured.items()}
-        draw(rates, "events/s", f"Ingest of {of.events:,} events, {path.name}", plot)
-    if as_json:
-        print(json.dumps(report(measured, of, repeat)))
-    return 0
+
+@dataclass(frozen=True)
+class Ingest(Bench[str, Ran]):
+    """``task`` says what the lane does. Without a ``path`` so many ``rows`` are generated."""
+
+    path: Path | None
+    task: Task
+    repeat: int = 3
+    rows: int = 1_000_000
+    plot: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ``UserError``."""
+        if self.plot is not None:
+            check_plot(self.plot)
+
+    def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Ran]]:
+        """The lane, DuckDB, and the lane with one job where the task asks for more."""
+        path = self.path or generated(self.task.format, self.rows, scratch.folder)
+        warm(path)
+        task = msgspec.structs.replace(self.task, path=str(path.resolve()))
+        plain = Task(task.path, task.format, task.query)
+        tasks = {"elf": (run_lane, task), "DuckDB": (run_duckdb, plain)}
+        if task != plain:
+            tasks[PLAIN] = (run_lane, plain)
+        answer = scratch.folder / "answer"
+        return {name: partial(_run, side, one, answer) for name, (side, one) in tasks.items()}
+
+    def report(self, runs: Mapping[str, Sequence[Ran]]) -> Report:
+        """elf's figures at the top, DuckDB's under its name, and elf's speed over DuckDB's; where it was
+        measured, the lane's with one job on one core, and elf's speed over that."""
+        for ran in runs["elf"]:
+            compare(ran.answer, runs["DuckDB"][0].answer)
+        of = runs["elf"][0].run
+        measured = {name: figures([ran.run for ran in found], of) for name, found in runs.items()}
+        if self.plot is not None:
+            rates = {name: side.events_per_s for name, side in measured.items()}
+            name = self.path.name if self.path else f"generated, {self.task.format}"
+            draw_bars(rates, "events/s", f"Ingest of {of.events:,} events, {name}", self.plot)
+        elf = measured["elf"].events_per_s
+        others = {name: side.events_per_s for name, side in measured.items() if name != "elf"}
+        what = " ".join([self.task.format, *self._more()])
+        return Report(
+            report(measured, of, self.repeat),
+            [Figure(f"ingest: {what} lines → filter → group → tree", elf, "events/s", others)],
+            [f"elf runs at {elf / rate:.2f} × {name}" for name, rate in others.items()],
+        )
+
+    def _more(self) -> list[str]:
+        """What the lane does beyond one job."""
+        task = self.task
+        jobs = f"({task.jobs} jobs of {task.distinct} fragments)"
+        cores, archive = f"(on {task.cores} cores)", "(with the archive)"
+        return [jobs] * (task.jobs > 1) + [cores] * (task.cores > 1) + [archive] * task.archive
+
+
+def _run(side: Callable[[Task], Run], task: Task, answer: Path) -> Ran:
+    run = ask(side, msgspec.structs.replace(task, answer=str(answer)))
+    return Ran(run, decode(answer.read_bytes()))
+
+
+def generated(format: str, rows: int, folder: Path) -> Path:
+    """A log of that format: clicks as JSON lines, or an access log."""
+    path = str(folder / "log")
+    if format == "json":
+        generate(GenerateOptions("clicks", path, rows, 1, None, None, 1000.0, START, 0.5, 0))
+    else:
+        generate(GenerateOptions("access", path, rows, 1, None, None, 1000.0, START, 0, 0))
+    return Path(path)
 
 
 def compare(ours: pa.Table, theirs: pa.Table) -> None:
@@ -122,13 +157,13 @@ def compare(ours: pa.Table, theirs: pa.Table) -> None:
             raise ElfError(f"the answers differ in {name}")
 
 
-def figures(runs: list[Run], of: Run) -> Figures:
+def figures(runs: Sequence[Run], of: Run) -> Figures:
     """The figures of one side; events and bytes are those of ``of``."""
-    seconds = statistics.median(run.seconds for run in runs)
+    seconds = median(runs, "seconds")
     return Figures(
         events_per_s=of.events / seconds,
         bytes_per_s=of.bytes / seconds,
-        cores=statistics.median(run.cpu_seconds / run.seconds for run in runs),
+        cores=median(runs, "cores"),
         peak_rss_bytes=max(run.peak_rss_bytes for run in runs),
         seconds=seconds,
     )
@@ -139,38 +174,17 @@ def report(measured: dict[str, Figures], run: Run, repeat: int) -> dict[str, obj
     where it was measured, the lane's with one job on one core, and elf's speed over that."""
     elf, duckdb, plain = measured["elf"], measured["DuckDB"], measured.get(PLAIN)
     found: dict[str, object] = {
-        **_rounded(elf),
+        **elf.facts(),
         "events": run.events,
         "bytes": run.bytes,
         "groups": run.groups,
         "repeat": repeat,
-        "duckdb": _rounded(duckdb),
-        "ratio": round(elf.events_per_s / duckdb.events_per_s, 4),
+        "duckdb": duckdb.facts(),
+        "ratio": ratio(elf.events_per_s, duckdb.events_per_s),
     }
     if plain is not None:
-        found |= {"plain": _rounded(plain), "against_plain": round(elf.events_per_s / plain.events_per_s, 4)}
+        found |= {"plain": plain.facts(), "against_plain": ratio(elf.events_per_s, plain.events_per_s)}
     return found
-
-
-def _rounded(figures: Figures) -> dict[str, object]:
-    return {
-        "events_per_s": round(figures.events_per_s),
-        "bytes_per_s": round(figures.bytes_per_s),
-        "cores": round(figures.cores, 3),
-        "peak_rss_bytes": figures.peak_rss_bytes,
-        "seconds": round(figures.seconds, 4),
-    }
-
-
-def _print(measured: dict[str, Figures], run: Run, repeat: int) -> None:
-    print(f"{run.events:,} events, {run.bytes / 1e6:,.1f} MB, {run.groups:,} groups; medians of {repeat}")
-    for name, side in measured.items():
-        print(
-            f"{name:{len(PLAIN)}} {side.events_per_s:12,.0f} events/s {side.bytes_per_s / 1e6:8,.1f} MB/s "
-            f"{side.cores:5.2f} cores {side.peak_rss_bytes / 1e6:8,.0f} MB"
-        )
-    for name, side in list(measured.items())[1:]:
-        print(f"elf runs at {measured['elf'].events_per_s / side.events_per_s:.2f} × {name}")
 
 
 def warm(path: Path) -> None:
@@ -181,8 +195,3 @@ def warm(path: Path) -> None:
                 pass
     except OSError as error:
         raise InputError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
-
-
-def measure_side(side: Side, task: Task) -> Run:
-    """One run, in a process of its own. Raises ``UserError``, ``ElfError``."""
-    return ask(f"elf.bench.{side}", task, Run)

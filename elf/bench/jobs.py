@@ -12,24 +12,16 @@ once, and ``lag_ms`` is how long after its end a window was at the reader.
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Final
 
-from rich.table import Table
-
-from elf.bench.control_fleet import ControlFleet
-from elf.bench.figures import percentiles
+from elf.bench.control_fleet import ControlFleet, on_fleet, written
 from elf.bench.metered import Meter, read, resident_mib
-from elf.cli.printing import console
-from elf.cli.processes import ended
+from elf.bench.runner import Bench, Figure, Report, Scratch, percentiles, ratio
 from elf.client import Client, Window
 from elf.errors import ElfError, UserError
 
@@ -37,23 +29,7 @@ READ_WINDOWS: Final = 1
 """Of each of the jobs that are compared."""
 TRIES: Final = 5
 """Of a statement that was not answered in time."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """``jobs`` of ``distinct`` queries on ``agents`` agents in so many ``hosts`` (0: a process each); windows
-    of ``window`` seconds, of which ``windows`` are measured; so many statements ``at_once``; so many
-    ``lines`` a second of all agents together: each is a chunk of its own, and costs the same however many
-    jobs read it."""
-
-    jobs: int = 1000
-    distinct: int = 50
-    agents: int = 3
-    window: int = 5
-    windows: int = 6
-    at_once: int = 8
-    hosts: int = 0
-    lines: float = 15.0
+A_WINDOW: Final = {"cpu_s": "CPU s", "messages": "messages"}
 
 
 @dataclass(frozen=True)
@@ -71,154 +47,154 @@ class Found:
     lag_ms: dict[str, float]
 
 
-def bench_jobs(options: Options, *, as_json: bool) -> int:
-    """Measure and print. Raises ``ElfError`` when the fleet does not do what is asked of it, or equal jobs
-    differ; ``UserError``."""
-    if options.distinct > options.jobs:
-        raise UserError(f"{options.distinct} different jobs of {options.jobs}: give --jobs as many or more")
-    found = {}
-    for name, jobs in (("distinct", options.distinct), ("all", options.jobs)):
-        with tempfile.TemporaryDirectory(prefix="elf-bench-") as folder, ended() as processes:
-            fleet = ControlFleet(processes, Path(folder), options.agents, hosts=options.hosts)
-            try:
-                found[name] = asyncio.run(_measure(fleet, jobs, options))
-            finally:
-                fleet.close()
-    said = {name: _figures(one, options) for name, one in found.items()}
-    _print(options, said)
-    if as_json:
-        ratios = {key: _ratio(said, key) for key in ("cpu_s_a_window", "messages_a_window")}
-        print(json.dumps({**asdict(options), **said, "ratios": ratios}))
-    return 0
+@dataclass(frozen=True)
+class Jobs(Bench[str, Found]):
+    """``jobs`` of ``distinct`` queries on ``agents`` agents in so many ``hosts`` (0: a process each); windows
+    of ``window`` seconds, of which ``windows`` are measured; so many statements ``at_once``; so many
+    ``lines`` a second of all agents together: each is a chunk of its own, and costs the same however many
+    jobs read it."""
 
+    jobs: int = 1000
+    distinct: int = 50
+    agents: int = 3
+    window: int = 5
+    windows: int = 6
+    at_once: int = 8
+    hosts: int = 0
+    lines: float = 15.0
 
-async def _measure(fleet: ControlFleet, jobs: int, options: Options) -> Found:
-    await fleet.start()
-    writing = asyncio.create_task(_write(fleet, options.lines))
-    try:
-        async with fleet.client() as client:
+    def __post_init__(self) -> None:
+        """Raises ``UserError``."""
+        if self.distinct > self.jobs:
+            raise UserError(f"{self.distinct} different jobs of {self.jobs}: give --jobs as many or more")
+
+    def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Found]]:
+        """A fleet each. Raises ``ElfError`` when one does not do what it is asked, or equal jobs differ."""
+
+        def side(name: str, jobs: int) -> Callable[[], Found]:
+            folder = scratch.folder / name
+            return lambda: on_fleet(
+                folder, self.agents, lambda fleet: self._measure(fleet, jobs), hosts=self.hosts
+            )
+
+        return {"distinct": side("distinct", self.distinct), "all": side("all", self.jobs)}
+
+    def report(self, runs: Mapping[str, Sequence[Found]]) -> Report:
+        """Both fleets, side by side."""
+        said = {name: self._figures(one) for name, (one,) in runs.items()}
+        spent = {
+            key: tuple(_sum(runs[name][0].spent, key) / self.windows for name in ("distinct", "all"))
+            for key in A_WINDOW
+        }
+        what = f"{self.jobs} jobs of {self.distinct} queries on {self.agents} agents"
+        return Report(
+            {
+                **asdict(self),
+                **said,
+                "ratios": {f"{key}_a_window": ratio(all_, few, 2) for key, (few, all_) in spent.items()},
+            },
+            [
+                Figure(what, all_, f"{A_WINDOW[key]} a window", {f"the {self.distinct} alone": few})
+                for key, (few, all_) in spent.items()
+            ],
+        )
+
+    async def _measure(self, fleet: ControlFleet, jobs: int) -> Found:
+        await fleet.start()
+        async with written(fleet, 1, len(fleet.places) / self.lines), fleet.client() as client:
             before, began = await read(fleet.running), time.perf_counter()
-            took, again = await _create(client, jobs, options)
+            took, again = await self._create(client, jobs)
             create_s = time.perf_counter() - began
             created = [a.since(b) for a, b in zip(await read(fleet.running), before, strict=True)]
-            await _read_equal(client, jobs, options)  # so all of them have begun
+            await self._read_equal(client, jobs)  # so all of them have begun
             before, now = await read(fleet.running), time.time()
-            await asyncio.sleep(options.windows * options.window - (time.time() - now))
+            await asyncio.sleep(self.windows * self.window - (time.time() - now))
             spent = [a.since(b) for a, b in zip(await read(fleet.running), before, strict=True)]
             mib = resident_mib(fleet.running)
-            lags = await _read_equal(client, jobs, options)
+            lags = await self._read_equal(client, jobs)
             listed = (await client.sql("SHOW JOBS")).table
             if listed is None or listed.num_rows != jobs:
                 raise ElfError(f"of {jobs} jobs SHOW JOBS lists {0 if listed is None else listed.num_rows}")
-    finally:
-        writing.cancel()
-        await asyncio.gather(writing, return_exceptions=True)
-    loads = Counter(listed["master"].to_pylist())
-    masters = dict(sorted(Counter(loads[agent.address] for agent in fleet.running).items()))
-    loops = _sum(created, "loop_s")
-    return Found(create_s, percentiles(took), loops, again, spent, mib, masters, percentiles(lags))
+        loads = Counter(listed["master"].to_pylist())
+        masters = dict(sorted(Counter(loads[agent.address] for agent in fleet.running).items()))
+        loops = _sum(created, "loop_s")
+        return Found(create_s, percentiles(took), loops, again, spent, mib, masters, percentiles(lags))
 
+    async def _create(self, client: Client, jobs: int) -> tuple[list[float], int]:
+        """Create all; (milliseconds that each statement took, statements that had to be said again)."""
+        numbers, took, again = iter(range(jobs)), [], 0
 
-async def _write(fleet: ControlFleet, lines_per_s: float) -> None:
-    while True:
-        fleet.write(time.time_ns() // 1000, 1)
-        await asyncio.sleep(len(fleet.places) / lines_per_s)
+        async def create() -> None:
+            nonlocal again
+            for number in numbers:
+                began = time.perf_counter()
+                for left in reversed(range(TRIES)):
+                    try:
+                        await client.sql(self._statement(number))
+                        break
+                    except ElfError as error:
+                        if "exists already" in str(error):
+                            break  # it was created, and the answer came too late
+                        again += 1
+                        if not left:
+                            raise
+                took.append(1e3 * (time.perf_counter() - began))
 
+        await asyncio.gather(*(create() for _ in range(self.at_once)))
+        return took, again
 
-async def _create(client: Client, jobs: int, options: Options) -> tuple[list[float], int]:
-    """Create all; (milliseconds that each statement took, statements that had to be said again)."""
-    numbers, took, again = iter(range(jobs)), [], 0
+    def _statement(self, number: int) -> str:
+        """The same query for all numbers that are equal modulo ``distinct``."""
+        least = number % self.distinct
+        query = (
+            f"SELECT store, COUNT(*) AS n, SUM(clicks) AS c FROM clicks WHERE user >= {least} GROUP BY store"
+        )
+        return f"CREATE JOB job_{number} AS {query} WINDOWING {self.window} SECONDS LATENESS 0 SECONDS"
 
-    async def create() -> None:
-        nonlocal again
-        for number in numbers:
-            began = time.perf_counter()
-            for left in reversed(range(TRIES)):
-                try:
-                    await client.sql(_statement(number, options))
-                    break
-                except ElfError as error:
-                    if "exists already" in str(error):
-                        break  # it was created, and the answer came too late
-                    again += 1
-                    if not left:
-                        raise
-            took.append(1e3 * (time.perf_counter() - began))
+    async def _read_equal(self, client: Client, jobs: int) -> list[float]:
+        """Read some windows of all jobs of the first query: how long after its end each came, in ms. Raises
+        ``ElfError`` when two of one window differ."""
+        names = [f"job_{number}" for number in range(0, jobs, self.distinct)]
+        heard: dict[object, list[Window]] = {}
+        lags: list[float] = []
 
-    await asyncio.gather(*(create() for _ in range(options.at_once)))
-    return took, again
+        async def hear(name: str) -> None:
+            async for window in client.subscribe(name, READ_WINDOWS + 1):
+                if window.end is not None and not window.revision:
+                    heard.setdefault(window.end, []).append(window)
+                    lags.append(1e3 * (time.time() - window.end.timestamp()))
 
+        limit = (READ_WINDOWS + 3) * self.window + 60
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit):
+                await asyncio.gather(*map(hear, names))
+                for end, windows in heard.items():
+                    if len({str(window.table.to_pydict()) for window in windows}) != 1:
+                        raise ElfError(f"equal jobs differ in the window that ends at {end}")
+                return lags
+        raise ElfError(f"not all of {len(names)} equal jobs have {READ_WINDOWS} windows after {limit} s")
 
-def _statement(number: int, options: Options) -> str:
-    """The same query for all numbers that are equal modulo ``distinct``."""
-    least = number % options.distinct
-    query = f"SELECT store, COUNT(*) AS n, SUM(clicks) AS c FROM clicks WHERE user >= {least} GROUP BY store"
-    return f"CREATE JOB job_{number} AS {query} WINDOWING {options.window} SECONDS LATENESS 0 SECONDS"
-
-
-async def _read_equal(client: Client, jobs: int, options: Options) -> list[float]:
-    """Read some windows of all jobs of the first query: how long after its end each came, in ms. Raises
-    ``ElfError`` when two of one window differ."""
-    names = [f"job_{number}" for number in range(0, jobs, options.distinct)]
-    heard: dict[object, list[Window]] = {}
-    lags: list[float] = []
-
-    async def hear(name: str) -> None:
-        async for window in client.subscribe(name, READ_WINDOWS + 1):
-            if window.end is not None and not window.revision:
-                heard.setdefault(window.end, []).append(window)
-                lags.append(1e3 * (time.time() - window.end.timestamp()))
-
-    limit = (READ_WINDOWS + 3) * options.window + 60
-    with suppress(TimeoutError):
-        async with asyncio.timeout(limit):
-            await asyncio.gather(*map(hear, names))
-            for end, windows in heard.items():
-                if len({str(window.table.to_pydict()) for window in windows}) != 1:
-                    raise ElfError(f"equal jobs differ in the window that ends at {end}")
-            return lags
-    raise ElfError(f"not all of {len(names)} equal jobs have {READ_WINDOWS} windows after {limit} s")
-
-
-def _figures(found: Found, options: Options) -> dict[str, object]:
-    """For people and for JSON. Sums of all agents, but for the disk, whose waits are an agent's own."""
-    spent, windows = found.spent, options.windows
-    return {
-        "create_s": round(found.create_s, 2),
-        "create_ms": found.create_ms,
-        "create_loop_s": round(found.create_loop_s, 2),
-        "created_again": found.again,
-        "cpu_s_a_window": round(_sum(spent, "cpu_s") / windows, 3),
-        "loop_s_a_window": round(_sum(spent, "loop_s") / windows, 3),
-        "threads_s_a_window": round(_sum(spent, "threads_s") / windows, 3),
-        "messages_a_window": round(_sum(spent, "messages") / windows),
-        "bytes_a_window": round(_sum(spent, "sent_bytes") / windows),
-        "window_commits_a_window": round(_sum(spent, "windows") / windows, 1),
-        "pane_commits_a_window": round(_sum(spent, "panes") / windows, 1),
-        "fsyncs_per_s": round(max(one.fsyncs for one in spent) / (windows * options.window), 1),
-        "mib": max(found.mib),
-        "masters": found.masters,
-        "lag_ms": found.lag_ms,
-    }
+    def _figures(self, found: Found) -> dict[str, object]:
+        """For people and for JSON. Sums of all agents, but for the disk, whose waits are an agent's own."""
+        spent, windows = found.spent, self.windows
+        return {
+            "create_s": round(found.create_s, 2),
+            "create_ms": found.create_ms,
+            "create_loop_s": round(found.create_loop_s, 2),
+            "created_again": found.again,
+            "cpu_s_a_window": round(_sum(spent, "cpu_s") / windows, 3),
+            "loop_s_a_window": round(_sum(spent, "loop_s") / windows, 3),
+            "threads_s_a_window": round(_sum(spent, "threads_s") / windows, 3),
+            "messages_a_window": round(_sum(spent, "messages") / windows),
+            "bytes_a_window": round(_sum(spent, "sent_bytes") / windows),
+            "window_commits_a_window": round(_sum(spent, "windows") / windows, 1),
+            "pane_commits_a_window": round(_sum(spent, "panes") / windows, 1),
+            "fsyncs_per_s": round(max(one.fsyncs for one in spent) / (windows * self.window), 1),
+            "mib": max(found.mib),
+            "masters": found.masters,
+            "lag_ms": found.lag_ms,
+        }
 
 
 def _sum(spent: Sequence[Meter], what: str) -> float:
     return float(sum(getattr(one, what) for one in spent))
-
-
-def _ratio(said: dict[str, dict[str, object]], key: str) -> float | None:
-    few, many = said["distinct"][key], said["all"][key]
-    return round(float(str(many)) / float(str(few)), 2) if few else None
-
-
-def _print(options: Options, said: dict[str, dict[str, object]]) -> None:
-    few, many = (f"{n} jobs" for n in (options.distinct, options.jobs))
-    title = f"{options.agents} agents, windows of {options.window} s"
-    table = Table("", few, many, "ratio", title=title)
-    for name in said["all"]:
-        values = [said[side][name] for side in ("distinct", "all")]
-        is_number = all(isinstance(value, int | float) for value in values)
-        table.add_row(
-            name.replace("_", " "), *map(json.dumps, values), str(_ratio(said, name)) if is_number else ""
-        )
-    console(sys.stdout).print(table)

@@ -24,19 +24,22 @@ from agents.lanes.feeding import CHUNK_BYTES_MAX, CHUNKS_AHEAD
 from agents.lanes.lane import Lane, LaneFacts
 from agents.lanes.samples import sample_lines
 from elf.batch import decode
-from elf.bench.ingest import Task
-from elf.bench.measure import Done, side
-from elf.bench.query import plan_of
+from elf.bench.lanes import NO_CUTS, plan_of
+from elf.bench.measure import Done, Run, Task, timed
 from elf.job.commands import Finish, Install
 from elf.job.spec import Flow, flow_uid
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql.plan import Fragment
 
-NO_CUTS: Final = 1 << 60
 CUT_MS: Final = 5_000
 LATENESS_US: Final = 2_000_000
 """As in an agent, by default."""
 ROLL_BYTES: Final = 64 << 20
+
+
+def run_lane(task: Task) -> Run:
+    """One run of the lane."""
+    return timed(task, prepare(task))
 
 
 def prepare(task: Task) -> Callable[[], Done]:
@@ -131,7 +134,3 @@ def _archive(stream: str, folder: Path) -> Archive:
         roll_bytes=ROLL_BYTES,
         facts={},
     )
-
-
-if __name__ == "__main__":
-    side(prepare)

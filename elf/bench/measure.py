@@ -1,9 +1,7 @@
-"""What a side of a benchmark does around its work: read the task, time the work, report."""
+"""What both sides of ``elf bench ingest`` do around their work: prepare it, time it, keep the answer."""
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +10,42 @@ import msgspec
 import pyarrow as pa
 
 from elf.batch import encode
-from elf.bench.ingest import Run, Task
-from elf.bench.sides import REFUSED, THREADS
-from elf.errors import ElfError
+from elf.bench.sides import clocked, resident_bytes
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One run of one side. ``groups`` is the size of its answer: partial aggregates of all panes."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_rss_bytes: int
+    events: int
+    bytes: int
+    groups: int
+
+    @property
+    def cores(self) -> float:
+        return self.cpu_seconds / self.seconds
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What a side is to do. ``answer``: where its partial aggregates go, as ``elf.batch.encode`` writes them.
+
+    The rest is for the lane: how many ``jobs`` run the query, in ``distinct`` fragments; ``cores`` 2: reading
+    and splitting on a thread of their own; ``archive``: every line goes to the archive too.
+    """
+
+    path: str
+    format: str
+    query: str
+    answer: str = ""
+    jobs: int = 1
+    distinct: int = 1
+    cores: int = 1
+    archive: bool = False
+    durable: bool | None = None
+    """As in a fleet: panes are sealed as time goes on, and cuts and snapshots go to the state file, with
+    (False: without) waiting for the disk. None: everything is sealed at the end, in memory."""
 
 
 @dataclass(frozen=True)
@@ -26,32 +57,11 @@ class Done:
     """The partial aggregates of all panes."""
 
 
-def side(prepare: Callable[[Task], Callable[[], Done]]) -> None:
-    """Run one side as a process: its task on standard input, its ``Run`` on standard output.
-
-    ``prepare`` gives the work to be timed; imports, planning and connections are before it.
-    """
-    pa.set_cpu_count(THREADS)
-    pa.set_io_thread_count(THREADS)
-    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
-    try:
-        work = prepare(task)
-        began, cpu = time.perf_counter(), time.process_time()
+def timed(task: Task, work: Callable[[], Done]) -> Run:
+    """Do the work; imports, planning and connections are before it."""
+    with clocked() as clock:
         done = work()
-        seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu
-    except ElfError as error:
-        print(error, file=sys.stderr)
-        sys.exit(REFUSED)
-    peak = peak_rss_bytes()
+    peak = resident_bytes()
     Path(task.answer).write_bytes(encode(done.answer))
     size = Path(task.path).stat().st_size
-    run = Run(seconds, cpu_seconds, peak, done.events, size, done.answer.num_rows)
-    sys.stdout.buffer.write(msgspec.json.encode(run) + b"\n")
-
-
-def peak_rss_bytes() -> int:
-    """The most memory that this process had. (``getrusage`` counts its parent's before the exec, too.)"""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    raise OSError("no VmHWM in /proc/self/status")
+    return Run(clock.seconds, clock.cpu_seconds, peak, done.events, size, done.answer.num_rows)

@@ -8,14 +8,15 @@ CPU time counts.
 
 from __future__ import annotations
 
-import json
 import statistics
-import time
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
-from elf.bench.query import plan_of
+from elf.bench.lanes import plan_of
+from elf.bench.runner import Bench, Figure, Report, Scratch
+from elf.bench.sides import clocked
 from elf.errors import QueryError
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import AddJob
@@ -51,40 +52,55 @@ _JOB: Final = (
 )
 
 
-def bench_plan(jobs: int, fragments: int, repeat: int, *, as_json: bool) -> int:
-    """Measure and print."""
-    texts = {clause.name: clause.example for clause in CLAUSES if not joined_files(clause.example)}
-    texts |= {path.name: path.read_text(encoding="utf-8") for path in sorted(PANELS.glob("*.sql"))}
-    schemas = {name: _schema_for(text) for name, text in texts.items()}
-    took = {
-        name: statistics.median(_ms(text, schemas[name]) for _ in range(repeat))
-        for name, text in texts.items()
-    }
-    slowest = max(took, key=took.__getitem__)
-    longest = max(texts, key=lambda name: len(texts[name]))
-    print(
-        f"{len(texts)} examples, text to plan: median {statistics.median(took.values()):.1f} ms; "
-        f"the longest ({longest}, {len(texts[longest])} characters) {took[longest]:.1f} ms, "
-        f"the slowest ({slowest}) {took[slowest]:.1f} ms"
-    )
-    began = time.process_time()
-    flows = _many(jobs, fragments)
-    seconds = time.process_time() - began
-    print(f"{jobs} jobs parsed, planned and put together to {flows} flows: {seconds:.2f} s")
-    if as_json:
-        told = {
-            "examples": len(texts),
-            "median_ms": round(statistics.median(took.values()), 3),
-            "longest": longest,
-            "longest_ms": round(took[longest], 3),
-            "slowest": slowest,
-            "slowest_ms": round(took[slowest], 3),
-            "jobs": jobs,
-            "flows": flows,
-            "jobs_seconds": round(seconds, 3),
+@dataclass(frozen=True)
+class Planning(Bench[str, dict[str, float]]):
+    """All examples, ``repeat`` times; once, ``jobs`` of so many different ``fragments``."""
+
+    jobs: int = 1000
+    fragments: int = 100
+    repeat: int = 9
+
+    once: ClassVar = ("jobs",)
+
+    def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], dict[str, float]]]:
+        """The examples: ms of each. The jobs: seconds, and flows."""
+        texts = _texts()
+        schemas = {name: _schema_for(text) for name, text in texts.items()}
+        return {
+            "examples": lambda: {name: _ms(text, schemas[name]) for name, text in texts.items()},
+            "jobs": lambda: _many(self.jobs, self.fragments),
         }
-        print(json.dumps(told))
-    return 0
+
+    def report(self, runs: Mapping[str, Sequence[dict[str, float]]]) -> Report:
+        """Medians of the examples."""
+        texts, (many,) = _texts(), runs["jobs"]
+        took = {name: statistics.median(run[name] for run in runs["examples"]) for name in texts}
+        middle, slowest = statistics.median(took.values()), max(took, key=took.__getitem__)
+        longest = max(texts, key=lambda name: len(texts[name]))
+        return Report(
+            {
+                "examples": len(texts),
+                "median_ms": round(middle, 3),
+                "longest": longest,
+                "longest_ms": round(took[longest], 3),
+                "slowest": slowest,
+                "slowest_ms": round(took[slowest], 3),
+                "jobs": self.jobs,
+                "flows": many["flows"],
+                "jobs_seconds": round(many["seconds"], 3),
+            },
+            [
+                Figure(
+                    f"text to plan, {len(texts)} examples: median, slowest", (middle, took[slowest]), "ms"
+                ),
+                Figure(f"{self.jobs} jobs parsed, planned and put together to flows", many["seconds"], "s"),
+            ],
+        )
+
+
+def _texts() -> dict[str, str]:
+    texts = {clause.name: clause.example for clause in CLAUSES if not joined_files(clause.example)}
+    return texts | {path.name: path.read_text(encoding="utf-8") for path in sorted(PANELS.glob("*.sql"))}
 
 
 def _schema_for(text: str) -> Schema:
@@ -97,18 +113,19 @@ def _schema_for(text: str) -> Schema:
 
 
 def _ms(text: str, schema: Schema) -> float:
-    began = time.process_time()
-    plan_of(text, schema)
-    return (time.process_time() - began) * 1000
+    with clocked() as clock:
+        plan_of(text, schema)
+    return clock.cpu_seconds * 1000
 
 
-def _many(jobs: int, fragments: int) -> int:
+def _many(jobs: int, fragments: int) -> dict[str, float]:
     """Jobs of so many different fragments; how many flows compute them."""
     log = StreamLog()
-    for number in range(jobs):
-        plan = plan_of(_JOB.format(least=200 + number % fragments, number=number), _SCHEMAS[0])
-        log.grow(AddJob(spec=_proposed(f"job{number}", plan)))
-    return len(log.flows())
+    with clocked() as clock:
+        for number in range(jobs):
+            plan = plan_of(_JOB.format(least=200 + number % fragments, number=number), _SCHEMAS[0])
+            log.grow(AddJob(spec=_proposed(f"job{number}", plan)))
+    return {"flows": len(log.flows()), "seconds": clock.cpu_seconds}
 
 
 def _proposed(name: str, plan: Plan) -> JobSpec:

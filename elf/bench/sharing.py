@@ -3,30 +3,47 @@
 The hour of clicks of ``elf bench sliding``, grouped by few keys, many, and by one a row. Both ways are run
 with an agent's lane, the root's commits and a job's home, in CPU time: *shared*, where the longer windows are
 made of the committed short panes after these were handed to a store of their own, and *own*, where the lane
-has a second flow. Each run is a fresh process; the sides take turns, medians count, and the windows must be
-the same. ``fits`` are the constants of ``elf.windows.sharing`` as these runs have them; ``model`` is what it
-says with the constants that it has, and what it would choose.
+has a second flow. The windows must be the same. ``fits`` are the constants of ``elf.windows.sharing`` as
+these runs have them; ``model`` is what it says with the constants that it has, and what it would choose.
 """
 
 from __future__ import annotations
 
-import json
-import statistics
+import hashlib
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
+import pyarrow.compute as pc
 
+from agents.committing import panecommits, windowcommits
+from agents.committing.kept import Kept
+from agents.disk.store import PaneCommit, Store
+from agents.lanes.engine import Finisher
+from elf.batch import decode, encode
+from elf.bench.lanes import flow_of, lane_with, plan_over, read_all
+from elf.bench.runner import Bench, Figure, Report, Scratch, median, same
 from elf.bench.sides import ask
-from elf.bench.sliding import HOUR_MS, generate
-from elf.errors import ElfError, UserError
+from elf.bench.sliding import HOUR_MS, TOP_ROWS, generate
+from elf.errors import UserError
+from elf.job.contributions import Batch, Piece
+from elf.job.effects import CommitPanes, CommitWindows, Coverage
+from elf.job.snapshots import Sealed
+from elf.job.spec import START_OF_TIME, Flow, JobSpec
+from elf.ql.plan import Plan
 from elf.windows import Sliding, sharing
 from elf.windows.kinds import SECOND_US
 
 Way = Literal["shared", "own"]
 WAYS: Final[tuple[Way, ...]] = ("shared", "own")
+Side = tuple[str, Way]
+"""One of ``KEYS``, and a way."""
 KEYS: Final = {"few": "store", "many": "product", "all": "id"}
 """What the clicks are grouped by: 3 keys, so many products, one a row."""
 STAGES: Final = ("lane", "map", "tree", "commit", "home")
@@ -63,89 +80,182 @@ class Spent(msgspec.Struct, frozen=True):
         return self.lane + self.commit + self.home
 
 
-def bench_sharing(rows: int, products: int, short_s: int, long_s: int, repeat: int, *, as_json: bool) -> int:
-    """Measure and print. Raises ``ElfError`` when two answers differ, ``UserError``."""
-    if long_s % short_s or long_s == short_s:
-        raise UserError("the longer windows are several whole short ones")
-    runs: dict[str, dict[Way, list[Spent]]] = {}
-    with tempfile.TemporaryDirectory(prefix="elf-bench-") as folder:
-        path = Path(folder) / "hour.jsonl"
-        generate(path, rows, products)
-        for name, key in KEYS.items():
-            runs[name] = {way: [] for way in WAYS}
-            for _ in range(repeat):
-                for way in WAYS:
-                    runs[name][way].append(
-                        ask("elf.bench.sharing_side", Asked(str(path), way, key, short_s, long_s), Spent)
-                    )
-            if len({spent.digest for way in WAYS for spent in runs[name][way]}) != 1:
-                raise ElfError(f"the windows of {long_s} s differ, with {name} keys")
-    kinds = (Sliding(long_s * SECOND_US, long_s * SECOND_US),)
-    told = {name: _told(rows, found, short_s * SECOND_US, kinds) for name, found in runs.items()}
-    said = {
-        "events": rows,
-        "products": products,
-        "short_s": short_s,
-        "long_s": long_s,
-        "repeat": repeat,
-        "keys": told,
-        "fits": _fits(rows, runs),
-        "constants": {
-            "row_us": sharing.ROW_US,
-            "sent_us": sharing.SENT_US,
-            "merged_us": sharing.MERGED_US,
-            "pane_us": sharing.PANE_US,
-        },
-    }
-    print(f"{rows:,} events of an hour; windows of {short_s} s, and of {long_s} s beside them")
-    for name, one in told.items():
-        print(
-            f"{name:4} keys, {one['groups_a_pane']:>8,} groups a pane: {one['shared_cpu_s']:7.3f} s of CPU "
-            f"shared, {one['own_cpu_s']:7.3f} s own; model: {one['model_shared_ms']:,.0f} ms at most, or "
-            f"{one['model_own_ms']:,.0f} at least, so {one['chosen']} (cheaper here: {one['cheaper']})"
+@dataclass(frozen=True)
+class Sharing(Bench[Side, Spent]):
+    """``rows`` events in the hour; windows of ``short_s`` and of ``long_s`` seconds."""
+
+    rows: int = 1_000_000
+    products: int = 10_000
+    short_s: int = 1
+    long_s: int = 60
+    repeat: int = 3
+
+    def __post_init__(self) -> None:
+        """Raises ``UserError``."""
+        if self.long_s % self.short_s or self.long_s == self.short_s:
+            raise UserError("the longer windows are several whole short ones")
+
+    def sides(self, scratch: Scratch) -> Mapping[Side, Callable[[], Spent]]:
+        """Both ways for each kind of keys."""
+        path = scratch.folder / "hour.jsonl"
+        generate(path, self.rows, self.products)
+        return {
+            (name, way): partial(ask, run, Asked(str(path), way, key, self.short_s, self.long_s))
+            for name, key in KEYS.items()
+            for way in WAYS
+        }
+
+    def report(self, runs: Mapping[Side, Sequence[Spent]]) -> Report:
+        """CPU seconds both ways, beside what the model says."""
+        for name in KEYS:
+            alike = {side: found for side, found in runs.items() if side[0] == name}
+            same(alike, lambda spent: spent.digest, f"the windows of {self.long_s} s, with {name} keys,")
+        beside = f"windows of {self.long_s} s beside a job with {self.short_s} s, on its panes"
+        return Report(
+            {
+                "events": self.rows,
+                "products": self.products,
+                "short_s": self.short_s,
+                "long_s": self.long_s,
+                "repeat": self.repeat,
+                "keys": {name: self._told({way: runs[name, way] for way in WAYS}) for name in KEYS},
+                "fits": self._fits(runs),
+                "constants": {
+                    "row_us": sharing.ROW_US,
+                    "sent_us": sharing.SENT_US,
+                    "merged_us": sharing.MERGED_US,
+                    "pane_us": sharing.PANE_US,
+                },
+            },
+            [
+                Figure(
+                    f"{beside}, {name} keys",
+                    median(runs[name, "shared"], "all"),
+                    "s of CPU",
+                    {"on own panes": median(runs[name, "own"], "all")},
+                )
+                for name in KEYS
+            ],
         )
-    print(f"this machine's constants, in µs: {said['fits']}")
-    if as_json:
-        print(json.dumps(said))
-    return 0
+
+    def _told(self, found: Mapping[Way, Sequence[Spent]]) -> dict[str, object]:
+        """Of one kind of keys. What both ways have in common is in both."""
+        pane_us, long_us = self.short_s * SECOND_US, self.long_s * SECOND_US
+        cpu = {way: median(found[way], "all") for way in WAYS}
+        groups = found["shared"][0].groups * pane_us / (HOUR_MS * 1_000)
+        measured = sharing.Measured(pane_us, self.rows, groups, groups)
+        choice = sharing.choose((Sliding(long_us, long_us),), long_us, (measured,), ())
+        return {
+            "groups_a_pane": round(groups),
+            "shared_cpu_s": round(cpu["shared"], 4),
+            "own_cpu_s": round(cpu["own"], 4),
+            "cheaper": min(WAYS, key=lambda way: cpu[way]),
+            "model_shared_ms": round(choice.shared_ms or 0, 1),
+            "model_own_ms": round(choice.own_ms or 0, 1),
+            "chosen": "shared" if choice.is_shared else "own",
+            "stages_s": {
+                way: {stage: round(median(found[way], stage), 4) for stage in STAGES} for way in WAYS
+            },
+        }
+
+    def _fits(self, runs: Mapping[Side, Sequence[Spent]]) -> dict[str, float]:
+        """µs. With few keys it is rows and panes that cost, with one a row groups."""
+
+        def cpu_us(name: str, way: Way, *stages: str) -> float:
+            return 1e6 * sum(median(runs[name, way], stage) for stage in stages)
+
+        short, long = runs["all", "shared"][0], runs["all", "own"][0]
+        pane = (cpu_us("few", "shared", "home") - cpu_us("few", "own", "home")) / short.panes
+        merged = cpu_us("all", "shared", "home") - cpu_us("all", "own", "home") - pane * short.panes
+        return {
+            "row_us": round(cpu_us("few", "own", "map") / self.rows, 4),
+            "sent_us": round(cpu_us("all", "own", "tree", "commit") / long.groups, 4),
+            "merged_us": round(merged / short.groups, 4),
+            "pane_us": round(pane, 1),
+        }
 
 
-def _told(
-    rows: int, found: Mapping[Way, Sequence[Spent]], pane_us: int, kinds: Sequence[Sliding]
-) -> dict[str, object]:
-    """Of one kind of keys. What both ways have in common is in both."""
-    cpu = {way: _median(found[way], "all") for way in WAYS}
-    groups = found["shared"][0].groups * pane_us / (HOUR_MS * 1_000)
-    measured = sharing.Measured(pane_us, rows, groups, groups)
-    choice = sharing.choose(kinds, kinds[0].size_us, (measured,), ())
-    return {
-        "groups_a_pane": round(groups),
-        "shared_cpu_s": round(cpu["shared"], 4),
-        "own_cpu_s": round(cpu["own"], 4),
-        "cheaper": min(WAYS, key=lambda way: cpu[way]),
-        "model_shared_ms": round(choice.shared_ms or 0, 1),
-        "model_own_ms": round(choice.own_ms or 0, 1),
-        "chosen": "shared" if choice.is_shared else "own",
-        "stages_s": {way: {stage: round(_median(found[way], stage), 4) for stage in STAGES} for way in WAYS},
-    }
+def run(asked: Asked) -> Spent:
+    """The lane with one flow or two, the commits, the longer windows."""
+    with tempfile.TemporaryDirectory(prefix="elf-bench-") as folder:
+        return _run(asked, Path(folder))
 
 
-def _median(found: Sequence[Spent], stage: str) -> float:
-    return float(statistics.median(getattr(spent, stage) for spent in found))
+def _run(asked: Asked, folder: Path) -> Spent:
+    short, long = (_plan(asked, seconds) for seconds in (asked.short_s, asked.long_s))
+    flows = [flow_of(plan) for plan in (short, long)]
+    read = flows if asked.way == "own" else flows[:1]
+    lane, source = lane_with(asked.path, read)
+    began = time.process_time()
+    done = read_all(lane, source)
+    lane_s = time.process_time() - began
+    flow, work = read[-1], done.work[read[-1].uid]
+    sealed = next(one for one in done.sealed if one.flow == flow.uid)
+    root = Store(folder / "root.db")
+    rows, commit_s = _committed(root, flow, list(_panes(sealed)))
+    job = JobSpec("bench", "bench", 1, replace(long, fragment=flow.fragment), (flow,))
+    home = Home(job, root if asked.way == "own" else Store(folder / "home.db"), asked.way == "shared")
+    for number, panes in groupby(rows, lambda row: row.start * flow.fragment.pane_us // home.size_us):
+        home.take(list(panes), (number + 1) * home.size_us)
+    return Spent(
+        lane_s,
+        work.get("map_us", 0) / 1e6,
+        (work.get("tree_us", 0) + work.get("seal_us", 0)) / 1e6,
+        commit_s if asked.way == "own" else 0.0,
+        home.cpu_s,
+        len(rows),
+        decode(sealed.payload).num_rows,
+        hashlib.sha1(repr(home.rows).encode()).hexdigest(),
+    )
 
 
-def _fits(rows: int, runs: Mapping[str, Mapping[Way, Sequence[Spent]]]) -> dict[str, float]:
-    """µs. With few keys it is rows and panes that cost, with one a row groups."""
+def _plan(asked: Asked, seconds: int) -> Plan:
+    return plan_over(
+        asked.path,
+        f"SELECT {asked.key} AS key, SUM(clicks_count) AS clicks FROM input GROUP BY {asked.key} "
+        f"ORDER BY clicks DESC, key LIMIT {TOP_ROWS} WINDOWING {seconds} SECONDS",
+    )
 
-    def cpu_us(name: str, way: Way, *stages: str) -> float:
-        return 1e6 * sum(_median(runs[name][way], stage) for stage in stages)
 
-    short, long = runs["all"]["shared"][0], runs["all"]["own"][0]
-    pane = (cpu_us("few", "shared", "home") - cpu_us("few", "own", "home")) / short.panes
-    merged = cpu_us("all", "shared", "home") - cpu_us("all", "own", "home") - pane * short.panes
-    return {
-        "row_us": round(cpu_us("few", "own", "map") / rows, 4),
-        "sent_us": round(cpu_us("all", "own", "tree", "commit") / long.groups, 4),
-        "merged_us": round(merged / short.groups, 4),
-        "pane_us": round(pane, 1),
-    }
+def _panes(sealed: Sealed) -> Iterator[Piece]:
+    """As agents send them while they read: pane by pane."""
+    groups, tally = decode(sealed.payload), decode(sealed.tally)
+    first, last = (int(bound(tally["_pane"]).as_py()) for bound in (pc.min, pc.max))
+    for pane in range(first, last + 1):
+        counts, payload = (encode(one.filter(pc.equal(one["_pane"], pane))) for one in (tally, groups))
+        yield Piece(pane, pane + 1, 1, counts, payload)
+
+
+def _committed(store: Store, flow: Flow, pieces: Sequence[Piece]) -> tuple[list[PaneCommit], float]:
+    """A root's commits, and their CPU seconds."""
+    began = time.process_time()
+    for piece in pieces:
+        batch = Batch(piece.start, piece.end, 1, (piece,))
+        panecommits.commit_panes(CommitPanes(flow, batch, 0, 1, 0), store)
+    took = time.process_time() - began
+    return store.pane_commits(flow.uid, pieces[0].start, pieces[-1].end), took
+
+
+class Home:
+    """The home of the job with the longer windows. ``copies``: the panes come from a root on another node."""
+
+    def __init__(self, spec: JobSpec, store: Store, copies: bool) -> None:
+        self.rows: list[object] = []
+        self.cpu_s = 0.0
+        self.size_us = spec.plan.windows[0].step_us
+        self._spec, self._store, self._copies = spec, store, copies
+        self._finisher, self._kept = Finisher(spec.plan.final_sql), Kept()
+        self._done_us = START_OF_TIME
+
+    def take(self, panes: Sequence[PaneCommit], last_us: int) -> None:
+        """The panes of a window, which ends at ``last_us``."""
+        part = Coverage(self._spec.flows[0].uid, panes[0].start, panes[-1].end, 0, 1, 1)
+        effect = CommitWindows(self._spec, self._done_us, last_us, (part,), ())
+        began = time.process_time()
+        for pane in panes if self._copies else ():
+            self._store.commit_panes(pane)
+        done = windowcommits.commit_windows(effect, self._store, self._finisher, "home", self._kept)
+        self.cpu_s += time.process_time() - began
+        self._done_us = last_us
+        if done.result is not None:
+            self.rows += decode(done.result.payload).to_pylist()

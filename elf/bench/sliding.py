@@ -4,26 +4,34 @@ An hour of generated clicks (as the peers' job C: Zipf 1.2 over the products, up
 the top ten products of each window. elf's way is that of an agent and a master: lane, tree, snapshot, pane
 commit, windows, final fragment, window commit. DuckDB reads the file in one batch query, sums over panes as
 long as the slide, and spreads them to the windows. ``live`` is what a fleet does: the same panes, committed
-one by one, each with the window that it completes. Each run is a fresh process; the sides take turns, medians
-count, and all answers must be the same.
+one by one, each with the window that it completes. All answers must be the same.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
 import statistics
-import tempfile
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
+import duckdb
 import msgspec
 import numpy as np
+import pyarrow as pa
 
-from elf.bench.sides import ask
-from elf.errors import ElfError, UserError
+from elf.batch import decode, encode
+from elf.bench.lanes import Clicks
+from elf.bench.runner import Bench, Figure, Report, Scratch, median, ratio, same
+from elf.bench.sides import THREADS, ask, resident_bytes
+from elf.errors import UserError
 
 Engine = Literal["elf", "duckdb", "live"]
+Side = tuple[Engine, int]
+"""An engine, and the seconds between its windows."""
 TOP_ROWS: Final = 10
 FIRST_MS: Final = 1_767_225_600_000
 HOUR_MS: Final = 3_600_000
@@ -32,16 +40,11 @@ ZIPF: Final = 1.2
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What a side is to do. ``slide_s`` equals ``size_s`` for windows that tumble.
+    """What a side is to do. ``slide_s`` equals ``size_s`` for windows that tumble."""
 
-    ``store``: only its clicks.
-    """
-
-    engine: Engine
     path: str
     size_s: int
     slide_s: int
-    store: str | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -58,42 +61,74 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Shape:
-    """The generated hour, and the windows."""
+class SlidingWindows(Bench[Side, Answer]):
+    """The generated hour, and the windows: ``size_s`` seconds every ``slide_s``."""
 
-    rows: int
-    products: int
-    size_s: int
-    slide_s: int
+    rows: int = 2_000_000
+    products: int = 200_000
+    size_s: int = 300
+    slide_s: int = 5
+    repeat: int = 3
 
+    def __post_init__(self) -> None:
+        """Raises ``UserError``."""
+        if self.size_s % self.slide_s:
+            raise UserError("the size of the windows must be a multiple of the slide")
 
-def bench_sliding(shape: Shape, repeat: int, *, as_json: bool) -> int:
-    """Measure and print. Raises ``ElfError`` when two answers differ, ``UserError``."""
-    if shape.size_s % shape.slide_s:
-        raise UserError("the size of the windows must be a multiple of the slide")
-    with tempfile.TemporaryDirectory(prefix="elf-bench-") as folder:
-        path = Path(folder) / "hour.jsonl"
-        generate(path, shape.rows, shape.products)
-        sides: tuple[tuple[Engine, int], ...] = (
-            ("elf", shape.size_s),
-            ("elf", shape.slide_s),
-            ("duckdb", shape.size_s),
-            ("duckdb", shape.slide_s),
-            ("live", shape.slide_s),
+    def sides(self, scratch: Scratch) -> Mapping[Side, Callable[[], Answer]]:
+        """elf and DuckDB with both kinds of windows, and elf live."""
+        path = scratch.folder / "hour.jsonl"
+        generate(path, self.rows, self.products)
+        runs: Mapping[Engine, Callable[[Job], Answer]] = {
+            "elf": run_elf,
+            "duckdb": run_duckdb,
+            "live": run_live,
+        }
+        sides: list[Side] = [
+            (engine, slide_s) for engine in ("elf", "duckdb") for slide_s in (self.size_s, self.slide_s)
+        ]
+        return {
+            (engine, slide_s): partial(ask, runs[engine], Job(str(path), self.size_s, slide_s))
+            for engine, slide_s in [*sides, ("live", self.slide_s)]
+        }
+
+    def report(self, runs: Mapping[Side, Sequence[Answer]]) -> Report:
+        """Events/s of each side, elf's ratio of sliding to tumbling, and to DuckDB's sliding."""
+        for slide_s in (self.size_s, self.slide_s):
+            alike = {side: found for side, found in runs.items() if side[1] == slide_s}
+            same(alike, lambda run: run.digest, f"the answers with windows that slide by {slide_s} s")
+        rates = {side: self.rows / median(found, "seconds") for side, found in runs.items()}
+        sliding, tumbling = rates["elf", self.slide_s], rates["elf", self.size_s]
+        by_duckdb = rates["duckdb", self.slide_s]
+        slides = [ms for run in runs["live", self.slide_s] for ms in run.slides]
+        stages = runs["elf", self.slide_s][-1].stages
+        return Report(
+            {
+                "events": self.rows,
+                "products": self.products,
+                "size_s": self.size_s,
+                "slide_s": self.slide_s,
+                "repeat": self.repeat,
+                "tumbling_events_per_s": round(tumbling),
+                "sliding_events_per_s": round(sliding),
+                "ratio": ratio(sliding, tumbling),
+                "duckdb_tumbling_events_per_s": round(rates["duckdb", self.size_s]),
+                "duckdb_sliding_events_per_s": round(by_duckdb),
+                "ratio_to_duckdb": ratio(sliding, by_duckdb),
+                "stages_s": {name: round(secs, 4) for name, secs in stages.items()},
+                "slide_ms_median": round(statistics.median(slides), 3) if slides else None,
+                "slide_ms_max": round(max(slides), 3) if slides else None,
+                "peak_rss_bytes": max(run.peak_rss_bytes for run in runs["elf", self.slide_s]),
+            },
+            [
+                Figure(
+                    f"{self.size_s} s windows every {self.slide_s} s, the first {TOP_ROWS}",
+                    sliding,
+                    "events/s",
+                    {"DuckDB": by_duckdb, "elf, tumbling": tumbling},
+                )
+            ],
         )
-        runs: dict[tuple[Engine, int], list[Answer]] = {side: [] for side in sides}
-        for _ in range(repeat):
-            for engine, slide_s in runs:
-                runs[engine, slide_s].append(measure(Job(engine, str(path), shape.size_s, slide_s)))
-    for slide_s in (shape.size_s, shape.slide_s):
-        digests = {run.digest for (_, slide), found in runs.items() if slide == slide_s for run in found}
-        if len(digests) != 1:
-            raise ElfError(f"the answers differ with windows that slide by {slide_s} s")
-    said = report(shape, runs, repeat)
-    _print(shape, runs, said)
-    if as_json:
-        print(json.dumps(said))
-    return 0
 
 
 def generate(path: Path, rows: int, products: int, per_hour: int | None = None) -> None:
@@ -112,52 +147,92 @@ def generate(path: Path, rows: int, products: int, per_hour: int | None = None) 
             )
 
 
-def report(shape: Shape, runs: dict[tuple[Engine, int], list[Answer]], repeat: int) -> dict[str, object]:
-    """The JSON object: events/s of each side, elf's ratio of sliding to tumbling, and to DuckDB's sliding."""
+@dataclass
+class Stages:
+    """Seconds by name, one after the other."""
 
-    def speed(engine: Engine, slide_s: int) -> float:
-        return shape.rows / statistics.median(run.seconds for run in runs[engine, slide_s])
+    found: dict[str, float] = field(default_factory=dict)
+    at: float = field(default_factory=time.perf_counter)
 
-    slides = [ms for run in runs["live", shape.slide_s] for ms in run.slides]
-    last = runs["elf", shape.slide_s][-1]
-    return {
-        "events": shape.rows,
-        "products": shape.products,
-        "size_s": shape.size_s,
-        "slide_s": shape.slide_s,
-        "repeat": repeat,
-        "tumbling_events_per_s": round(speed("elf", shape.size_s)),
-        "sliding_events_per_s": round(speed("elf", shape.slide_s)),
-        "ratio": round(speed("elf", shape.slide_s) / speed("elf", shape.size_s), 4),
-        "duckdb_tumbling_events_per_s": round(speed("duckdb", shape.size_s)),
-        "duckdb_sliding_events_per_s": round(speed("duckdb", shape.slide_s)),
-        "ratio_to_duckdb": round(speed("elf", shape.slide_s) / speed("duckdb", shape.slide_s), 4),
-        "stages_s": {name: round(seconds, 4) for name, seconds in last.stages.items()},
-        "slide_ms_median": round(statistics.median(slides), 3) if slides else None,
-        "slide_ms_max": round(max(slides), 3) if slides else None,
-        "peak_rss_bytes": max(run.peak_rss_bytes for run in runs["elf", shape.slide_s]),
-    }
+    def end(self, name: str) -> None:
+        now = time.perf_counter()
+        self.found[name], self.at = now - self.at, now
 
 
-def _print(shape: Shape, runs: dict[tuple[Engine, int], list[Answer]], said: dict[str, object]) -> None:
-    print(f"{shape.rows:,} events, {shape.products:,} products, one hour; medians of {said['repeat']}")
-    for (engine, slide_s), found in runs.items():
-        seconds = statistics.median(run.seconds for run in found)
-        rss = max(run.peak_rss_bytes for run in found) / 1e6
-        if engine != "live":
-            print(
-                f"{engine:6} {shape.size_s:4} s by {slide_s:3} s {shape.rows / seconds:12,.0f} events/s "
-                f"{rss:6,.0f} MB {found[0].rows:8,} rows"
-            )
-    stages = said["stages_s"]
-    print(
-        f"elf slides at {said['ratio']} × its tumbling, {said['ratio_to_duckdb']} × DuckDB; stages: {stages}"
+def run_elf(job: Job) -> Answer:
+    """Everything at once, as ``elf run``."""
+    clicks = _clicks(job)
+    stages = Stages()
+    sealed = clicks.sealed()
+    stages.end("lane")
+    clicks.master.commit(sealed)
+    stages.end("panes")
+    clicks.master.finish(sealed)
+    stages.end("windows")
+    return answered(sum(stages.found.values()), clicks.master.answer(), stages.found)
+
+
+def run_live(job: Job) -> Answer:
+    """Pane by pane: each is committed, then the window that it completes."""
+    clicks = _clicks(job)
+    master, sealed = clicks.master, clicks.sealed()
+    groups, tally = decode(sealed.payload), decode(sealed.tally)
+    numbers = np.unique(groups["_pane"].to_numpy())
+    first, last = int(numbers[0]), int(numbers[-1])
+    slides, slide_us = [], job.slide_s * 1_000_000
+    for pane in range(first, last + job.size_s // job.slide_s):
+        inside = [encode(_of_pane(table, pane)) for table in (tally, groups)]
+        began = time.perf_counter()
+        master.panes(pane, pane + 1, *inside)
+        master.windows(pane * slide_us, (pane + 1) * slide_us, (first, pane + 1))
+        slides.append(time.perf_counter() - began)
+    return answered(sum(slides), master.answer(), {}, [1_000 * seconds for seconds in slides])
+
+
+def _clicks(job: Job) -> Clicks:
+    return Clicks(job.path, f"{job.size_s} SECONDS SLIDE {job.slide_s} SECONDS", TOP_ROWS)
+
+
+def _of_pane(table: pa.Table, pane: int) -> pa.Table:
+    return table.filter(pa.array(table["_pane"].to_numpy() == pane))
+
+
+def run_duckdb(job: Job) -> Answer:
+    """One batch query."""
+    connection = duckdb.connect(config={"threads": THREADS})
+    sql = duckdb_sql(job.path, job.size_s * 1000, job.slide_s * 1000, None)
+    began = time.perf_counter()
+    rows = connection.execute(sql).fetchall()
+    return answered(time.perf_counter() - began, rows, {})
+
+
+def duckdb_sql(path: str, size_ms: int, slide_ms: int, store: str | None) -> str:
+    """The top rows of each window (its start in µs), by panes as long as the slide."""
+    also, where = (", store: 'VARCHAR'", f"WHERE store = '{store}'") if store else ("", "")
+    source = (
+        f"read_json('{path}', format='newline_delimited', "
+        f"columns={{created_at: 'BIGINT', product: 'VARCHAR', clicks_count: 'BIGINT'{also}}})"
     )
-    print(
-        f"live, from a pane to its window: median {said['slide_ms_median']} ms, max {said['slide_ms_max']} ms"
-    )
+    return f"""
+        WITH panes AS (
+          SELECT created_at // {slide_ms} AS pane, product, SUM(clicks_count)::BIGINT AS clicks
+          FROM {source} {where} GROUP BY ALL),
+        sums AS (
+          SELECT pane - back AS slot, product, SUM(clicks)::BIGINT AS clicks
+          FROM panes, range({size_ms // slide_ms}) AS g(back) GROUP BY ALL),
+        ranked AS (
+          SELECT *, ROW_NUMBER() OVER (PARTITION BY slot ORDER BY clicks DESC, product) AS place FROM sums)
+        SELECT slot * {slide_ms} * 1000, product, clicks FROM ranked WHERE place <= {TOP_ROWS}
+        ORDER BY slot, place"""
 
 
-def measure(job: Job) -> Answer:
-    """One run of one side, in a process of its own."""
-    return ask("elf.bench.sliding_side", job, Answer)
+def answered(
+    seconds: float,
+    rows: Iterable[tuple[int, str, int]],
+    stages: dict[str, float],
+    slides: Sequence[float] = (),
+) -> Answer:
+    """What to say of an answer."""
+    found = list(rows)
+    digest = hashlib.sha1(repr(found).encode()).hexdigest()
+    return Answer(seconds, resident_bytes(), len(found), digest, stages, list(slides))

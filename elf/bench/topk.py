@@ -9,8 +9,9 @@ over the number of agents), and the values of the candidates that are left. It c
 
 from __future__ import annotations
 
-import json
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import numpy as np
@@ -18,7 +19,8 @@ import pyarrow as pa
 
 from elf.aggregates import merge_tables
 from elf.batch import encode
-from elf.bench.query import plan_of
+from elf.bench.lanes import plan_of
+from elf.bench.runner import Bench, Figure, Report, Scratch
 from elf.errors import ElfBug
 from elf.job.approximate import keep_best, with_cut
 from elf.job.rollup.asking import Asking
@@ -44,48 +46,71 @@ _QUERY: Final = (
     "WINDOWING 10 SECONDS{}"
 )
 SEED: Final = 5
+WAYS: Final = ("all", "approximate", "tput")
+"""What thresholds are compared with."""
 
 
-def bench_topk(
-    agents: int, rows: int, keys: int, skew: float, first: int, panes: int, *, as_json: bool
-) -> int:
-    """Measure and print. The first pane, of which all groups go up in any case, is not counted."""
-    exact = plan_of(_QUERY.format(first, "", " STRAGGLERS LEAP"), _SCHEMA).fragment
-    some = plan_of(_QUERY.format(first, " APPROXIMATE", ""), _SCHEMA).fragment
-    rng, sent = np.random.default_rng(SEED), Counter[str]()
-    shares = 1 / np.arange(1, keys + 1) ** skew
-    shares, names = shares / shares.sum(), rng.permutation(keys)
-    rollup = _Thresholds(exact, sent)
-    for pane in range(panes + 1):
-        if pane == 1:
-            sent.clear()
-        leaves = [
-            _leaf(pane, names, rng.multinomial(rows // agents, shares), exact.states[0].name)
-            for _ in range(agents)
-        ]
-        for leaf, tallied in leaves:
-            _count(sent, "all", leaf, tallied)
-            assert some.keep is not None
-            best = leaf.rename_columns(["_pane", "k0", some.keep.state])
-            kept, counted = keep_best(best, tallied, some.keep)
-            _count(sent, "approximate", kept, with_cut(counted) or tallied)
-        sent["tput_rows"] += _tput([leaf for leaf, _ in leaves], exact, first)
-        rollup.pane(leaves)
-    told = {
-        "agents": agents, "rows": rows, "keys": keys, "skew": skew, "first": first, "panes": panes,
-        **{name: round(n / panes) for name, n in sorted(sent.items()) if name.endswith(("_rows", "_bytes"))},
-        "asked_again": sent["unsure"],
-    }  # fmt: skip
-    print(
-        f"the first {first} of {rows:,} rows over {keys:,} keys (Zipf {skew:g}), {agents} agents, a pane: "
-        f"all groups {told['all_rows']:,} rows, {told['all_bytes']:,} bytes; thresholds "
-        f"{told['thresholds_rows']:,} and {told['thresholds_bytes']:,} (all groups asked for in "
-        f"{sent['unsure']} of {panes} panes); TPUT {told['tput_rows']:,} rows and keys; APPROXIMATE "
-        f"{told['approximate_rows']:,} and {told['approximate_bytes']:,}"
-    )
-    if as_json:
-        print(json.dumps(told))
-    return 0
+@dataclass(frozen=True)
+class TopK(Bench[str, Counter[str]]):
+    """``rows`` of a pane, of all agents together; ``skew`` of Zipf's law; the ``first`` are wanted."""
+
+    agents: int = 6
+    rows: int = 200_000
+    keys: int = 50_000
+    skew: float = 1.05
+    first: int = 10
+    panes: int = 20
+
+    def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Counter[str]]]:
+        """All ways are counted on the same panes, at once."""
+        return {"all": self._sent}
+
+    def _sent(self) -> Counter[str]:
+        """The first pane, of which all groups go up in any case, is not counted."""
+        exact = plan_of(_QUERY.format(self.first, "", " STRAGGLERS LEAP"), _SCHEMA).fragment
+        some = plan_of(_QUERY.format(self.first, " APPROXIMATE", ""), _SCHEMA).fragment
+        assert some.keep is not None
+        rng, sent = np.random.default_rng(SEED), Counter[str]()
+        shares = 1 / np.arange(1, self.keys + 1) ** self.skew
+        shares, names = shares / shares.sum(), rng.permutation(self.keys)
+        rollup, state = _Thresholds(exact, sent), exact.states[0].name
+        for pane in range(self.panes + 1):
+            if pane == 1:
+                sent.clear()
+            leaves = [
+                _leaf(pane, names, rng.multinomial(self.rows // self.agents, shares), state)
+                for _ in range(self.agents)
+            ]
+            for leaf, tallied in leaves:
+                _count(sent, "all", leaf, tallied)
+                best = leaf.rename_columns(["_pane", "k0", some.keep.state])
+                kept, counted = keep_best(best, tallied, some.keep)
+                _count(sent, "approximate", kept, with_cut(counted) or tallied)
+            sent["tput_rows"] += _tput([leaf for leaf, _ in leaves], exact, self.first)
+            rollup.pane(leaves)
+        return sent
+
+    def report(self, runs: Mapping[str, Sequence[Counter[str]]]) -> Report:
+        """Rows and bytes a pane."""
+        (sent,) = runs["all"]
+        means = {
+            name: round(n / self.panes)
+            for name, n in sorted(sent.items())
+            if name.endswith(("_rows", "_bytes"))
+        }
+        what = f"the first {self.first} of {self.keys:,} keys (Zipf {self.skew:g}), {self.agents} agents"
+        return Report(
+            {**asdict(self), **means, "asked_again": sent["unsure"]},
+            [
+                Figure(
+                    f"{what}: {unit} sent up a pane, exactly",
+                    means[f"thresholds_{unit}"],
+                    unit,
+                    {way: means[f"{way}_{unit}"] for way in WAYS if f"{way}_{unit}" in means},
+                )
+                for unit in ("rows", "bytes")
+            ],
+        )
 
 
 def _leaf(pane: int, names: np.ndarray, counts: np.ndarray, state: str) -> tuple[pa.Table, pa.Table]:

@@ -1,23 +1,27 @@
 """``elf bench windows``: ten windows on one job, against one, in CPU time.
 
 The hour of clicks of ``elf bench sliding`` through an agent's lane and a job's home: once with windows of a
-minute, once with windows of ten lengths that share its panes. Each run is a fresh process; the sides take
-turns, and medians count. The windows of a minute must be the same in both.
+minute, once with windows of ten lengths that share its panes. The windows of a minute must be the same in
+both.
 """
 
 from __future__ import annotations
 
-import json
-import statistics
-import tempfile
-from pathlib import Path
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from elf.bench.lanes import Clicks
+from elf.bench.runner import Bench, Figure, Report, Scratch, median, ratio, same
 from elf.bench.sides import ask
-from elf.bench.sliding import generate
-from elf.errors import ElfError
+from elf.bench.sliding import TOP_ROWS, generate
 from elf.windows import Sliding
 from elf.windows.merging import describe
 
@@ -46,35 +50,56 @@ class Spent(msgspec.Struct, frozen=True):
         return self.lane + self.home
 
 
-def bench_windows(rows: int, products: int, repeat: int, *, as_json: bool) -> int:
-    """Measure and print. Raises ``ElfError`` when the windows that both sides have differ."""
-    sides: dict[str, tuple[int, ...]] = {"one": MINUTES[:1], "ten": MINUTES}
-    found: dict[str, list[Spent]] = {name: [] for name in sides}
-    with tempfile.TemporaryDirectory(prefix="elf-bench-") as folder:
-        path = Path(folder) / "hour.jsonl"
-        generate(path, rows, products)
-        for _ in range(repeat):
-            for name, minutes in sides.items():
-                found[name].append(ask("elf.bench.windows_side", Asked(str(path), minutes), Spent))
-    if len({spent.digest for side in found.values() for spent in side}) != 1:
-        raise ElfError("the windows of a minute differ")
-    cpu = {name: statistics.median(spent.all for spent in side) for name, side in found.items()}
-    lane = {name: statistics.median(spent.lane for spent in side) for name, side in found.items()}
-    said = {
-        "events": rows,
-        "products": products,
-        "repeat": repeat,
-        "one_cpu_s": round(cpu["one"], 4),
-        "ten_cpu_s": round(cpu["ten"], 4),
-        "ratio": round(cpu["ten"] / cpu["one"], 4),
-        "lane_ratio": round(lane["ten"] / lane["one"], 4),
-        "plan": describe([Sliding(m * MINUTE_US, m * MINUTE_US) for m in MINUTES], MINUTE_US),
-    }
-    print(f"{rows:,} events of an hour, {products:,} products; medians of {repeat}")
-    for name, side in found.items():
-        parts = f"{cpu[name]:7.3f} s of CPU, {lane[name]:.3f} of them the lane's"
-        print(f"{name:4} {parts}; {side[0].rows:,} rows")
-    print(f"ten windows cost {said['ratio']} × one; {said['plan']}")
-    if as_json:
-        print(json.dumps(said))
-    return 0
+@dataclass(frozen=True)
+class Windows(Bench[str, Spent]):
+    """``rows`` events in the hour, of so many products."""
+
+    rows: int = 1_000_000
+    products: int = 10_000
+    repeat: int = 3
+
+    def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Spent]]:
+        """With one window and with ten."""
+        path = scratch.folder / "hour.jsonl"
+        generate(path, self.rows, self.products)
+        asked = {"one": Asked(str(path), MINUTES[:1]), "ten": Asked(str(path), MINUTES)}
+        return {name: partial(ask, run, one) for name, one in asked.items()}
+
+    def report(self, runs: Mapping[str, Sequence[Spent]]) -> Report:
+        """CPU seconds."""
+        same(runs, lambda spent: spent.digest, "the windows of a minute")
+        cpu = {name: median(side, "all") for name, side in runs.items()}
+        lane = {name: median(side, "lane") for name, side in runs.items()}
+        return Report(
+            {
+                "events": self.rows,
+                "products": self.products,
+                "repeat": self.repeat,
+                "one_cpu_s": round(cpu["one"], 4),
+                "ten_cpu_s": round(cpu["ten"], 4),
+                "ratio": ratio(cpu["ten"], cpu["one"]),
+                "lane_ratio": ratio(lane["ten"], lane["one"]),
+                "plan": describe([Sliding(m * MINUTE_US, m * MINUTE_US) for m in MINUTES], MINUTE_US),
+            },
+            [
+                Figure(
+                    "ten windows of 1 to 30 minutes on one job", cpu["ten"], "s of CPU", {"one": cpu["one"]}
+                )
+            ],
+        )
+
+
+def run(asked: Asked) -> Spent:
+    """Read, seal, commit the panes, commit the windows."""
+    job = Clicks(asked.path, ", ".join(f"{minutes} MINUTES" for minutes in asked.minutes), TOP_ROWS)
+    began = time.process_time()
+    sealed = job.sealed()
+    mapped = time.process_time()
+    job.master.commit(sealed)
+    job.master.finish(sealed)
+    ended = time.process_time()
+    rows = pa.concat_tables(job.master.rows)
+    length = pc.subtract(rows["window_end"].cast(pa.int64()), rows["window_start"].cast(pa.int64()))
+    minutes = rows.filter(pc.equal(length, MINUTE_US)).to_pylist()
+    digest = hashlib.sha1(repr(minutes).encode()).hexdigest()
+    return Spent(mapped - began, ended - mapped, rows.num_rows, digest)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from elf import __version__
-from elf.cli import fleet, local, simulations
+from elf.cli import bench, fleet, local, simulations
 from elf.cli.errors import exit_status
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app = typer.Typer(
 local.register(app)
 simulations.register(app)
 fleet.register(app)
+app.add_typer(bench.app, name="bench")
 
 
 def _version(wanted: bool) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -89,7 +90,7 @@ class Processes:
         its errors go to the log.
         """
         command = [sys.executable, "-P", "-m", module, *args]
-        return self.run(name, command, log, talks=talks, env=_environment(root))
+        return self.run(name, command, log, talks=talks, env=environment(root))
 
     def run(
         self,
@@ -157,7 +158,14 @@ def ended() -> Iterator[Processes]:
             signal.signal(number, handler)
 
 
-def _environment(root: Path) -> dict[str, str]:
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on; all are held until all are found, so that they differ."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in sockets]
+
+
+def environment(root: Path = ROOT) -> dict[str, str]:
     """Ours, without variables for agents, and with the place that the code is to be imported from."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("ELF_")}
     paths = [str(root), *filter(None, [env.get("PYTHONPATH")])]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 
-from elf.bench.figures import percentiles
+from elf.bench.runner import percentiles
 from elf.cli.printing import console
 
 if TYPE_CHECKING:

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 
 from elf.bench.duckdb_side import rows_sql
-from elf.bench.ingest import Run, Task, bench_ingest, compare, figures, report
+from elf.bench.ingest import Ingest, compare, figures, report
+from elf.bench.measure import Run, Task
+from elf.bench.runner import perform
 from elf.cli.generate import GenerateOptions, generate
 from elf.errors import ElfError, InputError
 from elf.schema import Column, Schema
@@ -120,7 +122,7 @@ def test_figures_are_medians() -> None:
 
 def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
-        bench_ingest(tmp_path / "none", Task("none", "json", "SELECT 1"), 1, as_json=False)
+        perform(Ingest(tmp_path / "none", Task("none", "json", "SELECT 1"), 1), as_json=False)
 
 
 def test_answers_are_compared_by_value() -> None:
@@ -134,5 +136,5 @@ def test_answers_are_compared_by_value() -> None:
 
 def test_jobs_share_fragments(clicks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     task = Task("", "json", "SELECT product, COUNT(*) FROM * GROUP BY product", jobs=4, distinct=2)
-    assert bench_ingest(clicks, task, 1, as_json=True) == 0
+    assert perform(Ingest(clicks, task, 1), as_json=True) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["against_plain"] > 0

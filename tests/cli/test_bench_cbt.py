@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elf.bench.cbt import PYTHON_SIDES, Keys, Work, bench_cbt, run_side, sides_of, works_of
-from elf.bench.cbt_side import chunks, spell
+from elf.bench.cbt import PYTHON_SIDES, Cbt, run_side, sides_of, works_of
+from elf.bench.cbt_side import Keys, Work, chunks, spell
+from elf.bench.plots import draw_curves
+from elf.bench.runner import perform
 from elf.errors import UserError
 
 
@@ -31,7 +33,7 @@ def test_keys_are_drawn_as_asked(keys: Keys, groups: int) -> None:
 
 def test_the_sides_agree_and_figures_are_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     works = works_of("zipf", [1000], 20_000, 12, None)
-    assert bench_cbt(works, list(PYTHON_SIDES), 1, as_json=True, plot=None) == 0
+    assert perform(Cbt(works, PYTHON_SIDES, 1), as_json=True) == 0
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [run["side"] for run in report["runs"]] == list(PYTHON_SIDES)
     assert len({run["groups"] for run in report["runs"]}) == 1
@@ -47,11 +49,9 @@ def test_a_limit_makes_it_spill() -> None:
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_a_picture(tmp_path: Path, suffix: str) -> None:
-    from elf.bench.cbt_plot import draw
-
     row = {"side": "elf", "keys": "zipf", "key_length": 12, "keys_per_s": 9e6, "peak_bytes_per_key": 20}
     path = tmp_path / f"figure{suffix}"
-    draw([{**row, "groups": 1000}, {**row, "groups": 10_000}], path)
+    draw_curves([{**row, "groups": 1000}, {**row, "groups": 10_000}], path)
     assert path.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml")
 
 
@@ -61,4 +61,4 @@ def test_what_cannot_be_asked(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no side perl"):
         sides_of(["perl"])
     with pytest.raises(UserError, match=r"\.png or \.svg"):
-        bench_cbt([], [], 1, as_json=False, plot=tmp_path / "figure.jpg")
+        Cbt([], [], 1, tmp_path / "figure.jpg")

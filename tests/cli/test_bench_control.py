@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from elf.bench.control import bench_control
-from elf.bench.control_measures import MEASURES, WANTED
+from elf.bench.control_measures import MEASURES, WANTED, Control
+from elf.bench.runner import perform
 
 
 def starters() -> list[psutil.Process]:
@@ -28,7 +28,7 @@ def starters() -> list[psutil.Process]:
 
 
 def test_three_agents(capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench_control(3, 1, as_json=True) == 0
+    assert perform(Control(3, 1), as_json=True) == 0
     said = capsys.readouterr()
     figures = json.loads(said.out.splitlines()[-1])
     assert figures["agents"] == 3

@@ -8,16 +8,20 @@ from pathlib import Path
 import pytest
 
 from elf.batch import decode
-from elf.bench.durability import QUERY, Options, bench_durability
-from elf.bench.ingest import Task, compare, measure_side
+from elf.bench.durability import Durability
+from elf.bench.ingest import QUERIES, compare
+from elf.bench.lane_side import run_lane
+from elf.bench.measure import Task
+from elf.bench.runner import perform
+from elf.bench.sides import ask
 from elf.generator import Clicks, write_finite
 
 
 def test_a_small_one(capsys: pytest.CaptureFixture[str]) -> None:
-    options = Options(
+    bench = Durability(
         rows=20_000, repeat=1, agents=1, jobs=2, fragments=2, window=1, seconds=3, backlog_mib=8
     )
-    assert bench_durability(options, as_json=True) == 0
+    assert perform(bench, as_json=True) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["ratio"] > 0
     (rate,) = found["fsyncs_per_s"]
@@ -33,7 +37,7 @@ def test_the_lane_gives_the_same_groups_whether_it_waits_or_not(tmp_path: Path) 
     answers = []
     for durable in (None, False, True):
         answer = tmp_path / f"answer {durable}"
-        measure_side("lane_side", Task(str(log), "json", QUERY, str(answer), archive=True, durable=durable))
+        ask(run_lane, Task(str(log), "json", QUERIES["json"], str(answer), archive=True, durable=durable))
         answers.append(decode(answer.read_bytes()))
     assert answers[0].num_rows > 3
     compare(answers[1], answers[0])

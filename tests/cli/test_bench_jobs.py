@@ -6,13 +6,14 @@ import json
 
 import pytest
 
-from elf.bench.jobs import Options, bench_jobs
+from elf.bench.jobs import Jobs
+from elf.bench.runner import perform
 from elf.errors import UserError
 
 
 def test_a_small_one(capsys: pytest.CaptureFixture[str]) -> None:
-    options = Options(jobs=6, distinct=2, agents=3, window=1, windows=3, at_once=3, hosts=1)
-    assert bench_jobs(options, as_json=True) == 0
+    bench = Jobs(jobs=6, distinct=2, agents=3, window=1, windows=3, at_once=3, hosts=1)
+    assert perform(bench, as_json=True) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     few, many = said["distinct"], said["all"]
     assert _mastered(few["masters"]) == (2, 3)
@@ -32,4 +33,4 @@ def _mastered(masters: dict[str, int]) -> tuple[int, int]:
 
 def test_more_kinds_than_jobs() -> None:
     with pytest.raises(UserError, match="50 different jobs of 3"):
-        bench_jobs(Options(jobs=3), as_json=False)
+        Jobs(jobs=3)

@@ -10,49 +10,46 @@ from pathlib import Path
 
 import pytest
 
-from elf.bench.bars import draw
-from elf.bench.ingest import Task, bench_ingest
-from elf.bench.peers.bench import bench_peers, differ, figures
+from elf.bench.ingest import Ingest
+from elf.bench.measure import Task
+from elf.bench.peers.bench import Peers, Reply, Round, differ, figures
 from elf.bench.peers.engines import ORACLE, PEERS, Engine, chosen, install, missing
-from elf.bench.peers.serve import Reply, ranked
+from elf.bench.peers.serve import ranked
+from elf.bench.plots import draw_bars
+from elf.bench.runner import perform
 from elf.errors import ElfError, UserError
 
 ROW_BY_ROW = """
 import json, os
 
-class Engine:
-    version = "7"
+def NAME(job, scratch):
+    def lay(path):
+        def run():
+            os.write(1, b"noise\\n")
+            sums = {}
+            for line in open(path):
+                row = json.loads(line)
+                if job.store in (None, row["store"]):
+                    last = row["created_at"] // job.slide_ms * job.slide_ms
+                    for start in range(last, last - job.size_ms, -job.slide_ms):
+                        key = start, row["product"]
+                        sums[key] = sums.get(key, 0) + row["clicks_count"]
+            return lambda: [(start, product, clicks + EXTRA) for (start, product), clicks in sums.items()]
 
-    def __init__(self, job, scratch):
-        self.job = job
+        return run
 
-    def lay(self, path):
-        self.path, self.sums = path, {}
-
-    def run(self):
-        os.write(1, b"noise\\n")
-        job, sums = self.job, self.sums
-        for line in open(self.path):
-            row = json.loads(line)
-            if job.store in (None, row["store"]):
-                last = row["created_at"] // job.slide_ms * job.slide_ms
-                for start in range(last, last - job.size_ms, -job.slide_ms):
-                    key = start, row["product"]
-                    sums[key] = sums.get(key, 0) + row["clicks_count"]
-
-    def answer(self):
-        return [(start, product, clicks + EXTRA) for (start, product), clicks in self.sums.items()]
+    return lay
 """
 
 
 def engine(folder: Path, name: str, text: str) -> Engine:
-    """An engine whose environment is there, with this side."""
-    side = folder / f"{name}.py"
-    side.write_text(text)
+    """An engine whose environment is there, with this script."""
+    script = folder / f"{name}.py"
+    script.write_text(text.replace("NAME", name))
     python = folder / name / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.symlink_to(sys.executable)
-    return Engine(name, name.title(), side, ("nothing",))
+    return Engine(name, name.title(), script, ("nothing==1",))
 
 
 @pytest.mark.parametrize("query", ["ingest", "sliding"])
@@ -60,7 +57,7 @@ def test_elf_and_duckdb_answer_like_an_engine_that_goes_row_by_row(
     query: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     peers = (engine(tmp_path, "slow", ROW_BY_ROW.replace("EXTRA", "0")), *PEERS)
-    assert bench_peers(query, 4000, 1, None, tmp_path, as_json=True, plot=None, peers=peers) == 0
+    assert perform(Peers(query, 4000, 1, envs=tmp_path, peers=peers), as_json=True) == 0
     *lines, last = capsys.readouterr().out.splitlines()
     said = json.loads(last)
     assert [side["engine"] for side in said["sides"]] == ["elf", "duckdb", "slow"]
@@ -76,28 +73,24 @@ def test_wrong_answers_and_failures_are_named_after_the_figures(
 ) -> None:
     peers = (
         engine(tmp_path, "liar", ROW_BY_ROW.replace("EXTRA", "(start % 60_000 == 0)")),
-        engine(
-            tmp_path, "broken", "class Engine:\n    def __init__(self, *_):\n        raise OSError('no heap')"
-        ),
+        engine(tmp_path, "broken", "def NAME(job, scratch):\n    raise OSError('no heap')"),
     )
     cores = os.sched_getaffinity(0)
     with pytest.raises(ElfError) as caught:
-        bench_peers("ingest", 1000, 1, None, tmp_path, as_json=False, plot=None, peers=peers)
+        perform(Peers("ingest", 1000, 1, envs=tmp_path, peers=peers), as_json=False)
     failed, wrong = str(caught.value).splitlines()
     assert failed == "Broken failed: OSError: no heap"
     assert "Liar: the answer is wrong in" in wrong
     assert "it has no 2026-01-01 00:00:00 product-1 " in wrong or "it has 2026-01-01 00:00:00" in wrong
     printed = capsys.readouterr().out
-    assert [line.split()[-1] for line in printed.splitlines() if line.startswith(("elf ", "Liar"))] == [
-        "yes",
-        "NO",
-    ]
+    (same,) = (line.split() for line in printed.splitlines() if "same answer" in line)
+    assert [word for word in same if word in ("true", "false")] == ["true", "true", "false"]
     assert os.sched_getaffinity(0) == cores
 
 
 def test_what_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(engines: list[str] | None, rows: int | None = None, plot: Path | None = None) -> None:
-        bench_peers("ingest", rows, 1, engines, tmp_path, as_json=False, plot=plot)
+        Peers("ingest", rows, 1, engines, tmp_path, plot)
 
     with pytest.raises(UserError, match="no engine storm: there are polars, flink"):
         ask(["storm"])
@@ -138,9 +131,9 @@ def test_an_environment_is_made_and_what_is_half_done_is_removed(
     assert missing([tiny], tmp_path) == [tiny]
 
 
-def test_every_peer_is_pinned_and_has_a_side() -> None:
+def test_every_peer_is_pinned_and_has_a_script() -> None:
     assert all("==" in requirement for peer in PEERS for requirement in peer.requirements)
-    assert all(peer.side.is_file() for peer in (*PEERS, ORACLE))
+    assert all(peer.script.is_file() for peer in (*PEERS, ORACLE))
     assert chosen(["spark", "spark"]) == [PEERS[2]]
 
 
@@ -159,23 +152,20 @@ def test_differences_are_told() -> None:
 
 
 def test_the_rate_is_that_of_the_second_half() -> None:
-    class Said:
-        engine, version = ORACLE, "1"
+    def said(*seconds: tuple[float, float]) -> list[Round]:
+        return [Round("1", Reply(a, a / 2, 1, []), Reply(b, b / 2, 9, [])) for a, b in seconds]
 
-        def __init__(self, *seconds: tuple[float, float]) -> None:
-            self.rounds = [(Reply(a, a / 2, 1, []), Reply(b, b / 2, 9, [])) for a, b in seconds]
-
-    said = Said((1.0, 3.0), (1.0, 2.0), (9.0, 14.0))
-    found = figures(said, said, 1000)  # type: ignore[arg-type]
+    rounds = said((1.0, 3.0), (1.0, 2.0), (9.0, 14.0))
+    found = figures(rounds, rounds, 1000)
     assert (found.events_per_s, found.events_per_core_s, found.peak_rss_bytes) == (500.0, 1000.0, 9)
     for still in (2.0, 2.0 + 1e-9, 1.0):
-        assert figures(Said((2.0, still)), said, 1000).events_per_s is None  # type: ignore[arg-type]
+        assert figures(said((2.0, still)), rounds, 1000).events_per_s is None
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_a_picture_of_rates(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"figure{suffix}"
-    draw({"elf": 2e6, "DuckDB": 3e6}, "events/s", "a title", path)
+    draw_bars({"elf": 2e6, "DuckDB": 3e6}, "events/s", "a title", path)
     assert path.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml")
 
 
@@ -183,7 +173,7 @@ def test_ingest_draws_too(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_text("".join(f'{{"product": "p{n % 3}", "n": {n}}}\n' for n in range(50)))
     task = Task("", "json", "SELECT product, SUM(n) FROM x GROUP BY product")
-    assert bench_ingest(log, task, 1, as_json=False, plot=tmp_path / "figure.svg") == 0
+    assert perform(Ingest(log, task, 1, plot=tmp_path / "figure.svg"), as_json=False) == 0
     assert "DuckDB" in (tmp_path / "figure.svg").read_text()
     with pytest.raises(UserError, match=r"\.png or \.svg"):
-        bench_ingest(log, task, 1, as_json=False, plot=tmp_path / "figure.txt")
+        Ingest(log, task, 1, plot=tmp_path / "figure.txt")

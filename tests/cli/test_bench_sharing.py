@@ -6,13 +6,14 @@ import json
 
 import pytest
 
-from elf.bench.sharing import bench_sharing
+from elf.bench.runner import perform
+from elf.bench.sharing import Sharing
 from elf.errors import UserError
 
 
 def test_longer_windows_of_short_panes_and_of_own_ones(capsys: pytest.CaptureFixture[str]) -> None:
     """The ways agree, or it would be an error."""
-    assert bench_sharing(3_000, 50, 60, 600, 1, as_json=True) == 0
+    assert perform(Sharing(3_000, 50, 60, 600, 1), as_json=True) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert said["events"] == 3_000
     for keys, groups in (("few", 3), ("all", 50)):
@@ -26,4 +27,4 @@ def test_longer_windows_of_short_panes_and_of_own_ones(capsys: pytest.CaptureFix
 
 def test_windows_that_do_not_fit() -> None:
     with pytest.raises(UserError, match="several whole short ones"):
-        bench_sharing(10, 5, 7, 60, 1, as_json=False)
+        Sharing(10, 5, 7, 60, 1)

@@ -6,15 +6,16 @@ import json
 
 import pytest
 
-from elf.bench.sliding import Shape, bench_sliding
+from elf.bench.runner import perform
+from elf.bench.sliding import SlidingWindows
 from elf.errors import UserError
 
 
 def test_sliding_windows_have_duckdbs_answers(capsys: pytest.CaptureFixture[str]) -> None:
     """The five sides agree, or it would be an error."""
-    assert bench_sliding(Shape(3_000, 50, 300, 50), 1, as_json=True) == 0
+    assert perform(SlidingWindows(3_000, 50, 300, 50, 1), as_json=True) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert said["events"] == 3_000
     assert said["ratio"] > 0
     with pytest.raises(UserError, match="multiple"):
-        bench_sliding(Shape(1, 1, 300, 7), 1, as_json=False)
+        SlidingWindows(1, 1, 300, 7)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from elf.bench.differential import asked, expressions, queries, reference
 from elf.bench.differential.asked import plan_of
-from elf.bench.differential.bench import Case, Figures, Options, judge, run
+from elf.bench.differential.bench import Case, Differential, Figures, judge, run
 from elf.bench.differential.differences import Answer
 from elf.bench.differential.logs import Log, make_log
 from elf.bench.differential.offline import Offline
@@ -26,7 +26,7 @@ from spark_backend.batch import Batch
 
 @pytest.mark.timeout(600)
 def test_fifty_random_queries(spark: SparkSession, tmp_path: Path) -> None:
-    figures = run(Options(queries=50, seed=1), Offline(Batch(spark, tmp_path)))
+    figures = run(Differential(queries=50, seed=1), Offline(Batch(spark, tmp_path)))
     assert figures == Figures(queries=50, equal=50, empty=figures.empty, asked_again=figures.asked_again)
     assert figures.empty < 10
 

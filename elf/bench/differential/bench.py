@@ -7,13 +7,12 @@ queries share a log and are asked of one fleet at once; fleets are of 1, 3 and 1
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -38,6 +37,8 @@ from elf.bench.differential.reference import Reference
 from elf.bench.differential.shrink import shrink
 from elf.bench.differential.spread import NoReference
 from elf.bench.differential.tree import Query
+from elf.bench.runner import Bench, Figure, Report, Scratch
+from elf.bench.sides import clocked
 from elf.errors import QueryError
 from elf.ql.approximate import BOUND
 from elf.ql.planner import KEPT
@@ -53,16 +54,6 @@ PROGRESS_S: Final = 20.0
 """How far it is is said on standard error at most so often."""
 SHRUNK_MAX: Final = 5
 """Failures that are made small; of the others only the query is printed."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """``only``: the number of the one query to run."""
-
-    queries: int = 100
-    seed: int = 1
-    only: int | None = None
-    shrunk_max: int = SHRUNK_MAX
 
 
 @dataclass
@@ -94,22 +85,43 @@ class Case:
         return str(self.query)
 
 
-def bench_differential(options: Options, *, as_json: bool) -> int:
-    """Run, print every difference, print figures; 1 when there were any."""
-    began = time.monotonic()
-    with batch.opened() as spark:
-        figures = run(options, Offline(spark))
-    seconds = round(time.monotonic() - began, 1)
-    print(
-        f"{figures.queries} queries, seed {options.seed}: {figures.equal} equal ({figures.empty} of them "
-        f"without a row), {figures.different} different, {figures.unsupported.total()} unsupported; "
-        f"{seconds} s"
-    )
-    for reason, count in figures.unsupported.most_common():
-        print(f"  unsupported, {count} times: {reason}")
-    if as_json:
-        print(json.dumps({**told(figures), "seed": options.seed, "seconds": seconds}, ensure_ascii=False))
-    return 1 if figures.different else 0
+@dataclass(frozen=True)
+class Differential(Bench[str, tuple[Figures, float]]):
+    """So many ``queries`` of a ``seed``; ``only``: the number of the one query to run."""
+
+    queries: int = 100
+    seed: int = 1
+    only: int | None = None
+    shrunk_max: int = SHRUNK_MAX
+
+    def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], tuple[Figures, float]]]:
+        """Run all; every difference is printed at once."""
+        spark = scratch.enter_context(batch.opened())
+
+        def ask() -> tuple[Figures, float]:
+            with clocked() as clock:
+                figures = run(self, Offline(spark))
+            return figures, round(clock.seconds, 1)
+
+        return {"elf": ask}
+
+    def report(self, runs: Mapping[str, Sequence[tuple[Figures, float]]]) -> Report:
+        """A problem when there are differences."""
+        ((figures, seconds),) = runs["elf"]
+        return Report(
+            {**told(figures), "seed": self.seed, "seconds": seconds},
+            [
+                Figure(
+                    f"random queries (seed {self.seed}) that agents, DuckDB and Spark answer alike",
+                    figures.equal,
+                    f"of {figures.queries}",
+                )
+            ],
+            [f"unsupported, {count} times: {reason}" for reason, count in figures.unsupported.most_common()],
+            problems=[f"{figures.different} of {figures.queries} queries differ"]
+            if figures.different
+            else [],
+        )
 
 
 def told(figures: Figures) -> dict[str, object]:
@@ -125,7 +137,7 @@ def told(figures: Figures) -> dict[str, object]:
     }
 
 
-def run(options: Options, offline: Offline) -> Figures:
+def run(options: Differential, offline: Offline) -> Figures:
     """All queries of the options, a log at a time."""
     figures, told_at = Figures(), time.monotonic()
     numbers = range(options.queries) if options.only is None else [options.only]
@@ -143,7 +155,7 @@ def run(options: Options, offline: Offline) -> Figures:
 class _Round:
     """The queries of one log."""
 
-    def __init__(self, log: Log, offline: Offline, figures: Figures, options: Options) -> None:
+    def __init__(self, log: Log, offline: Offline, figures: Figures, options: Differential) -> None:
         self._log = log
         self._offline = offline
         self._figures = figures

@@ -13,21 +13,32 @@ import json
 import os
 import statistics
 import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import IO, Final
 
-import msgspec
+import psutil
 
-from elf.bench.bars import draw
-from elf.bench.cbt_plot import check_plot
-from elf.bench.peers.engines import ELF, ORACLE, PEERS, Engine, chosen, how_to_install, lacks_java, missing
-from elf.bench.peers.serve import Job, Reply, Rows
+from elf.bench.peers.engines import (
+    ELF,
+    ENVS,
+    ORACLE,
+    PEERS,
+    Engine,
+    chosen,
+    how_to_install,
+    lacks_java,
+    missing,
+)
+from elf.bench.peers.serve import Job, Rows
+from elf.bench.plots import check_plot, draw_bars
+from elf.bench.runner import Bench, Figure, Report, Scratch, ratio
+from elf.bench.sides import resident_bytes
 from elf.bench.sliding import DISORDER_MS, TOP_ROWS, generate
+from elf.cli.processes import environment
 from elf.errors import ElfError, UserError
 
 PRODUCTS: Final = 200_000
@@ -60,39 +71,99 @@ QUERIES: Final[Mapping[str, Query]] = {
 }
 
 
-@dataclass
-class Side:
-    """A running engine, and what it has said: (half, whole) a round; ``failed``: why it says no more."""
+@dataclass(frozen=True)
+class Reply:
+    """One run; CPU and memory are those of the engine's process and all below it."""
 
-    engine: Engine
-    process: subprocess.Popen[str]
-    errors: IO[str]
-    version: str = ""
-    rounds: list[tuple[Reply, Reply]] = field(default_factory=list)
+    seconds: float
+    cpu_seconds: float
+    peak_rss_bytes: int
+    answer: Rows
+
+
+@dataclass(frozen=True)
+class Round:
+    """A run over the half file and one over the whole one; ``failed``: why there is none."""
+
+    version: str
+    half: Reply
+    whole: Reply
     failed: str | None = None
 
-    def ask(self, what: object) -> str:
-        """One line out, one in. Raises ``ElfError`` when the engine has ended."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            print(json.dumps(what), file=self.process.stdin, flush=True)
-        if (line := self.process.stdout.readline()).endswith("\n"):
-            return line
-        self.errors.seek(0)
-        said = self.errors.read().strip().splitlines()
-        raise ElfError(said[-1] if said else f"status {self.process.wait()}")
 
-    def run(self, path: Path) -> Reply:
-        return msgspec.json.decode(self.ask(str(path)), type=Reply)
+NOTHING: Final = Reply(0.0, 0.0, 0, [])
+
+
+class Side:
+    """A running engine. It may fail once: then it says no more (elf and DuckDB may not)."""
+
+    def __init__(self, engine: Engine, process: subprocess.Popen[str], errors: IO[str]) -> None:
+        self.engine = engine
+        self._process, self._errors = process, errors
+        self._version, self._failed = "", ""
+
+    def warm(self, job: Job, half: Path, whole: Path) -> None:
+        """Say the job, and run it over both files."""
+        with self._dropping_out():
+            self._version = str(self._ask(asdict(job)))
+            self._run(half)
+            self._run(whole)
+
+    def round(self, half: Path, whole: Path) -> Round:
+        """Both files once."""
+        if not self._failed:
+            with self._dropping_out():
+                return Round(self._version, self._run(half), self._run(whole))
+        return Round(self._version, NOTHING, NOTHING, self._failed)
+
+    def _run(self, path: Path) -> Reply:
+        """See ``elf.bench.peers.serve``; while the engine waits its CPU is read."""
+        self._ask(str(path))
+        before = cpu_seconds(self._process.pid)
+        seconds = float(str(self._ask("run")))
+        spent = cpu_seconds(self._process.pid) - before
+        peak = sum(resident_bytes(pid=one.pid) for one in family(self._process.pid))
+        answer: Rows = [(start, product, clicks) for start, product, clicks in self._ask("answer")]  # type: ignore[attr-defined]
+        return Reply(seconds, spent, peak, answer)
+
+    def _ask(self, what: object) -> object:
+        """One line out, one in. Raises ``ElfError`` when the engine has ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps(what), file=self._process.stdin, flush=True)
+        if (line := self._process.stdout.readline()).endswith("\n"):
+            return json.loads(line)
+        self._errors.seek(0)
+        said = self._errors.read().strip().splitlines()
+        raise ElfError(said[-1] if said else f"status {self._process.wait()}")
+
+    @contextlib.contextmanager
+    def _dropping_out(self) -> Iterator[None]:
+        try:
+            yield
+        except ElfError as error:
+            self._failed = f"{self.engine.title} failed: {error}"
+            if self.engine in (ELF, ORACLE):
+                raise ElfError(self._failed) from None
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """A process and all below it."""
+    first = psutil.Process(pid)
+    return [first, *first.children(recursive=True)]
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of the process and all below it, those that have ended included."""
+    times = [one.cpu_times() for one in family(pid)]
+    return sum(one.user + one.system + one.children_user + one.children_system for one in times)
 
 
 @dataclass(frozen=True)
 class Figures:
     """Medians of the rounds, but the highest memory. A rate is None where the runs were too short to tell."""
 
-    name: str
-    title: str
     version: str
     events_per_s: float | None
     events_per_core_s: float | None
@@ -100,51 +171,128 @@ class Figures:
     wrong: str | None
 
 
-def bench_peers(
-    query: str,
-    rows: int | None,
-    repeat: int,
-    engines: Sequence[str] | None,
-    envs: Path,
-    *,
-    as_json: bool,
-    plot: Path | None,
-    peers: Sequence[Engine] = PEERS,
-) -> int:
-    """Measure and print. Engines that were not named and are not installed are left out, in one line. Raises
-    ``UserError``, and, after printing, ``ElfError`` when an engine failed or its answer differs."""
-    if plot is not None:
-        check_plot(plot)
-    envs = envs.expanduser().absolute()
-    wanted = chosen(engines, peers)
-    absent = missing(wanted, envs)
-    if absent and engines is not None:
-        raise UserError(how_to_install(absent, envs))
-    able = [peer for peer in wanted if peer not in absent]
-    if lacks_java() and (stuck := [peer.title for peer in able if peer.needs_java]):
-        raise UserError(f"no java for {', '.join(stuck)}: install Java 17, or set JAVA_HOME")
-    task = QUERIES[query]
-    events = task.rows if rows is None else rows
-    if events < ROWS_MIN:
-        raise UserError(f"--rows {events} is too few to measure: at least {ROWS_MIN}")
-    print(f"{task.title}, top {task.job.top}: {events:,} events, {PRODUCTS:,} products; one core", flush=True)
-    with tempfile.TemporaryDirectory(prefix="elf-bench-") as folder, one_core():
-        sides = measure([ELF, ORACLE, *able], task.job, Path(folder), events, repeat, envs)
-    found = [figures(side, sides[1], events - events // 2) for side in sides if side.failed is None]
-    _print(found, repeat)
-    if absent:
-        print(how_to_install(absent, envs))
-    if plot is not None:
-        draw(
-            {row.title: row.events_per_core_s or 0 for row in found}, "events/s of one core", task.title, plot
+@dataclass(frozen=True)
+class Peers(Bench[str, Round]):
+    """One of ``QUERIES`` over so many ``rows`` (None: as many as it says). ``engines``: these, else all that
+    are installed in ``envs``."""
+
+    query: str = "ingest"
+    rows: int | None = None
+    repeat: int = 3
+    engines: Sequence[str] | None = None
+    envs: Path = ENVS
+    plot: Path | None = None
+    peers: Sequence[Engine] = PEERS
+
+    def __post_init__(self) -> None:
+        """Raises ``UserError``."""
+        if self.plot is not None:
+            check_plot(self.plot)
+        able, absent = self._known()
+        if absent and self.engines is not None:
+            raise UserError(how_to_install(absent, self._envs))
+        if lacks_java() and (stuck := [peer.title for peer in able if peer.needs_java]):
+            raise UserError(f"no java for {', '.join(stuck)}: install Java 17, or set JAVA_HOME")
+        if self._events < ROWS_MIN:
+            raise UserError(f"--rows {self._events} is too few to measure: at least {ROWS_MIN}")
+
+    @property
+    def _envs(self) -> Path:
+        return self.envs.expanduser().absolute()
+
+    @property
+    def _events(self) -> int:
+        return QUERIES[self.query].rows if self.rows is None else self.rows
+
+    def _known(self) -> tuple[list[Engine], list[Engine]]:
+        """The engines that are installed, and those that are not."""
+        wanted = chosen(self.engines, self.peers)
+        absent = missing(wanted, self._envs)
+        return [peer for peer in wanted if peer not in absent], absent
+
+    def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Round]]:
+        """All engines, warm, on one core."""
+        job, events = QUERIES[self.query].job, self._events
+        half, whole = scratch.folder / "half.jsonl", scratch.folder / "clicks.jsonl"
+        generate(whole, events, PRODUCTS, PER_HOUR)
+        with whole.open() as lines, half.open("w") as out:
+            out.writelines(islice(lines, events // 2))
+        scratch.enter_context(one_core())
+        sides = [
+            scratch.enter_context(started(engine, self._envs, scratch.folder / engine.name))
+            for engine in (ELF, ORACLE, *self._known()[0])
+        ]
+        for side in sides:
+            side.warm(job, half, whole)
+        return {side.engine.name: lambda side=side: side.round(half, whole) for side in sides}  # type: ignore[misc]
+
+    def report(self, runs: Mapping[str, Sequence[Round]]) -> Report:
+        """Rates beside elf's. Problems: engines that failed, or whose answer differs."""
+        titles = {engine.name: engine.title for engine in (ELF, ORACLE, *self.peers)}
+        task, events, absent = QUERIES[self.query], self._events, self._known()[1]
+        failed = [run.failed for rounds in runs.values() for run in rounds[-1:] if run.failed]
+        oracle = runs[ORACLE.name]
+        found = {
+            name: figures(rounds, oracle, events - events // 2)
+            for name, rounds in runs.items()
+            if not rounds[-1].failed
+        }
+        if self.plot is not None:
+            rates = {titles[name]: row.events_per_core_s or 0 for name, row in found.items()}
+            draw_bars(rates, "events/s of one core", task.title, self.plot)
+        rates = {name: row.events_per_core_s for name, row in found.items() if row.events_per_core_s}
+        elf = rates.pop(ELF.name, None)
+        what = f"{task.title}, top {task.job.top}: {events} events, a core-second's"
+        beside = {f"{titles[name]} {found[name].version}": rate for name, rate in rates.items()}
+        return Report(
+            {
+                "query": self.query,
+                "events": events,
+                "repeat": self.repeat,
+                "sides": [_facts(name, row, found[ELF.name]) for name, row in found.items()],
+                "missing": [engine.name for engine in absent],
+            },
+            [Figure(what, elf, "events/s", beside)] if elf else [],
+            [how_to_install(absent, self._envs)] if absent else [],
+            problems=[*failed, *(f"{titles[name]}: {row.wrong}" for name, row in found.items() if row.wrong)],
         )
-    if as_json:
-        print(json.dumps(report(query, events, repeat, found, absent)))
-    problems = [f"{side.engine.title} failed: {side.failed}" for side in sides if side.failed is not None]
-    problems += [f"{row.title}: {row.wrong}" for row in found if row.wrong]
-    if problems:
-        raise ElfError("\n     ".join(problems))
-    return 0
+
+
+@contextlib.contextmanager
+def started(engine: Engine, envs: Path, scratch: Path) -> Iterator[Side]:
+    """An engine's process; it is gone afterwards."""
+    scratch.mkdir()
+    with (scratch / "errors").open("w+", errors="replace") as errors:
+        process = subprocess.Popen(
+            engine.command(envs, scratch),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            encoding="utf-8",
+            env=environment(),
+            cwd=scratch,
+        )
+        with process:
+            try:
+                yield Side(engine, process, errors)
+            finally:
+                process.terminate()
+
+
+def figures(rounds: Sequence[Round], oracle: Sequence[Round], events: int) -> Figures:
+    """The figures of one side; ``events`` are those that the whole file has more than its half."""
+    seconds = statistics.median(one.whole.seconds - one.half.seconds for one in rounds)
+    cpu = statistics.median(one.whole.cpu_seconds - one.half.cpu_seconds for one in rounds)
+    wrong = [differ(one.whole.answer, oracle[0].whole.answer) for one in rounds]
+    wrong += [differ(one.half.answer, oracle[0].half.answer) for one in rounds]
+    return Figures(
+        version=rounds[0].version,
+        events_per_s=events / seconds if seconds > SECONDS_MIN else None,
+        events_per_core_s=events / cpu if cpu > SECONDS_MIN else None,
+        peak_rss_bytes=max(reply.peak_rss_bytes for one in rounds for reply in (one.half, one.whole)),
+        wrong=next(filter(None, wrong), None),
+    )
 
 
 @contextlib.contextmanager
@@ -156,78 +304,6 @@ def one_core() -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
-
-
-def measure(
-    engines: Sequence[Engine], job: Job, folder: Path, events: int, repeat: int, envs: Path
-) -> list[Side]:
-    """Let the engines take turns. A side that fails drops out; elf and DuckDB may not."""
-    whole, half = folder / "clicks.jsonl", folder / "half.jsonl"
-    generate(whole, events, PRODUCTS, PER_HOUR)
-    with whole.open() as lines, half.open("w") as out:
-        out.writelines(islice(lines, events // 2))
-    with contextlib.ExitStack() as stack:
-        sides = [stack.enter_context(_started(engine, envs, folder / engine.name)) for engine in engines]
-        for side in sides:
-            with _dropping_out(side):
-                side.version = json.loads(side.ask(asdict(job)))["version"]
-                side.run(half)
-                side.run(whole)
-        for _ in range(repeat):
-            for side in sides:
-                if side.failed is None:
-                    with _dropping_out(side):
-                        side.rounds.append((side.run(half), side.run(whole)))
-    return sides
-
-
-@contextlib.contextmanager
-def _started(engine: Engine, envs: Path, scratch: Path) -> Iterator[Side]:
-    scratch.mkdir()
-    with (scratch / "errors").open("w+", errors="replace") as errors:
-        process = subprocess.Popen(
-            engine.command(envs, scratch),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            encoding="utf-8",
-            env=engine.environment(),
-            cwd=scratch,
-        )
-        with process:
-            try:
-                yield Side(engine, process, errors)
-            finally:
-                process.terminate()
-
-
-@contextlib.contextmanager
-def _dropping_out(side: Side) -> Iterator[None]:
-    try:
-        yield
-    except ElfError as error:
-        if side.engine in (ELF, ORACLE):
-            raise ElfError(f"{side.engine.title} failed: {error}") from None
-        side.failed = str(error)
-
-
-def figures(side: Side, oracle: Side, events: int) -> Figures:
-    """The figures of one side; ``events`` are those that the whole file has more than its half."""
-    seconds = statistics.median(whole.seconds - half.seconds for half, whole in side.rounds)
-    cpu_seconds = statistics.median(whole.cpu_seconds - half.cpu_seconds for half, whole in side.rounds)
-    halves, wholes = oracle.rounds[0]
-    wrong = (differ(reply.answer, wholes.answer) for _, reply in side.rounds)
-    wrong_half = (differ(reply.answer, halves.answer) for reply, _ in side.rounds)
-    return Figures(
-        name=side.engine.name,
-        title=side.engine.title,
-        version=side.version,
-        events_per_s=events / seconds if seconds > SECONDS_MIN else None,
-        events_per_core_s=events / cpu_seconds if cpu_seconds > SECONDS_MIN else None,
-        peak_rss_bytes=max(reply.peak_rss_bytes for pair in side.rounds for reply in pair),
-        wrong=next(filter(None, (*wrong, *wrong_half)), None),
-    )
 
 
 def differ(ours: Rows, theirs: Rows) -> str | None:
@@ -244,51 +320,15 @@ def differ(ours: Rows, theirs: Rows) -> str | None:
     return f"the answer is wrong in {len(here - there) + len(there - here)} rows; it {which}"
 
 
-def report(
-    query: str, events: int, repeat: int, found: Sequence[Figures], absent: Sequence[Engine]
-) -> dict[str, object]:
-    """The JSON object; ``elf_times`` are elf's rates over the side's."""
+def _facts(name: str, row: Figures, elf: Figures) -> dict[str, object]:
+    """For people and for JSON; ``elf_times`` are elf's rates over the side's."""
     return {
-        "query": query,
-        "events": events,
-        "repeat": repeat,
-        "sides": [
-            {
-                "engine": row.name,
-                "version": row.version,
-                "events_per_s": row.events_per_s and round(row.events_per_s),
-                "events_per_core_s": row.events_per_core_s and round(row.events_per_core_s),
-                "elf_times": _ratio(found[0].events_per_s, row.events_per_s),
-                "elf_times_core": _ratio(found[0].events_per_core_s, row.events_per_core_s),
-                "peak_rss_bytes": row.peak_rss_bytes,
-                "same_answer": row.wrong is None,
-            }
-            for row in found
-        ],
-        "missing": [engine.name for engine in absent],
+        "engine": name,
+        "version": row.version,
+        "events_per_s": row.events_per_s and round(row.events_per_s),
+        "events_per_core_s": row.events_per_core_s and round(row.events_per_core_s),
+        "elf_times": ratio(elf.events_per_s, row.events_per_s, 3),
+        "elf_times_core": ratio(elf.events_per_core_s, row.events_per_core_s, 3),
+        "peak_rss_bytes": row.peak_rss_bytes,
+        "same_answer": row.wrong is None,
     }
-
-
-def _ratio(elf: float | None, other: float | None) -> float | None:
-    return round(elf / other, 3) if elf and other else None
-
-
-def _print(found: Sequence[Figures], repeat: int) -> None:
-    print(f"steady rates, medians of {repeat}; elf × is elf's rate over that of the line")
-    heads = ("events/s", "elf ×", "a core-second", "elf ×", "MB")
-    print(
-        f"{'':26} {'':8} {heads[0]:>11} {heads[1]:>7} {heads[2]:>13} {heads[3]:>7} {heads[4]:>6}  same answer"
-    )
-    for row in found:
-        rates = (row.events_per_s, found[0].events_per_s), (row.events_per_core_s, found[0].events_per_core_s)
-        (wall, times), (core, core_times) = (
-            (_said(own, 0), _said(_ratio(elf, own), 2)) for own, elf in rates
-        )
-        print(
-            f"{row.title:26} {row.version:8} {wall:>11} {times:>7} {core:>13} {core_times:>7} "
-            f"{row.peak_rss_bytes / 1e6:6,.0f}  {'NO' if row.wrong else 'yes'}"
-        )
-
-
-def _said(figure: float | None, digits: int) -> str:
-    return "too short" if figure is None else f"{figure:,.{digits}f}"

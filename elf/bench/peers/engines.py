@@ -17,17 +17,17 @@ from typing import Final
 from elf.errors import UserError
 
 HERE: Final = Path(__file__).parent
-ROOT: Final = HERE.parents[2]
 ENVS: Final = Path("~/.cache/elf/peers")
 
 
 @dataclass(frozen=True)
 class Engine:
-    """``requirements`` are what pip installs, pinned; none: it runs in elf's own interpreter."""
+    """``script`` has a function of its name. ``requirements`` are what pip installs, pinned, the engine's own
+    package first; none: it runs in elf's own interpreter."""
 
     name: str
     title: str
-    side: Path
+    script: Path
     requirements: tuple[str, ...] = ()
     needs_java: bool = False
 
@@ -35,25 +35,24 @@ class Engine:
         return envs / self.name / "bin" / "python" if self.requirements else Path(sys.executable)
 
     def command(self, envs: Path, scratch: Path) -> list[str]:
-        """Its side, as ``elf.bench.peers.serve`` runs it; other engines see nothing of elf's packages."""
+        """``elf.bench.peers.serve`` with this engine; other engines see nothing of elf's packages."""
         apart = "-I" if self.requirements else "-P"
-        return [str(self.python(envs)), apart, str(HERE / "serve.py"), str(self.side), str(scratch)]
-
-    def environment(self) -> dict[str, str]:
-        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        package = self.requirements[0].partition("==")[0] if self.requirements else PACKAGES[self.name]
+        serve = [str(self.python(envs)), apart, str(HERE / "serve.py")]
+        return [*serve, str(self.script), self.name, package, str(scratch)]
 
 
-ELF: Final = Engine("elf", "elf", HERE / "elf_side.py")
-ORACLE: Final = Engine("duckdb", "DuckDB (batch)", HERE / "duckdb_side.py")
+OWN: Final = HERE / "own.py"
+OTHERS: Final = HERE / "others.py"
+PACKAGES: Final = {"elf": "elf-stream", "duckdb": "duckdb"}
+ELF: Final = Engine("elf", "elf", OWN)
+ORACLE: Final = Engine("duckdb", "DuckDB (batch)", OWN)
 PEERS: Final = (
-    Engine("polars", "Polars (batch)", HERE / "polars_side.py", ("polars==2.1.0",)),
-    Engine("flink", "Flink SQL", HERE / "flink_side.py", ("apache-flink==2.3.0",), needs_java=True),
-    Engine(
-        "spark", "Spark Structured Streaming", HERE / "spark_side.py", ("pyspark==4.3.0",), needs_java=True
-    ),
-    Engine("pathway", "Pathway", HERE / "pathway_side.py", ("pathway==0.33.0",)),
-    Engine("bytewax", "Bytewax", HERE / "bytewax_side.py", ("bytewax==0.21.1", "orjson==3.13.0")),
+    Engine("polars", "Polars (batch)", OTHERS, ("polars==2.1.0",)),
+    Engine("flink", "Flink SQL", OTHERS, ("apache-flink==2.3.0",), needs_java=True),
+    Engine("spark", "Spark Structured Streaming", OTHERS, ("pyspark==4.3.0",), needs_java=True),
+    Engine("pathway", "Pathway", OTHERS, ("pathway==0.33.0",)),
+    Engine("bytewax", "Bytewax", OTHERS, ("bytewax==0.21.1", "orjson==3.13.0")),
 )
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,19 +19,24 @@ import msgspec
 from elf.bench.rotation.cells import COMPARED, QUICK, RANDOM, Cell, cells, drawn
 from elf.bench.rotation.side import Result, Task, place
 from elf.bench.rotation.writers import found
+from elf.bench.runner import Bench, Figure, Report, Scratch
+from elf.bench.sides import clocked
 from elf.cli.compare import check_spark
 from elf.cli.processes import Child, Processes, ended
 from elf.errors import UserError
 
-SIDE: Final = "elf.bench.rotation.side"
+SIDES: Final = "elf.bench.sides"
+SIDE: Final = ("elf.bench.rotation.side", "run")
 ELSEWHERE: Final = Path("/dev/shm")
 CELL_SECS: Final = 600.0
 POLL_SECS: Final = 0.05
+ROWS: Final = ("wrote", "in_windows", "in_gaps", "raced", "lost", "doubled")
+COUNTED: Final = (*ROWS, "foreign", "gaps", "false_gaps", "unsure")
 COLUMNS: Final = ("alive", "restarted", "over 1", "over 2", "over 3", "gone")
 
 
 @dataclass(frozen=True)
-class Options:
+class RotationBench(Bench[str, tuple[dict[str, Result], float]]):
     """``only``: cells whose names begin so; ``random``: so many drawn cells instead of the matrix; ``keep``:
     work there and leave all folders."""
 
@@ -44,38 +48,61 @@ class Options:
     keep: Path | None = None
     writer: str = "nginx"
 
+    def cells(self) -> list[Cell]:
+        """Those that are asked for. Raises ``UserError`` when there are none."""
+        return [msgspec.structs.replace(cell, writer=self.writer) for cell in choose(self)]
 
-def bench_rotation(options: Options, *, as_json: bool) -> int:
-    """Run, print; 1 when a cell has failed. Raises ``UserError`` when a tool is missing."""
-    chosen = [msgspec.structs.replace(cell, writer=options.writer) for cell in choose(options)]
-    if options.writer == "nginx":
-        found("nginx", "nginx")
-        found("logrotate", "logrotate")
-    began = time.monotonic()
-    folder = options.keep or Path(tempfile.mkdtemp(prefix="elf-rotation-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    with ended() as processes:
-        results = _Runner(processes, folder.absolute(), options).run(chosen)
-    if not any(folder.iterdir()):
-        folder.rmdir()
-    if any(cell.row != RANDOM for cell in chosen):
-        print(table(chosen, results))
-    figures = told(results) | {"seed": options.seed, "seconds": round(time.monotonic() - began, 1)}
-    print(
-        "{cells} cells, {failed} failed, {left_out} left out; {wrote} rows written: {in_windows} in windows, "
-        "{in_gaps} in named gaps, {raced} that nobody could have read, {lost} lost, {doubled} doubled; "
-        "{seconds} s".format(**figures)
-    )
-    if as_json:
-        rows = [
-            {"cell": name, **msgspec.to_builtins(one), "failures": failures(one)}
-            for name, one in results.items()
-        ]
-        print(json.dumps(figures | {"results": rows}))
-    return 1 if figures["failed"] else 0
+    def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], tuple[dict[str, Result], float]]]:
+        """All cells. Raises ``UserError`` when a tool is missing."""
+        chosen = self.cells()
+        if self.writer == "nginx":
+            found("nginx", "nginx")
+            found("logrotate", "logrotate")
+        folder = self.keep or Path(tempfile.mkdtemp(prefix="elf-rotation-"))
+        folder.mkdir(parents=True, exist_ok=True)
+
+        def run() -> tuple[dict[str, Result], float]:
+            with ended() as processes, clocked() as clock:
+                results = _Runner(processes, folder.absolute(), self).run(chosen)
+            if not any(folder.iterdir()):
+                folder.rmdir()
+            return results, round(clock.seconds, 1)
+
+        return {"elf": run}
+
+    def report(self, runs: Mapping[str, Sequence[tuple[dict[str, Result], float]]]) -> Report:
+        """A problem when a cell has failed."""
+        ((results, seconds),) = runs["elf"]
+        sums = told(results)
+        failing = [name for name, one in results.items() if failures(one)]
+        kind = f"random cells (seed {self.seed})" if self.random else "cells of rotated logs"
+        matrix = table(self.cells(), results)
+        return Report(
+            {
+                "cells": len(results),
+                "failed": len(failing),
+                "left_out": sum(bool(one.left_out) for one in results.values()),
+                **sums,
+                "failing": failing,
+                "seed": self.seed,
+                "seconds": seconds,
+            },
+            [
+                Figure(f"{kind} that have failed", len(failing), f"of {len(results)}"),
+                *(Figure(f"{kind}: rows {name}", sums[name], f"of {sums['wrote']}") for name in ROWS[1:]),
+            ],
+            [matrix] if matrix else [],
+            {
+                "results": [
+                    {"cell": name, **msgspec.to_builtins(one), "failures": failures(one)}
+                    for name, one in results.items()
+                ]
+            },
+            [f"{len(failing)} cells have failed"] if failing else [],
+        )
 
 
-def choose(options: Options) -> list[Cell]:
+def choose(options: RotationBench) -> list[Cell]:
     """The cells that are asked for. Raises ``UserError`` when there are none."""
     if options.random:
         return [drawn(options.seed, number) for number in range(options.random)]
@@ -98,7 +125,7 @@ def choose(options: Options) -> list[Cell]:
 class _Runner:
     """Runs so many cells at a time, each as a process; folders of those that passed go."""
 
-    def __init__(self, processes: Processes, folder: Path, options: Options) -> None:
+    def __init__(self, processes: Processes, folder: Path, options: RotationBench) -> None:
         self._processes = processes
         self._folder = folder
         self._options = options
@@ -133,7 +160,7 @@ class _Runner:
             place(self._folder, cell.name, ELSEWHERE if cell.elsewhere else None)
         )
         compare = self._compares and cell.name in COMPARED
-        child = self._processes.start(cell.name, SIDE, [], here / "side.log", talks=True)
+        child = self._processes.start(cell.name, SIDES, SIDE, here / "side.log", talks=True)
         if child.process.stdin is not None:
             child.process.stdin.write(msgspec.json.encode(Task(cell, str(here), str(logs), compare)))
             child.process.stdin.close()
@@ -211,29 +238,20 @@ def said(cell: Cell, result: Result) -> str:
     return "\n".join(lines)
 
 
-def told(results: dict[str, Result]) -> dict[str, object]:
-    """The figures by name."""
+def told(results: dict[str, Result]) -> dict[str, int]:
+    """What the judge has counted, of all cells together."""
     verdicts = [one.verdict for one in results.values() if one.verdict is not None]
-    rows = ("wrote", "in_windows", "in_gaps", "raced", "lost", "doubled", "foreign")
-    names = (*rows, "gaps", "false_gaps", "unsure")
-    sums = {name: sum(getattr(verdict, name) for verdict in verdicts) for name in names}
-    failed = [name for name, one in results.items() if failures(one)]
-    left_out = sum(bool(one.left_out) for one in results.values())
-    return {
-        "cells": len(results),
-        "failed": len(failed),
-        "left_out": left_out,
-        **sums,
-        "failing": failed,
-    }
+    return {name: sum(getattr(verdict, name) for verdict in verdicts) for name in COUNTED}
 
 
 def table(chosen: Sequence[Cell], results: dict[str, Result]) -> str:
-    """In Markdown: rotations down, what happened to the agent across."""
-    rest = [cell for cell in chosen if cell.name in results]
+    """In Markdown: rotations down, what happened to the agent across; empty for random cells."""
+    rest = [cell for cell in chosen if cell.name in results and cell.row != RANDOM]
+    if not rest:
+        return ""
     columns = [column for column in COLUMNS if any(_column(cell) == column for cell in rest)]
     lines = [["rotation", "rows/s", *columns], ["---"] * (len(columns) + 2)]
-    for row, rate in dict.fromkeys((cell.row, cell.rate) for cell in rest if cell.row != RANDOM):
+    for row, rate in dict.fromkeys((cell.row, cell.rate) for cell in rest):
         marks = {_column(c): _mark(results[c.name]) for c in rest if (c.row, c.rate) == (row, rate)}
         lines.append([row, f"{rate:,}", *(marks.get(column, "") for column in columns)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

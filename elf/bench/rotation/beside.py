@@ -21,9 +21,7 @@ from typing import Final
 import yaml
 
 from elf.bench.rotation.judge import Gap
-from elf.bench.sides import environment
-from elf.cli.demo.fleet import free_ports
-from elf.cli.processes import Child, Processes
+from elf.cli.processes import Child, Processes, environment, free_ports
 from elf.client import Window, connect, split
 from elf.errors import ElfError
 

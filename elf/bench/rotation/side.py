@@ -22,7 +22,6 @@ from elf.bench.rotation.cells import RANDOM, Cell
 from elf.bench.rotation.judge import Gap, Seen, Verdict, judge
 from elf.bench.rotation.rotations import ROTATIONS, prepare, rotator_of
 from elf.bench.rotation.writers import Nginx, Plain, Traffic, Writer, rows
-from elf.bench.sides import answer
 from elf.cli.processes import Processes, ended
 from elf.client import Window
 from elf.errors import ElfError
@@ -308,7 +307,3 @@ def place(folder: Path, name: str, elsewhere: Path | None) -> Iterator[tuple[Pat
         if away.exists():
             shutil.copytree(away, logs)
             shutil.rmtree(away)
-
-
-if __name__ == "__main__":
-    answer(Task, run)

@@ -7,7 +7,6 @@ fleet, the others know only its address.
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,7 +14,7 @@ from typing import Final
 import yaml
 
 from elf.cli.agents import Agent, Agents
-from elf.cli.processes import Child, Processes
+from elf.cli.processes import Child, Processes, free_ports
 
 CLUSTER: Final = "demo"
 CLICKS: Final = "clicks"
@@ -65,18 +64,6 @@ def places(folder: Path, streams: tuple[str, ...] = STREAMS) -> tuple[Place, ...
             )
         )
     return tuple(found)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on; all are held until all are found, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def config_of(place: Place, bootstrap: str | None) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The figures of ``elf bench cbt`` as a picture: throughput, and memory a key, over distinct keys."""
+"""Pictures of figures, as PNG or SVG by the file's suffix; they need matplotlib (the extra ``bench``)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,24 @@ def check_plot(path: Path) -> None:
         raise UserError("--plot needs matplotlib: install elf-stream[bench]")
 
 
-def draw(rows: Sequence[Mapping[str, object]], path: Path) -> None:
-    """Write the picture; PNG or SVG by its suffix."""
+def draw_bars(rates: Mapping[str, float], unit: str, title: str, path: Path) -> None:
+    """Rates, in millions of ``unit``: a bar for each side, longest first."""
+    from matplotlib.figure import Figure
+
+    sides = sorted(rates, key=lambda side: rates[side])
+    figure = Figure(figsize=(8, 1.2 + 0.4 * len(sides)), layout="constrained")
+    axes = figure.subplots()
+    colours = ["tab:orange" if side == "elf" else "tab:blue" for side in sides]
+    millions = [rates[side] / 1e6 for side in sides]
+    bars = axes.barh(sides, millions, color=colours)
+    axes.bar_label(bars, [f"{rate:.3g}" for rate in millions], padding=4)
+    axes.set(title=title, xlabel=f"million {unit}", xlim=(0, 1.15 * max(millions, default=1) or 1))
+    axes.grid(axis="x", alpha=0.3)
+    figure.savefig(path, dpi=120)
+
+
+def draw_curves(rows: Sequence[Mapping[str, object]], path: Path) -> None:
+    """Of ``elf bench cbt``: throughput, and memory a key, over distinct keys."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4.5), layout="constrained")
