@@ -14,41 +14,81 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from typer import Option
 
-from elf.bench.cbt_side import SIDES, CbtRun, Keys, Mapped, Work, run_hash_map
+from elf.bench.cbt_side import SIDES, CbtRun, Mapped, Work, run_hash_map
+from elf.bench.options import Plot, Repeat
 from elf.bench.plots import check_plot, draw_curves
 from elf.bench.runner import Bench, Figure, Report, Scratch, median
 from elf.bench.sides import ask
+from elf.cli.choices import BenchKeys
 from elf.errors import ElfError, UserError
 
 PYTHON_SIDES: Final = tuple(SIDES)
 MAP_SIDES: Final = ("sparse_hash_map", "dense_hash_map")
+NAMES: Final = (*PYTHON_SIDES, *MAP_SIDES)
 
 
 @dataclass(frozen=True)
 class Cbt(Bench[tuple[int, str], CbtRun]):
-    """``works`` are counted by each of these sides (see ``works_of``, ``sides_of``)."""
+    """A piece of work for each number of distinct keys, each counted by all sides."""
 
-    works: Sequence[Work]
-    names: Sequence[str] = (*PYTHON_SIDES, *MAP_SIDES)
-    repeat: int = 3
-    plot: Path | None = None
+    keys: Annotated[BenchKeys, Option("--keys", help="How keys are drawn; unique: each once.")] = (
+        BenchKeys.ZIPF
+    )
+    distinct: Annotated[
+        list[int] | None,
+        Option("--distinct", min=1, help="Different keys; repeat it for a curve. Default 1000000."),
+    ] = None
+    rows: Annotated[
+        int | None, Option("--rows", min=1, help="Keys counted (20000000; unique: as many as differ).")
+    ] = None
+    key_length: Annotated[int, Option("--key-length", min=1, max=1024, help="Bytes of a key.")] = 12
+    memory_max: Annotated[
+        int | None, Option("--memory-max", min=1, metavar="MIB", help="The tree spills past so much.")
+    ] = None
+    only: Annotated[
+        list[str] | None, Option("--only", metavar="SIDE", help="Run these sides only (elf, dict, …).")
+    ] = None
+    repeat: Repeat = 3
+    plot: Plot = None
 
     def __post_init__(self) -> None:
         """Raises ``UserError``."""
         if self.plot is not None:
             check_plot(self.plot)
+        for work in self.works:
+            if work.distinct > 64 ** min(self.key_length, 10):
+                raise UserError(f"there are no {work.distinct} different keys of {self.key_length} bytes")
+        for side in self.only or ():
+            if side not in NAMES:
+                raise UserError(f"no side {side}: there are {', '.join(NAMES)}")
+
+    @property
+    def works(self) -> list[Work]:
+        limit = self.memory_max << 20 if self.memory_max else None
+        return [
+            Work(
+                self.keys.value,
+                distinct,
+                distinct if self.keys == "unique" else self.rows or max(distinct, 20_000_000),
+                self.key_length,
+                limit,
+            )
+            for distinct in self.distinct or [1_000_000]
+        ]
 
     def sides(self, scratch: Scratch) -> Mapping[tuple[int, str], Callable[[], CbtRun]]:
         """Each side that can run, for each piece of work, by its number."""
-        program = hash_maps(scratch.folder) if set(self.names).intersection(MAP_SIDES) else None
+        names = self.only or NAMES
+        program = hash_maps(scratch.folder) if set(names).intersection(MAP_SIDES) else None
         return {
             (number, side): partial(run_side, side, work, program)
             for number, work in enumerate(self.works)
-            for side in self.names
+            for side in names
             if program is not None or side not in MAP_SIDES
         }
 
@@ -131,25 +171,3 @@ def hash_maps(folder: Path) -> Path | None:
         print(f"no libsparsehash-dev: {left_out}")
         return None
     return program
-
-
-def works_of(
-    keys: Keys, distinct: list[int], rows: int | None, key_length: int, memory_max_bytes: int | None
-) -> list[Work]:
-    """One piece of work for each number of distinct keys. Raises ``UserError``."""
-    for count in distinct:
-        if count < 1 or count > 64 ** min(key_length, 10):
-            raise UserError(f"there are no {count} different keys of {key_length} bytes")
-    return [
-        Work(keys, n, n if keys == "unique" else rows or max(n, 20_000_000), key_length, memory_max_bytes)
-        for n in distinct
-    ]
-
-
-def sides_of(only: list[str] | None) -> list[str]:
-    """The sides that were asked for, all if none. Raises ``UserError``."""
-    known = [*PYTHON_SIDES, *MAP_SIDES]
-    for side in only or ():
-        if side not in known:
-            raise UserError(f"no side {side}: there are {', '.join(known)}")
-    return only or known

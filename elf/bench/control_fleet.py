@@ -193,38 +193,37 @@ class ControlFleet:
         self, event: str, where: Callable[[Said], bool] = lambda _: True, since: float = 0.0
     ) -> list[Said]:
         """Wait until every agent has said this; the first time (from ``since`` on) that each did."""
-        deadline = time.monotonic() + WAIT_SECS
-        while True:
-            self._listen()
-            found: dict[str, Said] = {}
-            for said in self._said:
+        found: dict[str, Said] = {}
+
+        def all_said() -> list[Said] | None:
+            found.clear()
+            for said in self._listen():
                 if said.event == event and said.at >= since and where(said):
                     found.setdefault(said.agent, said)
-            if len(found) == len(self.places):
-                return list(found.values())
-            if time.monotonic() > deadline:
-                silent = sorted({place.name for place in self.places} - found.keys())
-                raise ElfError(f"not every agent has said {event!r} after {WAIT_SECS:g} s: {_some(silent)}")
-            await asyncio.sleep(POLL_SECS)
+            return list(found.values()) if len(found) == len(self.places) else None
+
+        def silent() -> str:
+            names = sorted({place.name for place in self.places} - found.keys())
+            return f"every agent saying {event!r}, but for {_some(names)}"
+
+        return await until(all_said, silent)
 
     async def printed(self, job: str, wanted: Callable[[list[str]], bool], count: int) -> list[list[str]]:
         """Wait until a job in Python has printed so many lines that are wanted, on whichever agents; the
         words of each."""
-        deadline = time.monotonic() + WAIT_SECS
-        while True:
-            self._listen()
-            lines = [said.event.split() for said in self._said if said.facts.get("job") == job]
-            found = [words for words in lines if wanted(words)]
-            if len(found) >= count:
-                return found[:count]
-            if time.monotonic() > deadline:
-                raise ElfError(f"job {job} has printed {len(found)} of {count} lines after {WAIT_SECS:g} s")
-            await asyncio.sleep(POLL_SECS)
 
-    def _listen(self) -> None:
+        def lines() -> list[list[str]] | None:
+            printed = [said.event.split() for said in self._listen() if said.facts.get("job") == job]
+            found = [words for words in printed if wanted(words)]
+            return found[:count] if len(found) >= count else None
+
+        return await until(lines, lambda: f"{count} lines that job {job} has printed")
+
+    def _listen(self) -> list[Said]:
         self._processes.check(self.running)
         for listener in self._listeners:
             self._said += listener.said()
+        return self._said
 
     def forget(self) -> None:
         """What was said so far is not wanted any more."""
@@ -235,6 +234,21 @@ class ControlFleet:
             place.close()
         for listener in self._listeners:
             listener.close()
+
+
+async def until(
+    done: Callable[[], T | None],
+    what: Callable[[], str],
+    limit_secs: float = WAIT_SECS,
+    poll_secs: float = POLL_SECS,
+) -> T:
+    """Wait until this has a result that is true. Raises ``ElfError``, which says of what there is no sign."""
+    deadline = time.monotonic() + limit_secs
+    while not (found := done()):
+        if time.monotonic() > deadline:
+            raise ElfError(f"no sign of {what()} after {limit_secs:g} s")
+        await asyncio.sleep(poll_secs)
+    return found
 
 
 def on_fleet(

@@ -19,9 +19,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
-from elf.bench.control_fleet import FIRST_US, SECOND_US, WAIT_SECS, ControlFleet, on_fleet
+from typer import Option
+
+from elf.bench.control_fleet import FIRST_US, SECOND_US, ControlFleet, on_fleet, until
+from elf.bench.options import Agents, Hosts
 from elf.bench.runner import Bench, Figure, Report, Scratch, percentiles
 from elf.client import Client
 from elf.errors import ElfError
@@ -192,7 +195,15 @@ async def window(fleet: ControlFleet, client: Client, rounds: int) -> list[float
             written = fleet.write(start + SECOND_US, 1)
             read = await fleet.heard("lines read", since=written)
             wanted = [(name, start) for name in OPERATORS]
-            await _until(lambda wanted=wanted: all(one in arrived for one in wanted), readers)  # type: ignore[misc]
+
+            def there(wanted: list[tuple[str, int]] = wanted) -> bool:
+                for reader in readers:
+                    if reader.done():
+                        reader.result()
+                        raise ElfError("a subscription has ended by itself")
+                return all(one in arrived for one in wanted)
+
+            await until(there, lambda: "a window's results", poll_secs=0.005)
             last = max(said.at for said in read)
             found += [1e3 * (arrived[one] - last) for one in wanted]
             await _pause()
@@ -246,11 +257,11 @@ TITLES: Final = {
 
 @dataclass(frozen=True)
 class Control(Bench[str, dict[str, dict[str, float]]]):
-    """``rounds`` of each thing, on so many ``agents``; ``hosts``: see ``ControlFleet``."""
+    """One fleet, and everything so many times."""
 
-    agents: int = 16
-    rounds: int = 15
-    hosts: int = 0
+    agents: Agents = 16
+    rounds: Annotated[int, Option("--rounds", min=1, help="How often each thing is done.")] = 15
+    hosts: Hosts = 0
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], dict[str, dict[str, float]]]]:
         """One fleet. Raises ``ElfError`` when it does not do what is asked of it."""
@@ -314,18 +325,6 @@ async def _subscribe(client: Client, job: str, arrived: dict[tuple[str, int], fl
     async for one in client.subscribe(job):
         if one.start is not None:
             arrived.setdefault((job, round(one.start.timestamp() * 1e6)), time.time())
-
-
-async def _until(done: Callable[[], bool], readers: list[asyncio.Task[None]]) -> None:
-    deadline = time.monotonic() + WAIT_SECS
-    while not done():
-        for reader in readers:
-            if reader.done():
-                reader.result()
-                raise ElfError("a subscription has ended by itself")
-        if time.monotonic() > deadline:
-            raise ElfError(f"no result of a window after {WAIT_SECS:g} s")
-        await asyncio.sleep(0.005)
 
 
 def _number(value: object) -> float:

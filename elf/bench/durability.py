@@ -21,15 +21,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import BinaryIO, ClassVar, Final
+from typing import Annotated, BinaryIO, ClassVar, Final
 
 import msgspec
+from typer import Option
 
 from elf.bench.control_fleet import FIRST_US, SECOND_US, ControlFleet, on_fleet, written
 from elf.bench.ingest import QUERIES, generated, warm
 from elf.bench.lane_side import run_lane
 from elf.bench.measure import Task
 from elf.bench.metered import read
+from elf.bench.options import Agents, Fragments, Jobs, WindowSeconds
 from elf.bench.runner import Bench, Figure, Report, Scratch, median, ratio
 from elf.bench.sides import ask
 
@@ -53,17 +55,16 @@ class Found:
 
 @dataclass(frozen=True)
 class Durability(Bench[str, Found]):
-    """``rows`` of generated clicks for the lane; ``jobs`` in ``fragments`` different ones, with windows of
-    ``window`` seconds, on ``agents`` agents for ``seconds``; an agent that starts before so many MiB."""
+    """A lane on and off, a fleet, and an agent that starts before a log that it has not read."""
 
-    rows: int = 1_000_000
-    repeat: int = 5
-    agents: int = 3
-    jobs: int = 100
-    fragments: int = 10
-    window: int = 5
-    seconds: float = 20.0
-    backlog_mib: int = 1024
+    rows: Annotated[int, Option("--rows", min=1000, help="Clicks for the lane.")] = 1_000_000
+    repeat: Annotated[int, Option("--repeat", min=1, help="Runs of each side; medians.")] = 5
+    agents: Agents = 3
+    jobs: Jobs = 100
+    fragments: Fragments = 10
+    window: WindowSeconds = 5
+    seconds: Annotated[float, Option("--seconds", min=1, help="How long fsyncs are counted.")] = 20.0
+    backlog_mib: Annotated[int, Option("--backlog", min=1, help="MiB before a starting agent.")] = 1024
 
     once: ClassVar = ("fleet", "backlog")
 

@@ -26,11 +26,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
-from elf.bench.control_fleet import CLUSTER, ControlFleet, on_fleet
+from typer import Option
+
+from elf.bench.control_fleet import CLUSTER, ControlFleet, on_fleet, until
 from elf.bench.runner import Bench, Figure, Report, Scratch, percentiles
 from elf.cli.agents import Agent
+from elf.cli.choices import Detect, Strike
 from elf.client import Client, Window, connect
 from elf.errors import ElfError, UserError
 
@@ -123,17 +126,18 @@ class Struck:
 
 @dataclass(frozen=True)
 class Failover(Bench[str, Struck]):
-    """``by``: how agents are struck, one of ``SIGNALS``; ``at_once``: how many; ``seed``: whom, when.
-    ``before``: the checkout of elf from which they are upgraded."""
+    """One fleet that is struck, and every window judged."""
 
-    agents: int = 16
-    strikes: int = 6
-    by: str = "kill"
-    window_ms: int = 1_000
-    detect: str = "default"
-    seed: int = 1
-    at_once: int = 1
-    before: str | None = None
+    agents: Annotated[int, Option("--agents", min=3, help="How many agents.")] = 16
+    strikes: Annotated[int, Option("--strikes", min=1, help="How often one of them is struck.")] = 6
+    by: Annotated[Strike, Option("--by", help="SIGKILL, SIGTERM, or SIGSTOP for 10 s.")] = Strike.KILL
+    window_ms: Annotated[int, Option("--window-ms", min=100, help="Length of a window.")] = 1000
+    detect: Annotated[Detect, Option("--detect", help="The agents' cluster.detect.")] = Detect.DEFAULT
+    seed: Annotated[int, Option("--seed", help="Which agents are struck, and when.")] = 1
+    at_once: Annotated[int, Option("--at-once", min=1, max=2, help="How many are struck at once.")] = 1
+    before: Annotated[
+        str | None, Option("--from", help="A checkout of an earlier elf: upgrade the agents from it.")
+    ] = None
 
     def __post_init__(self) -> None:
         """Raises ``UserError``."""
@@ -162,7 +166,7 @@ class Failover(Bench[str, Struck]):
                 scratch.folder / "fleet",
                 self.agents,
                 lambda fleet: Striking(fleet, self).run(self.strikes),
-                detect=self.detect,
+                detect=self.detect.value,
                 before=before,
             )
         }
@@ -217,7 +221,7 @@ class Striking:
                 victim = "other" if number % 2 else "master"
                 took[victim].append(await self._strike(victim))
             judged, complete = self.ledger.starts(), self.ledger.complete
-            await self._until(lambda: all(map(complete, judged)), "all lines being in their windows")
+            await _sign(lambda: all(map(complete, judged)), "all lines being in their windows")
             return Struck(self.ledger, judged, took)
         finally:
             for task in self._tasks:
@@ -274,18 +278,18 @@ class Striking:
     async def _strike(self, victim: str) -> float:
         """Strike some, wait for the next correct window, and see that they are well again: ms from the one to
         the other."""
-        await self._until(self.ledger.calm, "windows that miss nobody")
+        await _sign(self.ledger.calm, "windows that miss nobody")
         await self._kept()
         struck_ones = self._chosen(victim)
         spared = [one for one in self.fleet.running if one not in struck_ones]
         if self._reader in struck_ones:
             heard = len(self.ledger.came)
             self._read_at(self._rng.choice(spared))
-            await self._until(lambda: self._reads and len(self.ledger.came) > heard, "a new reader's windows")
+            await _sign(lambda: self._reads and len(self.ledger.came) > heard, "a new reader's windows")
         await asyncio.sleep(self._rng.random())
         at, *_ = [self.fleet.signal(agent, SIGNALS[self._by]) for agent in struck_ones]
         names = " and ".join(agent.name for agent in struck_ones)
-        waiting = self._until(lambda: self._after(at), f"a correct window after {names} was struck")
+        waiting = _sign(lambda: self._after(at), f"a correct window after {names} was struck")
         if self._by == "stop":
             took = await waiting
             await asyncio.sleep(max(0.0, at + STOPPED_SECS - time.time()))
@@ -319,10 +323,6 @@ class Striking:
                 return 1e3 * (came - killed)
         return None
 
-    async def _until(self, done: Callable[[], float | None], what: str) -> float:
-        deadline = time.monotonic() + WAIT_SECS
-        while not (found := done()):
-            if time.monotonic() > deadline:
-                raise ElfError(f"still no sign of {what} after {WAIT_SECS:g} s")
-            await asyncio.sleep(0.01)
-        return found
+
+async def _sign(done: Callable[[], float | None], of: str) -> float:
+    return await until(done, lambda: of, WAIT_SECS, 0.01)

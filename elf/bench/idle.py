@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import psutil
 import yaml
+from typer import Option
 
 from elf.bench.runner import Bench, Figure, Report, Scratch
 from elf.cli.processes import Child, Processes, ended, environment, free_ports
@@ -37,9 +38,9 @@ UNITS: Final = {"cpu_percent": "% of a core", "pss_mib": "MiB PSS"}
 
 @dataclass(frozen=True)
 class Idle(Bench[str, dict[str, float]]):
-    """For ``seconds`` without a job, and again with one."""
+    """An agent without a job, and then with one."""
 
-    seconds: float = 30
+    seconds: Annotated[float, Option("--seconds", min=1, help="How long each time.")] = 30
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], dict[str, float]]]:
         """An agent that is ready; it gets its job between the two."""

@@ -15,27 +15,32 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+from typer import Option
 
 from elf.batch import decode
 from elf.bench.duckdb_side import run_duckdb
 from elf.bench.lane_side import run_lane
 from elf.bench.measure import Run, Task
+from elf.bench.options import Fragments, Plot, Repeat
 from elf.bench.plots import check_plot, draw_bars
-from elf.bench.runner import Bench, Figure, Report, Scratch, median, ratio
+from elf.bench.runner import Bench, Figure, Report, Scratch, median
 from elf.bench.sides import ask
+from elf.cli.choices import BenchFormat
 from elf.cli.generate import GenerateOptions, generate
 from elf.errors import ElfError, InputError
 
 PLAIN: Final = "one job, one core"
+_PAGES: Final = "SELECT cs_uri_stem, COUNT(*) AS hits FROM x GROUP BY cs_uri_stem WINDOWING 30 SECONDS"
 QUERIES: Final = {
     "json": "SELECT product, SUM(clicks_count) AS c FROM x WHERE store = 'video_games' GROUP BY product "
     "ORDER BY c DESC LIMIT 10 WINDOWING 30 SECONDS",
-    "combined": "SELECT cs_uri_stem, COUNT(*) AS hits FROM x GROUP BY cs_uri_stem WINDOWING 30 SECONDS",
+    "combined": _PAGES,
+    "common": _PAGES,
 }
 """By format, the query where none is given."""
 START: Final = "2026-01-01"
@@ -50,35 +55,23 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Figures:
-    """Medians of the runs of one side, but the highest memory."""
-
-    events_per_s: float
-    bytes_per_s: float
-    cores: float
-    peak_rss_bytes: int
-    seconds: float
-
-    def facts(self) -> dict[str, object]:
-        """For JSON."""
-        return {
-            "events_per_s": round(self.events_per_s),
-            "bytes_per_s": round(self.bytes_per_s),
-            "cores": round(self.cores, 3),
-            "peak_rss_bytes": self.peak_rss_bytes,
-            "seconds": round(self.seconds, 4),
-        }
-
-
-@dataclass(frozen=True)
 class Ingest(Bench[str, Ran]):
-    """``task`` says what the lane does. Without a ``path`` so many ``rows`` are generated."""
+    """A file, or a generated one."""
 
-    path: Path | None
-    task: Task
-    repeat: int = 3
-    rows: int = 1_000_000
-    plot: Path | None = None
+    path: Annotated[
+        Path | None, Option("--input", metavar="FILE", help="A log file; one is generated if absent.")
+    ] = None
+    query: Annotated[
+        str | None, Option("--query", metavar="SQL", help="The query; one for generated logs if absent.")
+    ] = None
+    rows: Annotated[int, Option("--rows", min=1, help="Lines, where they are generated.")] = 1_000_000
+    format: Annotated[BenchFormat, Option("--format", help="The file's format.")] = BenchFormat.JSON
+    repeat: Repeat = 3
+    jobs: Annotated[int, Option("--jobs", min=1, help="So many jobs on the stream.")] = 1
+    distinct: Fragments = 1
+    cores: Annotated[int, Option("--cores", min=1, max=2, help="2: read and map beside each other.")] = 1
+    archive: Annotated[bool, Option("--archive", help="Archive every line, too.")] = False
+    plot: Plot = None
 
     def __post_init__(self) -> None:
         """Raises ``UserError``."""
@@ -87,10 +80,12 @@ class Ingest(Bench[str, Ran]):
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Ran]]:
         """The lane, DuckDB, and the lane with one job where the task asks for more."""
-        path = self.path or generated(self.task.format, self.rows, scratch.folder)
+        path = self.path or generated(self.format, self.rows, scratch.folder)
         warm(path)
-        task = msgspec.structs.replace(self.task, path=str(path.resolve()))
-        plain = Task(task.path, task.format, task.query)
+        plain = Task(str(path.resolve()), self.format, self.query or QUERIES[self.format])
+        task = msgspec.structs.replace(
+            plain, jobs=self.jobs, distinct=self.distinct, cores=self.cores, archive=self.archive
+        )
         tasks = {"elf": (run_lane, task), "DuckDB": (run_duckdb, plain)}
         if task != plain:
             tasks[PLAIN] = (run_lane, plain)
@@ -98,31 +93,29 @@ class Ingest(Bench[str, Ran]):
         return {name: partial(_run, side, one, answer) for name, (side, one) in tasks.items()}
 
     def report(self, runs: Mapping[str, Sequence[Ran]]) -> Report:
-        """elf's figures at the top, DuckDB's under its name, and elf's speed over DuckDB's; where it was
-        measured, the lane's with one job on one core, and elf's speed over that."""
+        """elf's speed beside the others'. Raises ``ElfError`` when an answer is not DuckDB's."""
         for ran in runs["elf"]:
             compare(ran.answer, runs["DuckDB"][0].answer)
         of = runs["elf"][0].run
         measured = {name: figures([ran.run for ran in found], of) for name, found in runs.items()}
+        rates = {name: side["events_per_s"] for name, side in measured.items()}
+        elf, *others = rates
         if self.plot is not None:
-            rates = {name: side.events_per_s for name, side in measured.items()}
-            name = self.path.name if self.path else f"generated, {self.task.format}"
+            name = self.path.name if self.path else f"generated, {self.format}"
             draw_bars(rates, "events/s", f"Ingest of {of.events:,} events, {name}", self.plot)
-        elf = measured["elf"].events_per_s
-        others = {name: side.events_per_s for name, side in measured.items() if name != "elf"}
-        what = " ".join([self.task.format, *self._more()])
+        what = " ".join([self.format, *self._more()])
+        beside = {name: rates[name] for name in others}
         return Report(
             report(measured, of, self.repeat),
-            [Figure(f"ingest: {what} lines → filter → group → tree", elf, "events/s", others)],
-            [f"elf runs at {elf / rate:.2f} × {name}" for name, rate in others.items()],
+            [Figure(f"ingest: {what} lines → filter → group → tree", rates[elf], "events/s", beside)],
+            [f"elf runs at {rates[elf] / rate:.2f} × {name}" for name, rate in beside.items()],
         )
 
     def _more(self) -> list[str]:
         """What the lane does beyond one job."""
-        task = self.task
-        jobs = f"({task.jobs} jobs of {task.distinct} fragments)"
-        cores, archive = f"(on {task.cores} cores)", "(with the archive)"
-        return [jobs] * (task.jobs > 1) + [cores] * (task.cores > 1) + [archive] * task.archive
+        jobs = f"({self.jobs} jobs of {self.distinct} fragments)"
+        cores, archive = f"(on {self.cores} cores)", "(with the archive)"
+        return [jobs] * (self.jobs > 1) + [cores] * (self.cores > 1) + [archive] * self.archive
 
 
 def _run(side: Callable[[Task], Run], task: Task, answer: Path) -> Ran:
@@ -157,34 +150,35 @@ def compare(ours: pa.Table, theirs: pa.Table) -> None:
             raise ElfError(f"the answers differ in {name}")
 
 
-def figures(runs: Sequence[Run], of: Run) -> Figures:
-    """The figures of one side; events and bytes are those of ``of``."""
+def figures(runs: Sequence[Run], of: Run) -> dict[str, float]:
+    """Of one side: medians, but the highest memory; events and bytes are those of ``of``."""
     seconds = median(runs, "seconds")
-    return Figures(
-        events_per_s=of.events / seconds,
-        bytes_per_s=of.bytes / seconds,
-        cores=median(runs, "cores"),
-        peak_rss_bytes=max(run.peak_rss_bytes for run in runs),
-        seconds=seconds,
-    )
+    return {
+        "events_per_s": round(of.events / seconds),
+        "bytes_per_s": round(of.bytes / seconds),
+        "cores": round(median(runs, "cores"), 3),
+        "peak_rss_bytes": max(run.peak_rss_bytes for run in runs),
+        "seconds": round(seconds, 4),
+    }
 
 
-def report(measured: dict[str, Figures], run: Run, repeat: int) -> dict[str, object]:
-    """The JSON object: elf's figures at the top, DuckDB's under its name, and elf's speed over DuckDB's;
-    where it was measured, the lane's with one job on one core, and elf's speed over that."""
+def report(measured: Mapping[str, Mapping[str, float]], run: Run, repeat: int) -> dict[str, object]:
+    """elf's figures at the top, DuckDB's under its name, and elf's speed over DuckDB's; where it was
+    measured, the lane's with one job on one core, and elf's speed over that."""
     elf, duckdb, plain = measured["elf"], measured["DuckDB"], measured.get(PLAIN)
     found: dict[str, object] = {
-        **elf.facts(),
+        **elf,
         "events": run.events,
         "bytes": run.bytes,
         "groups": run.groups,
         "repeat": repeat,
-        "duckdb": duckdb.facts(),
-        "ratio": ratio(elf.events_per_s, duckdb.events_per_s),
     }
-    if plain is not None:
-        found |= {"plain": plain.facts(), "against_plain": ratio(elf.events_per_s, plain.events_per_s)}
-    return found
+    found |= {"ratio": _ratio(elf, duckdb), "duckdb": duckdb}
+    return found | ({"against_plain": _ratio(elf, plain), "plain": plain} if plain is not None else {})
+
+
+def _ratio(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+    return round(one["events_per_s"] / other["events_per_s"], 4)
 
 
 def warm(path: Path) -> None:

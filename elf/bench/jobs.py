@@ -17,8 +17,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Annotated, Final
 
+from typer import Option
+
+from elf.bench import options
 from elf.bench.control_fleet import ControlFleet, on_fleet, written
 from elf.bench.metered import Meter, read, resident_mib
 from elf.bench.runner import Bench, Figure, Report, Scratch, percentiles, ratio
@@ -49,19 +52,16 @@ class Found:
 
 @dataclass(frozen=True)
 class Jobs(Bench[str, Found]):
-    """``jobs`` of ``distinct`` queries on ``agents`` agents in so many ``hosts`` (0: a process each); windows
-    of ``window`` seconds, of which ``windows`` are measured; so many statements ``at_once``; so many
-    ``lines`` a second of all agents together: each is a chunk of its own, and costs the same however many
-    jobs read it."""
+    """Two fleets. Each line is a chunk of its own: it costs the same however many jobs read it."""
 
-    jobs: int = 1000
-    distinct: int = 50
-    agents: int = 3
-    window: int = 5
-    windows: int = 6
-    at_once: int = 8
-    hosts: int = 0
-    lines: float = 15.0
+    jobs: options.Jobs = 1000
+    distinct: Annotated[int, Option("--distinct", min=1, help="Different queries among them.")] = 50
+    agents: options.Agents = 3
+    window: options.WindowSeconds = 5
+    windows: Annotated[int, Option("--windows", min=1, help="How many are measured.")] = 6
+    at_once: Annotated[int, Option("--at-once", min=1, help="Statements under way.")] = 8
+    hosts: options.Hosts = 0
+    lines: Annotated[float, Option("--lines", min=0.1, help="Lines a second, of all agents.")] = 15.0
 
     def __post_init__(self) -> None:
         """Raises ``UserError``."""

@@ -95,9 +95,9 @@ class Clicks:
 class Master:
     """The home of the job: commits what the lane sealed, and its windows."""
 
-    def __init__(self, spec: JobSpec) -> None:
+    def __init__(self, spec: JobSpec, store: Store | None = None) -> None:
         self.spec = spec
-        self.store = Store(":memory:")
+        self.store = store or Store(":memory:")
         self.finisher = Finisher(spec.plan.final_sql)
         self.kept = Kept()
         self.rows: list[pa.Table] = []

@@ -12,9 +12,12 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
+
+from typer import Option
 
 from elf.bench.lanes import plan_of
+from elf.bench.options import Fragments, Jobs
 from elf.bench.runner import Bench, Figure, Report, Scratch
 from elf.bench.sides import clocked
 from elf.errors import QueryError
@@ -54,11 +57,11 @@ _JOB: Final = (
 
 @dataclass(frozen=True)
 class Planning(Bench[str, dict[str, float]]):
-    """All examples, ``repeat`` times; once, ``jobs`` of so many different ``fragments``."""
+    """All examples, again and again; once, many jobs."""
 
-    jobs: int = 1000
-    fragments: int = 100
-    repeat: int = 9
+    jobs: Jobs = 1000
+    fragments: Fragments = 100
+    repeat: Annotated[int, Option("--repeat", min=1, help="Plans of each example; medians.")] = 9
 
     once: ClassVar = ("jobs",)
 

@@ -85,10 +85,9 @@ class Bench(ABC, Generic[K, Run]):
     def report(self, runs: Mapping[K, Sequence[Run]]) -> Report:
         """The figures of all runs. Raises ``ElfError`` when two answers differ that must not."""
 
-
-def perform(bench: Bench[K, Run], *, as_json: bool) -> int:
-    """Measure and print. Raises ``ElfError`` when that cannot be done, or the report has problems."""
-    return tell(measure(bench), as_json=as_json)
+    def perform(self, *, as_json: bool) -> int:
+        """Measure and print. Raises ``ElfError`` when that cannot be done, or the report has problems."""
+        return tell(measure(self), as_json=as_json)
 
 
 def measure(bench: Bench[K, Run]) -> Report:
@@ -118,7 +117,7 @@ def tell(report: Report, *, as_json: bool) -> int:
 
     out = console(sys.stdout)
     for sides in together(report.facts):
-        table = Table("", *sides)
+        table = Table("", *sides, show_header="" not in sides)
         for name in next(iter(sides.values())):
             table.add_row(name.replace("_", " "), *(shown(side[name]) for side in sides.values()))
         out.print(table)

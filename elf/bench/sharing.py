@@ -11,31 +11,27 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 import pyarrow.compute as pc
+from typer import Option
 
-from agents.committing import panecommits, windowcommits
-from agents.committing.kept import Kept
 from agents.disk.store import PaneCommit, Store
-from agents.lanes.engine import Finisher
 from elf.batch import decode, encode
-from elf.bench.lanes import flow_of, lane_with, plan_over, read_all
+from elf.bench.lanes import Master, flow_of, lane_with, plan_over, read_all
+from elf.bench.options import Hour, Products, Repeat
 from elf.bench.runner import Bench, Figure, Report, Scratch, median, same
-from elf.bench.sides import ask
+from elf.bench.sides import ask, clocked
 from elf.bench.sliding import HOUR_MS, TOP_ROWS, generate
 from elf.errors import UserError
-from elf.job.contributions import Batch, Piece
-from elf.job.effects import CommitPanes, CommitWindows, Coverage
 from elf.job.snapshots import Sealed
-from elf.job.spec import START_OF_TIME, Flow, JobSpec
+from elf.job.spec import START_OF_TIME, JobSpec
 from elf.ql.plan import Plan
 from elf.windows import Sliding, sharing
 from elf.windows.kinds import SECOND_US
@@ -82,13 +78,13 @@ class Spent(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Sharing(Bench[Side, Spent]):
-    """``rows`` events in the hour; windows of ``short_s`` and of ``long_s`` seconds."""
+    """Both ways for each kind of keys."""
 
-    rows: int = 1_000_000
-    products: int = 10_000
-    short_s: int = 1
-    long_s: int = 60
-    repeat: int = 3
+    rows: Hour = 1_000_000
+    products: Products = 10_000
+    short_s: Annotated[int, Option("--short", min=1, help="Seconds of a window of the first job.")] = 1
+    long_s: Annotated[int, Option("--long", min=2, help="Seconds of a window of the other.")] = 60
+    repeat: Repeat = 3
 
     def __post_init__(self) -> None:
         """Raises ``UserError``."""
@@ -186,27 +182,44 @@ def _run(asked: Asked, folder: Path) -> Spent:
     flows = [flow_of(plan) for plan in (short, long)]
     read = flows if asked.way == "own" else flows[:1]
     lane, source = lane_with(asked.path, read)
-    began = time.process_time()
-    done = read_all(lane, source)
-    lane_s = time.process_time() - began
+    with clocked() as lane_clock:
+        done = read_all(lane, source)
     flow, work = read[-1], done.work[read[-1].uid]
     sealed = next(one for one in done.sealed if one.flow == flow.uid)
-    root = Store(folder / "root.db")
-    rows, commit_s = _committed(root, flow, list(_panes(sealed)))
     job = JobSpec("bench", "bench", 1, replace(long, fragment=flow.fragment), (flow,))
-    home = Home(job, root if asked.way == "own" else Store(folder / "home.db"), asked.way == "shared")
-    for number, panes in groupby(rows, lambda row: row.start * flow.fragment.pane_us // home.size_us):
-        home.take(list(panes), (number + 1) * home.size_us)
+    root, panes = Master(job, Store(folder / "root.db")), list(_panes(sealed))
+    with clocked() as commit_clock:
+        for pane in panes:
+            root.panes(*pane)
+    shared = asked.way == "shared"
+    home = Master(job, Store(folder / "home.db") if shared else root.store)
+    rows = root.store.pane_commits(flow.uid, panes[0][0], panes[-1][1])
+    home_s = _made(home, rows, shared)
     return Spent(
-        lane_s,
+        lane_clock.cpu_seconds,
         work.get("map_us", 0) / 1e6,
         (work.get("tree_us", 0) + work.get("seal_us", 0)) / 1e6,
-        commit_s if asked.way == "own" else 0.0,
-        home.cpu_s,
+        0.0 if shared else commit_clock.cpu_seconds,
+        home_s,
         len(rows),
         decode(sealed.payload).num_rows,
-        hashlib.sha1(repr(home.rows).encode()).hexdigest(),
+        hashlib.sha1(repr([table.to_pylist() for table in home.rows]).encode()).hexdigest(),
     )
+
+
+def _made(home: Master, rows: Sequence[PaneCommit], shared: bool) -> float:
+    """CPU seconds of making the longer windows, each when its last pane is there. ``shared``: the panes come
+    from a root on another node."""
+    pane_us, size_us = home.spec.flows[0].fragment.pane_us, home.spec.plan.windows[0].step_us
+    spent, done_us = 0.0, START_OF_TIME
+    for number, group in groupby(rows, lambda row: row.start * pane_us // size_us):
+        panes, last_us = list(group), (number + 1) * size_us
+        with clocked() as clock:
+            for pane in panes if shared else ():
+                home.store.commit_panes(pane)
+            home.windows(done_us, last_us, (panes[0].start, panes[-1].end))
+        spent, done_us = spent + clock.cpu_seconds, last_us
+    return spent
 
 
 def _plan(asked: Asked, seconds: int) -> Plan:
@@ -217,45 +230,10 @@ def _plan(asked: Asked, seconds: int) -> Plan:
     )
 
 
-def _panes(sealed: Sealed) -> Iterator[Piece]:
-    """As agents send them while they read: pane by pane."""
+def _panes(sealed: Sealed) -> Iterator[tuple[int, int, bytes, bytes]]:
+    """As agents send them while they read: pane by pane, each with its tally and its groups."""
     groups, tally = decode(sealed.payload), decode(sealed.tally)
     first, last = (int(bound(tally["_pane"]).as_py()) for bound in (pc.min, pc.max))
     for pane in range(first, last + 1):
         counts, payload = (encode(one.filter(pc.equal(one["_pane"], pane))) for one in (tally, groups))
-        yield Piece(pane, pane + 1, 1, counts, payload)
-
-
-def _committed(store: Store, flow: Flow, pieces: Sequence[Piece]) -> tuple[list[PaneCommit], float]:
-    """A root's commits, and their CPU seconds."""
-    began = time.process_time()
-    for piece in pieces:
-        batch = Batch(piece.start, piece.end, 1, (piece,))
-        panecommits.commit_panes(CommitPanes(flow, batch, 0, 1, 0), store)
-    took = time.process_time() - began
-    return store.pane_commits(flow.uid, pieces[0].start, pieces[-1].end), took
-
-
-class Home:
-    """The home of the job with the longer windows. ``copies``: the panes come from a root on another node."""
-
-    def __init__(self, spec: JobSpec, store: Store, copies: bool) -> None:
-        self.rows: list[object] = []
-        self.cpu_s = 0.0
-        self.size_us = spec.plan.windows[0].step_us
-        self._spec, self._store, self._copies = spec, store, copies
-        self._finisher, self._kept = Finisher(spec.plan.final_sql), Kept()
-        self._done_us = START_OF_TIME
-
-    def take(self, panes: Sequence[PaneCommit], last_us: int) -> None:
-        """The panes of a window, which ends at ``last_us``."""
-        part = Coverage(self._spec.flows[0].uid, panes[0].start, panes[-1].end, 0, 1, 1)
-        effect = CommitWindows(self._spec, self._done_us, last_us, (part,), ())
-        began = time.process_time()
-        for pane in panes if self._copies else ():
-            self._store.commit_panes(pane)
-        done = windowcommits.commit_windows(effect, self._store, self._finisher, "home", self._kept)
-        self.cpu_s += time.process_time() - began
-        self._done_us = last_us
-        if done.result is not None:
-            self.rows += decode(done.result.payload).to_pylist()
+        yield pane, pane + 1, counts, payload

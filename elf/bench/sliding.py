@@ -11,22 +11,23 @@ from __future__ import annotations
 
 import hashlib
 import statistics
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import duckdb
 import msgspec
 import numpy as np
 import pyarrow as pa
+from typer import Option
 
 from elf.batch import decode, encode
 from elf.bench.lanes import Clicks
+from elf.bench.options import Hour, Products, Repeat
 from elf.bench.runner import Bench, Figure, Report, Scratch, median, ratio, same
-from elf.bench.sides import THREADS, ask, resident_bytes
+from elf.bench.sides import THREADS, ask, clocked, resident_bytes
 from elf.errors import UserError
 
 Engine = Literal["elf", "duckdb", "live"]
@@ -62,13 +63,13 @@ class Answer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class SlidingWindows(Bench[Side, Answer]):
-    """The generated hour, and the windows: ``size_s`` seconds every ``slide_s``."""
+    """The generated hour, and windows of ``size_s`` seconds every ``slide_s``."""
 
-    rows: int = 2_000_000
-    products: int = 200_000
-    size_s: int = 300
-    slide_s: int = 5
-    repeat: int = 3
+    rows: Hour = 2_000_000
+    products: Products = 200_000
+    size_s: Annotated[int, Option("--size", min=1, help="Seconds of a window.")] = 300
+    slide_s: Annotated[int, Option("--slide", min=1, help="Seconds between windows.")] = 5
+    repeat: Repeat = 3
 
     def __post_init__(self) -> None:
         """Raises ``UserError``."""
@@ -147,29 +148,17 @@ def generate(path: Path, rows: int, products: int, per_hour: int | None = None) 
             )
 
 
-@dataclass
-class Stages:
-    """Seconds by name, one after the other."""
-
-    found: dict[str, float] = field(default_factory=dict)
-    at: float = field(default_factory=time.perf_counter)
-
-    def end(self, name: str) -> None:
-        now = time.perf_counter()
-        self.found[name], self.at = now - self.at, now
-
-
 def run_elf(job: Job) -> Answer:
     """Everything at once, as ``elf run``."""
     clicks = _clicks(job)
-    stages = Stages()
-    sealed = clicks.sealed()
-    stages.end("lane")
-    clicks.master.commit(sealed)
-    stages.end("panes")
-    clicks.master.finish(sealed)
-    stages.end("windows")
-    return answered(sum(stages.found.values()), clicks.master.answer(), stages.found)
+    with clocked() as lane:
+        sealed = clicks.sealed()
+    with clocked() as panes:
+        clicks.master.commit(sealed)
+    with clocked() as windows:
+        clicks.master.finish(sealed)
+    stages = {"lane": lane.seconds, "panes": panes.seconds, "windows": windows.seconds}
+    return answered(sum(stages.values()), clicks.master.answer(), stages)
 
 
 def run_live(job: Job) -> Answer:
@@ -182,10 +171,10 @@ def run_live(job: Job) -> Answer:
     slides, slide_us = [], job.slide_s * 1_000_000
     for pane in range(first, last + job.size_s // job.slide_s):
         inside = [encode(_of_pane(table, pane)) for table in (tally, groups)]
-        began = time.perf_counter()
-        master.panes(pane, pane + 1, *inside)
-        master.windows(pane * slide_us, (pane + 1) * slide_us, (first, pane + 1))
-        slides.append(time.perf_counter() - began)
+        with clocked() as clock:
+            master.panes(pane, pane + 1, *inside)
+            master.windows(pane * slide_us, (pane + 1) * slide_us, (first, pane + 1))
+        slides.append(clock.seconds)
     return answered(sum(slides), master.answer(), {}, [1_000 * seconds for seconds in slides])
 
 
@@ -201,9 +190,9 @@ def run_duckdb(job: Job) -> Answer:
     """One batch query."""
     connection = duckdb.connect(config={"threads": THREADS})
     sql = duckdb_sql(job.path, job.size_s * 1000, job.slide_s * 1000, None)
-    began = time.perf_counter()
-    rows = connection.execute(sql).fetchall()
-    return answered(time.perf_counter() - began, rows, {})
+    with clocked() as clock:
+        rows = connection.execute(sql).fetchall()
+    return answered(clock.seconds, rows, {})
 
 
 def duckdb_sql(path: str, size_ms: int, slide_ms: int, store: str | None) -> str:

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 import psutil
+from typer import Option
 
 from elf import __version__
 from elf.bench.runner import HEADS, Bench, Figure, Report, Scratch
@@ -33,16 +34,16 @@ FULL: Final[Mapping[str, Sequence[str]]] = {
         "",
         "--format combined",
         "--jobs 100 --distinct 10",
-        "--cores 2 --rows 4000000",
+        "--cores 2 --rows 2000000",
         "--archive",
     ),
-    "cbt": ("", "--keys unique --distinct 4000000"),
+    "cbt": ("", "--keys unique --distinct 4000000 --repeat 1"),
     "sliding": ("",),
     "windows": ("",),
-    "sharing": ("", "--rows 2000000 --short 60 --long 600"),
+    "sharing": ("", "--short 60 --long 600"),
     "topk": ("", "--agents 64", "--agents 64 --skew 0.5"),
     "plan": ("",),
-    "peers": ("--query ingest", "--query sliding --rows 200000 --repeat 1"),
+    "peers": ("--rows 600000 --repeat 1",),
     "idle": ("",),
     "control": ("--agents 16 --rounds 8",),
     "jobs": ("--window 10 --windows 3",),
@@ -92,15 +93,21 @@ class Ran:
 
 @dataclass(frozen=True)
 class Suite(Bench[str, Ran]):
-    """``only``: these benches, all if empty. ``quick``: as small as they can be. ``markdown``: the page."""
+    """A command each."""
 
-    only: tuple[str, ...] = ()
-    quick: bool = False
-    markdown: Path | None = None
+    only: Annotated[
+        list[str] | None, Option("--only", metavar="NAME", help="These benches only; repeat it.")
+    ] = None
+    quick: Annotated[
+        bool, Option("--quick", help="As small as they can be: to try them, not to measure.")
+    ] = False
+    markdown: Annotated[
+        Path | None, Option("--markdown", metavar="FILE", help="Write the table there: docs/benchmarks.md.")
+    ] = None
 
     def __post_init__(self) -> None:
         """Raises ``UserError``."""
-        for name in self.only:
+        for name in self.only or ():
             if name not in FULL:
                 raise UserError(f"--only {name}: there are {', '.join(FULL)}")
         if self.markdown is not None and not self.markdown.absolute().parent.is_dir():

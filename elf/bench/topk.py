@@ -12,14 +12,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 import pyarrow as pa
+from typer import Option
 
 from elf.aggregates import merge_tables
 from elf.batch import encode
 from elf.bench.lanes import plan_of
+from elf.bench.options import Agents
 from elf.bench.runner import Bench, Figure, Report, Scratch
 from elf.errors import ElfBug
 from elf.job.approximate import keep_best, with_cut
@@ -52,14 +54,14 @@ WAYS: Final = ("all", "approximate", "tput")
 
 @dataclass(frozen=True)
 class TopK(Bench[str, Counter[str]]):
-    """``rows`` of a pane, of all agents together; ``skew`` of Zipf's law; the ``first`` are wanted."""
+    """Agents and a root without a network."""
 
-    agents: int = 6
-    rows: int = 200_000
-    keys: int = 50_000
-    skew: float = 1.05
-    first: int = 10
-    panes: int = 20
+    agents: Agents = 6
+    rows: Annotated[int, Option("--rows", min=1, help="Rows of a pane, of all agents.")] = 200_000
+    keys: Annotated[int, Option("--keys", min=2, help="Different keys.")] = 50_000
+    skew: Annotated[float, Option("--skew", min=0, help="Of Zipf's law; 0: all keys alike.")] = 1.05
+    first: Annotated[int, Option("--first", min=1, help="The LIMIT.")] = 10
+    panes: Annotated[int, Option("--panes", min=1, help="How many; means.")] = 20
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Counter[str]]]:
         """All ways are counted on the same panes, at once."""

@@ -8,7 +8,6 @@ both.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elf.bench.lanes import Clicks
+from elf.bench.options import Hour, Products, Repeat
 from elf.bench.runner import Bench, Figure, Report, Scratch, median, ratio, same
-from elf.bench.sides import ask
+from elf.bench.sides import ask, clocked
 from elf.bench.sliding import TOP_ROWS, generate
 from elf.windows import Sliding
 from elf.windows.merging import describe
@@ -52,11 +52,11 @@ class Spent(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Windows(Bench[str, Spent]):
-    """``rows`` events in the hour, of so many products."""
+    """With one window, and with ten."""
 
-    rows: int = 1_000_000
-    products: int = 10_000
-    repeat: int = 3
+    rows: Hour = 1_000_000
+    products: Products = 10_000
+    repeat: Repeat = 3
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Spent]]:
         """With one window and with ten."""
@@ -92,14 +92,13 @@ class Windows(Bench[str, Spent]):
 def run(asked: Asked) -> Spent:
     """Read, seal, commit the panes, commit the windows."""
     job = Clicks(asked.path, ", ".join(f"{minutes} MINUTES" for minutes in asked.minutes), TOP_ROWS)
-    began = time.process_time()
-    sealed = job.sealed()
-    mapped = time.process_time()
-    job.master.commit(sealed)
-    job.master.finish(sealed)
-    ended = time.process_time()
+    with clocked() as lane:
+        sealed = job.sealed()
+    with clocked() as home:
+        job.master.commit(sealed)
+        job.master.finish(sealed)
     rows = pa.concat_tables(job.master.rows)
     length = pc.subtract(rows["window_end"].cast(pa.int64()), rows["window_start"].cast(pa.int64()))
     minutes = rows.filter(pc.equal(length, MINUTE_US)).to_pylist()
     digest = hashlib.sha1(repr(minutes).encode()).hexdigest()
-    return Spent(mapped - began, ended - mapped, rows.num_rows, digest)
+    return Spent(lane.cpu_seconds, home.cpu_seconds, rows.num_rows, digest)

@@ -14,7 +14,6 @@ import pytest
 from elf.bench.duckdb_side import rows_sql
 from elf.bench.ingest import Ingest, compare, figures, report
 from elf.bench.measure import Run, Task
-from elf.bench.runner import perform
 from elf.cli.generate import GenerateOptions, generate
 from elf.errors import ElfError, InputError
 from elf.schema import Column, Schema
@@ -113,8 +112,13 @@ def test_figures_are_medians() -> None:
     runs = [Run(seconds, 2 * seconds, rss, 0, 0, 1) for seconds, rss in ((1.0, 5), (4.0, 9), (2.0, 7))]
     of = Run(1.0, 1.0, 1, 1_000, 50_000, 1)
     one = figures(runs, of)
-    assert (one.seconds, one.events_per_s, one.bytes_per_s, one.cores) == (2.0, 500.0, 25_000.0, 2.0)
-    assert one.peak_rss_bytes == 9
+    assert one == {
+        "events_per_s": 500,
+        "bytes_per_s": 25_000,
+        "cores": 2.0,
+        "peak_rss_bytes": 9,
+        "seconds": 2.0,
+    }
     said = report({"elf": one, "DuckDB": figures([Run(1.0, 1.0, 1, 0, 0, 1)], of)}, of, 3)
     assert said["ratio"] == 0.5
     assert said["events_per_s"] == 500
@@ -122,7 +126,7 @@ def test_figures_are_medians() -> None:
 
 def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
-        perform(Ingest(tmp_path / "none", Task("none", "json", "SELECT 1"), 1), as_json=False)
+        Ingest(tmp_path / "none", "SELECT 1", repeat=1).perform(as_json=False)
 
 
 def test_answers_are_compared_by_value() -> None:
@@ -135,6 +139,6 @@ def test_answers_are_compared_by_value() -> None:
 
 
 def test_jobs_share_fragments(clicks: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    task = Task("", "json", "SELECT product, COUNT(*) FROM * GROUP BY product", jobs=4, distinct=2)
-    assert perform(Ingest(clicks, task, 1), as_json=True) == 0
+    query = "SELECT product, COUNT(*) FROM * GROUP BY product"
+    assert Ingest(clicks, query, repeat=1, jobs=4, distinct=2).perform(as_json=True) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["against_plain"] > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,19 +19,18 @@ from elf.bench.runner import (
     Scratch,
     median,
     percentiles,
-    perform,
     same,
     together,
     turns,
 )
 from elf.bench.suite import FULL, QUICK, Ran, Suite, page
-from elf.cli import bench
+from elf.cli.bench import BENCHES, command_of
 from elf.errors import ElfError, UserError
 
 
 def test_two_benches_make_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "benchmarks.md"
-    assert perform(Suite(("plan", "topk"), quick=True, markdown=path), as_json=True) == 0
+    assert Suite(["plan", "topk"], quick=True, markdown=path).perform(as_json=True) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     text = path.read_text()
     assert said["date"] in text
@@ -46,22 +46,23 @@ def test_a_bench_that_fails_is_in_the_page_and_fails_the_command(
     monkeypatch.setattr(suite, "QUICK", {"sliding": ("--size 300 --slide 7",)})
     path = tmp_path / "benchmarks.md"
     with pytest.raises(ElfError, match="sliding --size 300 --slide 7: elf: the size of the windows must"):
-        perform(Suite(("sliding",), quick=True, markdown=path), as_json=False)
+        Suite(["sliding"], quick=True, markdown=path).perform(as_json=False)
     assert "| **failed**: elf bench sliding" in path.read_text()
 
 
 def test_every_bench_is_in_it() -> None:
-    commands = {
-        command.name or command.callback.__name__
-        for command in bench.app.registered_commands
-        if command.callback
-    }
-    assert set(FULL) == set(QUICK) == commands - {"all"}
+    assert set(FULL) == set(QUICK) == set(BENCHES) - {"all"}
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_its_commands_can_be_given(name: str) -> None:
+    for words in (*FULL[name], *QUICK[name]):
+        command_of(name).make_context(name, shlex.split(words))
 
 
 def test_what_cannot_be_asked(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--only fast: there are ingest"):
-        Suite(("fast",))
+        Suite(["fast"])
     with pytest.raises(UserError, match="no such folder"):
         Suite(markdown=tmp_path / "none" / "page.md")
 
@@ -106,7 +107,7 @@ class Counting(Bench[str, int]):
 def test_sides_take_turns_and_problems_come_after_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
     log: list[str] = []
     with pytest.raises(ElfError, match="too few"):
-        perform(Counting(log), as_json=True)
+        Counting(log).perform(as_json=True)
     assert log == ["a", "b", "c", "b", "a"]
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["runs"] == {
         "a": [1, 5],

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from elf.bench.cbt import PYTHON_SIDES, Cbt, run_side, sides_of, works_of
+from elf.bench.cbt import PYTHON_SIDES, Cbt, run_side
 from elf.bench.cbt_side import Keys, Work, chunks, spell
 from elf.bench.plots import draw_curves
-from elf.bench.runner import perform
+from elf.cli.choices import BenchKeys
 from elf.errors import UserError
 
 
@@ -32,8 +33,8 @@ def test_keys_are_drawn_as_asked(keys: Keys, groups: int) -> None:
 
 
 def test_the_sides_agree_and_figures_are_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    works = works_of("zipf", [1000], 20_000, 12, None)
-    assert perform(Cbt(works, PYTHON_SIDES, 1), as_json=True) == 0
+    bench = Cbt(BenchKeys.ZIPF, [1000], 20_000, only=list(PYTHON_SIDES), repeat=1)
+    assert bench.perform(as_json=True) == 0
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [run["side"] for run in report["runs"]] == list(PYTHON_SIDES)
     assert len({run["groups"] for run in report["runs"]}) == 1
@@ -47,6 +48,29 @@ def test_a_limit_makes_it_spill() -> None:
     assert run.spilled_bytes > 0
 
 
+PROGRAM = """
+import collections, json, sys
+
+length = int(sys.stdin.buffer.readline())
+keys = sys.stdin.buffer.read()
+counts = collections.Counter(keys[at : at + length] for at in range(0, len(keys), length))
+found = {"seconds": 1, "groups": len(counts), "checksum": sum(n * n for n in counts.values())}
+print(json.dumps(found | {"final_bytes": 1, "peak_bytes": 1, "stall_seconds": 0}))
+sys.exit(sys.argv[1] != "sparse")
+"""
+
+
+def test_a_program_of_its_own_is_fed_the_same_keys(tmp_path: Path) -> None:
+    program = tmp_path / "hashmaps"
+    program.write_text(f"#!{sys.executable}\n{PROGRAM}")
+    program.chmod(0o755)
+    work = Work("zipf", 1000, 70_000, 8)
+    ours, theirs = (run_side(side, work, program) for side in ("dict", "sparse_hash_map"))
+    assert (theirs.groups, theirs.checksum) == (ours.groups, ours.checksum)
+    with pytest.raises(UserError, match="hashmaps failed"):
+        run_side("dense_hash_map", work, program)
+
+
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_a_picture(tmp_path: Path, suffix: str) -> None:
     row = {"side": "elf", "keys": "zipf", "key_length": 12, "keys_per_s": 9e6, "peak_bytes_per_key": 20}
@@ -57,8 +81,8 @@ def test_a_picture(tmp_path: Path, suffix: str) -> None:
 
 def test_what_cannot_be_asked(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no 100 different keys"):
-        works_of("unique", [100], None, 1, None)
+        Cbt(BenchKeys.UNIQUE, [100], key_length=1)
     with pytest.raises(UserError, match="no side perl"):
-        sides_of(["perl"])
+        Cbt(only=["perl"])
     with pytest.raises(UserError, match=r"\.png or \.svg"):
-        Cbt([], [], 1, tmp_path / "figure.jpg")
+        Cbt(plot=tmp_path / "figure.jpg")

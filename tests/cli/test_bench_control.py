@@ -15,7 +15,6 @@ import psutil
 import pytest
 
 from elf.bench.control_measures import MEASURES, WANTED, Control
-from elf.bench.runner import perform
 
 
 def starters() -> list[psutil.Process]:
@@ -28,7 +27,7 @@ def starters() -> list[psutil.Process]:
 
 
 def test_three_agents(capsys: pytest.CaptureFixture[str]) -> None:
-    assert perform(Control(3, 1), as_json=True) == 0
+    assert Control(3, 1).perform(as_json=True) == 0
     said = capsys.readouterr()
     figures = json.loads(said.out.splitlines()[-1])
     assert figures["agents"] == 3

@@ -12,7 +12,6 @@ from elf.bench.durability import Durability
 from elf.bench.ingest import QUERIES, compare
 from elf.bench.lane_side import run_lane
 from elf.bench.measure import Task
-from elf.bench.runner import perform
 from elf.bench.sides import ask
 from elf.generator import Clicks, write_finite
 
@@ -21,7 +20,7 @@ def test_a_small_one(capsys: pytest.CaptureFixture[str]) -> None:
     bench = Durability(
         rows=20_000, repeat=1, agents=1, jobs=2, fragments=2, window=1, seconds=3, backlog_mib=8
     )
-    assert perform(bench, as_json=True) == 0
+    assert bench.perform(as_json=True) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["ratio"] > 0
     (rate,) = found["fsyncs_per_s"]

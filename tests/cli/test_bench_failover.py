@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from elf.bench.failover import Failover, Ledger
-from elf.bench.runner import perform
+from elf.cli.choices import Detect, Strike
 from elf.cli.processes import ROOT
 from elf.client import Window
 from elf.errors import UserError
@@ -18,7 +18,7 @@ from elf.errors import UserError
 
 @pytest.mark.parametrize(("agents", "at_once"), [(3, 1), (5, 2)])
 def test_agents_are_killed(agents: int, at_once: int, capsys: pytest.CaptureFixture[str]) -> None:
-    assert perform(Failover(agents, 2, "kill", 500, "fast", at_once=at_once), as_json=True) == 0
+    assert Failover(agents, 2, Strike.KILL, 500, Detect.FAST, at_once=at_once).perform(as_json=True) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (found["agents"], found["detect"], found["at_once"]) == (agents, "fast", at_once)
     assert found["windows"] > 4
@@ -29,7 +29,7 @@ def test_agents_are_killed(agents: int, at_once: int, capsys: pytest.CaptureFixt
 
 def test_agents_are_upgraded_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
     """From another checkout, which here is this one."""
-    assert perform(Failover(3, 3, "term", 500, "fast", before=str(ROOT)), as_json=True) == 0
+    assert Failover(3, 3, Strike.TERM, 500, Detect.FAST, before=str(ROOT)).perform(as_json=True) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (found["before"], found["agents"], found["strikes"]) == (str(ROOT), 3, 3)
     assert found["windows"] > 4
@@ -38,9 +38,9 @@ def test_agents_are_upgraded_one_by_one(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_an_upgrade_is_from_a_checkout_and_restarts_each_agent_once(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no checkout of elf there"):
-        Failover(3, 3, "term", before=str(tmp_path))
+        Failover(3, 3, Strike.TERM, before=str(tmp_path))
     with pytest.raises(UserError, match="give --by term, and as many --strikes as --agents"):
-        Failover(3, 2, "term", before=str(ROOT))
+        Failover(3, 2, Strike.TERM, before=str(ROOT))
 
 
 def test_a_majority_must_live() -> None:

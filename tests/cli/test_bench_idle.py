@@ -8,14 +8,13 @@ import psutil
 import pytest
 
 from elf.bench import idle
-from elf.bench.runner import perform
 
 
 def test_an_agent_without_a_job_is_smaller_and_gone_afterwards(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idle, "SETTLE_SECS", 0.1)
-    assert perform(idle.Idle(1), as_json=True) == 0
+    assert idle.Idle(1).perform(as_json=True) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert 0 < said["no_job"]["rss_mib"] < said["one_job"]["rss_mib"]
     for figures in (said["no_job"], said["one_job"]):

@@ -7,13 +7,12 @@ import json
 import pytest
 
 from elf.bench.jobs import Jobs
-from elf.bench.runner import perform
 from elf.errors import UserError
 
 
 def test_a_small_one(capsys: pytest.CaptureFixture[str]) -> None:
     bench = Jobs(jobs=6, distinct=2, agents=3, window=1, windows=3, at_once=3, hosts=1)
-    assert perform(bench, as_json=True) == 0
+    assert bench.perform(as_json=True) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     few, many = said["distinct"], said["all"]
     assert _mastered(few["masters"]) == (2, 3)

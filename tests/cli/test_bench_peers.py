@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from elf.bench.ingest import Ingest
-from elf.bench.measure import Task
 from elf.bench.peers.bench import Peers, Reply, Round, differ, figures
 from elf.bench.peers.engines import ORACLE, PEERS, Engine, chosen, install, missing
 from elf.bench.peers.serve import ranked
 from elf.bench.plots import draw_bars
-from elf.bench.runner import perform
+from elf.cli.choices import BenchQuery
 from elf.errors import ElfError, UserError
 
 ROW_BY_ROW = """
@@ -52,12 +51,12 @@ def engine(folder: Path, name: str, text: str) -> Engine:
     return Engine(name, name.title(), script, ("nothing==1",))
 
 
-@pytest.mark.parametrize("query", ["ingest", "sliding"])
+@pytest.mark.parametrize("query", BenchQuery)
 def test_elf_and_duckdb_answer_like_an_engine_that_goes_row_by_row(
-    query: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    query: BenchQuery, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     peers = (engine(tmp_path, "slow", ROW_BY_ROW.replace("EXTRA", "0")), *PEERS)
-    assert perform(Peers(query, 4000, 1, envs=tmp_path, peers=peers), as_json=True) == 0
+    assert Peers(query, 4000, 1, envs=tmp_path, peers=peers).perform(as_json=True) == 0
     *lines, last = capsys.readouterr().out.splitlines()
     said = json.loads(last)
     assert [side["engine"] for side in said["sides"]] == ["elf", "duckdb", "slow"]
@@ -77,7 +76,7 @@ def test_wrong_answers_and_failures_are_named_after_the_figures(
     )
     cores = os.sched_getaffinity(0)
     with pytest.raises(ElfError) as caught:
-        perform(Peers("ingest", 1000, 1, envs=tmp_path, peers=peers), as_json=False)
+        Peers(BenchQuery.INGEST, 1000, 1, envs=tmp_path, peers=peers).perform(as_json=False)
     failed, wrong = str(caught.value).splitlines()
     assert failed == "Broken failed: OSError: no heap"
     assert "Liar: the answer is wrong in" in wrong
@@ -90,7 +89,7 @@ def test_wrong_answers_and_failures_are_named_after_the_figures(
 
 def test_what_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(engines: list[str] | None, rows: int | None = None, plot: Path | None = None) -> None:
-        Peers("ingest", rows, 1, engines, tmp_path, plot)
+        Peers(BenchQuery.INGEST, rows, 1, engines, tmp_path, plot)
 
     with pytest.raises(UserError, match="no engine storm: there are polars, flink"):
         ask(["storm"])
@@ -172,8 +171,8 @@ def test_a_picture_of_rates(tmp_path: Path, suffix: str) -> None:
 def test_ingest_draws_too(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_text("".join(f'{{"product": "p{n % 3}", "n": {n}}}\n' for n in range(50)))
-    task = Task("", "json", "SELECT product, SUM(n) FROM x GROUP BY product")
-    assert perform(Ingest(log, task, 1, plot=tmp_path / "figure.svg"), as_json=False) == 0
+    query = "SELECT product, SUM(n) FROM x GROUP BY product"
+    assert Ingest(log, query, repeat=1, plot=tmp_path / "figure.svg").perform(as_json=False) == 0
     assert "DuckDB" in (tmp_path / "figure.svg").read_text()
     with pytest.raises(UserError, match=r"\.png or \.svg"):
-        Ingest(log, task, 1, plot=tmp_path / "figure.txt")
+        Ingest(log, query, plot=tmp_path / "figure.txt")

@@ -7,12 +7,11 @@ import json
 import pytest
 
 from elf.bench.plan import Planning
-from elf.bench.runner import perform
 from elf.ql.clauses import CLAUSES
 
 
 def test_examples_and_jobs_are_planned(capsys: pytest.CaptureFixture[str]) -> None:
-    assert perform(Planning(24, 4, 1), as_json=True) == 0
+    assert Planning(24, 4, 1).perform(as_json=True) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (said["jobs"], said["flows"]) == (24, 4)
     assert said["examples"] > len(CLAUSES)

@@ -6,14 +6,13 @@ import json
 
 import pytest
 
-from elf.bench.runner import perform
 from elf.bench.sharing import Sharing
 from elf.errors import UserError
 
 
 def test_longer_windows_of_short_panes_and_of_own_ones(capsys: pytest.CaptureFixture[str]) -> None:
     """The ways agree, or it would be an error."""
-    assert perform(Sharing(3_000, 50, 60, 600, 1), as_json=True) == 0
+    assert Sharing(3_000, 50, 60, 600, 1).perform(as_json=True) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert said["events"] == 3_000
     for keys, groups in (("few", 3), ("all", 50)):

@@ -6,14 +6,13 @@ import json
 
 import pytest
 
-from elf.bench.runner import perform
 from elf.bench.sliding import SlidingWindows
 from elf.errors import UserError
 
 
 def test_sliding_windows_have_duckdbs_answers(capsys: pytest.CaptureFixture[str]) -> None:
     """The five sides agree, or it would be an error."""
-    assert perform(SlidingWindows(3_000, 50, 300, 50, 1), as_json=True) == 0
+    assert SlidingWindows(3_000, 50, 300, 50, 1).perform(as_json=True) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert said["events"] == 3_000
     assert said["ratio"] > 0

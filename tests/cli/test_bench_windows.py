@@ -6,13 +6,12 @@ import json
 
 import pytest
 
-from elf.bench.runner import perform
 from elf.bench.windows import Windows
 
 
 def test_ten_windows_beside_one(capsys: pytest.CaptureFixture[str]) -> None:
     """The sides agree, or it would be an error."""
-    assert perform(Windows(3_000, 50, 1), as_json=True) == 0
+    assert Windows(3_000, 50, 1).perform(as_json=True) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert said["events"] == 3_000
     assert said["ratio"] > 0

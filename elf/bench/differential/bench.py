@@ -14,9 +14,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Annotated, Final
 
 import duckdb
+from typer import Option
 
 from elf.bench.differential import live
 from elf.bench.differential.asked import plan_of
@@ -34,7 +35,6 @@ from elf.bench.differential.logs import Log, make_log
 from elf.bench.differential.offline import Offline
 from elf.bench.differential.queries import make_query
 from elf.bench.differential.reference import Reference
-from elf.bench.differential.shrink import shrink
 from elf.bench.differential.spread import NoReference
 from elf.bench.differential.tree import Query
 from elf.bench.runner import Bench, Figure, Report, Scratch
@@ -54,6 +54,8 @@ PROGRESS_S: Final = 20.0
 """How far it is is said on standard error at most so often."""
 SHRUNK_MAX: Final = 5
 """Failures that are made small; of the others only the query is printed."""
+TRIES_MAX: Final = 150
+"""Of making one small."""
 
 
 @dataclass
@@ -87,11 +89,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Differential(Bench[str, tuple[Figures, float]]):
-    """So many ``queries`` of a ``seed``; ``only``: the number of the one query to run."""
+    """Random queries, judged."""
 
-    queries: int = 100
-    seed: int = 1
-    only: int | None = None
+    queries: Annotated[int, Option("--queries", min=1, help="How many random queries.")] = 100
+    seed: Annotated[int, Option("--seed", min=0, help="The same seed, the same queries and logs.")] = 1
+    only: Annotated[
+        int | None, Option("--only", min=0, metavar="NUMBER", help="This query of the seed alone.")
+    ] = None
     shrunk_max: int = SHRUNK_MAX
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], tuple[Figures, float]]]:
@@ -310,3 +314,64 @@ def _loose(wanted: Answer) -> tuple[Tolerance, ...]:
 def _reason(error: Exception) -> str:
     """An error without its place and its names."""
     return str(error).splitlines()[0].partition(" (line ")[0]
+
+
+Fails = Callable[[Query, Log], str | None]
+"""What is wrong with a query over a log; None when nothing is."""
+
+
+@dataclass
+class _Budget:
+    fails: Fails
+    left: int
+
+    def try_one(self, query: Query, log: Log) -> str | None:
+        if self.left <= 0:
+            return None
+        self.left -= 1
+        return self.fails(query, log)
+
+
+def shrink(
+    query: Query, log: Log, complaint: str, fails: Fails, tries: int = TRIES_MAX
+) -> tuple[Query, Log, str]:
+    """The smallest failure that was found, and what is wrong with it. ``fails`` of (query, log) is
+    ``complaint``."""
+    budget = _Budget(fails, tries)
+    log, complaint = _fewer_lines(query, log, complaint, budget, tries // 3)
+    query, complaint = _simpler(query, log, complaint, budget)
+    log, complaint = _fewer_lines(query, log, complaint, budget, budget.left)
+    return query, log, complaint
+
+
+def _fewer_lines(query: Query, log: Log, complaint: str, budget: _Budget, tries: int) -> tuple[Log, str]:
+    """Without halves, then quarters … of the files, as long as it fails."""
+    stop = budget.left - tries
+    step = max((len(file) for file in log.files), default=0)
+    while step and budget.left > stop:
+        smaller = False
+        for number in range(len(log.files)):
+            start = 0
+            while start < len(log.files[number]) and budget.left > stop:
+                candidate = log.without(number, start, start + step)
+                found = budget.try_one(query, candidate)
+                if found is None:
+                    start += step
+                else:
+                    log, complaint, smaller = candidate, found, True
+        step = step // 2 if not smaller or step > 1 else 0
+    return log, complaint
+
+
+def _simpler(query: Query, log: Log, complaint: str, budget: _Budget) -> tuple[Query, str]:
+    again = True
+    while again and budget.left > 0:
+        again = False
+        for candidate in query.variants():
+            found = budget.try_one(candidate, log)
+            if found is not None:
+                query, complaint, again = candidate, found, True
+                break
+            if budget.left <= 0:
+                break
+    return query, complaint

@@ -18,10 +18,12 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Annotated, Final
 
 import psutil
+from typer import Option
 
+from elf.bench.options import Plot, Repeat
 from elf.bench.peers.engines import (
     ELF,
     ENVS,
@@ -30,6 +32,7 @@ from elf.bench.peers.engines import (
     Engine,
     chosen,
     how_to_install,
+    install,
     lacks_java,
     missing,
 )
@@ -38,6 +41,7 @@ from elf.bench.plots import check_plot, draw_bars
 from elf.bench.runner import Bench, Figure, Report, Scratch, ratio
 from elf.bench.sides import resident_bytes
 from elf.bench.sliding import DISORDER_MS, TOP_ROWS, generate
+from elf.cli.choices import BenchQuery
 from elf.cli.processes import environment
 from elf.errors import ElfError, UserError
 
@@ -119,10 +123,10 @@ class Side:
     def _run(self, path: Path) -> Reply:
         """See ``elf.bench.peers.serve``; while the engine waits its CPU is read."""
         self._ask(str(path))
-        before = cpu_seconds(self._process.pid)
+        before = sum(map(cpu_seconds, family(self._process.pid)))
         seconds = float(str(self._ask("run")))
-        spent = cpu_seconds(self._process.pid) - before
-        peak = sum(resident_bytes(pid=one.pid) for one in family(self._process.pid))
+        spent = sum(map(cpu_seconds, family(self._process.pid))) - before
+        peak = sum(map(peak_bytes, family(self._process.pid)))
         answer: Rows = [(start, product, clicks) for start, product, clicks in self._ask("answer")]  # type: ignore[attr-defined]
         return Reply(seconds, spent, peak, answer)
 
@@ -154,10 +158,19 @@ def family(pid: int) -> list[psutil.Process]:
     return [first, *first.children(recursive=True)]
 
 
-def cpu_seconds(pid: int) -> float:
-    """Of the process and all below it, those that have ended included."""
-    times = [one.cpu_times() for one in family(pid)]
-    return sum(one.user + one.system + one.children_user + one.children_system for one in times)
+def cpu_seconds(one: psutil.Process) -> float:
+    """Also of those of its children that have ended; 0 if it has gone itself."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        spent = one.cpu_times()
+        return float(spent.user + spent.system + spent.children_user + spent.children_system)
+    return 0.0
+
+
+def peak_bytes(one: psutil.Process) -> int:
+    """What it had in memory at most; 0 if it has gone."""
+    with contextlib.suppress(OSError):
+        return resident_bytes(pid=one.pid)
+    return 0
 
 
 @dataclass(frozen=True)
@@ -173,19 +186,28 @@ class Figures:
 
 @dataclass(frozen=True)
 class Peers(Bench[str, Round]):
-    """One of ``QUERIES`` over so many ``rows`` (None: as many as it says). ``engines``: these, else all that
-    are installed in ``envs``."""
+    """elf, DuckDB and those engines that are wanted, or installed."""
 
-    query: str = "ingest"
-    rows: int | None = None
-    repeat: int = 3
-    engines: Sequence[str] | None = None
-    envs: Path = ENVS
-    plot: Path | None = None
+    query: Annotated[BenchQuery, Option("--query", help="The job.")] = BenchQuery.INGEST
+    rows: Annotated[
+        int | None, Option("--rows", min=1, help="Events (ingest: 1000000, sliding: 400000).")
+    ] = None
+    repeat: Repeat = 3
+    engines: Annotated[
+        list[str] | None, Option("--engines", metavar="NAME...", help="These, not all that are installed.")
+    ] = None
+    envs: Annotated[Path, Option("--envs", metavar="DIR", help="Where their environments are.")] = ENVS
+    plot: Plot = None
+    install: Annotated[
+        list[str] | None,
+        Option("--install", metavar="NAME...", help="Make environments for these, and measure nothing."),
+    ] = None
     peers: Sequence[Engine] = PEERS
 
     def __post_init__(self) -> None:
         """Raises ``UserError``."""
+        if self.install:
+            return
         if self.plot is not None:
             check_plot(self.plot)
         able, absent = self._known()
@@ -195,6 +217,12 @@ class Peers(Bench[str, Round]):
             raise UserError(f"no java for {', '.join(stuck)}: install Java 17, or set JAVA_HOME")
         if self._events < ROWS_MIN:
             raise UserError(f"--rows {self._events} is too few to measure: at least {ROWS_MIN}")
+
+    def perform(self, *, as_json: bool) -> int:
+        """Also makes environments. Raises ``UserError``."""
+        if self.install:
+            return install(self.install, self._envs, self.peers)
+        return super().perform(as_json=as_json)
 
     @property
     def _envs(self) -> Path:

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import shutil
 import sys
 import tempfile
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from typer import Option
 
 from elf.bench.rotation.cells import COMPARED, QUICK, RANDOM, Cell, cells, drawn
 from elf.bench.rotation.side import Result, Task, place
 from elf.bench.rotation.writers import found
 from elf.bench.runner import Bench, Figure, Report, Scratch
 from elf.bench.sides import clocked
+from elf.cli.choices import RotationWriter
 from elf.cli.compare import check_spark
-from elf.cli.processes import Child, Processes, ended
+from elf.cli.processes import Processes, ended
 from elf.errors import UserError
 
 SIDES: Final = "elf.bench.sides"
@@ -30,27 +31,34 @@ SIDE: Final = ("elf.bench.rotation.side", "run")
 ELSEWHERE: Final = Path("/dev/shm")
 CELL_SECS: Final = 600.0
 POLL_SECS: Final = 0.05
-ROWS: Final = ("wrote", "in_windows", "in_gaps", "raced", "lost", "doubled")
-COUNTED: Final = (*ROWS, "foreign", "gaps", "false_gaps", "unsure")
+COUNTED: Final = (
+    "wrote", "in_windows", "in_gaps", "raced", "lost", "doubled", "foreign", "gaps", "false_gaps", "unsure",
+)  # fmt: skip
+"""Of each verdict, by name."""
 COLUMNS: Final = ("alive", "restarted", "over 1", "over 2", "over 3", "gone")
 
 
 @dataclass(frozen=True)
 class RotationBench(Bench[str, tuple[dict[str, Result], float]]):
-    """``only``: cells whose names begin so; ``random``: so many drawn cells instead of the matrix; ``keep``:
-    work there and leave all folders."""
+    """The matrix of cells, or random ones."""
 
-    only: tuple[str, ...] = ()
-    random: int = 0
-    seed: int = 1
-    parallel: int = 4
-    quick: bool = False
-    keep: Path | None = None
-    writer: str = "nginx"
+    only: Annotated[
+        list[str] | None, Option("--only", metavar="NAME", help="Cells whose names begin so.")
+    ] = None
+    random: Annotated[int, Option("--random", min=0, help="So many random cells instead of the matrix.")] = 0
+    seed: Annotated[int, Option("--seed", min=0, help="The same seed, the same random cells.")] = 1
+    parallel: Annotated[int, Option("--parallel", min=1, help="So many cells at a time.")] = 4
+    quick: Annotated[bool, Option("--quick", help="A handful of cells.")] = False
+    keep: Annotated[
+        Path | None, Option("--keep", metavar="DIR", help="Work in DIR and leave all of it there.")
+    ] = None
+    writer: Annotated[
+        RotationWriter, Option("--writer", help="nginx with logrotate, or the same in Python.")
+    ] = RotationWriter.NGINX
 
     def cells(self) -> list[Cell]:
         """Those that are asked for. Raises ``UserError`` when there are none."""
-        return [msgspec.structs.replace(cell, writer=self.writer) for cell in choose(self)]
+        return [msgspec.structs.replace(cell, writer=self.writer.value) for cell in choose(self)]
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], tuple[dict[str, Result], float]]]:
         """All cells. Raises ``UserError`` when a tool is missing."""
@@ -63,7 +71,7 @@ class RotationBench(Bench[str, tuple[dict[str, Result], float]]):
 
         def run() -> tuple[dict[str, Result], float]:
             with ended() as processes, clocked() as clock:
-                results = _Runner(processes, folder.absolute(), self).run(chosen)
+                results = asyncio.run(_Runner(processes, folder.absolute(), self).run(chosen))
             if not any(folder.iterdir()):
                 folder.rmdir()
             return results, round(clock.seconds, 1)
@@ -89,7 +97,10 @@ class RotationBench(Bench[str, tuple[dict[str, Result], float]]):
             },
             [
                 Figure(f"{kind} that have failed", len(failing), f"of {len(results)}"),
-                *(Figure(f"{kind}: rows {name}", sums[name], f"of {sums['wrote']}") for name in ROWS[1:]),
+                *(
+                    Figure(f"{kind}: rows that were {name}", sums[name], f"of {sums['wrote']}")
+                    for name in ("lost", "doubled")
+                ),
             ],
             [matrix] if matrix else [],
             {
@@ -109,7 +120,7 @@ def choose(options: RotationBench) -> list[Cell]:
     every = [cell for cell in cells() if not options.quick or cell.name in QUICK]
     if not options.only:
         return every
-    chosen = [cell for cell in every if cell.name.startswith(options.only)]
+    chosen = [cell for cell in every if cell.name.startswith(tuple(options.only))]
     for name in options.only:
         words = name.split("/")
         if words[0] == RANDOM and len(words) > 1:
@@ -129,82 +140,49 @@ class _Runner:
         self._processes = processes
         self._folder = folder
         self._options = options
-        self._results: dict[str, Result] = {}
-        self._running: list[_Running] = []
         self._compares = _has_spark()
         if not self._compares:
             print("elf compare is not asked of gaps: Spark is not installed here", file=sys.stderr)
 
-    def run(self, chosen: Sequence[Cell]) -> dict[str, Result]:
-        waiting = deque(chosen)
-        try:
-            while waiting or self._running:
-                while waiting and len(self._running) < self._options.parallel:
-                    self._start(waiting.popleft())
-                for one in [one for one in self._running if one.over()]:
-                    self._running.remove(one)
-                    self._end(one)
-                time.sleep(POLL_SECS)
-        finally:
-            for one in self._running:
-                self._processes.stop([one.child])
-                one.opened.close()
-        return {cell.name: self._results[cell.name] for cell in chosen if cell.name in self._results}
+    async def run(self, chosen: Sequence[Cell]) -> dict[str, Result]:
+        free = asyncio.Semaphore(self._options.parallel)
+        return {one.name: one for one in await asyncio.gather(*(self._cell(cell, free) for cell in chosen))}
 
-    def _start(self, cell: Cell) -> None:
+    async def _cell(self, cell: Cell, free: asyncio.Semaphore) -> Result:
         if cell.elsewhere and not _is_elsewhere(self._folder):
-            self._take(cell, Result(cell.name, 0.0, left_out=f"{ELSEWHERE} is no other file system"))
-            return
-        opened = ExitStack()
-        here, logs = opened.enter_context(
-            place(self._folder, cell.name, ELSEWHERE if cell.elsewhere else None)
-        )
-        compare = self._compares and cell.name in COMPARED
-        child = self._processes.start(cell.name, SIDES, SIDE, here / "side.log", talks=True)
-        if child.process.stdin is not None:
-            child.process.stdin.write(msgspec.json.encode(Task(cell, str(here), str(logs), compare)))
-            child.process.stdin.close()
-        self._running.append(_Running(cell, child, here, opened))
-
-    def _take(self, cell: Cell, result: Result) -> None:
-        self._results[cell.name] = result
+            result = Result(cell.name, 0.0, left_out=f"{ELSEWHERE} is no other file system")
+            print(said(cell, result), file=sys.stderr)
+            return result
+        async with free:
+            with place(self._folder, cell.name, ELSEWHERE if cell.elsewhere else None) as (here, logs):
+                compare = self._compares and cell.name in COMPARED
+                result = await self._done(Task(cell, str(here), str(logs), compare))
         print(said(cell, result), file=sys.stderr)
-
-    def _end(self, one: _Running) -> None:
-        result = one.result()
-        self._processes.stop([one.child])
-        one.opened.close()
-        wrong = failures(result)
-        self._take(one.cell, result)
-        if wrong:
-            print(f"    folder {one.folder}; again: {again(one.cell)}", file=sys.stderr)
+        if failures(result):
+            print(f"    folder {here}; again: {again(cell)}", file=sys.stderr)
         elif self._options.keep is None:
-            shutil.rmtree(one.folder)
+            shutil.rmtree(here)
+        return result
 
-
-@dataclass(frozen=True)
-class _Running:
-    """A cell that runs."""
-
-    cell: Cell
-    child: Child
-    folder: Path
-    opened: ExitStack
-    until: float = field(default_factory=lambda: time.monotonic() + CELL_SECS)
-
-    def over(self) -> bool:
-        return self.child.status() is not None or time.monotonic() > self.until
-
-    def result(self) -> Result:
-        """What its process said; if it said nothing, that."""
-        status, out = self.child.status(), self.child.process.stdout
-        if status is None:
-            return Result(self.cell.name, CELL_SECS, error=f"not done after {CELL_SECS:g} s")
-        lines = out.read().splitlines() if out is not None else []
+    async def _done(self, task: Task) -> Result:
+        """What the cell's process said; if it said nothing, that."""
+        name, log, until = task.cell.name, Path(task.folder, "side.log"), time.monotonic() + CELL_SECS
+        child = self._processes.start(name, SIDES, SIDE, log, talks=True)
+        asks, tells = child.process.stdin, child.process.stdout
+        assert asks is not None
+        assert tells is not None
+        try:
+            asks.write(msgspec.json.encode(task))
+            asks.close()
+            while (status := child.status()) is None and time.monotonic() < until:
+                await asyncio.sleep(POLL_SECS)
+            if status is None:
+                return Result(name, CELL_SECS, error=f"not done after {CELL_SECS:g} s")
+            lines = tells.read().splitlines()
+        finally:
+            self._processes.stop([child])
         if status or not lines:
-            return Result(
-                self.cell.name, math.nan, error=f"its process ended with status {status}: see side.log"
-            )
+            return Result(name, math.nan, error=f"its process ended with status {status}: see side.log")
         return msgspec.json.decode(lines[-1], type=Result)
 
 
