@@ -4,16 +4,14 @@ So many ``elf-agent`` processes on loopback, forked from one that has imported e
 (``agents.preload``), or with ``--hosts`` as many agents in a few processes. Each figure is over several
 times; p50 and p99 are the least values that half, or 99 of 100, do not exceed.
 
-A figure is measured by a function, from a fleet that is ready to milliseconds.
-A function leaves the fleet as it found it, but for event time. ``MEASURES`` names those that there are, in
-the order in which they run; what a fleet is to be measured by and elf can't do yet is in ``WANTED`` alone.
+A figure is measured by a function, from a fleet that is ready to milliseconds, which leaves the fleet as it
+found it, but for event time. ``MEASURES`` names them in the order in which they run.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -31,8 +29,6 @@ from elf.errors import ElfError
 
 Measure = Callable[[ControlFleet, Client, int], Awaitable[list[float]]]
 """A fleet, a client of one of its agents, how many times; milliseconds, one for each time (or more)."""
-
-WANTED: Final = ("notify_ms", "filter_ms", "code_ms", "window_ms", "cycle_ms", "route_ms", "submit_ms")
 
 OPERATORS: Final = {
     "top_products": "product, SUM(clicks) AS n FROM clicks GROUP BY product ORDER BY n DESC LIMIT 10",
@@ -265,9 +261,6 @@ class Control(Bench[str, dict[str, dict[str, float]]]):
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], dict[str, dict[str, float]]]]:
         """One fleet. Raises ``ElfError`` when it does not do what is asked of it."""
-        missing = [name for name in WANTED if name not in MEASURES]
-        if missing:
-            print(f"left out, since elf cannot do it yet: {', '.join(missing)}", file=sys.stderr)
         folder = scratch.folder / "fleet"
         return {"elf": lambda: on_fleet(folder, self.agents, self._measure, hosts=self.hosts)}
 

@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from agents.formats import get_format
 from agents.lanes.samples import sample_lines
-from elf.bench.lanes import plan_of
-from elf.bench.measure import Done, Run, Task, timed
+from elf.bench.measure import Done, Run, Task, plan_of, timed
 from elf.bench.sides import THREADS
 from elf.errors import UserError
 from elf.schema import Column, ColumnType, Schema

@@ -24,8 +24,8 @@ from agents.lanes.feeding import CHUNK_BYTES_MAX, CHUNKS_AHEAD
 from agents.lanes.lane import Lane, LaneFacts
 from agents.lanes.samples import sample_lines
 from elf.batch import decode
-from elf.bench.lanes import NO_CUTS, plan_of
-from elf.bench.measure import Done, Run, Task, timed
+from elf.bench.lanes import NO_CUTS
+from elf.bench.measure import Done, Run, Task, plan_of, timed
 from elf.job.commands import Finish, Install
 from elf.job.spec import Flow, flow_uid
 from elf.job.worker.stream import LONG_AGO, WorkerSettings

@@ -17,28 +17,17 @@ from agents.lanes.feeding import CHUNK_BYTES_MAX
 from agents.lanes.lane import Lane, LaneFacts
 from agents.lanes.samples import sample_lines
 from elf.batch import decode
-from elf.errors import UserError
+from elf.bench.measure import plan_of
 from elf.job.commands import Finish, Install, Outcome
 from elf.job.contributions import Batch, Piece
 from elf.job.effects import CommitPanes, CommitWindows, Coverage
 from elf.job.snapshots import Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, flow_uid
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
-from elf.ql import planner, statements
 from elf.ql.plan import Plan
-from elf.schema import Schema
 
-STREAM: Final = "input"
 NO_CUTS: Final = 1 << 60
 Rows = list[tuple[int, str, int]]
-
-
-def plan_of(sql: str, schema: Schema) -> Plan:
-    """The plan of one SELECT over the columns of a file. Raises ``QueryError``, ``UserError``."""
-    parsed = statements.parse(sql)
-    if len(parsed) != 1 or not isinstance(parsed[0], statements.Select):
-        raise UserError("the benchmark takes one SELECT")
-    return planner.plan(parsed[0].query, schema, stream=STREAM)
 
 
 def plan_over(path: str, sql: str) -> Plan:

@@ -1,16 +1,23 @@
-"""What both sides of ``elf bench ingest`` do around their work: prepare it, time it, keep the answer."""
+"""What sides do around their work: plan the query, time the run, keep the answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import pyarrow as pa
 
 from elf.batch import encode
 from elf.bench.sides import clocked, resident_bytes
+from elf.errors import UserError
+from elf.ql import planner, statements
+from elf.ql.plan import Plan
+from elf.schema import Schema
+
+STREAM: Final = "input"
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -65,3 +72,11 @@ def timed(task: Task, work: Callable[[], Done]) -> Run:
     Path(task.answer).write_bytes(encode(done.answer))
     size = Path(task.path).stat().st_size
     return Run(clock.seconds, clock.cpu_seconds, peak, done.events, size, done.answer.num_rows)
+
+
+def plan_of(sql: str, schema: Schema) -> Plan:
+    """The plan of one SELECT over the columns of a file. Raises ``QueryError``, ``UserError``."""
+    parsed = statements.parse(sql)
+    if len(parsed) != 1 or not isinstance(parsed[0], statements.Select):
+        raise UserError("the benchmark takes one SELECT")
+    return planner.plan(parsed[0].query, schema, stream=STREAM)

@@ -16,7 +16,7 @@ from typing import Annotated, ClassVar, Final
 
 from typer import Option
 
-from elf.bench.lanes import plan_of
+from elf.bench.measure import plan_of
 from elf.bench.options import Fragments, Jobs
 from elf.bench.runner import Bench, Figure, Report, Scratch
 from elf.bench.sides import clocked

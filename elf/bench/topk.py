@@ -20,7 +20,7 @@ from typer import Option
 
 from elf.aggregates import merge_tables
 from elf.batch import encode
-from elf.bench.lanes import plan_of
+from elf.bench.measure import plan_of
 from elf.bench.options import Agents
 from elf.bench.runner import Bench, Figure, Report, Scratch
 from elf.errors import ElfBug
