@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -54,3 +55,17 @@ def test_the_house_of_the_architecture_page_stands() -> None:
     for room in re.findall(r"`((?:overlay|elf|agents|spark_backend)[\w/]*)`", page):
         path = ROOT / room
         assert path.exists() or path.with_suffix(".py").exists(), room
+
+
+def test_no_test_imports_another() -> None:
+    """What several tests need is in ``tests/support``, which imports no test either."""
+    for path in (ROOT / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            else:
+                continue
+            wrong = [name for name in names if re.match(r"tests\.(\w+\.)*test_", name)]
+            assert not wrong, f"{path.relative_to(ROOT)} imports {wrong[0]}: move it to tests/support"

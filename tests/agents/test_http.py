@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from decimal import Decimal
 from http.client import HTTPConnection, HTTPResponse
 
@@ -26,58 +26,9 @@ from elf.batch import encode
 from elf.errors import UserError
 from elf.job import messages as say
 from elf.transport import MemoryNetwork
+from tests.support.facts import Facts
 
 SOON = 10.0
-
-
-class Facts:
-    """An agent for tests: whatever the test sets."""
-
-    def __init__(self) -> None:
-        self.leaving = False
-        self.joined = True
-        self.warned: list[str] = []
-        self.measured = Metrics()
-        self.queue: asyncio.Queue[Mapping[str, object] | None] = asyncio.Queue()
-        self.readers = 0
-
-    def trouble(self) -> str:
-        return "the agent is on its way out" if self.leaving else ""
-
-    def warnings(self) -> Sequence[str]:
-        return self.warned
-
-    def unready(self) -> str:
-        return "" if self.joined else "it looks for its fleet"
-
-    def gaps(self) -> Sequence[Mapping[str, object]]:
-        return ()
-
-    def metrics(self) -> bytes:
-        return self.measured.render()
-
-    def jobs(self) -> Sequence[Mapping[str, object]]:
-        return [{"name": "top", "state": "active", "sum": Decimal(10**20)}]
-
-    def members(self) -> Sequence[Mapping[str, object]]:
-        raise ZeroDivisionError
-
-    def streams(self) -> Sequence[Mapping[str, object]]:
-        return []
-
-    async def windows(self, job: str) -> AsyncIterator[Mapping[str, object]] | None:
-        return self._feed() if job == "top ten" else None
-
-    def notices(self, job: str) -> Sequence[Mapping[str, object]] | None:
-        return [{"text": "half price"}] if job == "top" else None
-
-    async def _feed(self) -> AsyncIterator[Mapping[str, object]]:
-        self.readers += 1
-        try:
-            while (window := await self.queue.get()) is not None:
-                yield window
-        finally:
-            self.readers -= 1
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.fleet.fleet import Fleet
+from tests.support.fleet import Fleet
 
 AGENT = (
     "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from agents.main import main; main()"

@@ -16,7 +16,7 @@ import pytest
 from agents.inputs import Chunk, Tail
 from agents.inputs.values import Position
 from elf.job.gaps import Missed
-from tests.agents.test_inputs_tail import lines, write
+from tests.support.files import lines, write
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 

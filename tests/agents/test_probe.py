@@ -14,7 +14,7 @@ from agents.http import HttpServer
 from elf.addresses import AddressError
 from elf.transport import ZeroMqTransport
 from elf.transport.probe import ANSWER_SECS, CONNECT_SECS, SIGNATURE_SECS, probe
-from tests.agents.test_http import Facts
+from tests.support.facts import Facts
 
 LIMIT_SECS = 2.5
 

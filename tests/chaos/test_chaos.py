@@ -24,7 +24,7 @@ from elf.chaos.story import Story, Verdict, play
 from elf.cli.chaos import ChaosOptions, run_chaos
 from elf.cli.main import main
 from tests.chaos import plants
-from tests.chaos.test_plants import EQUAL, NODES, equal, gone, reduced, schedule, unheard
+from tests.support.storms import EQUAL, NODES, equal, gone, reduced, schedule, unheard
 
 ROOT = Path(__file__).parents[2]
 FIXED = range(1, 1 + int(os.environ.get("ELF_CHAOS_SEEDS", "50")))

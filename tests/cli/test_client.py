@@ -18,7 +18,7 @@ from elf.client.requests import WAITING_MAX, Request
 from elf.errors import ElfError, UserError
 from elf.job import messages as say
 from elf.transport import ZeroMqTransport
-from tests.cli.fleet_of_one import at, fake_agent, window_result
+from tests.support.fleet_of_one import at, fake_agent, window_result
 
 
 async def test_a_statement_gives_its_text_and_its_table() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import signal
 import subprocess
@@ -25,22 +24,10 @@ from elf.cli.options import DEFAULT_ADDRESS
 from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.program.values import pack_value
-from tests.cli.conftest import Here
-from tests.cli.fleet_of_one import fake_agent, window_result
+from tests.support.commands import ELF, UNREACHABLE, Here, elf, elf_beside
+from tests.support.fleet_of_one import fake_agent, window_result
 
 COMMANDS = "run sql shell jobs members streams top tap tree compare leave demo generate bench sim"
-ELF = [sys.executable, "-m", "elf.cli.main"]
-
-
-def elf(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    variables = {key: value for key, value in os.environ.items() if not key.startswith("ELF_")}
-    return subprocess.run(
-        [*ELF, *args], capture_output=True, text=True, timeout=30, env={**variables, **env}, check=False
-    )
-
-
-async def elf_beside(*args: str) -> subprocess.CompletedProcess[str]:
-    return await asyncio.to_thread(elf, *args)
 
 
 def test_version() -> None:
@@ -91,9 +78,6 @@ def test_a_setting_is_a_python_literal_or_a_text() -> None:
     for wrong in ("every", "=3", "a b=3"):
         with pytest.raises(UserError, match="--set wants NAME=VALUE, not"):
             setting(wrong)
-
-
-UNREACHABLE = "cannot reach an agent at 127.0.0.1:1: connection refused (is elf-agent running there?)"
 
 
 @pytest.mark.parametrize(

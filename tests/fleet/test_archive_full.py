@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet.fleet import Agent, Fleet
+from tests.support.fleet import Agent, Fleet
 
 
 @pytest.fixture

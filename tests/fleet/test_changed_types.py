@@ -14,7 +14,7 @@ import pytest
 
 from elf.client import Client, connect
 from elf.errors import ElfError
-from tests.fleet.fleet import STREAM, Agent, Fleet
+from tests.support.fleet import STREAM, Agent, Fleet
 
 QUERY = f"SELECT COUNT(*) AS n, SUM(ms) AS s FROM {STREAM} WINDOWING 1 SECOND"
 

@@ -4,7 +4,6 @@ sealed is in no commit yet; and neighbours answer for one whose connection to it
 from __future__ import annotations
 
 import asyncio
-import http.client
 import re
 import shutil
 import signal
@@ -15,10 +14,9 @@ from typing import Any
 import psutil
 
 from elf.client import Window
-from tests.fleet.broken import BrokenNetwork
-from tests.fleet.fleet import Agent, Fleet
-from tests.fleet.test_fleet import SECOND_US, clicks, connected, create, until, watched
-from tests.fleet.test_stragglers import QUERY, stop
+from tests.support.broken import BrokenNetwork
+from tests.support.fleet import Agent, Fleet
+from tests.support.watching import QUERY, SECOND_US, clicks, connected, create, metric, stop, until, watched
 
 
 async def test_windows_have_what_an_agent_had_sealed_that_is_gone_for_good(five: Fleet) -> None:
@@ -108,12 +106,3 @@ def connections(agent: Agent, other: Agent) -> frozenset[int]:
     ports = frozenset(one.laddr.port for one in found if one.raddr and one.raddr.port == port)
     assert ports
     return ports
-
-
-def metric(agent: Agent, name: str) -> float:
-    connection = http.client.HTTPConnection("127.0.0.1", agent.http_port, timeout=5)
-    connection.request("GET", "/metrics")
-    text = connection.getresponse().read().decode()
-    connection.close()
-    found = re.search(rf"^elf_{re.escape(name)} ([0-9.e+]+)$", text, re.M)
-    return float(found[1]) if found else 0.0

@@ -9,103 +9,22 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import elf.client
-from elf.client import Client, Window
-from elf.errors import ElfError
-from tests.fleet.fleet import STREAM, Fleet
-
-SECOND_US = 1_000_000
-CREATE = (
-    f"CREATE JOB popular AS SELECT product, SUM(clicks_count) AS clicks FROM {STREAM} "
-    "GROUP BY product WINDOWING 2 SECONDS"
+from elf.client import Window
+from tests.support.fleet import STREAM, Fleet
+from tests.support.watching import (
+    CREATE,
+    SECOND_US,
+    check,
+    clicks,
+    connected,
+    create,
+    start_us,
+    until,
+    watched,
 )
-
-Windows = dict[int, Window]
-
-
-async def until(condition: Callable[[], bool], what: str, limit_s: float = 60) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not in {limit_s} s: {what}")
-        await asyncio.sleep(0.1)
-
-
-async def connected(fleet: Fleet, index: int) -> Client:
-    """A client of an agent, as soon as all agents are members."""
-    deadline = time.monotonic() + 40
-    while True:
-        try:
-            client = await elf.client.connect(
-                fleet.agents[index].address, cluster="test", creator="tests"
-            ).open()
-            status = await client.status()
-            if status["streams"] == {STREAM: len(fleet.agents)}:
-                return client
-            await client.close()
-        except ElfError:
-            pass
-        if time.monotonic() > deadline:
-            raise AssertionError("the agents did not find each other:\n" + fleet.agents[index].said())
-        await asyncio.sleep(0.2)
-
-
-async def create(client: Client) -> None:
-    """Create the job, as soon as its stream has rows."""
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            await client.sql(CREATE)
-            return
-        except ElfError as error:
-            if "has read a line" not in str(error) or time.monotonic() > deadline:
-                raise
-            await asyncio.sleep(0.2)
-
-
-@asynccontextmanager
-async def watched(client: Client, job: str) -> AsyncIterator[Windows]:
-    """The windows of a job as they come, the highest revision of each, by start (µs)."""
-    windows: Windows = {}
-
-    async def watch() -> None:
-        async for window in client.subscribe(job):
-            start = start_us(window)
-            if start not in windows or windows[start].revision <= window.revision:
-                windows[start] = window
-
-    task = asyncio.create_task(watch())
-    try:
-        yield windows
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await client.close()
-
-
-def start_us(window: Window) -> int:
-    assert window.start is not None
-    return int(window.start.timestamp() * 1e6)
-
-
-def clicks(window: Window) -> dict[str, int]:
-    return {row["product"]: int(row["clicks"]) for row in window.table.to_pylist()}
-
-
-def check(fleet: Fleet, windows: Windows, until_us: int, *, least: int) -> None:
-    """Every window that ended before ``until_us`` has exactly the rows of the agents that it covers: all of
-    them.
-    """
-    done = {start: w for start, w in windows.items() if start + 2 * SECOND_US <= until_us}
-    assert len(done) >= least
-    for start, window in done.items():
-        assert clicks(window) == fleet.truth(start, start + 2 * SECOND_US), window.status
-        assert window.status["missing"] == []
 
 
 async def test_a_killed_worker_is_named_and_its_rows_come_as_revisions(five: Fleet) -> None:

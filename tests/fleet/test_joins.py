@@ -14,8 +14,8 @@ import pytest
 
 from elf.client import Client, Window
 from elf.errors import ElfError, UserError
-from tests.fleet.fleet import PRODUCTS, STREAM, Fleet
-from tests.fleet.test_fleet import SECOND_US, connected, start_us, until, watched
+from tests.support.fleet import PRODUCTS, STREAM, Fleet
+from tests.support.watching import SECOND_US, connected, start_us, until, watched
 
 QUERY = (
     f"SELECT maker, SUM(clicks_count) AS clicks FROM {STREAM} JOIN '{{}}' AS p ON product = p.name "

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -13,13 +11,8 @@ import pytest
 
 from elf.client import Client, Window, connect
 from elf.client import client as client_module
-from tests.fleet.fleet import Agent, Fleet
-from tests.fleet.test_fleet import SECOND_US, connected, create, until, watched
-
-
-def leave(agent: Agent, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "elf.cli.main", "leave", "--connect", agent.address, "--cluster", "test"]
-    return subprocess.run([*command, *more], capture_output=True, text=True, timeout=90)
+from tests.support.fleet import Fleet
+from tests.support.watching import SECOND_US, connected, create, leave, until, watched
 
 
 async def test_one_of_three_stays_while_another_is_dead_unless_it_is_forced(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from tests.fleet.fleet import Agent, Fleet
-from tests.fleet.test_fleet import SECOND_US, connected, create, until, watched
-from tests.fleet.test_leaving import leave
+from tests.support.fleet import Agent, Fleet
+from tests.support.watching import SECOND_US, connected, create, leave, until, watched
 
 MAP = """
 def map(batch):

@@ -13,9 +13,9 @@ from typing import Any
 
 from agents.answering.vitals import PATIENCE_MS
 from elf.client import Client
-from tests.cli.terminal import BACK, HOME, OTHER_SCREEN, plain, watch
-from tests.fleet.fleet import STREAM, Fleet
-from tests.fleet.test_fleet import connected, create
+from tests.support.fleet import STREAM, Fleet
+from tests.support.terminal import BACK, HOME, OTHER_SCREEN, plain, watch
+from tests.support.watching import connected, create
 
 ELF = [sys.executable, "-m", "elf.cli.main"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from elf.client import Client, connect
 from elf.errors import ElfError
-from tests.fleet.fleet import Fleet
+from tests.support.fleet import Fleet
 
 Rows = list[dict[str, object]]
 

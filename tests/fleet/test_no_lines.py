@@ -12,7 +12,7 @@ import pytest
 import elf.client
 from elf.client import Client
 from elf.errors import ElfError, UserError
-from tests.fleet.fleet import Fleet
+from tests.support.fleet import Fleet
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ from elf.job.program.calls import Loaded
 from elf.job.program.spec import Submission
 from elf.transport import MemoryNetwork
 from overlay import Overlay, OverlayConfig, Peer, replica
-from tests.fleet.fleet import Fleet
-from tests.fleet.test_fleet import connected, create, until
+from tests.support.fleet import Fleet
+from tests.support.watching import connected, create, until
 
 HEAD = "import time, os\nfrom elf.job import Job, QueryFailed\nclass J(Job):\n    every = 0.1\n"
 ASKS = """    def start(self): self.last = None

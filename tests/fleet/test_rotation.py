@@ -16,7 +16,7 @@ import pytest
 
 from elf.bench.rotation.cells import cells
 from elf.bench.rotation.side import Task, run
-from tests.fleet.fleet import Agent, Fleet
+from tests.support.fleet import Agent, Fleet
 
 
 @pytest.fixture

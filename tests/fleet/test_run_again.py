@@ -14,10 +14,19 @@ import duckdb
 import pytest
 
 from elf.client import Window
-from tests.fleet.fleet import Fleet
-from tests.fleet.test_copies import metric
-from tests.fleet.test_fleet import SECOND_US, Windows, clicks, connected, create, until, watched
-from tests.fleet.test_stragglers import QUERY, stop
+from tests.support.fleet import Fleet
+from tests.support.watching import (
+    QUERY,
+    SECOND_US,
+    Windows,
+    clicks,
+    connected,
+    create,
+    metric,
+    stop,
+    until,
+    watched,
+)
 
 SPAN_US = 2 * SECOND_US
 

@@ -15,8 +15,8 @@ import duckdb
 import pytest
 
 from elf.client import Client
-from tests.fleet.fleet import PRODUCTS, Fleet
-from tests.fleet.test_fleet import SECOND_US, Windows, connected, until, watched
+from tests.support.fleet import PRODUCTS, Fleet
+from tests.support.watching import SECOND_US, Windows, connected, until, watched
 
 ASKED = "SELECT {key}, SUM(clicks_count) AS clicks FROM clicks GROUP BY {key} {having} WINDOWING {windows}"
 ROWS = 400

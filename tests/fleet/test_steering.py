@@ -10,8 +10,8 @@ import pytest
 
 from elf.client import Client, Window
 from elf.errors import UserError
-from tests.fleet.fleet import STREAM, Fleet
-from tests.fleet.test_fleet import SECOND_US, clicks, connected, until, watched
+from tests.support.fleet import STREAM, Fleet
+from tests.support.watching import SECOND_US, clicks, connected, until, watched
 
 CREATE = (
     f"CREATE JOB steered AS SELECT product, SUM(clicks_count) AS clicks FROM {STREAM} "

@@ -14,10 +14,20 @@ import pytest
 
 from elf.client import Window
 from elf.errors import ElfError
-from tests.fleet.fleet import STREAM, Agent, Fleet
-from tests.fleet.test_fleet import SECOND_US, check, clicks, connected, create, start_us, until, watched
+from tests.support.fleet import Agent, Fleet
+from tests.support.watching import (
+    QUERY,
+    SECOND_US,
+    check,
+    clicks,
+    connected,
+    create,
+    start_us,
+    stop,
+    until,
+    watched,
+)
 
-QUERY = f"SELECT product, SUM(clicks_count) AS clicks FROM {STREAM} GROUP BY product WINDOWING 2 SECONDS"
 STANDS_S = 9.0
 
 
@@ -73,11 +83,6 @@ async def test_a_job_that_leaps_says_each_window_once_and_one_that_waits_says_it
     assert metric(victim) == left_out
     assert "left out for good (STRAGGLERS LEAP)" in victim.said()
     await statements.close()
-
-
-def stop(agent: Agent, number: signal.Signals) -> None:
-    assert agent.process is not None
-    agent.process.send_signal(number)
 
 
 def leaves_out(fleet: Fleet, window: Window, victim: Agent) -> int:

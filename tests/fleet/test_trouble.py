@@ -16,9 +16,9 @@ import pytest
 
 from elf.client import Client, split
 from elf.errors import UserError
-from tests.fleet.broken import BrokenNetwork, Trouble
-from tests.fleet.fleet import Agent, Fleet
-from tests.fleet.test_fleet import (
+from tests.support.broken import BrokenNetwork, Trouble
+from tests.support.fleet import Agent, Fleet
+from tests.support.watching import (
     SECOND_US,
     Windows,
     check,
@@ -217,7 +217,7 @@ def refusals(agent: Agent) -> int:
 async def test_an_agent_whose_bytes_are_no_tables_stops_nobody(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, 4)
     bad = fleet.agents[3]
-    bad.module = "tests.fleet.spoiling"
+    bad.module = "tests.support.spoiling"
     fleet.start()
     try:
         client = await connected(fleet, 0)

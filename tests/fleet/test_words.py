@@ -18,8 +18,8 @@ import yaml
 
 from elf import client as elf_client
 from elf.errors import ElfError
-from tests.fleet.fleet import Agent, Fleet
-from tests.fleet.test_fleet import until
+from tests.support.fleet import Agent, Fleet
+from tests.support.watching import until
 
 
 def lines(agent: Agent, event: str) -> list[dict[str, Any]]:

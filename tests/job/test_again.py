@@ -31,7 +31,7 @@ from elf.job.rollup.flowroots import FlowRoots, StoredPanes
 from elf.job.rollup.root import MIRROR_OF, RootSettings
 from elf.job.rollup.uplink import Uplink
 from elf.job.snapshots import Sealed
-from tests.job.test_copies import HOLDER, OTHER, OWNER, ROOT, flow_of, log_of
+from tests.support.flow_copies import HOLDER, OTHER, OWNER, ROOT, flow_of, log_of
 
 FLOW = flow_of(query_of("mirror").fragment)
 SETTINGS = RootSettings()

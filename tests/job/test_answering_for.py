@@ -26,8 +26,8 @@ from elf.job.rollup.holding import OFFERS_A_LIMIT
 from elf.job.rollup.proxies import Proxies
 from elf.job.rollup.root import MIRROR_OF, Root, RootSettings
 from elf.job.spec import flow_uid
-from tests.job.test_copies import FLOW, HOLDER, OTHER, OWNER, ROOT, Holder, Owner, flow_of, log_of, rooted
-from tests.job.test_stragglers import Fleet
+from tests.support.flow_copies import FLOW, HOLDER, OTHER, OWNER, ROOT, Holder, Owner, flow_of, log_of, rooted
+from tests.support.stragglers import Fleet
 
 MIRRORED = flow_of(query_of("mirror").fragment)
 LIMIT_MS = RootSettings().limit_ms(MIRRORED.fragment)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from elf.chaos.engine import plan
 from elf.chaos.world import World
 from elf.ql.plan import Function
-from tests.job.test_fleet_simulated import begun
-from tests.job.test_versions import answered, check, steer, versions
+from tests.support.histories import begun
+from tests.support.versions import answered, check, steer, versions
 
 AGENTS, CULPRIT = 64, 37
 PLEASE = """\

@@ -19,7 +19,7 @@ from elf.job.log.streamlog import StreamLog
 from elf.job.rollup.root import RootSettings
 from elf.job.spec import JobSpec
 from elf.ql.plan import Function, Plan
-from tests.job.test_versions import steer
+from tests.support.versions import steer
 
 EVEN, UNEVEN = (1, 2), (1, 35)
 """How long messages take: none overtakes another, or many do."""

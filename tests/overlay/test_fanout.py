@@ -31,8 +31,8 @@ from overlay.admission import scattered
 from overlay.ids import closeness, to_int
 from overlay.oracles import closest, tree_faults
 from overlay.world import Simulator, plane
-from tests.overlay.test_multicasts import Story
-from tests.overlay.worlds import host, names, ring, root, subscribe, tree_rests
+from tests.support.multicasts import Story
+from tests.support.worlds import host, names, ring, root, subscribe, tree_rests
 
 TOPIC = key_of(b"clicks")
 

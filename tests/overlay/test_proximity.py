@@ -13,7 +13,7 @@ from overlay.context import Context
 from overlay.messages import NO_STAMP
 from overlay.proximity import Proximity
 from overlay.world import Simulator, _point, constant, matrix, plane
-from tests.overlay.worlds import ring
+from tests.support.worlds import ring
 
 NODES = 100
 KEYS = 5_000

@@ -13,8 +13,8 @@ from elf.client import CompareFacts
 from elf.errors import ElfError
 from spark_backend import offline
 from spark_backend.compare import Comparison, compare
-from tests.fleet.fleet import STREAM, Fleet
-from tests.fleet.test_fleet import SECOND_US, connected, until, watched
+from tests.support.fleet import STREAM, Fleet
+from tests.support.watching import SECOND_US, connected, until, watched
 
 CREATE = (
     f"CREATE JOB late AS SELECT product, SUM(clicks_count) AS clicks FROM {STREAM} GROUP BY product "
