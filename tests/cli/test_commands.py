@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +25,7 @@ from elf.job import messages as say
 from elf.job.program.values import pack_value
 from tests.support.commands import ELF, UNREACHABLE, Here, elf, elf_beside
 from tests.support.fleet_of_one import fake_agent, window_result
+from tests.support.waiting import eventually, wait_until
 
 COMMANDS = "run sql shell jobs members streams top tap tree compare leave demo generate bench sim"
 
@@ -273,10 +273,7 @@ async def test_ctrl_c_ends_a_subscription_and_tells_the_agent() -> None:
         _, stderr = await process.communicate()
         assert process.returncode == 0
         assert stderr.decode().splitlines()[0] == PARTLY
-        for _ in range(100):
-            if agent.got(say.Cancel):
-                break
-            await asyncio.sleep(0.01)
+        await eventually(lambda: agent.got(say.Cancel), "it is cancelled", 5)
         assert agent.got(say.Cancel)
 
 
@@ -319,9 +316,7 @@ def test_output_into_a_closed_pipe_ends_quietly() -> None:
 def test_a_live_log_ends_with_a_whole_line_on_sigterm(tmp_path: Path) -> None:
     path = tmp_path / "access.log"
     process = subprocess.Popen([*ELF, "generate", "access", "--out", str(path), "--rate", "5000"])
-    deadline = time.monotonic() + 20
-    while (not path.exists() or path.stat().st_size < 50_000) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: path.exists() and path.stat().st_size >= 50_000, "lines", 20)
     process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 0
     assert path.read_bytes().endswith(b"\n")

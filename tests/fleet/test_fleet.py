@@ -14,6 +14,7 @@ from typing import Any
 
 from elf.client import Window
 from tests.support.fleet import STREAM, Fleet
+from tests.support.waiting import eventually, wait_until
 from tests.support.watching import (
     CREATE,
     SECOND_US,
@@ -22,7 +23,6 @@ from tests.support.watching import (
     connected,
     create,
     start_us,
-    until,
     watched,
 )
 
@@ -33,7 +33,7 @@ async def test_a_killed_worker_is_named_and_its_rows_come_as_revisions(five: Fle
     await create(client)
     master = five.agent_at(str((await client.tree("popular"))["master"]))
     async with watched(client, "popular") as windows:
-        await until(lambda: len(windows) >= 3, "three windows")
+        await eventually(lambda: len(windows) >= 3, "three windows")
         victim = next(a for a in five.agents[2:] if a is not master)
         victim.kill()
         killed_us = time.time_ns() // 1000
@@ -41,7 +41,7 @@ async def test_a_killed_worker_is_named_and_its_rows_come_as_revisions(five: Fle
         def missing() -> list[Window]:
             return [w for w in windows.values() if w.status["missing"] == [victim.name]]
 
-        await until(lambda: len(missing()) >= 2, "windows without the killed agent")
+        await eventually(lambda: len(missing()) >= 2, "windows without the killed agent")
         for window in missing():
             start = start_us(window)
             assert window.status["reported"] == 4
@@ -50,9 +50,13 @@ async def test_a_killed_worker_is_named_and_its_rows_come_as_revisions(five: Fle
                 assert clicks(window) == five.truth(start, start + 2 * SECOND_US, without=[victim.name])
         assert max(windows) + 2 * SECOND_US > killed_us - 2 * SECOND_US
         victim.start()
-        await asyncio.sleep(6)
+        started_us = time.time_ns() // 1000
+        await eventually(
+            lambda: any(at > started_us and not w.status["missing"] for at, w in windows.items()),
+            "a window with the one that is back",
+        )
         end_us = five.end_writing() - SECOND_US
-        await until(
+        await eventually(
             lambda: max(windows, default=0) + 4 * SECOND_US >= end_us and not missing(), "revised windows", 40
         )
         check(five, windows, end_us - 2 * SECOND_US, least=6)
@@ -90,10 +94,10 @@ async def test_the_home_of_a_job_is_killed_and_its_windows_go_on_elsewhere(five:
         await client.close()
         client = await connected(five, 2)
     async with watched(client, "popular") as windows:
-        await until(lambda: len(windows) >= 4, "four windows")
+        await eventually(lambda: len(windows) >= 4, "four windows")
         master.kill()
         killed_us = time.time_ns() // 1000
-        await until(lambda: max(windows) > killed_us + 2 * SECOND_US, "windows from another home")
+        await eventually(lambda: max(windows) > killed_us + 2 * SECOND_US, "windows from another home")
         starts = sorted(windows)
         assert starts == list(range(starts[0], starts[-1] + 1, 2 * SECOND_US))
         for start in (start for start in starts if start > killed_us):
@@ -101,10 +105,12 @@ async def test_the_home_of_a_job_is_killed_and_its_windows_go_on_elsewhere(five:
             assert clicks(windows[start]) == five.truth(start, start + 2 * SECOND_US, without=[master.name])
         assert str((await client.tree("popular"))["master"]) != master.address
         master.start()
-        await until(lambda: len(windows) >= 8, "eight windows")
+        await eventually(lambda: len(windows) >= 8, "eight windows")
         end_us = five.end_writing() - SECOND_US
-        await until(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows", 40)
-        await until(lambda: all(not w.status["missing"] for w in windows.values()), "complete windows", 40)
+        await eventually(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows", 40)
+        await eventually(
+            lambda: all(not w.status["missing"] for w in windows.values()), "complete windows", 40
+        )
         check(five, windows, end_us - 2 * SECOND_US, least=6)
 
 
@@ -122,11 +128,11 @@ async def test_the_home_of_a_key_range_dies_for_good_and_its_windows_go_on(five:
         await client.close()
         client = await connected(five, 1)
     async with watched(client, "popular") as windows:
-        await until(lambda: len(windows) >= 4, "four windows")
+        await eventually(lambda: len(windows) >= 4, "four windows")
         victim.kill()
         shutil.rmtree(victim.folder / "data")
         killed_us = time.time_ns() // 1000
-        await until(lambda: max(windows) > killed_us + 2 * SECOND_US, "windows of all key ranges")
+        await eventually(lambda: max(windows) > killed_us + 2 * SECOND_US, "windows of all key ranges")
         end_us = five.end_writing()
         starts = sorted(windows)
         assert starts == list(range(starts[0], starts[-1] + 1, 2 * SECOND_US))
@@ -150,7 +156,7 @@ async def test_sigterm_takes_a_cut_and_leave_hands_everything_over(five: Fleet) 
             five, five.agents.index(next(a for a in five.agents if a not in (stopped, leaving)))
         )
     async with watched(client, "popular") as windows:
-        await until(lambda: len(windows) >= 2, "two windows")
+        await eventually(lambda: len(windows) >= 2, "two windows")
         assert stopped.terminate() == 0
         stopped.start()
         done = await asyncio.to_thread(
@@ -176,7 +182,9 @@ async def test_sigterm_takes_a_cut_and_leave_hands_everything_over(five: Fleet) 
         leaving.process = None
         read = (leaving.log.stat().st_size, len(leaving.written))
         assert read[0] > 0
-        await until(lambda: any(w.status["expected"] == 4 for w in windows.values()), "windows of four", 40)
+        await eventually(
+            lambda: any(w.status["expected"] == 4 for w in windows.values()), "windows of four", 40
+        )
         five.end_writing()
         after = [w for start, w in windows.items() if start > left_us and w.status["expected"] == 4]
         for window in after:
@@ -231,10 +239,7 @@ def test_what_cannot_start_says_so_in_one_line(tmp_path: Path) -> None:
 
     first.start()
     try:
-        deadline = time.monotonic() + 20
-        while "agent is ready" not in first.said():
-            assert time.monotonic() < deadline, first.said()
-            time.sleep(0.1)
+        wait_until(lambda: "agent is ready" in first.said(), first.said, 20)
         second.port = first.port
         taken = run("--config", str(second.write_config()))
         assert taken.returncode == 1
@@ -256,13 +261,18 @@ async def test_the_founder_is_killed_for_good_and_agents_join_and_jobs_are_made(
             return dict(status["log"])
 
         async def led(by: set[str]) -> None:
-            deadline = time.monotonic() + 30
-            while set((told := await log())["keepers"]) != by or str(told["leader"]) == first[0].address:
-                if time.monotonic() > deadline:
-                    raise AssertionError(f"the log is kept by {told}")
-                await asyncio.sleep(0.2)
-                if first[0].process is not None and set(told["keepers"]) == by:
+            told: dict[str, Any] = {}
+
+            async def by_them() -> bool:
+                nonlocal told
+                told = await log()
+                if set(told["keepers"]) != by:
+                    return False
+                if str(told["leader"]) == first[0].address and first[0].process is not None:
                     first[0].kill()
+                return str(told["leader"]) != first[0].address
+
+            await eventually(by_them, lambda: f"the log is kept by {told}", 30)
 
         await led({agent.address for agent in first})
         fleet.begin_writing()
@@ -277,7 +287,7 @@ async def test_the_founder_is_killed_for_good_and_agents_join_and_jobs_are_made(
         (job,) = status["jobs"]
         assert job == "popular"
         async with watched(client, "popular") as windows:
-            await until(
+            await eventually(
                 lambda: any(
                     w.status["reported"] == 3 and w.status["expected"] == 4 for w in windows.values()
                 ),

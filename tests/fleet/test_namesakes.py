@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 from elf.client import Client, connect
 from elf.errors import ElfError
 from tests.support.fleet import Fleet
+from tests.support.waiting import eventually
 
 Rows = list[dict[str, object]]
 
@@ -25,15 +24,15 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 async def members(client: Client, holds: Callable[[Rows], bool]) -> Rows:
-    deadline, found = time.monotonic() + 40, Rows()
-    while not holds(found):
-        assert time.monotonic() < deadline, found
-        await asyncio.sleep(0.3)
-        try:
-            table = (await client.sql("SHOW MEMBERS")).table
-        except ElfError:
-            continue
+    found = Rows()
+
+    async def shown() -> bool:
+        nonlocal found
+        table = (await client.sql("SHOW MEMBERS")).table
         found = [] if table is None else table.to_pylist()
+        return holds(found)
+
+    await eventually(shown, lambda: str(found), 40, despite=(ElfError,))
     return found
 
 

@@ -8,14 +8,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import elf.client
 from elf.client import Client, Window
 from elf.errors import ElfError
 from tests.support.fleet import STREAM, Agent, Fleet
+from tests.support.waiting import eventually
 
 SECOND_US = 1_000_000
 
@@ -27,44 +27,38 @@ CREATE = (
 Windows = dict[int, Window]
 
 
-async def until(condition: Callable[[], bool], what: str, limit_s: float = 60) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not in {limit_s} s: {what}")
-        await asyncio.sleep(0.1)
-
-
 async def connected(fleet: Fleet, index: int) -> Client:
     """A client of an agent, as soon as all agents are members."""
-    deadline = time.monotonic() + 40
-    while True:
-        try:
-            client = await elf.client.connect(
-                fleet.agents[index].address, cluster="test", creator="tests"
-            ).open()
-            status = await client.status()
-            if status["streams"] == {STREAM: len(fleet.agents)}:
-                return client
-            await client.close()
-        except ElfError:
-            pass
-        if time.monotonic() > deadline:
-            raise AssertionError("the agents did not find each other:\n" + fleet.agents[index].said())
-        await asyncio.sleep(0.2)
+
+    async def with_all() -> Client | None:
+        client = await elf.client.connect(fleet.agents[index].address, cluster="test", creator="tests").open()
+        status = await client.status()
+        if status["streams"] == {STREAM: len(fleet.agents)}:
+            return client
+        await client.close()
+        return None
+
+    def lacking() -> str:
+        return "the agents find each other:\n" + fleet.agents[index].said()
+
+    client = await eventually(with_all, lacking, 40, despite=(ElfError,))
+    assert client is not None
+    return client
 
 
-async def create(client: Client) -> None:
-    """Create the job, as soon as its stream has rows."""
-    deadline = time.monotonic() + 20
-    while True:
+async def create(client: Client, sql: str = CREATE) -> None:
+    """Create a job, as soon as its stream has rows."""
+
+    async def created() -> bool:
         try:
-            await client.sql(CREATE)
-            return
+            await client.sql(sql)
         except ElfError as error:
-            if "has read a line" not in str(error) or time.monotonic() > deadline:
+            if "has read a line" not in str(error):
                 raise
-            await asyncio.sleep(0.2)
+            return False
+        return True
+
+    await eventually(created, "a line of the stream", 20)
 
 
 @asynccontextmanager
