@@ -14,6 +14,8 @@ from tests.support.waiting import eventually
 
 Rows = list[dict[str, object]]
 
+TOLD = "another member has this agent's name"
+
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[Fleet]:
@@ -55,8 +57,9 @@ async def test_a_folder_that_was_lost_and_is_brought_back(fleet: Fleet) -> None:
         assert {row["number"]: row["note"] for row in rows}[number] == (
             f"2 have this name: elf leave --dead {agent.name}"
         )
+        await eventually(lambda: TOLD in agent.said(), "it says so itself", 20)
         agent.kill()
-        assert agent.said().count("another member has this agent's name") == 1
+        assert agent.said().count(TOLD) == 1
         data.rename(agent.folder / "data2")
         lost.rename(data)
         agent.start()
@@ -66,4 +69,4 @@ async def test_a_folder_that_was_lost_and_is_brought_back(fleet: Fleet) -> None:
         rows = await members(client, lambda rows: (2, "left") in states(rows))
         assert (number, "live") in states(rows)
         assert "note" not in rows[0]
-        assert agent.said().count("another member has this agent's name") == 2
+        await eventually(lambda: agent.said().count(TOLD) == 2, "it says so once more", 20)
