@@ -38,6 +38,7 @@ from elf.job.rollup.proxies import Proxies
 from elf.job.rollup.root import Root, RootSettings
 from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
 from tests.support.flow_copies import FLOW, HOLDER, OTHER, OWNER, ROOT, Holder, Owner, flow_of, log_of, rooted
+from tests.support.stores import database
 
 
 def name(start: int, end: int | None = None, part: int = 0, member: int = 0) -> CopyName:
@@ -258,7 +259,7 @@ def test_the_roots_word_is_about_these_panes_only() -> None:
 def test_a_damaged_copy_is_never_sent() -> None:
     holder = Holder()
     holder.keep(name(1), name(2))
-    with holder.store._file.writing() as con:
+    with database(holder.store) as con:
         con.execute("UPDATE copies SET payload = x'00' WHERE pane_start = 1")
     word = CopyVerdict(flow=FLOW.uid, member=0, start=1, end=3, verdict="send")
     (sent,) = holder.perform(holder.holding.verdict(word))
@@ -427,7 +428,7 @@ def test_all_copies_are_handed_on_but_a_damaged_one() -> None:
     holder.keep(name(1), name(2), name(3, member=2))
     size = 10 + 1 + COPY_OVERHEAD
     assert holder.holding.owed_since(0) == [(name(1), size), (name(2), size), (name(3, member=2), size)]
-    with holder.store._file.writing() as con:
+    with database(holder.store) as con:
         con.execute("UPDATE copies SET payload = x'00' WHERE pane_start = 1")
     read = copystore.perform(holder.store, disk.ReadHeld((name(1), name(2), name(9)), (OTHER,)))
     assert isinstance(read, disk.HeldRead)

@@ -17,6 +17,7 @@ from elf.job.log.streamlog import StreamLog
 from elf.job.rollup.root import RootSettings
 from elf.job.spec import Flow, JobSpec, flow_uid
 from tests.support.histories import begun, check_all, settled
+from tests.support.stores import database
 from tests.support.stories import another, both, crashes_loss_and_doubles_below_readers
 
 SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))
@@ -271,9 +272,8 @@ def test_a_data_folder_from_before_flows_were_shared_goes_on() -> None:
     home.crash()
     old = replace(spec, master="")
     home.store.save_job(spec.uid, msgspec.msgpack.encode((old, first_pane)), "active")
-    connection = home.store._file._shared
-    assert connection is not None
-    connection.execute("DELETE FROM flows")
+    with database(home.store) as con:
+        con.execute("DELETE FROM flows")
     world.restart(home)
     world.run(16_000)
     check_all(world, spec, until, least=4)

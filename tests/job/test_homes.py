@@ -23,6 +23,7 @@ from elf.job.rollup.root import RootSettings
 from elf.job.spec import VersionRecord
 from tests.support.histories import begun, settled
 from tests.support.homes import agree, exact, last_end, members, moved, staffed
+from tests.support.stores import database
 from tests.support.versions import steer
 from tests.support.window_commits import spec as made_of
 
@@ -131,7 +132,7 @@ def test_a_new_member_begins_with_a_state_and_leads(monkeypatch: pytest.MonkeyPa
     world.run_until(lambda: {fresh, other} < set(members(world, spec)), 20_000)
     desk = home.node.keeping.desk
     steps = desk._take(desk.groups.transfer(home_key(spec.uid), fresh.address, world.now), world.now)
-    home.perform(home.node._settle(steps, world.now))
+    home.perform(home.node.settle(steps, world.now))
     world.run_until(lambda: world.home(spec) is fresh, 20_000)
     world.run(until - world.now + 15_000)
     exact(world, spec, until, 20)
@@ -145,7 +146,7 @@ def test_a_data_folder_from_before_homes_were_replicated_goes_on() -> None:
     home = world.home(spec)
     for agent in world.agents:
         agent.crash()
-        with agent.store._file.writing() as con:
+        with database(agent.store) as con:
             con.execute("DELETE FROM replica_groups WHERE key = ?", (home_key(spec.uid),))
             con.execute("DELETE FROM replica_entries WHERE key = ?", (home_key(spec.uid),))
             con.execute("DELETE FROM facts WHERE key = 'housed'")

@@ -57,7 +57,7 @@ def took(world: World, done: Callable[[], bool]) -> int:
 def computed(world: World, spec: JobSpec) -> bool:
     """Whether every agent computes the flows of a version."""
     uids = {flow.uid for flow in spec.flows}
-    return all(uids <= agent.worker._flows.keys() for agent in world.agents)
+    return all(uids <= agent.worker.states().keys() for agent in world.agents)
 
 
 def newest(world: World, name: str) -> JobSpec:

@@ -22,6 +22,7 @@ from elf.job.spec import JobSpec, home_uid
 from elf.ql.plan import Top
 from tests.support.histories import begun, check_all, lacking_alone, settled
 from tests.support.homes import agree, moved, staffed
+from tests.support.stores import database
 from tests.support.versions import steer
 
 
@@ -224,7 +225,7 @@ def test_the_home_of_a_range_is_founded_once_by_the_agent_that_was_named() -> No
     agents = {m.agent_id: m.address for m in log.members("clicks")}
     assert log.to_found(next(i for i, address in agents.items() if address == founder.address)) == (uid,)
     assert not any(log.to_found(i) for i, address in agents.items() if address != founder.address)
-    with founder.store._file.writing() as con:
+    with database(founder.store) as con:
         con.execute("DELETE FROM replica_groups WHERE key = ?", (home_key(uid),))
         con.execute("DELETE FROM replica_entries WHERE key = ?", (home_key(uid),))
     founder.crash()

@@ -177,7 +177,7 @@ def test_each_pane_of_a_snapshot_has_its_own_verdict_where_agents_are_leapt_over
 def test_a_flow_over_its_quota_leaps_too() -> None:
     """What is counted while it is suspended is told when it goes on."""
     fleet = Fleet(behind(plan(1), leap=True))
-    (state,) = fleet.away.worker._flows.values()
+    (state,) = fleet.away.worker.states().values()
     state.suspend()
     shed = state.shed
     assert state.leap(state.sealed + 1, {"rows_in": 5, "late": 2, "leapt": 1}) == 5
@@ -223,10 +223,10 @@ def test_a_snapshot_that_is_gone_is_not_counted_again() -> None:
     away.store.delete_snapshots([SnapshotName(fleet.uid, row.start, row.end, row.part)])
     lane = away.lanes["clicks"]
     again = Leap(fleet.uid, -(1 << 62), (((row.start, row.end, row.part), ((row.start, row.end),)),))
-    before = lane.worker._flows[fleet.uid].tallies.total("leapt")
+    before = lane.worker.states()[fleet.uid].tallies.total("leapt")
     lane._waiting.append(again)
     lane._work()
-    assert lane.worker._flows[fleet.uid].tallies.total("leapt") == before
+    assert lane.worker.states()[fleet.uid].tallies.total("leapt") == before
     over()
 
 
