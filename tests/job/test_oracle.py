@@ -79,11 +79,11 @@ PLANTED: dict[str, tuple[Plant, list[History]]] = {
     ),
     "take parts again": (
         take_parts_again,
-        [partial(stories.crashes_loss_and_doubles_of_late_rows, seed) for seed in (2, 9, 10, 11, 12, 13)],
+        [partial(stories.crashes_loss_and_doubles_of_late_rows, seed) for seed in (10, 2, 9, 11, 12, 13)],
     ),
     "take what comes": (
         take_what_comes,
-        [partial(stories.crashes_loss_and_doubles_below_readers, seed) for seed in range(4)],
+        [partial(stories.crashes_loss_and_doubles_below_readers, seed) for seed in (1, 0, 2, 3)],
     ),
 }
 
