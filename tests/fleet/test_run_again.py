@@ -69,6 +69,10 @@ async def test_a_neighbour_reads_the_lines_of_an_agent_that(away: str, sharing: 
             victim.start()
         else:
             stop(victim, signal.SIGCONT)
+        answered = 'rows_answered_total{stream="clicks"}'
+        await eventually(
+            lambda: metric(victim, answered) > 0, "its word that others have its rows", despite=(OSError,)
+        )
         back_us = time.time_ns() // 1_000
         await eventually(lambda: max(windows) > back_us, "a window since it is back")
         end_us = sharing.end_writing() - SECOND_US
@@ -80,8 +84,6 @@ async def test_a_neighbour_reads_the_lines_of_an_agent_that(away: str, sharing: 
         await eventually(lambda: all(windows[at].status["missing"] == [] for at in done), "its own rows")
         check_by_duckdb(sharing, {at: windows[at] for at in done})
         assert sum(int(str(windows[at].status["late"])) for at in done) == 0
-        answered = 'rows_answered_total{stream="clicks"}'
-        await eventually(lambda: metric(victim, answered) > 0, "its word that others have its rows", 10)
     table = (await statements.sql("DESCRIBE mirrored")).table
     assert table is not None
     (said,) = [row["value"] for row in table.to_pylist() if row["fact"] == "stragglers"]

@@ -67,9 +67,11 @@ class Fleet:
 
     def alive(self, now_ms: int) -> None:
         """The owner, too: it is slow, not dead."""
-        for rooted in self.roots._flows.values():
+        for uid in self.roots.topics():
+            root = self.roots.get(uid)
+            assert root is not None
             for member in range(3):
-                told = rooted.root._presence[member]
+                told = root._presence[member]
                 self.says(member, told.progress.sealed, now_ms)
 
     def asked(self, now_ms: int) -> list[tuple[str, int, int]]:

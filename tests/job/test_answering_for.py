@@ -196,7 +196,8 @@ def test_an_agent_that_stops_when_it_has_sealed_is_answered_for_and_then_has_not
     fleet = Fleet(mirrored(plan(1)))
     world, away = fleet.world, fleet.away
     world.unheard.add(away.address)
-    copying, root = away.node.copies.copying, world.home(fleet.spec).node.homes.roots._flows[fleet.uid].root
+    copying, root = away.node.copies.copying, world.home(fleet.spec).node.homes.roots.get(fleet.uid)
+    assert root is not None
 
     def behind() -> list[CopyName]:
         """What neighbours have and windows wait for: since now, that is long before the ring takes the agent

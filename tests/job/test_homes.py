@@ -293,8 +293,9 @@ def test_no_job_knows_where_a_flow_begins_before_a_majority_has_it() -> None:
     firsts: list[int] = []
     while not firsts:
         world.run(1)
-        roots = [rooted.root for agent in homes for rooted in agent.node.homes.roots._flows.values()]
-        firsts = [root.first_pane for root in roots if root.first_pane is not None]
+        told = (agent.node.homes.roots for agent in homes)
+        found = [roots.get(uid) for roots in told for uid in roots.topics()]
+        firsts = [root.first_pane for root in found if root is not None and root.first_pane is not None]
         assert world.now < 1_020_000
     (home,) = (agent for agent in homes if agent.node.homes.jobs())
     assert len(members(world, home.node.homes.jobs()[0].spec)) > 1
