@@ -244,7 +244,7 @@ async def test_a_peer_that_went_away_and_came_back(world: World) -> None:
     async def knock() -> None:
         while True:
             one.send(address, [b"after"])
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # as a retry would, until it is heard
 
     knocking = asyncio.create_task(knock())
     while (await arrival(other))[1] != [b"after"]:
@@ -531,7 +531,7 @@ async def test_a_connection_that_zeromq_has_given_up_is_made_anew(monkeypatch: p
         ways.append(asyncio.ensure_future(pump(here, on)))
         ways.append(asyncio.ensure_future(pump(back, answers)))
         if len(ways) == 2:
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.3)  # in which it hears the greeting
             answers.write(noise)
 
     async def pump(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
@@ -544,13 +544,14 @@ async def test_a_connection_that_zeromq_has_given_up_is_made_anew(monkeypatch: p
     here = await ZeroMqTransport.listen("127.0.0.1:0")
     here.send(to, [b"first"])
     assert (await asyncio.wait_for(there.receive(), SOON))[1] == [b"first"]
-    async with asyncio.timeout(SOON):
-        while here.send(to, [b"into the void"]):
-            await asyncio.sleep(0.02)
-        waiting = asyncio.ensure_future(_until(there, b"again"))
-        while not waiting.done():
-            here.send(to, [b"again"])
-            await asyncio.sleep(0.02)
+    await eventually(lambda: not here.send(to, [b"into the void"]), "it takes nothing more", SOON)
+    waiting = asyncio.ensure_future(_until(there, b"again"))
+
+    def sent_again() -> bool:
+        here.send(to, [b"again"])
+        return waiting.done()
+
+    await eventually(sent_again, "it arrives by another connection", SOON)
     assert len(ways) >= 4, "another connection"
     await here.close()
     await there.close()
