@@ -6,7 +6,7 @@ INSTALLED := .venv/.installed
 # Where it is set, each of the hundreds of processes that tests start compiles all of elf.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check pytest docs install java clean
+.PHONY: demo test long check pytest docs install java clean
 
 demo: install java
 	$(BIN)/elf demo
@@ -16,6 +16,11 @@ test: check pytest
 # In four processes on two cores, since some tests wait; what takes longest begins first.
 pytest: install java
 	$(BIN)/python -m pytest -q -n 4 --no-loadscope-reorder tests/fleet tests/spark tests/chaos tests/job tests/cli tests/run tests
+
+# The same with many more random cases, for hours.
+long: install java
+	ELF_TEST_LONG=1 ELF_TEST_SEEDS=20 $(BIN)/python -m pytest -q -n 4 --no-loadscope-reorder --timeout 3600 \
+		--replica-seeds 5000 --ql-rows 5000 tests/chaos tests/job tests/overlay tests/ql tests
 
 check: install
 	$(BIN)/ruff check .

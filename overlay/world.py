@@ -42,7 +42,7 @@ def plane(width_ms: int) -> Latency:
     """Addresses are points on a square that a message crosses in ``width_ms``; a tenth of jitter on top."""
 
     def latency(source: str, target: str, rng: Rng) -> int:
-        (left, low), (right, high) = _point(source), _point(target)
+        (left, low), (right, high) = point(source), point(target)
         apart = math.hypot(left - right, low - high)
         return max(1, round(width_ms * apart * (1 + 0.1 * rng.random())))
 
@@ -61,7 +61,7 @@ def matrix(place_of: Callable[[str], str], ms: Mapping[tuple[str, str], int]) ->
 
 
 @lru_cache(maxsize=1 << 16)
-def _point(address: str) -> tuple[float, float]:
+def point(address: str) -> tuple[float, float]:
     spot = node_id("place of " + address)
     return (spot & 0xFFFF) / 0x10000, (spot >> 16 & 0xFFFF) / 0x10000
 

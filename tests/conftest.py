@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import Scheduling
 
+# What is asserted in shared helpers says as much as what is asserted in tests.
+pytest.register_assert_rewrite("tests.support")
+
 # Spark's queries in tests are small: compiling its bytecode thoroughly would take longer than running it.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
@@ -28,11 +31,14 @@ settings.register_profile("elf", deadline=None, suppress_health_check=[HealthChe
 settings.load_profile("elf")
 
 
+IN_TROUBLE = ("fleet", "trouble", "copies", "stragglers", "run_again")
 TOGETHER = {
+    "fleets in trouble": tuple(f"tests/fleet/test_{name}.py" for name in IN_TROUBLE),
     "fleets": ("tests/fleet/",),
     "spark": ("tests/spark/", "tests/ql/test_differential.py", "tests/agents/test_formats_spark.py"),
 }
-"""Files that are run in one process, by what their paths begin with."""
+"""Files that are run in one process, by what their paths begin with; the first that fits counts. Real fleets
+are in two processes, half of the time in each: they mostly wait for windows."""
 
 
 def pytest_collection_finish() -> None:
@@ -52,7 +58,7 @@ def pytest_unconfigure() -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
     """With ``-n``: the tests of a file are run in one process, one after the other; so are all that need
-    Spark, and all real fleets."""
+    Spark, and half of the real fleets."""
     from xdist.scheduler import LoadFileScheduling
 
     scheduler = LoadFileScheduling(config, log)

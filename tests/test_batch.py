@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from elf.batch import decode, decode_all, empty, encode
 from elf.errors import PeerError
+from tests.support.long import cases
 
 TABLE = pa.table(
     {
@@ -80,7 +81,7 @@ def test_trailing_bytes_are_refused() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=4))
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=cases(500, 2_000), deadline=None)
 def test_damaged_bytes_give_a_valid_table_or_an_error(damage: list[tuple[int, int]]) -> None:
     data = bytearray(WHOLE)
     for place, value in damage:
@@ -128,7 +129,7 @@ def test_trailing_bytes_are_refused_beside_a_table() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=4))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=cases(300, 1_000), deadline=None)
 def test_damaged_bytes_beside_a_table_give_valid_tables_or_an_error(damage: list[tuple[int, int]]) -> None:
     data = bytearray(WHOLE)
     for place, value in damage:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
-import subprocess
-import sys
+from contextlib import redirect_stdout
 from functools import cache
+from io import StringIO
 from pathlib import Path
+
+import pytest
+
+from elf.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 PAGES = {path: path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
@@ -19,10 +24,11 @@ def commands_of(help_text: str) -> set[str]:
 
 @cache
 def elf(*args: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "elf.cli.main", *args], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    return done.stdout
+    """What the command says, in this process: one of its own would import for a second each time."""
+    with redirect_stdout(StringIO()) as said, pytest.raises(SystemExit) as ended:
+        main([*args])
+    assert ended.value.code in (None, 0)
+    return said.getvalue()
 
 
 CODE = re.findall(r"^ {4}(?:\S*/)?(elf .*(?:\n {8,}.*)*)", "\n".join(PAGES.values()), re.M)
@@ -54,3 +60,17 @@ def test_the_house_of_the_architecture_page_stands() -> None:
     for room in re.findall(r"`((?:overlay|elf|agents|spark_backend)[\w/]*)`", page):
         path = ROOT / room
         assert path.exists() or path.with_suffix(".py").exists(), room
+
+
+def test_no_test_imports_another() -> None:
+    """What several tests need is in ``tests/support``, which imports no test either."""
+    for path in (ROOT / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            else:
+                continue
+            wrong = [name for name in names if re.match(r"tests\.(\w+\.)*test_", name)]
+            assert not wrong, f"{path.relative_to(ROOT)} imports {wrong[0]}: move it to tests/support"

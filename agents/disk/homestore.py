@@ -140,7 +140,7 @@ def summary(store: Store, effect: SummariseHome) -> bytes:
     windows += map(windows_fact, store.windows_after(effect.uid, max(numbers, default=0)))
     over = max(sum(map(_size, windows)) - STATE_WINDOWS_BYTES, 0)  # the newest may be larger than that
     share = max(STATE_PANES_BYTES - over, 0) // max(len(flows), 1)
-    panes = [row for uid in effect.flows for row in _newest(store, uid, share)]
+    panes = [row for uid in effect.flows for row in newest(store, uid, share)]
     return log.encode(log.HomeState(job, tuple(flows), tuple(panes), tuple(windows)))
 
 
@@ -154,7 +154,7 @@ def _kept_job(store: Store, uid: str, founder: str) -> log.JobKept | log.RangeKe
     return log.JobKept(kept.spec, row.state, kept.first_pane, kept.versions)
 
 
-def _newest(store: Store, uid: str, bytes_max: int) -> list[log.PanesKept]:
+def newest(store: Store, uid: str, bytes_max: int) -> list[log.PanesKept]:
     """All commits of a flow in their order; the older ones without contents if they are too large."""
     found: list[log.PanesKept] = []
     size = 0

@@ -76,7 +76,7 @@ NodeEffect = Effect | HomeEffect | CopyEffect | ring.Send | replica.Send | repli
 NodeEvent = Event | HomeEvent | CopyEvent | ring.Received | replica.Received | Persisted | ProgramEvent
 
 Step = keeping.Step | CopyEffect | ToAddress | ToKey | Until | ToApp | ProgramEffect
-"""What the parts of a node want; ``_settle`` does what is for the node itself."""
+"""What the parts of a node want; ``settle`` does what is for the node itself."""
 
 
 class Node:
@@ -191,7 +191,7 @@ class Node:
         if not self._restored.housed:
             ours = [job.spec for job in self._restored.jobs if job.spec.home == self.me.address]
             found.extend(self.housing.adopt(ours))
-        return self._settle([*found, *self.overlay.start(contacts, now_ms)], now_ms)
+        return self.settle([*found, *self.overlay.start(contacts, now_ms)], now_ms)
 
     def _sweep(self) -> list[Step]:
         """Forget what a crash left of flows that had ended, and of copies. A flow that our log has not come
@@ -219,12 +219,12 @@ class Node:
 
     def leave(self, now_ms: int) -> list[NodeEffect]:
         """Seal everything, hand it over, and go."""
-        return self._settle(self._leaving.begin(), now_ms)
+        return self.settle(self._leaving.begin(), now_ms)
 
     # -- events ----------------------------------------------------------------------------------------------
 
     def handle(self, event: NodeEvent, now_ms: int) -> list[NodeEffect]:
-        return self._settle(self._handle(event, now_ms), now_ms)
+        return self.settle(self._handle(event, now_ms), now_ms)
 
     def _handle(self, event: NodeEvent, now_ms: int) -> list[Step]:
         match event:
@@ -342,7 +342,7 @@ class Node:
             self._unfit = {uid: text for uid, text in self._unfit.items() if self.log.flow(uid) is not None}
             for uid in self._unfit:
                 found.extend(self._tell_failure(uid))
-        return self._settle(found, now_ms)
+        return self.settle(found, now_ms)
 
     def _remember_peers(self, now_ms: int) -> list[Step]:
         if now_ms < self._remember_ms:
@@ -356,7 +356,7 @@ class Node:
 
     # -- what comes back to ourselves, and what the overlay tells --------------------------------------------
 
-    def _settle(self, effects: Sequence[Step], now_ms: int) -> list[NodeEffect]:
+    def settle(self, effects: Sequence[Step], now_ms: int) -> list[NodeEffect]:
         """Handle what is for this node itself, in order, until only what the driver must do is left."""
         found: list[NodeEffect] = []
         todo: deque[Step] = deque(effects)

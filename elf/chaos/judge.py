@@ -78,7 +78,7 @@ class Judge:
             for lane in agent.lanes.values() if agent.up else ():
                 if unread := lane.unread:
                     self._say(LOST, f"a{agent.index} {unread}")
-                for uid, state in lane.worker._flows.items():
+                for uid, state in lane.worker.states().items():
                     if state.after is not None and state.after.waiting:
                         self._say(LOST, f"a{agent.index} has late rows of {short(uid)} in no part yet")
         if not self._found:
@@ -136,7 +136,7 @@ class Judge:
     def _computes(self, agent: int, uid: str) -> bool:
         """Whether an agent answers for all panes of a flow from its first one on."""
         there = self._world.agents[agent]
-        states = [lane.worker._flows.get(uid) for lane in there.lanes.values()] if there.up else []
+        states = [lane.worker.states().get(uid) for lane in there.lanes.values()] if there.up else []
         return any(states) and (uid, agent) not in self._ledger.shed
 
     def _windows(self, spec: JobSpec) -> None:
@@ -258,7 +258,7 @@ class Judge:
         """Every row is in one snapshot, or counted."""
         fragment = self._ledger.flows[uid].fragment
         lane = agent.lanes[fragment.stream]
-        state = lane.worker._flows[uid]
+        state = lane.worker.states()[uid]
         name = f"a{agent.index}'s {short(uid)}"
         truth: dict[int, Counter[str]] = defaultdict(Counter)
         for ts, key in lane.read_rows():

@@ -333,7 +333,7 @@ class World:
         agent = self.agents[through]
         request = say.CreateJob(id=999_999, origin=client or agent.address, spec=spec, replace=False)
         routed = agent.node.overlay.route(app_id(name, "me"), pack(request), self.now)
-        agent.perform(agent.node._settle(routed, self.now))
+        agent.perform(agent.node.settle(routed, self.now))
 
     def range_roots(self, name: str, query: Plan) -> tuple[str, ...]:
         """Where the homes of a job's key ranges after the first are to be: the nodes nearest to them."""
@@ -417,6 +417,6 @@ class World:
     def answers_for(self, agent: SimAgent, spec: JobSpec, start: int) -> bool:
         """Whether an agent had the job's flows in time for the window that starts there."""
         uids = {flow.uid for flow in spec.flows}
-        states = [s for lane in agent.lanes.values() for s in lane.worker._flows.values()]
+        states = [s for lane in agent.lanes.values() for s in lane.worker.states().values()]
         pane_us = spec.plan.fragment.pane_us
         return all(s.live_from * pane_us <= start for s in states if s.flow.uid in uids)

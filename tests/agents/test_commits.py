@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -12,24 +11,18 @@ from agents.committing import drafts, panecommits, windowcommits
 from agents.committing.kept import Kept
 from agents.disk.store import PaneCommit, Store
 from agents.lanes.engine import Finisher, Mapper
-from elf.aggregates import State
 from elf.batch import decode, encode
 from elf.job.contributions import Batch
-from elf.job.effects import CommitPanes, CommitWindows, Coverage, Named
+from elf.job.effects import CommitPanes, CommitWindows, Coverage
 from elf.job.events import PanesCommitted, WindowsCommitted
 from elf.job.home.port import Draft, Drafted
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec
-from elf.job.tally import tally
 from elf.job.worker.fitting import arrow_schema
-from elf.ql.plan import Fragment, Plan
 from elf.ql.planner import plan as planned
 from elf.ql.statements import Select, parse
 from elf.schema import Column, Schema
-from elf.windows import Sliding
+from tests.support.window_commits import US, Everything, commit, effect, spec
 
-US = 1_000
-ROSTER = Named("flow", {0: ("id", "a")})
-STATES = (State("n", "sum", identity_zero=True), State("real", "sum"), State("high", "max"))
 ROWS = st.lists(
     st.tuples(
         st.sampled_from(["a", "b", None]),
@@ -43,41 +36,6 @@ ROWS = st.lists(
 COMMIT = st.tuples(st.integers(1, 3), ROWS)
 """How many panes there are in a commit, and what the first of them has."""
 SHAPES = st.sampled_from([(3, 1), (4, 2), (5, 2), (7, 5), (2, 3), (1, 1)])
-
-
-class Everything(Finisher):
-    """A final fragment that keeps all groups."""
-
-    def __init__(self) -> None:
-        super().__init__("")
-
-    def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
-        return groups
-
-
-def spec(size: int, step: int) -> JobSpec:
-    fragment = Fragment("s", (), "", ("k",), STATES, US, None)
-    plan = Plan("", fragment, (Sliding(size * US, step * US),), "", (), "")
-    return JobSpec("job", "me", 1, plan, (Flow("flow", fragment, bytes(16), ""),))
-
-
-def commit(start: int, panes: int, revision: int, rows: list[tuple[object, ...]]) -> PaneCommit:
-    names = ("k", "n", "real", "high")
-    types = (pa.string(), pa.int64(), pa.float64(), pa.string())
-    columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(types)]
-    table = pa.table([pa.array([start] * len(rows), pa.int64()), *columns], names=("_pane", *names))
-    counts = tally(np.array([start], np.int64), rows_in=len(rows) + revision)
-    return PaneCommit("flow", start, start + panes, revision, b"\1", 1, 0, 0, encode(counts), encode(table))
-
-
-def effect(job: JobSpec, first: int, last: int, made: list[PaneCommit]) -> CommitWindows:
-    latest: dict[int, int] = {}
-    for row in made:
-        latest.update(dict.fromkeys(range(row.start, row.end), row.revision))
-    coverage = tuple(
-        Coverage("flow", pane, pane + 1, revision, 1, 1) for pane, revision in sorted(latest.items())
-    )
-    return CommitWindows(job, first * US, last * US, coverage, (ROSTER,))
 
 
 def results(done: WindowsCommitted) -> list[list[str]]:

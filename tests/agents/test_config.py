@@ -22,15 +22,10 @@ from agents.validation import validate
 from elf.errors import ConfigError
 from elf.transport import Limits
 from overlay import OverlayConfig
+from tests.support.files import written
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "elf.example.yaml"
 KEYS = dict(settings_of(Config))
-
-
-def written(folder: Path, text: str) -> Path:
-    path = folder / "elf.yaml"
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 def problems(folder: Path, text: str, env: dict[str, str] | None = None) -> list[str]:

@@ -19,7 +19,7 @@ from elf.ql.plan import Function, Plan
 from elf.ql.planner import plan_text
 from elf.ql.user_functions import functions_of, with_function
 from elf.schema import Column, Schema
-from tests.agents.test_commits import Everything, commit, effect, spec
+from tests.support.window_commits import Everything, commit, effect, spec
 
 SCHEMA = Schema((Column("ts", "timestamp"), Column("product", "text"), Column("n", "bigint")), "ts")
 QUERY = "SELECT product, SUM(n) AS clicks FROM rows GROUP BY product"

@@ -16,7 +16,7 @@ from agents.formats.dialect import SPARK
 from agents.lanes.engine import Extractor
 from elf.job.ports import Wanted
 from elf.schema import Column
-from tests.agents.test_formats_json import NAMES, by_hand, objects
+from tests.support.json_by_hand import NAMES, by_hand, objects
 
 TIMES = [
     "0",

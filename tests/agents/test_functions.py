@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -140,12 +141,18 @@ def test_what_it_prints_is_logged_up_to_a_limit(sandboxes: Sandboxes) -> None:
     assert made._sandbox.log_bytes_dropped > 400_000
 
 
+def template_of(sandboxes: Sandboxes) -> subprocess.Popen[bytes]:
+    """The process that the sandboxes are forked from."""
+    assert sandboxes._template._zygote is not None
+    return sandboxes._template._zygote
+
+
 def test_the_template_may_die(sandboxes: Sandboxes) -> None:
     made = function(sandboxes, "return batch")
     assert isinstance(made(BATCH), Done)
-    assert sandboxes._template._zygote is not None
-    sandboxes._template._zygote.kill()
-    sandboxes._template._zygote.wait()
+    template = template_of(sandboxes)
+    template.kill()
+    template.wait()
     results = [made(BATCH.slice(0, 1)) for _ in range(3)]
     assert isinstance(results[-1], Done)
     made.close()
@@ -156,9 +163,8 @@ def test_the_template_and_sandboxes_let_the_agent_go_first(sandboxes: Sandboxes)
     pid, control, output = sandboxes.fork(Limits())
     control.close()
     os.close(output)
-    assert sandboxes._template._zygote is not None
     ours = os.getpriority(os.PRIO_PROCESS, 0)
-    nice = [os.getpriority(os.PRIO_PROCESS, one) - ours for one in (sandboxes._template._zygote.pid, pid)]
+    nice = [os.getpriority(os.PRIO_PROCESS, one) - ours for one in (template_of(sandboxes).pid, pid)]
     assert nice == [NICENESS, NICENESS]
     sandboxes.end(pid)
 
@@ -167,7 +173,7 @@ def test_nothing_is_left_when_the_sandboxes_are_closed() -> None:
     own = Sandboxes()
     made = function(own, "return batch")
     made(BATCH)
-    pids = [made._sandbox.pid, own._template._zygote.pid if own._template._zygote else 0]
+    pids = [made._sandbox.pid, template_of(own).pid]
     own.close()
     for pid in pids:
         with pytest.raises(ProcessLookupError):

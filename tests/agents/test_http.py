@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator
 from decimal import Decimal
 from http.client import HTTPConnection, HTTPResponse
 
@@ -26,58 +26,10 @@ from elf.batch import encode
 from elf.errors import UserError
 from elf.job import messages as say
 from elf.transport import MemoryNetwork
+from tests.support.facts import Facts
+from tests.support.waiting import eventually
 
 SOON = 10.0
-
-
-class Facts:
-    """An agent for tests: whatever the test sets."""
-
-    def __init__(self) -> None:
-        self.leaving = False
-        self.joined = True
-        self.warned: list[str] = []
-        self.measured = Metrics()
-        self.queue: asyncio.Queue[Mapping[str, object] | None] = asyncio.Queue()
-        self.readers = 0
-
-    def trouble(self) -> str:
-        return "the agent is on its way out" if self.leaving else ""
-
-    def warnings(self) -> Sequence[str]:
-        return self.warned
-
-    def unready(self) -> str:
-        return "" if self.joined else "it looks for its fleet"
-
-    def gaps(self) -> Sequence[Mapping[str, object]]:
-        return ()
-
-    def metrics(self) -> bytes:
-        return self.measured.render()
-
-    def jobs(self) -> Sequence[Mapping[str, object]]:
-        return [{"name": "top", "state": "active", "sum": Decimal(10**20)}]
-
-    def members(self) -> Sequence[Mapping[str, object]]:
-        raise ZeroDivisionError
-
-    def streams(self) -> Sequence[Mapping[str, object]]:
-        return []
-
-    async def windows(self, job: str) -> AsyncIterator[Mapping[str, object]] | None:
-        return self._feed() if job == "top ten" else None
-
-    def notices(self, job: str) -> Sequence[Mapping[str, object]] | None:
-        return [{"text": "half price"}] if job == "top" else None
-
-    async def _feed(self) -> AsyncIterator[Mapping[str, object]]:
-        self.readers += 1
-        try:
-            while (window := await self.queue.get()) is not None:
-                yield window
-        finally:
-            self.readers -= 1
 
 
 @pytest.fixture
@@ -106,12 +58,6 @@ async def ask(server: HttpServer, path: str, method: str = "GET") -> tuple[int, 
             connection.close()
 
     return await asyncio.to_thread(request)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(SOON):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 # -- answers -----------------------------------------------------------------------------------------------
@@ -232,14 +178,14 @@ async def test_windows_as_server_sent_events(server: HttpServer, facts: Facts) -
         "window",
         {"window_start": "2026-03-01T00:00:00Z", "rows": [{"product": "a\nb", "clicks": 3}]},
     )
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.2)  # the stream says nothing for so long
     facts.queue.put_nowait({"n": 2})
     assert await asyncio.to_thread(reader.event) == ("window", {"n": 2})
     assert reader.comments >= 2, "a silent stream says that it is still there"
     facts.queue.put_nowait(None)
     assert await asyncio.to_thread(reader.event) == ("end", {})
     assert await asyncio.to_thread(reader.event) is None
-    await until(lambda: facts.readers == 0)
+    await eventually(lambda: facts.readers == 0)
     reader.close()
 
 
@@ -280,14 +226,14 @@ def test_times_in_windows_have_their_zone() -> None:
 
 async def test_a_reader_that_vanishes_is_let_go(server: HttpServer, facts: Facts) -> None:
     reader = await asyncio.to_thread(Reader, server)
-    await until(lambda: facts.readers == 1)
+    await eventually(lambda: facts.readers == 1)
     reader.close()
-    await until(lambda: facts.readers == 0)
+    await eventually(lambda: facts.readers == 0)
 
 
 async def test_stop_ends_open_streams(server: HttpServer, facts: Facts) -> None:
     reader = await asyncio.to_thread(Reader, server)
-    await until(lambda: facts.readers == 1)
+    await eventually(lambda: facts.readers == 1)
     async with asyncio.timeout(SOON):
         await server.stop()
         await server.stop()

@@ -8,7 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from tests.fleet.fleet import Fleet
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
 
 AGENT = (
     "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from agents.main import main; main()"
@@ -42,13 +43,13 @@ def modules_of_an_agent(folder: Path, *, line: str) -> set[str]:
             text=True,
         )
         rolls = agent.folder / "data" / "rolls"
-        deadline = time.monotonic() + 60
-        while "agent is ready" not in (folder / "stderr").read_text() or (
-            line and not [*rolls.rglob("open-*")]
-        ):
-            assert time.monotonic() < deadline, (folder / "stderr").read_text()
+
+        def reads() -> bool:
             assert process.poll() is None, (folder / "stderr").read_text()
-            time.sleep(0.05)
+            ready = "agent is ready" in (folder / "stderr").read_text()
+            return ready and (not line or any(rolls.rglob("open-*")))
+
+        wait_until(reads, (folder / "stderr").read_text)
         time.sleep(1)  # a few looks at the log, and what the clock brings
         process.send_signal(signal.SIGTERM)
         modules, _ = process.communicate(timeout=30)

@@ -12,7 +12,7 @@ import pytest
 
 from agents.inputs import Chunk, Tail
 from agents.inputs.copies import RECENT_BYTES, named_after
-from tests.agents.test_inputs_tail import drain, lines, write
+from tests.support.files import drain, lines, write
 
 
 def follow(folder: Path, *, of: Tail | None = None) -> Tail:

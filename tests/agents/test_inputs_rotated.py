@@ -16,7 +16,7 @@ import pytest
 from agents.inputs import Chunk, Tail
 from agents.inputs.values import Position
 from elf.job.gaps import Missed
-from tests.agents.test_inputs_tail import lines, write
+from tests.support.files import lines, write
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 
@@ -36,14 +36,14 @@ class Site:
         self._include = include
         self._packs = packs
         self.log.touch()
-        self._stamp(self.log)
+        self.stamp(self.log)
         self.tail = self._tail(())
         self.last_cut: tuple[tuple[Position, ...], int, int] = (), 0, 0
 
     def _tail(self, positions: tuple[Position, ...]) -> Tail:
         return Tail([str(self.log.with_name(self._include))], positions=positions, rotate_wait_secs=1)
 
-    def _stamp(self, path: Path) -> None:
+    def stamp(self, path: Path) -> None:
         os.utime(path, ns=(0, self.now_ms * 1_000_000))
 
     def write(self, count: int, to: Path | None = None) -> None:
@@ -55,7 +55,7 @@ class Site:
         self.written += more
         self.now_ms += 10
         write(to or self.log, "".join(f"{line}\n" for line in more))
-        self._stamp(to or self.log)
+        self.stamp(to or self.log)
 
     def read(self, *, for_ms: int = 3_000) -> None:
         for _ in range(0, for_ms, 250):
@@ -106,13 +106,13 @@ class Site:
                         old.rename(self.log.with_name(f"access.log.{number + 1}{end}"))
         if copy:
             shutil.copyfile(self.log, target)
-            self._stamp(target)
+            self.stamp(target)
             os.truncate(self.log, 0)
-            self._stamp(self.log)
+            self.stamp(self.log)
         else:
             self.log.rename(target)
             self.log.touch()
-            self._stamp(self.log)
+            self.stamp(self.log)
         for old in sorted(self.log.parent.glob("access.log[.-]*")):
             if old.suffix != f".{self._packs}" and not (delay and old == target):
                 self.pack(old)
@@ -238,7 +238,7 @@ def test_a_copy_and_what_is_compressed_of_it_are_read_once(tmp_path: Path, inclu
     site.write(50)
     copy = site.log.with_name("access.log.1")
     shutil.copyfile(site.log, copy)
-    site._stamp(copy)
+    site.stamp(copy)
     packed = copy.with_name("access.log.1.gz")
     packed.write_bytes(gzip.compress(copy.read_bytes()))
     os.utime(packed, ns=(0, copy.stat().st_mtime_ns))
@@ -303,11 +303,11 @@ def test_a_start_between_the_copy_and_the_cut(tmp_path: Path) -> None:
     site.crash()
     site.now_ms += 10
     shutil.copyfile(site.log, tmp_path / "access.log.1")
-    site._stamp(tmp_path / "access.log.1")
+    site.stamp(tmp_path / "access.log.1")
     site.write(3)
     site.read(for_ms=500)
     os.truncate(site.log, 0)
-    site._stamp(site.log)
+    site.stamp(site.log)
     site.write(3)
     site.read()
     site.check()
@@ -321,11 +321,11 @@ def test_a_copy_that_is_packed_at_once_is_read_once(tmp_path: Path) -> None:
     copy = tmp_path / "access.log-20260101"
     site.now_ms += 10
     shutil.copyfile(site.log, copy)
-    site._stamp(copy)
+    site.stamp(copy)
     site.write(2)
     site.read(for_ms=1_500)
     os.truncate(site.log, 0)
-    site._stamp(site.log)
+    site.stamp(site.log)
     site.pack(copy)
     site.read(for_ms=500)
     site.write(3)
@@ -403,7 +403,7 @@ def test_a_copy_that_is_shorter_than_what_is_remembered_of_its_log(tmp_path: Pat
     site.read()
     site.kill()
     site.log.with_name("access.log.1.gz").write_bytes(gzip.compress(copied))
-    site._stamp(site.log.with_name("access.log.1.gz"))
+    site.stamp(site.log.with_name("access.log.1.gz"))
     os.truncate(site.log, 0)
     site.write(2)
     site.read()

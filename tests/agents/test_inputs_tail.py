@@ -12,24 +12,9 @@ import pytest
 
 from agents.inputs import Chunk, Position, Tail
 from agents.inputs.follower import Follower
+from tests.support.files import drain, lines, write
 
 WAIT_MS = 5_000
-
-
-def write(path: Path, text: str) -> None:
-    with path.open("a") as file:
-        file.write(text)
-
-
-def drain(tail: Tail, now_ms: int, bytes_max: int = 1 << 20) -> list[Chunk]:
-    chunks = []
-    while (chunk := tail.read(bytes_max, now_ms)) is not None:
-        chunks.append(chunk)
-    return chunks
-
-
-def lines(chunks: list[Chunk]) -> list[str]:
-    return [line for chunk in chunks for line in chunk.lines.to_pylist()]
 
 
 def ids(chunks: list[Chunk]) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from agents.disk.store import Store
+from agents.formats import get_format
 from agents.inputs import Whole, split_inputs
 from agents.lanes.lane import Lane, LaneFacts
 from elf.batch import decode, encode
@@ -18,7 +19,8 @@ from elf.ql.files import tables_of
 from elf.ql.planner import plan
 from elf.ql.statements import Select, parse
 from elf.schema import Column, Schema
-from tests.agents.test_ahead import JSON
+
+JSON = get_format("json")
 
 SCHEMA = Schema((Column("ts", "timestamp"), Column("product", "text")), "ts")
 MAKERS = pa.table({"name": [f"p{n}" for n in range(3000)], "maker": [f"m{n % 7}" for n in range(3000)]})

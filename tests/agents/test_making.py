@@ -20,7 +20,7 @@ from elf.job.effects import CommitWindows, Named, SaveJob
 from elf.job.events import WindowsCommitted
 from elf.job.log.membership import Identity
 from elf.job.spec import JobSpec, VersionRecord
-from tests.agents.test_commits import commit, effect, spec
+from tests.support.window_commits import commit, effect, spec
 
 ME = Identity("id", "a", 1, "10.0.0.7:7071")
 

@@ -22,8 +22,8 @@ from elf.job.tally import tally
 from elf.ql.planner import plan_streams
 from elf.ql.statements import Select, parse
 from elf.windows import Calendar
-from tests.agents.saying import words
-from tests.ql.stream_cases import BUYS, CLICKS
+from tests.support.saying import words
+from tests.support.stream_cases import BUYS, CLICKS
 
 SECOND = 1_000_000
 SEED = int(os.environ.get("ELF_TEST_SEEDS", "1"))

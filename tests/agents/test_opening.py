@@ -24,9 +24,9 @@ from elf.job.spec import Flow
 from elf.job.tally import tally
 from elf.ql.plan import COUNTED, CREDIT
 from elf.ql.planner import plan_text
-from tests.job.test_stragglers import progress, rooted
-from tests.ql.cases import Case, queries, scalars
-from tests.ql.table import SCHEMA, rows
+from tests.support.ql_cases import Case, queries, scalars
+from tests.support.ql_table import SCHEMA, rows
+from tests.support.stragglers import progress, rooted
 
 QUERY = "SELECT text, COUNT(*) AS n, SUM(id) AS s, MAX(ts) AS t FROM x GROUP BY text WINDOWING 1 SECOND"
 

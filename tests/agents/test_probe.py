@@ -14,7 +14,7 @@ from agents.http import HttpServer
 from elf.addresses import AddressError
 from elf.transport import ZeroMqTransport
 from elf.transport.probe import ANSWER_SECS, CONNECT_SECS, SIGNATURE_SECS, probe
-from tests.agents.test_http import Facts
+from tests.support.facts import Facts
 
 LIMIT_SECS = 2.5
 
@@ -106,7 +106,6 @@ async def test_a_firewall_that_says_nothing() -> None:
             waiting.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 waiting.connect(("127.0.0.1", port))
-        await asyncio.sleep(0.1)
         said = await probe(f"127.0.0.1:{port}", 0.1)
     assert (
         said == f"no connection within 0.2 s (is the host up, and does a firewall let port {port} through?)"

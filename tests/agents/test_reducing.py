@@ -224,7 +224,7 @@ def test_whoever_leads_next_makes_a_revision_of_what_was_before_the_function() -
     first, _ = panecommits.merged_panes(work(flow, 0, 1, 0, [(0, "a", 3), (0, "b", 9)], 0), ours, 1, function)
     assert plain(decode(first.payload)) == [(0, "b", 9)]
     homestore.apply(theirs, homelog.encode(homestore.panes_fact(first)))
-    for kept in homestore._newest(theirs, "f", 1 << 20):
+    for kept in homestore.newest(theirs, "f", 1 << 20):
         homestore.apply(later, homelog.encode(kept))
     second, _ = panecommits.merged_panes(work(flow, 0, 1, 1, [(0, "a", 2)], 1), later, 2, function)
     assert sorted(plain(decode(second.payload))) == [(0, "a", 5), (0, "b", 9)]

@@ -114,8 +114,8 @@ async def test_it_waits_until_there_is_room_or_somebody_asks_to_stop(tmp_path: P
         why = lacking(tmp_path)
         assert why == "File too large"
         waiting = asyncio.ensure_future(wait_for_room(tmp_path, why, "a", asked))
-        await asyncio.sleep(0.05)
-        assert not waiting.done()
+        done, _ = await asyncio.wait([waiting], timeout=0.05)
+        assert not done
         asked.set_result("stopped")
         await waiting
     assert list(tmp_path.iterdir()) == [], "what it tries is deleted"

@@ -19,7 +19,7 @@ from elf.ql.plan import Function, Plan
 from elf.ql.planner import plan_streams
 from elf.ql.statements import Select, parse
 from elf.ql.user_functions import with_function
-from tests.ql.table import SCHEMA
+from tests.support.ql_table import SCHEMA
 
 SECOND_US = 1_000_000
 TEXT = "SELECT store, SUM(clicks) AS n FROM x WHERE clicks > :least GROUP BY store {} WITH (least = 1)"

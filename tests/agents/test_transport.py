@@ -16,6 +16,7 @@ import zmq
 
 from elf.errors import UserError
 from elf.transport import Closed, Limits, MemoryNetwork, Transport, ZeroMqTransport
+from tests.support.waiting import eventually
 
 SOON = 10.0
 SMALL = Limits(message_bytes_max=4 << 20, inbox_messages_max=16, peer_messages_max=8)
@@ -95,9 +96,7 @@ async def silent(party: Transport, secs: float = 0.05) -> bool:
 
 async def insist(party: Transport, to: str, frames: list[bytes]) -> None:
     """Send until it is taken, as a retry would."""
-    async with asyncio.timeout(SOON):
-        while not party.send(to, frames):
-            await asyncio.sleep(0.005)
+    await eventually(lambda: party.send(to, frames), "it is taken", SOON)
 
 
 # -- the contract ------------------------------------------------------------------------------------------
@@ -229,9 +228,7 @@ async def test_a_client_that_went_away_is_unroutable(world: World) -> None:
     client.send(agent.address, [b"ask"])
     origin, _ = await arrival(agent)
     await client.close()
-    async with asyncio.timeout(SOON):
-        while agent.send(origin, [b"answer"]):
-            await asyncio.sleep(0.01)
+    await eventually(lambda: not agent.send(origin, [b"answer"]), "it is refused", SOON)
     assert agent.counters.dropped == {"unroutable": 1}
 
 
@@ -247,7 +244,7 @@ async def test_a_peer_that_went_away_and_came_back(world: World) -> None:
     async def knock() -> None:
         while True:
             one.send(address, [b"after"])
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # as a retry would, until it is heard
 
     knocking = asyncio.create_task(knock())
     while (await arrival(other))[1] != [b"after"]:
@@ -276,7 +273,7 @@ async def test_what_had_arrived_is_still_delivered_after_close(world: World) -> 
     one.send(other.address, [b"first"])
     one.send(other.address, [b"second"])
     assert (await arrival(other))[1] == [b"first"]
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # for the second, whose arrival nobody sees before it is received
     await other.close()
     assert (await other.receive())[1] == [b"second"]
     with pytest.raises(Closed):
@@ -490,9 +487,7 @@ async def test_idle_connections_are_closed_and_opened_again(net: ZeroMqWorld) ->
     for _ in range(2):
         other.send(agent.address, [b"hello"])
         assert await arrival(agent) == (other.address, [b"hello"])
-        async with asyncio.timeout(SOON):
-            while other.connections:
-                await asyncio.sleep(0.02)
+        await eventually(lambda: not other.connections, "they are closed", SOON)
 
 
 async def test_connections_are_bounded_and_a_closed_one_still_delivers(net: ZeroMqWorld) -> None:
@@ -536,7 +531,7 @@ async def test_a_connection_that_zeromq_has_given_up_is_made_anew(monkeypatch: p
         ways.append(asyncio.ensure_future(pump(here, on)))
         ways.append(asyncio.ensure_future(pump(back, answers)))
         if len(ways) == 2:
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.3)  # in which it hears the greeting
             answers.write(noise)
 
     async def pump(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
@@ -549,13 +544,14 @@ async def test_a_connection_that_zeromq_has_given_up_is_made_anew(monkeypatch: p
     here = await ZeroMqTransport.listen("127.0.0.1:0")
     here.send(to, [b"first"])
     assert (await asyncio.wait_for(there.receive(), SOON))[1] == [b"first"]
-    async with asyncio.timeout(SOON):
-        while here.send(to, [b"into the void"]):
-            await asyncio.sleep(0.02)
-        waiting = asyncio.ensure_future(_until(there, b"again"))
-        while not waiting.done():
-            here.send(to, [b"again"])
-            await asyncio.sleep(0.02)
+    await eventually(lambda: not here.send(to, [b"into the void"]), "it takes nothing more", SOON)
+    waiting = asyncio.ensure_future(_until(there, b"again"))
+
+    def sent_again() -> bool:
+        here.send(to, [b"again"])
+        return waiting.done()
+
+    await eventually(sent_again, "it arrives by another connection", SOON)
     assert len(ways) >= 4, "another connection"
     await here.close()
     await there.close()

@@ -21,7 +21,7 @@ from agents.main import run
 from agents.process import STORE_FILE, _data_folder
 from agents.validation import Found, fixed_folder, validate, validate_all
 from elf.errors import UserError
-from tests.agents.test_config import written
+from tests.support.files import written
 
 
 def config_with(folder: Path, text: str) -> Config:

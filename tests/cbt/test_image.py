@@ -15,6 +15,7 @@ from elf.cbt import BufferTree
 from elf.cbt.pack import pack, unpack
 from elf.errors import ElfBug, PeerError
 from elf.keys import hash_keys
+from tests.support.long import cases
 
 STATES = (State("n", "sum", identity_zero=True),)
 
@@ -62,7 +63,7 @@ def test_other_bytes(data: bytes) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, len(IMAGE) - 1), st.integers(0, 255)), min_size=1, max_size=3))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(100, 300), deadline=None)
 def test_damaged_bytes_give_a_sound_tree_or_an_error(damage: list[tuple[int, int]]) -> None:
     data = bytearray(IMAGE)
     for place, value in damage:

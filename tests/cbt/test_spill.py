@@ -14,7 +14,7 @@ import pytest
 from agents.lanes.spill import SpillFolder
 from elf.aggregates import State, SumOverflow
 from elf.cbt import BufferTree, SpillError
-from tests.cbt.drawer import Drawer
+from tests.support.drawer import Drawer
 
 NODE = 8_000
 LIMIT = 6 * 2 * NODE + 8_000

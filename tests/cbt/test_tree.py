@@ -17,7 +17,7 @@ from elf.aggregates import State
 from elf.cbt import BufferTree
 from elf.cbt.node import height
 from elf.keys import KeyHash, UInt64s, hash_keys
-from tests.cbt.drawer import Drawer
+from tests.support.drawer import Drawer
 
 Key = tuple[int | None, str | None, float | None]
 Row = tuple[Key, int, float | None, str | None]

@@ -118,7 +118,7 @@ def answers_with_a_chunk_queued(patch: pytest.MonkeyPatch) -> None:
             give(lane, command)
             return
         lane.worker.handle(command)
-        lane.worker._flows[command.flow.uid].applied["log"] = lane.position
+        lane.worker.states()[command.flow.uid].applied["log"] = lane.position
         outcome = replace(lane.worker._outcome((), must_cut=True))
         if lane._keep(outcome):
             lane._agent.world.after(1, lane._agent, partial(lane._told, command, outcome))

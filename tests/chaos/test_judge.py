@@ -22,7 +22,7 @@ def test_a_late_row_that_waits_for_others_is_not_lost_yet() -> None:
     judge, agent = Judge(world, ledger, world.now + 4_000), world.agents[1]
     world.run(6_000)
     world.run_until(lambda: not judge.open())
-    (state,) = agent.worker._flows.values()
+    (state,) = agent.worker.states().values()
     agent.log.rows.append((state.sealed * state.flow.fragment.pane_us - 1, "a"))
     world.run_until(lambda: state.after is not None and state.after.waiting == 1)
     uid = state.flow.uid
@@ -57,7 +57,7 @@ def test_what_a_full_disk_refuses_has_never_begun(monkeypatch: pytest.MonkeyPatc
     flows = {flow for flow, agent in ledger.books if agent == full.index}
     assert flows == {flow.uid for flow in spec.flows}
     world.run(12_000)
-    for uid, state in full.worker._flows.items():
+    for uid, state in full.worker.states().items():
         assert ledger.books[uid, full.index].live_from == state.live_from
     judge = Judge(world, ledger, until_ms)
     world.run_until(lambda: not judge.open())

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
 
 import pytest
 
 from elf.cli.main import main
-
-Here = Callable[..., subprocess.CompletedProcess[str]]
+from tests.support.commands import Here
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import psutil
 import pytest
 
 from elf.bench.control_measures import MEASURES, Control
+from tests.support.waiting import wait_until
 
 
 def starters() -> list[psutil.Process]:
@@ -60,7 +60,6 @@ def test_agents_end_when_whoever_ordered_them_is_killed(tmp_path: Path) -> None:
     os.kill(ordering.pid, signal.SIGKILL)
     ordering.wait()
     ordering.stdout.close()
-    deadline = time.monotonic() + 10
-    while agent.is_running() and agent.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not agent.is_running() or agent.status() == psutil.STATUS_ZOMBIE
+    wait_until(
+        lambda: not agent.is_running() or agent.status() == psutil.STATUS_ZOMBIE, "the agent ends too", 10
+    )

@@ -32,7 +32,7 @@ def test_a_small_one(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_lane_gives_the_same_groups_whether_it_waits_or_not(tmp_path: Path) -> None:
     log = tmp_path / "clicks.json"
     with log.open("wb") as out:
-        write_finite(Clicks(1), out, rows=50_000, start_us=0, per_second=500, disorder_us=500_000, seed=1)
+        write_finite(Clicks(1), out, rows=10_000, start_us=0, per_second=500, disorder_us=500_000, seed=1)
     answers = []
     for durable in (None, False, True):
         answer = tmp_path / f"answer {durable}"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -25,22 +23,11 @@ from elf.cli.options import DEFAULT_ADDRESS
 from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.program.values import pack_value
-from tests.cli.conftest import Here
-from tests.cli.fleet_of_one import fake_agent, window_result
+from tests.support.commands import ELF, UNREACHABLE, Here, elf, elf_beside
+from tests.support.fleet_of_one import fake_agent, window_result
+from tests.support.waiting import eventually, wait_until
 
 COMMANDS = "run sql shell jobs members streams top tap tree compare leave demo generate bench sim"
-ELF = [sys.executable, "-m", "elf.cli.main"]
-
-
-def elf(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    variables = {key: value for key, value in os.environ.items() if not key.startswith("ELF_")}
-    return subprocess.run(
-        [*ELF, *args], capture_output=True, text=True, timeout=30, env={**variables, **env}, check=False
-    )
-
-
-async def elf_beside(*args: str) -> subprocess.CompletedProcess[str]:
-    return await asyncio.to_thread(elf, *args)
 
 
 def test_version() -> None:
@@ -91,9 +78,6 @@ def test_a_setting_is_a_python_literal_or_a_text() -> None:
     for wrong in ("every", "=3", "a b=3"):
         with pytest.raises(UserError, match="--set wants NAME=VALUE, not"):
             setting(wrong)
-
-
-UNREACHABLE = "cannot reach an agent at 127.0.0.1:1: connection refused (is elf-agent running there?)"
 
 
 @pytest.mark.parametrize(
@@ -289,10 +273,7 @@ async def test_ctrl_c_ends_a_subscription_and_tells_the_agent() -> None:
         _, stderr = await process.communicate()
         assert process.returncode == 0
         assert stderr.decode().splitlines()[0] == PARTLY
-        for _ in range(100):
-            if agent.got(say.Cancel):
-                break
-            await asyncio.sleep(0.01)
+        await eventually(lambda: agent.got(say.Cancel), "it is cancelled", 5)
         assert agent.got(say.Cancel)
 
 
@@ -335,9 +316,7 @@ def test_output_into_a_closed_pipe_ends_quietly() -> None:
 def test_a_live_log_ends_with_a_whole_line_on_sigterm(tmp_path: Path) -> None:
     path = tmp_path / "access.log"
     process = subprocess.Popen([*ELF, "generate", "access", "--out", str(path), "--rate", "5000"])
-    deadline = time.monotonic() + 20
-    while (not path.exists() or path.stat().st_size < 50_000) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: path.exists() and path.stat().st_size >= 50_000, "lines", 20)
     process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 0
     assert path.read_bytes().endswith(b"\n")

@@ -19,7 +19,7 @@ from elf.job.messages import JobFacts, WindowResult
 from elf.job.spec import JobSpec
 from elf.ql import planner, statements
 from elf.schema import Column, Schema
-from tests.cli.fleet_of_one import window_result
+from tests.support.fleet_of_one import window_result
 
 START_US = 1_795_226_400_000_000
 

@@ -15,7 +15,7 @@ from elf.client import split
 from elf.client.coverage import COUNTS, FLAGS, NAMED_MAX, coverage, is_whole
 from elf.client.values import plain
 from elf.job.tally import TALLY_COLUMNS
-from tests.cli.fleet_of_one import window_result
+from tests.support.fleet_of_one import window_result
 
 WHOLE = {"expected": 3, "reported": 3, "missing": [], "rows_in": 12, **dict.fromkeys(COUNTS, 0), "version": 1}
 GAP = {

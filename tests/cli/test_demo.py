@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from elf.errors import ElfError
 from elf.job.spec import topics_of
 from elf.ql.statements import CreateJob, parse
 from overlay.ids import closeness, node_id, to_int
+from tests.support.waiting import wait_until
 
 
 def gone(pid: int) -> bool:
@@ -32,12 +32,8 @@ def gone(pid: int) -> bool:
 
 
 def grandchild(log: Path) -> int:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        if log.exists() and log.read_text().strip().isdigit():
-            return int(log.read_text())
-        time.sleep(0.02)
-    raise AssertionError("the child did not start")
+    wait_until(lambda: log.exists() and log.read_text().strip().isdigit(), "the child starts", 10)
+    return int(log.read_text())
 
 
 @pytest.fixture
@@ -61,10 +57,7 @@ def test_all_is_gone_after_an_error_even_what_ignores_us(tmp_path: Path, stubbor
         below = grandchild(log)
         raise RuntimeError
     assert gone(child.process.pid)
-    deadline = time.monotonic() + 5
-    while not gone(below) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert gone(below)
+    wait_until(lambda: gone(below), "it ends", 5)
 
 
 def test_a_child_that_dies_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
@@ -93,10 +86,7 @@ def test_a_signal_ends_the_demo_and_its_children(tmp_path: Path, stubborn: str, 
     below = grandchild(log)
     demo.send_signal(number)
     assert demo.wait(10) != 0
-    deadline = time.monotonic() + 5
-    while not gone(below) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert gone(below)
+    wait_until(lambda: gone(below), "it ends", 5)
 
 
 def test_the_agents_take_the_configurations_as_they_are_written(tmp_path: Path) -> None:
@@ -132,8 +122,6 @@ def test_processes_stop_politely_first(tmp_path: Path) -> None:
     path = tmp_path / "clicks.jsonl"
     args = ["generate", "clicks", "--out", str(path), "--rate", "2000"]
     child = processes.start("generator", "elf.cli.main", args, tmp_path / "log")
-    deadline = time.monotonic() + 20
-    while (not path.exists() or not path.stat().st_size) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: path.exists() and path.stat().st_size, "lines", 20)
     processes.stop([child])
     assert child.process.returncode == 0

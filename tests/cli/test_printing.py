@@ -18,7 +18,7 @@ from elf.cli.choices import Output
 from elf.cli.printing import json_rows, printer, status_json
 from elf.client import split
 from elf.client.values import for_terminal, rfc3339
-from tests.cli.fleet_of_one import window_result
+from tests.support.fleet_of_one import window_result
 
 US = pa.timestamp("us")
 

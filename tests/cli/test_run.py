@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 from elf.cli.generate import GenerateOptions, generate
-from tests.cli.conftest import Here
+from tests.support.commands import Here
 
 TOP = (
     "SELECT product, SUM(clicks_count) AS clicks FROM clicks WHERE store == 'video_games' "

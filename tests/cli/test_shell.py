@@ -20,7 +20,7 @@ from elf.cli import shell
 from elf.cli.errors import exit_status
 from elf.client import connect
 from elf.job import messages as say
-from tests.cli.fleet_of_one import fake_agent
+from tests.support.fleet_of_one import fake_agent
 
 
 def answers(message: say.Message) -> Iterable[say.Message]:

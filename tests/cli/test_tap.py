@@ -18,10 +18,9 @@ from elf.batch import encode
 from elf.cli.tap import CELL_CHARS_MAX, Lines
 from elf.job import messages as say
 from elf.wire.tapping import TapReply, TapWish
-from tests.cli.conftest import Here
-from tests.cli.fleet_of_one import fake_agent
-from tests.cli.terminal import watch
-from tests.cli.test_commands import ELF, UNREACHABLE, elf_beside
+from tests.support.commands import ELF, UNREACHABLE, Here, elf_beside
+from tests.support.fleet_of_one import fake_agent
+from tests.support.terminal import watch
 
 
 def rows(first: int, count: int) -> pa.Table:

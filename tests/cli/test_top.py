@@ -16,10 +16,9 @@ from elf.cli.printing import console
 from elf.cli.top import Round, head, number, picture, round_of, size
 from elf.job import messages as say
 from elf.wire.vitals import AgentVitals, FleetVitals, StreamVitals, Vitals
-from tests.cli.conftest import Here
-from tests.cli.fleet_of_one import fake_agent
-from tests.cli.terminal import BACK, HOME, OTHER_SCREEN, plain, watch
-from tests.cli.test_commands import UNREACHABLE, elf_beside
+from tests.support.commands import UNREACHABLE, Here, elf_beside
+from tests.support.fleet_of_one import fake_agent
+from tests.support.terminal import BACK, HOME, OTHER_SCREEN, plain, watch
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

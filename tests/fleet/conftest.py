@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet.fleet import Fleet
+from tests.support.fleet import Fleet
 
 
 def running(folder: Path, count: int) -> Iterator[Fleet]:

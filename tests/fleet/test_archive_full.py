@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet.fleet import Agent, Fleet
+from tests.support.fleet import Agent, Fleet
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -28,15 +29,10 @@ def fetched(agent: Agent, path: str) -> str:
 
 
 def until(agent: Agent, path: str, holds: Callable[[str], bool]) -> str:
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            if holds(found := fetched(agent, path)):
-                return found
-        except OSError as error:
-            found = str(error)
-        assert time.monotonic() < deadline, found
-        time.sleep(0.2)
+    def as_wanted() -> str:
+        return found if holds(found := fetched(agent, path)) else ""
+
+    return wait_until(as_wanted, path, despite=(OSError,))
 
 
 def gauge(metrics: str, name: str) -> float:

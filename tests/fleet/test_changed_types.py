@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +13,8 @@ import pytest
 
 from elf.client import Client, connect
 from elf.errors import ElfError
-from tests.fleet.fleet import STREAM, Agent, Fleet
+from tests.support.fleet import STREAM, Agent, Fleet
+from tests.support.waiting import eventually
 
 QUERY = f"SELECT COUNT(*) AS n, SUM(ms) AS s FROM {STREAM} WINDOWING 1 SECOND"
 
@@ -52,31 +52,25 @@ def one(tmp_path: Path) -> Iterator[tuple[Fleet, Writer]]:
 
 async def reached(agent: Agent) -> Client:
     """A client, as soon as the agent answers."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            return await connect(agent.address, cluster="test").open()
-        except ElfError:
-            if time.monotonic() > deadline:
-                raise
-            await asyncio.sleep(0.2)
+    return await eventually(connect(agent.address, cluster="test").open, agent.said, 30, despite=(ElfError,))
 
 
 async def said(client: Client, text: str, wanted: str = "") -> str:
     """What comes of a statement, as soon as that has ``wanted`` in it."""
-    deadline = time.monotonic() + 30
-    while True:
+    found = ""
+
+    async def as_wanted() -> bool:
+        nonlocal found
         try:
             result = await client.sql(text)
             found = result.text if result.table is None else str(result.table.to_pylist())
         except ElfError as error:
             found = str(error)
-            if time.monotonic() > deadline:
-                raise
-        if wanted in found:
-            return found
-        assert time.monotonic() < deadline, found
-        await asyncio.sleep(0.2)
+            return wanted != "" and wanted in found
+        return wanted in found
+
+    await eventually(as_wanted, lambda: f"{wanted} in {found}", 30)
+    return found
 
 
 async def sums(client: Client, job: str) -> list[tuple[int, float | None]]:
@@ -89,6 +83,15 @@ async def sums(client: Client, job: str) -> list[tuple[int, float | None]]:
             if len(found) == 4:
                 break
     return found[1:]
+
+
+async def times(client: Client, job: str, value: float) -> None:
+    """Three windows one after the other have that value in all rows; those before may have others."""
+
+    async def three() -> bool:
+        return {s == value * n for n, s in await sums(client, job)} == {True}
+
+    await eventually(three, f"windows of {value}", 20)
 
 
 async def test_whole_numbers_become_fractions_and_then_texts(one: tuple[Fleet, Writer]) -> None:
@@ -121,8 +124,7 @@ async def test_whole_numbers_become_fractions_and_then_texts(one: tuple[Fleet, W
     async with await reached(agent) as client:
         await said(client, "SHOW JOBS", "fractions")
         writer.value = 2
-        await asyncio.sleep(2)
-        assert {s == 2 * n for n, s in await sums(client, "fractions")} == {True}
+        await times(client, "fractions", 2)
         assert {s == 2 * n for n, s in await sums(client, "whole")} == {True}
     assert agent.process is not None
     assert agent.process.poll() is None
@@ -137,6 +139,5 @@ async def test_what_does_not_fit_is_told_and_alter_takes_the_types_of_now(one: t
         await said(client, f"DESCRIBE {STREAM}", "double")
         assert "ALTER JOB" in await said(client, "DESCRIBE JOB whole", "values of the last window are NULL")
         await said(client, f"ALTER JOB whole AS {QUERY}", "version 2")
-        await asyncio.sleep(2)
-        assert {s == 1.5 * n for n, s in await sums(client, "whole")} == {True}
+        await times(client, "whole", 1.5)
         assert "uncast" not in await said(client, "DESCRIBE JOB whole")

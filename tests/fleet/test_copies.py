@@ -4,7 +4,6 @@ sealed is in no commit yet; and neighbours answer for one whose connection to it
 from __future__ import annotations
 
 import asyncio
-import http.client
 import re
 import shutil
 import signal
@@ -15,10 +14,10 @@ from typing import Any
 import psutil
 
 from elf.client import Window
-from tests.fleet.broken import BrokenNetwork
-from tests.fleet.fleet import Agent, Fleet
-from tests.fleet.test_fleet import SECOND_US, clicks, connected, create, until, watched
-from tests.fleet.test_stragglers import QUERY, stop
+from tests.support.broken import BrokenNetwork
+from tests.support.fleet import Agent, Fleet
+from tests.support.waiting import eventually
+from tests.support.watching import QUERY, SECOND_US, clicks, connected, create, metric, stop, watched
 
 
 async def test_windows_have_what_an_agent_had_sealed_that_is_gone_for_good(five: Fleet) -> None:
@@ -33,12 +32,12 @@ async def test_windows_have_what_an_agent_had_sealed_that_is_gone_for_good(five:
         await client.close()
         client = await connected(five, 0)
     async with watched(client, "popular") as windows:
-        await until(lambda: len(windows) >= 1, "a window")
-        await asyncio.sleep((1.8 - time.time()) % 2)
+        await eventually(lambda: len(windows) >= 1, "a window")
+        await asyncio.sleep((1.8 - time.time()) % 2)  # to just before the end of a window
         start = time.time_ns() // 1000 // (2 * SECOND_US) * 2 * SECOND_US
         stop(home, signal.SIGSTOP)
         before = metric(victim, "snapshots_retained")  # a busy machine may owe the window before
-        await until(lambda: metric(victim, "snapshots_copied") > before, "copies", 10)
+        await eventually(lambda: metric(victim, "snapshots_copied") > before, "copies", 10)
         assert start not in windows
         victim.kill()
         shutil.rmtree(victim.folder / "data")
@@ -46,7 +45,9 @@ async def test_windows_have_what_an_agent_had_sealed_that_is_gone_for_good(five:
         def lacking() -> object:
             return windows[start].status["missing"] if start in windows else None
 
-        await until(lambda: lacking() == [home.name], "the window, by another home, with the victim's rows")
+        await eventually(
+            lambda: lacking() == [home.name], "the window, by another home, with the victim's rows"
+        )
         five.end_writing()
         truth = five.truth(start, start + 2 * SECOND_US, without=[home.name])
         assert clicks(windows[start]) == truth
@@ -68,7 +69,7 @@ async def test_windows_are_whole_while_an_agents_connection_to_its_root_stands_s
         await statements.sql("DROP JOB popular")
         await statements.sql(f"CREATE JOB mirrored AS {QUERY} STRAGGLERS MIRROR")
         async with watched(client, "mirrored") as windows:
-            await until(lambda: len(windows) >= 2, "windows")
+            await eventually(lambda: len(windows) >= 2, "windows")
             told: dict[str, Any] = await statements.tree("mirrored")
             (tree,) = told["flows"]
             home = fleet.agent_at(tree["root"])
@@ -80,12 +81,12 @@ async def test_windows_are_whole_while_an_agents_connection_to_its_root_stands_s
             def mirrored() -> list[Window]:
                 return [w for start, w in windows.items() if start >= stopped_us]
 
-            await until(lambda: len(mirrored()) >= 3, "windows without its own word")
+            await eventually(lambda: len(mirrored()) >= 3, "windows without its own word")
             assert metric(home, "snapshots_mirrored") >= 3
             network.stopped = frozenset()
             end_us = fleet.end_writing() - SECOND_US
-            await until(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows")
-            await asyncio.sleep(3)
+            await eventually(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows")
+            await asyncio.sleep(3)  # for revisions, of which there must be none
             for start, window in windows.items():
                 if start + 2 * SECOND_US <= end_us - 2 * SECOND_US:
                     assert (window.status["missing"], window.revision) == ([], 0)
@@ -108,12 +109,3 @@ def connections(agent: Agent, other: Agent) -> frozenset[int]:
     ports = frozenset(one.laddr.port for one in found if one.raddr and one.raddr.port == port)
     assert ports
     return ports
-
-
-def metric(agent: Agent, name: str) -> float:
-    connection = http.client.HTTPConnection("127.0.0.1", agent.http_port, timeout=5)
-    connection.request("GET", "/metrics")
-    text = connection.getresponse().read().decode()
-    connection.close()
-    found = re.search(rf"^elf_{re.escape(name)} ([0-9.e+]+)$", text, re.M)
-    return float(found[1]) if found else 0.0

@@ -9,103 +9,22 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import elf.client
-from elf.client import Client, Window
-from elf.errors import ElfError
-from tests.fleet.fleet import STREAM, Fleet
-
-SECOND_US = 1_000_000
-CREATE = (
-    f"CREATE JOB popular AS SELECT product, SUM(clicks_count) AS clicks FROM {STREAM} "
-    "GROUP BY product WINDOWING 2 SECONDS"
+from elf.client import Window
+from tests.support.fleet import STREAM, Fleet
+from tests.support.waiting import eventually, wait_until
+from tests.support.watching import (
+    CREATE,
+    SECOND_US,
+    check,
+    clicks,
+    connected,
+    create,
+    start_us,
+    watched,
 )
-
-Windows = dict[int, Window]
-
-
-async def until(condition: Callable[[], bool], what: str, limit_s: float = 60) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not in {limit_s} s: {what}")
-        await asyncio.sleep(0.1)
-
-
-async def connected(fleet: Fleet, index: int) -> Client:
-    """A client of an agent, as soon as all agents are members."""
-    deadline = time.monotonic() + 40
-    while True:
-        try:
-            client = await elf.client.connect(
-                fleet.agents[index].address, cluster="test", creator="tests"
-            ).open()
-            status = await client.status()
-            if status["streams"] == {STREAM: len(fleet.agents)}:
-                return client
-            await client.close()
-        except ElfError:
-            pass
-        if time.monotonic() > deadline:
-            raise AssertionError("the agents did not find each other:\n" + fleet.agents[index].said())
-        await asyncio.sleep(0.2)
-
-
-async def create(client: Client) -> None:
-    """Create the job, as soon as its stream has rows."""
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            await client.sql(CREATE)
-            return
-        except ElfError as error:
-            if "has read a line" not in str(error) or time.monotonic() > deadline:
-                raise
-            await asyncio.sleep(0.2)
-
-
-@asynccontextmanager
-async def watched(client: Client, job: str) -> AsyncIterator[Windows]:
-    """The windows of a job as they come, the highest revision of each, by start (µs)."""
-    windows: Windows = {}
-
-    async def watch() -> None:
-        async for window in client.subscribe(job):
-            start = start_us(window)
-            if start not in windows or windows[start].revision <= window.revision:
-                windows[start] = window
-
-    task = asyncio.create_task(watch())
-    try:
-        yield windows
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await client.close()
-
-
-def start_us(window: Window) -> int:
-    assert window.start is not None
-    return int(window.start.timestamp() * 1e6)
-
-
-def clicks(window: Window) -> dict[str, int]:
-    return {row["product"]: int(row["clicks"]) for row in window.table.to_pylist()}
-
-
-def check(fleet: Fleet, windows: Windows, until_us: int, *, least: int) -> None:
-    """Every window that ended before ``until_us`` has exactly the rows of the agents that it covers: all of
-    them.
-    """
-    done = {start: w for start, w in windows.items() if start + 2 * SECOND_US <= until_us}
-    assert len(done) >= least
-    for start, window in done.items():
-        assert clicks(window) == fleet.truth(start, start + 2 * SECOND_US), window.status
-        assert window.status["missing"] == []
 
 
 async def test_a_killed_worker_is_named_and_its_rows_come_as_revisions(five: Fleet) -> None:
@@ -114,7 +33,7 @@ async def test_a_killed_worker_is_named_and_its_rows_come_as_revisions(five: Fle
     await create(client)
     master = five.agent_at(str((await client.tree("popular"))["master"]))
     async with watched(client, "popular") as windows:
-        await until(lambda: len(windows) >= 3, "three windows")
+        await eventually(lambda: len(windows) >= 3, "three windows")
         victim = next(a for a in five.agents[2:] if a is not master)
         victim.kill()
         killed_us = time.time_ns() // 1000
@@ -122,7 +41,7 @@ async def test_a_killed_worker_is_named_and_its_rows_come_as_revisions(five: Fle
         def missing() -> list[Window]:
             return [w for w in windows.values() if w.status["missing"] == [victim.name]]
 
-        await until(lambda: len(missing()) >= 2, "windows without the killed agent")
+        await eventually(lambda: len(missing()) >= 2, "windows without the killed agent")
         for window in missing():
             start = start_us(window)
             assert window.status["reported"] == 4
@@ -131,9 +50,13 @@ async def test_a_killed_worker_is_named_and_its_rows_come_as_revisions(five: Fle
                 assert clicks(window) == five.truth(start, start + 2 * SECOND_US, without=[victim.name])
         assert max(windows) + 2 * SECOND_US > killed_us - 2 * SECOND_US
         victim.start()
-        await asyncio.sleep(6)
+        started_us = time.time_ns() // 1000
+        await eventually(
+            lambda: any(at > started_us and not w.status["missing"] for at, w in windows.items()),
+            "a window with the one that is back",
+        )
         end_us = five.end_writing() - SECOND_US
-        await until(
+        await eventually(
             lambda: max(windows, default=0) + 4 * SECOND_US >= end_us and not missing(), "revised windows", 40
         )
         check(five, windows, end_us - 2 * SECOND_US, least=6)
@@ -171,10 +94,10 @@ async def test_the_home_of_a_job_is_killed_and_its_windows_go_on_elsewhere(five:
         await client.close()
         client = await connected(five, 2)
     async with watched(client, "popular") as windows:
-        await until(lambda: len(windows) >= 4, "four windows")
+        await eventually(lambda: len(windows) >= 4, "four windows")
         master.kill()
         killed_us = time.time_ns() // 1000
-        await until(lambda: max(windows) > killed_us + 2 * SECOND_US, "windows from another home")
+        await eventually(lambda: max(windows) > killed_us + 2 * SECOND_US, "windows from another home")
         starts = sorted(windows)
         assert starts == list(range(starts[0], starts[-1] + 1, 2 * SECOND_US))
         for start in (start for start in starts if start > killed_us):
@@ -182,10 +105,12 @@ async def test_the_home_of_a_job_is_killed_and_its_windows_go_on_elsewhere(five:
             assert clicks(windows[start]) == five.truth(start, start + 2 * SECOND_US, without=[master.name])
         assert str((await client.tree("popular"))["master"]) != master.address
         master.start()
-        await until(lambda: len(windows) >= 8, "eight windows")
+        await eventually(lambda: len(windows) >= 8, "eight windows")
         end_us = five.end_writing() - SECOND_US
-        await until(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows", 40)
-        await until(lambda: all(not w.status["missing"] for w in windows.values()), "complete windows", 40)
+        await eventually(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows", 40)
+        await eventually(
+            lambda: all(not w.status["missing"] for w in windows.values()), "complete windows", 40
+        )
         check(five, windows, end_us - 2 * SECOND_US, least=6)
 
 
@@ -203,11 +128,11 @@ async def test_the_home_of_a_key_range_dies_for_good_and_its_windows_go_on(five:
         await client.close()
         client = await connected(five, 1)
     async with watched(client, "popular") as windows:
-        await until(lambda: len(windows) >= 4, "four windows")
+        await eventually(lambda: len(windows) >= 4, "four windows")
         victim.kill()
         shutil.rmtree(victim.folder / "data")
         killed_us = time.time_ns() // 1000
-        await until(lambda: max(windows) > killed_us + 2 * SECOND_US, "windows of all key ranges")
+        await eventually(lambda: max(windows) > killed_us + 2 * SECOND_US, "windows of all key ranges")
         end_us = five.end_writing()
         starts = sorted(windows)
         assert starts == list(range(starts[0], starts[-1] + 1, 2 * SECOND_US))
@@ -231,7 +156,7 @@ async def test_sigterm_takes_a_cut_and_leave_hands_everything_over(five: Fleet) 
             five, five.agents.index(next(a for a in five.agents if a not in (stopped, leaving)))
         )
     async with watched(client, "popular") as windows:
-        await until(lambda: len(windows) >= 2, "two windows")
+        await eventually(lambda: len(windows) >= 2, "two windows")
         assert stopped.terminate() == 0
         stopped.start()
         done = await asyncio.to_thread(
@@ -257,7 +182,9 @@ async def test_sigterm_takes_a_cut_and_leave_hands_everything_over(five: Fleet) 
         leaving.process = None
         read = (leaving.log.stat().st_size, len(leaving.written))
         assert read[0] > 0
-        await until(lambda: any(w.status["expected"] == 4 for w in windows.values()), "windows of four", 40)
+        await eventually(
+            lambda: any(w.status["expected"] == 4 for w in windows.values()), "windows of four", 40
+        )
         five.end_writing()
         after = [w for start, w in windows.items() if start > left_us and w.status["expected"] == 4]
         for window in after:
@@ -312,10 +239,7 @@ def test_what_cannot_start_says_so_in_one_line(tmp_path: Path) -> None:
 
     first.start()
     try:
-        deadline = time.monotonic() + 20
-        while "agent is ready" not in first.said():
-            assert time.monotonic() < deadline, first.said()
-            time.sleep(0.1)
+        wait_until(lambda: "agent is ready" in first.said(), first.said, 20)
         second.port = first.port
         taken = run("--config", str(second.write_config()))
         assert taken.returncode == 1
@@ -337,13 +261,18 @@ async def test_the_founder_is_killed_for_good_and_agents_join_and_jobs_are_made(
             return dict(status["log"])
 
         async def led(by: set[str]) -> None:
-            deadline = time.monotonic() + 30
-            while set((told := await log())["keepers"]) != by or str(told["leader"]) == first[0].address:
-                if time.monotonic() > deadline:
-                    raise AssertionError(f"the log is kept by {told}")
-                await asyncio.sleep(0.2)
-                if first[0].process is not None and set(told["keepers"]) == by:
+            told: dict[str, Any] = {}
+
+            async def by_them() -> bool:
+                nonlocal told
+                told = await log()
+                if set(told["keepers"]) != by:
+                    return False
+                if str(told["leader"]) == first[0].address and first[0].process is not None:
                     first[0].kill()
+                return str(told["leader"]) != first[0].address
+
+            await eventually(by_them, lambda: f"the log is kept by {told}", 30)
 
         await led({agent.address for agent in first})
         fleet.begin_writing()
@@ -358,7 +287,7 @@ async def test_the_founder_is_killed_for_good_and_agents_join_and_jobs_are_made(
         (job,) = status["jobs"]
         assert job == "popular"
         async with watched(client, "popular") as windows:
-            await until(
+            await eventually(
                 lambda: any(
                     w.status["reported"] == 3 and w.status["expected"] == 4 for w in windows.values()
                 ),

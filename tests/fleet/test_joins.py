@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from elf.client import Client, Window
-from elf.errors import ElfError, UserError
-from tests.fleet.fleet import PRODUCTS, STREAM, Fleet
-from tests.fleet.test_fleet import SECOND_US, connected, start_us, until, watched
+from elf.errors import UserError
+from tests.support.fleet import PRODUCTS, STREAM, Fleet
+from tests.support.waiting import eventually
+from tests.support.watching import SECOND_US, connected, create, start_us, watched
 
 QUERY = (
     f"SELECT maker, SUM(clicks_count) AS clicks FROM {STREAM} JOIN '{{}}' AS p ON product = p.name "
@@ -92,16 +93,9 @@ async def test_a_table_goes_with_a_job_and_is_refreshed(two: Fleet, tmp_path: Pa
     with pytest.raises(UserError, match=r"the makers\.csv cannot be read: no such file"):
         await client.sql(QUERY.format(file))
     write(file, makers[0])
-    create = QUERY.format(file)
-    for _ in range(100):
-        try:
-            await client.sql(f"CREATE JOB made AS {create}")
-            break
-        except ElfError as error:
-            if "has read a line" not in str(error):
-                raise
-            await asyncio.sleep(0.2)
-    await client.sql(f"CREATE JOB again AS {create.replace('AS p', 'AS q').replace('p.', 'q.')}")
+    query = QUERY.format(file)
+    await create(client, f"CREATE JOB made AS {query}")
+    await client.sql(f"CREATE JOB again AS {query.replace('AS p', 'AS q').replace('p.', 'q.')}")
     assert "read by made, again" in (await facts(client, "made"))["flow"]
     told = await explained(client, "made")
     (joined,) = told["fragments"][0]["tables"]
@@ -123,7 +117,7 @@ async def test_a_table_goes_with_a_job_and_is_refreshed(two: Fleet, tmp_path: Pa
     with pytest.raises(UserError, match="again is read by most"):
         await client.sql("ALTER JOB again SET least = 2")
     async with watched(client, "made") as windows, watched(client, "most") as others:
-        await until(lambda: len(windows) >= 2, "windows of the first table")
+        await eventually(lambda: len(windows) >= 2, "windows of the first table")
         since = "SELECT product, clicks FROM JOB ever WHERE clicks > 3"
         parts = [("ever", 6), (since, 2), (since, 2), (since, 2)]  # at the root of the flow, and elsewhere
         of_job, *read = await asyncio.gather(*(some_windows(client, *part) for part in parts))
@@ -143,11 +137,13 @@ async def test_a_table_goes_with_a_job_and_is_refreshed(two: Fleet, tmp_path: Pa
         write(file, makers[1])
         await client.sql("ALTER JOB made SET least = 2")
         assert "is version 3 now" in (await client.sql(f"ALTER JOB made SET TABLE p FROM '{file}'")).text
-        await until(lambda: sum(w.version == 3 for w in windows.values()) >= 2, "windows of the second table")
+        await eventually(
+            lambda: sum(w.version == 3 for w in windows.values()) >= 2, "windows of the second table"
+        )
         with pytest.raises(UserError, match="joins no table x; tables: p"):
             await client.sql(f"ALTER JOB made SET TABLE x FROM '{file}'")
         end_us = two.end_writing() - 3 * SECOND_US
-        await asyncio.sleep(1)
+        await eventually(lambda: min(max(windows), max(others)) >= end_us, "the last windows")
         for window in met:
             if not window.status["missing"]:
                 assert {

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -13,13 +11,9 @@ import pytest
 
 from elf.client import Client, Window, connect
 from elf.client import client as client_module
-from tests.fleet.fleet import Agent, Fleet
-from tests.fleet.test_fleet import SECOND_US, connected, create, until, watched
-
-
-def leave(agent: Agent, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "elf.cli.main", "leave", "--connect", agent.address, "--cluster", "test"]
-    return subprocess.run([*command, *more], capture_output=True, text=True, timeout=90)
+from tests.support.fleet import Fleet
+from tests.support.waiting import eventually
+from tests.support.watching import SECOND_US, connected, create, leave, watched
 
 
 async def test_one_of_three_stays_while_another_is_dead_unless_it_is_forced(tmp_path: Path) -> None:
@@ -36,11 +30,14 @@ async def test_one_of_three_stays_while_another_is_dead_unless_it_is_forced(tmp_
         await client.close()
         client = await connected(fleet, fleet.agents.index(master))
         async with watched(client, "popular") as windows:
-            while (await kept_by(client)).count(",") < 2:
-                await asyncio.sleep(0.2)
-            await until(lambda: len(windows) >= 2, "two windows")
+
+            async def kept_by_three() -> bool:
+                return (await kept_by(client)).count(",") == 2
+
+            await eventually(kept_by_three, "three that keep the job")
+            await eventually(lambda: len(windows) >= 2, "two windows")
             dead.kill()
-            await until(
+            await eventually(
                 lambda: any(dead.name in missing(window) for window in windows.values()),
                 "a window that names the dead one",
             )
@@ -51,7 +48,7 @@ async def test_one_of_three_stays_while_another_is_dead_unless_it_is_forced(tmp_
             assert "that keep the stream log and job popular; start" in line
             assert "--force" in line
             asked_us = time.time_ns() // 1000
-            await until(lambda: max(windows) > asked_us + SECOND_US, "windows with the one that stays")
+            await eventually(lambda: max(windows) > asked_us + SECOND_US, "windows with the one that stays")
             assert leaving.name not in missing(windows[max(windows)])
             forced = await asyncio.to_thread(leave, leaving, "--force")
             assert forced.returncode == 0, forced.stderr
@@ -61,7 +58,7 @@ async def test_one_of_three_stays_while_another_is_dead_unless_it_is_forced(tmp_
             leaving.process = None
             dead.start()
             back_us = time.time_ns() // 1000
-            await until(
+            await eventually(
                 lambda: max(windows) > back_us + 2 * SECOND_US, "windows with the one that is back", 90
             )
         await client.close()

@@ -8,9 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from tests.fleet.fleet import Agent, Fleet
-from tests.fleet.test_fleet import SECOND_US, connected, create, until, watched
-from tests.fleet.test_leaving import leave
+from tests.support.fleet import Agent, Fleet
+from tests.support.waiting import eventually
+from tests.support.watching import SECOND_US, connected, create, leave, watched
 
 MAP = """
 def map(batch):
@@ -41,17 +41,19 @@ async def test_they_answer_as_any_fleet_and_one_that_leaves_ends_no_other(tmp_pa
         await client.sql(f"ALTER JOB popular SET FUNCTION map FROM '{tmp_path / 'map.py'}'")
         gone = fleet.agents[3]
         async with watched(client, "popular") as windows:
-            await until(lambda: any(w.status["version"] == 2 for w in windows.values()), "the function's")
+            await eventually(
+                lambda: any(w.status["version"] == 2 for w in windows.values()), "the function's"
+            )
             asked_us = time.time_ns() // 1000
             left = await asyncio.to_thread(leave, gone)
             assert (left.returncode, left.stderr) == (0, "")
-            await until(
+            await eventually(
                 lambda: any(w.status["expected"] == 3 for w in windows.values()),
                 "a window of those that stay",
             )
             until_us = fleet.end_writing()
             done = until_us - 4 * SECOND_US
-            await until(lambda: max(windows) >= done, "all windows")
+            await eventually(lambda: max(windows) >= done, "all windows")
         for start, window in sorted(windows.items()):
             end = start + 2 * SECOND_US
             if end <= asked_us or (window.status["expected"] == 3 and end <= done):

@@ -13,9 +13,9 @@ from typing import Any
 
 from agents.answering.vitals import PATIENCE_MS
 from elf.client import Client
-from tests.cli.terminal import BACK, HOME, OTHER_SCREEN, plain, watch
-from tests.fleet.fleet import STREAM, Fleet
-from tests.fleet.test_fleet import connected, create
+from tests.support.fleet import STREAM, Fleet
+from tests.support.terminal import BACK, HOME, OTHER_SCREEN, plain, watch
+from tests.support.watching import connected, create
 
 ELF = [sys.executable, "-m", "elf.cli.main"]
 
@@ -48,7 +48,7 @@ async def test_top_shows_what_agents_do_and_which_do_not_answer(three: Fleet) ->
         three.begin_writing()
         await create(client)
         three.agents[1].log.open("a").write("no json\n")
-        await asyncio.sleep(3)
+        await asyncio.sleep(3)  # for the rates, which are of the last seconds
         first, second = await person.top(2)
         names = {agent.name: agent.address for agent in three.agents}
         for one in (first, second):
@@ -120,7 +120,7 @@ async def before_the_first_line(fleet: Fleet, person: Person) -> None:
     assert said == f"elf: no line of stream {STREAM} has been read yet; waiting for one\n"
     while process.poll() is None:
         fleet.agents[1].append([(time.time_ns() // 1000, "Doom", 1)])
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)  # five rows a second
     out, _ = process.communicate()
     row = json.loads(out)
     assert list(row)[:2] == ["created_at", "_agent"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,9 +9,12 @@ import pytest
 
 from elf.client import Client, connect
 from elf.errors import ElfError
-from tests.fleet.fleet import Fleet
+from tests.support.fleet import Fleet
+from tests.support.waiting import eventually
 
 Rows = list[dict[str, object]]
+
+TOLD = "another member has this agent's name"
 
 
 @pytest.fixture
@@ -25,15 +26,15 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 async def members(client: Client, holds: Callable[[Rows], bool]) -> Rows:
-    deadline, found = time.monotonic() + 40, Rows()
-    while not holds(found):
-        assert time.monotonic() < deadline, found
-        await asyncio.sleep(0.3)
-        try:
-            table = (await client.sql("SHOW MEMBERS")).table
-        except ElfError:
-            continue
+    found = Rows()
+
+    async def shown() -> bool:
+        nonlocal found
+        table = (await client.sql("SHOW MEMBERS")).table
         found = [] if table is None else table.to_pylist()
+        return holds(found)
+
+    await eventually(shown, lambda: str(found), 40, despite=(ElfError,))
     return found
 
 
@@ -56,8 +57,9 @@ async def test_a_folder_that_was_lost_and_is_brought_back(fleet: Fleet) -> None:
         assert {row["number"]: row["note"] for row in rows}[number] == (
             f"2 have this name: elf leave --dead {agent.name}"
         )
+        await eventually(lambda: TOLD in agent.said(), "it says so itself", 20)
         agent.kill()
-        assert agent.said().count("another member has this agent's name") == 1
+        assert agent.said().count(TOLD) == 1
         data.rename(agent.folder / "data2")
         lost.rename(data)
         agent.start()
@@ -67,4 +69,4 @@ async def test_a_folder_that_was_lost_and_is_brought_back(fleet: Fleet) -> None:
         rows = await members(client, lambda rows: (2, "left") in states(rows))
         assert (number, "live") in states(rows)
         assert "note" not in rows[0]
-        assert agent.said().count("another member has this agent's name") == 2
+        await eventually(lambda: agent.said().count(TOLD) == 2, "it says so once more", 20)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,8 @@ import pytest
 import elf.client
 from elf.client import Client
 from elf.errors import ElfError, UserError
-from tests.fleet.fleet import Fleet
+from tests.support.fleet import Fleet
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -27,17 +27,16 @@ def quiet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 async def _client(fleet: Fleet) -> Client:
-    deadline = time.monotonic() + 40
-    while True:
-        try:
-            client = await elf.client.connect(fleet.agents[0].address, cluster="test", creator="tests").open()
-            if len(dict((await client.status())["streams"])) == 4:  # type: ignore[call-overload]
-                return client
-            await client.close()
-        except ElfError:
-            pass
-        assert time.monotonic() < deadline, fleet.agents[0].said()
-        await asyncio.sleep(0.2)
+    async def with_all() -> Client | None:
+        client = await elf.client.connect(fleet.agents[0].address, cluster="test", creator="tests").open()
+        if len(dict((await client.status())["streams"])) == 4:  # type: ignore[call-overload]
+            return client
+        await client.close()
+        return None
+
+    client = await eventually(with_all, fleet.agents[0].said, 40, despite=(ElfError,))
+    assert client is not None
+    return client
 
 
 async def _refused(client: Client, sql: str) -> str:

@@ -26,8 +26,9 @@ from elf.job.program.calls import Loaded
 from elf.job.program.spec import Submission
 from elf.transport import MemoryNetwork
 from overlay import Overlay, OverlayConfig, Peer, replica
-from tests.fleet.fleet import Fleet
-from tests.fleet.test_fleet import connected, create, until
+from tests.support.fleet import Fleet
+from tests.support.waiting import eventually
+from tests.support.watching import connected, create
 
 HEAD = "import time, os\nfrom elf.job import Job, QueryFailed\nclass J(Job):\n    every = 0.1\n"
 ASKS = """    def start(self): self.last = None
@@ -110,7 +111,7 @@ async def agents(count: int) -> AsyncIterator[Agents]:
     tasks = [asyncio.create_task(first.run([]))]
     tasks += [asyncio.create_task(driver.run([first.node.me.address])) for driver in others]
     try:
-        await until(lambda: all(d.node.ready for d in fleet.drivers), "ready")
+        await eventually(lambda: all(d.node.ready for d in fleet.drivers), "ready")
         await asyncio.to_thread(fleet.sandboxes.warm)
         yield fleet
     finally:
@@ -128,24 +129,26 @@ async def test_a_chain_of_queries_is_answered_and_a_cycle_refused() -> None:
         await fleet.submit("c", SQUARES)
         await fleet.submit("b", ADDS.format(to="c"))
         await fleet.submit("a", ASKS.format(to="b"))
-        await until(lambda: any(line.startswith("got 9") for line in got(fleet, "a")), "a chain of three", 20)
+        await eventually(
+            lambda: any(line.startswith("got 9") for line in got(fleet, "a")), "a chain of three", 20
+        )
         await fleet.submit("ring2", ADDS.format(to="ring3"))
         await fleet.submit("ring3", ADDS.format(to="ring1"))
         await fleet.submit("ring1", ASKS.format(to="ring2"))
         circle = "me/ring1 → me/ring2 → me/ring3 → me/ring1"
-        await until(lambda: any(circle in line for line in got(fleet, "ring1")), "a cycle refused", 20)
+        await eventually(lambda: any(circle in line for line in got(fleet, "ring1")), "a cycle refused", 20)
         await fleet.submit("x", ASKS.format(to="y") + "    def deliver(self, app, message): return 7\n")
         await fleet.submit("y", ASKS.format(to="x") + "    def deliver(self, app, message): return 8\n")
-        await until(lambda: any(line.startswith("got 8") for line in got(fleet, "x")), "at once", 20)
-        await until(lambda: any(line.startswith("got 7") for line in got(fleet, "y")), "at once", 20)
+        await eventually(lambda: any(line.startswith("got 8") for line in got(fleet, "x")), "at once", 20)
+        await eventually(lambda: any(line.startswith("got 7") for line in got(fleet, "y")), "at once", 20)
         await fleet.submit("lonely", ASKS.format(to="nobody"))
-        await until(
+        await eventually(
             lambda: any("there is no job" in line for line in got(fleet, "lonely")), "nobody there", 20
         )
         times = sorted(float(line.split()[-1]) for line in got(fleet, "a") if line.startswith("got 9"))
         assert times[len(times) // 2] < 500, times  # two sandboxes and a route, on a busy machine; mostly 5
         await fleet.call("sql", "DROP JOB c")
-        await until(lambda: any("there is no job" in line for line in got(fleet, "a")), "c is gone", 20)
+        await eventually(lambda: any("there is no job" in line for line in got(fleet, "a")), "c is gone", 20)
 
 
 async def test_a_job_that_blocks_or_dies_fails_alone_and_says_why() -> None:
@@ -155,23 +158,19 @@ async def test_a_job_that_blocks_or_dies_fails_alone_and_says_why() -> None:
         await fleet.submit("dies", "    def on_timer(self): os._exit(7)\n")
         await fleet.submit("raises", "    def on_timer(self): self.nothing.of_this\n")
 
-        found: dict[str, str] = {}
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline and (found.get("dies"), found.get("blocks")) != (
-            "failed",
-            "failed",
-        ):
-            jobs = await fleet.jobs()
-            found = {name: state for name, (state, _) in jobs.items()}
-            await asyncio.sleep(0.2)
+        async def failed() -> bool:
+            states = await fleet.jobs()
+            return all(name in states and states[name][0] == "failed" for name in ("dies", "blocks"))
+
+        await eventually(failed, "two jobs that fail", 30)
+        jobs = await fleet.jobs()
         assert jobs["good"] == ("running", "")
         assert "dies.py: its process ended in the middle of a call (exit status 7)" in jobs["dies"][1]
         assert "blocks.py: it did not return within 1 s" in jobs["blocks"][1]
         assert jobs["raises"][0] == "failing"
         assert "raises.py:5: AttributeError: 'J' object has no attribute 'nothing'" in jobs["raises"][1]
         before = len(got(fleet, "good"))
-        await asyncio.sleep(0.5)
-        assert len(got(fleet, "good")) > before + 4
+        await eventually(lambda: len(got(fleet, "good")) > before + 4, "the good one goes on", 10)
 
 
 PROMOTION = Path(elf.examples.__file__).with_name("micro_promotion.py")
@@ -220,15 +219,15 @@ async def test_micro_promotion_gives_the_products_clicked_most_a_discount_on_eve
                     agent.append(
                         (now, p, n) for p, n in (("Tetris", 9), ("Myst", 8), ("Doom", 7), ("Pong", 1))
                     )
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.1)  # ten times a second, people click
 
         clicking = asyncio.create_task(clicks())
         try:
             best = {"Tetris", "Myst", "Doom"}
-            await until(
+            await eventually(
                 lambda: all(discounts(a.said()) == best for a in three.agents), "a discount everywhere", 60
             )
-            await until(
+            await eventually(
                 lambda: any("selling Tetris" in a.said() for a in three.agents), "asks an SQL job", 60
             )
             batches: Any = []
@@ -270,14 +269,18 @@ async def test_a_deliver_that_blocks_is_told_until_one_returns(tmp_path: Path) -
     async with agents(1) as fleet:
         await fleet.submit("asked", BLOCKS_ONCE.format(flag=str(flag)))
         await fleet.submit("asks", ASKS.format(to="asked"))
-        await until(lambda: any(line.startswith("got 3 ") for line in got(fleet, "asks")), "asked", 20)
+        await eventually(lambda: any(line.startswith("got 3 ") for line in got(fleet, "asks")), "asked", 20)
         flag.touch()
-        await until(lambda: any("it did not return" in line for line in got(fleet, "asks")), "blocked", 20)
+        await eventually(
+            lambda: any("it did not return" in line for line in got(fleet, "asks")), "blocked", 20
+        )
         flag.unlink()
         await fleet.call("sql", "DROP JOB asks")
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(1.5)  # its timers run again meanwhile, which must not hide what it lost
         state, reason = (await fleet.jobs())["asked"]
         assert (state, "begun anew without what it had in memory" in reason) == ("failing", True)
         await fleet.submit("asks", ASKS.format(to="asked"))
-        await until(lambda: any(line.startswith("got 1 ") for line in got(fleet, "asks")[3:]), "begun", 20)
+        await eventually(
+            lambda: any(line.startswith("got 1 ") for line in got(fleet, "asks")[3:]), "begun", 20
+        )
         assert (await fleet.jobs())["asked"] == ("running", "")

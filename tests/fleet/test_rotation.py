@@ -16,7 +16,8 @@ import pytest
 
 from elf.bench.rotation.cells import cells
 from elf.bench.rotation.side import Task, run
-from tests.fleet.fleet import Agent, Fleet
+from tests.support.fleet import Agent, Fleet
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -36,10 +37,11 @@ def archived(agent: Agent) -> Counter[str]:
 
 
 def until_archived(agent: Agent, count: int) -> Counter[str]:
-    deadline = time.monotonic() + 60
-    while len(found := archived(agent)) < count:
-        assert time.monotonic() < deadline, (len(found), agent.said())
-        time.sleep(0.5)
+    def enough() -> Counter[str] | None:
+        return found if len(found := archived(agent)) >= count else None
+
+    found = wait_until(enough, lambda: f"{count} lines, not {len(archived(agent))}: {agent.said()}")
+    assert found is not None
     return found
 
 

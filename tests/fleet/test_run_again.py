@@ -3,7 +3,6 @@ has not read, another one reads them in its place, and when it goes on no line c
 
 from __future__ import annotations
 
-import asyncio
 import re
 import signal
 import time
@@ -14,10 +13,19 @@ import duckdb
 import pytest
 
 from elf.client import Window
-from tests.fleet.fleet import Fleet
-from tests.fleet.test_copies import metric
-from tests.fleet.test_fleet import SECOND_US, Windows, clicks, connected, create, until, watched
-from tests.fleet.test_stragglers import QUERY, stop
+from tests.support.fleet import Fleet
+from tests.support.waiting import eventually
+from tests.support.watching import (
+    QUERY,
+    SECOND_US,
+    Windows,
+    clicks,
+    connected,
+    create,
+    metric,
+    stop,
+    watched,
+)
 
 SPAN_US = 2 * SECOND_US
 
@@ -40,7 +48,7 @@ async def test_a_neighbour_reads_the_lines_of_an_agent_that(away: str, sharing: 
     await statements.sql("DROP JOB popular")
     await statements.sql(f"CREATE JOB mirrored AS {QUERY} STRAGGLERS MIRROR")
     async with watched(client, "mirrored") as windows:
-        await until(lambda: len(windows) >= 3, "windows")
+        await eventually(lambda: len(windows) >= 3, "windows")
         told = await statements.tree("mirrored")
         home = sharing.agent_at(str(told["master"]))
         victim = next(agent for agent in sharing.agents[1:] if agent is not home)
@@ -53,7 +61,7 @@ async def test_a_neighbour_reads_the_lines_of_an_agent_that(away: str, sharing: 
         def whole() -> list[Window]:
             return [w for at, w in windows.items() if at >= stopped_us and w.status["missing"] == []]
 
-        await until(lambda: len(whole()) >= 4, "windows with what it has not read", 30)
+        await eventually(lambda: len(whole()) >= 4, "windows with what it has not read", 30)
         for start in [at for at in windows if at >= stopped_us and windows[at] in whole()]:
             assert clicks(windows[start]) == sharing.truth(start, start + SPAN_US)
         assert metric(home, "panes_run_again") >= 4
@@ -61,16 +69,21 @@ async def test_a_neighbour_reads_the_lines_of_an_agent_that(away: str, sharing: 
             victim.start()
         else:
             stop(victim, signal.SIGCONT)
-        await asyncio.sleep(6)
+        answered = 'rows_answered_total{stream="clicks"}'
+        await eventually(
+            lambda: metric(victim, answered) > 0, "its word that others have its rows", despite=(OSError,)
+        )
+        back_us = time.time_ns() // 1_000
+        await eventually(lambda: max(windows) > back_us, "a window since it is back")
         end_us = sharing.end_writing() - SECOND_US
-        await until(lambda: max(windows) + 2 * SPAN_US >= end_us, "the last windows")
-        await until(lambda: metric(victim, "snapshots_retained") == 0, "an answer for all that it has sealed")
+        await eventually(lambda: max(windows) + 2 * SPAN_US >= end_us, "the last windows")
+        await eventually(
+            lambda: metric(victim, "snapshots_retained") == 0, "an answer for all that it has sealed"
+        )
         done = {at: window for at, window in windows.items() if at + 2 * SPAN_US <= end_us}
-        await until(lambda: all(windows[at].status["missing"] == [] for at in done), "its own rows")
+        await eventually(lambda: all(windows[at].status["missing"] == [] for at in done), "its own rows")
         check_by_duckdb(sharing, {at: windows[at] for at in done})
         assert sum(int(str(windows[at].status["late"])) for at in done) == 0
-        answered = 'rows_answered_total{stream="clicks"}'
-        await until(lambda: metric(victim, answered) > 0, "its word that others have its rows", 10)
     table = (await statements.sql("DESCRIBE mirrored")).table
     assert table is not None
     (said,) = [row["value"] for row in table.to_pylist() if row["fact"] == "stragglers"]

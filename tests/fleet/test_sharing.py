@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import threading
 import time
@@ -15,8 +14,9 @@ import duckdb
 import pytest
 
 from elf.client import Client
-from tests.fleet.fleet import PRODUCTS, Fleet
-from tests.fleet.test_fleet import SECOND_US, Windows, connected, until, watched
+from tests.support.fleet import PRODUCTS, Fleet
+from tests.support.waiting import eventually
+from tests.support.watching import SECOND_US, Windows, connected, create, watched
 
 ASKED = "SELECT {key}, SUM(clicks_count) AS clicks FROM clicks GROUP BY {key} {having} WINDOWING {windows}"
 ROWS = 400
@@ -81,11 +81,10 @@ def by_duckdb(fleet: Fleet, start_us: int, end_us: int) -> dict[str, int]:
 async def test_longer_windows_are_made_of_the_panes_that_are_there(two: Fleet) -> None:
     client = await connected(two, 1)
     with busy(two):
-        await asyncio.sleep(1)
-        await client.sql(f"CREATE JOB shorter AS {asked('product', '2 SECONDS')}")
+        await create(client, f"CREATE JOB shorter AS {asked('product', '2 SECONDS')}")
         watcher = await connected(two, 0)
         async with watched(watcher, "shorter") as first:
-            await until(lambda: len(first) >= 3, "windows of the job with shorter ones")
+            await eventually(lambda: len(first) >= 3, "windows of the job with shorter ones")
         text, told = await explained(client, asked("product", "6 SECONDS"))
         assert told["choice"]["shared"], told["choice"]
         assert (told["choice"]["pane_s"], told["choice"]["own_pane_s"]) == (2, 6)
@@ -103,7 +102,7 @@ async def test_longer_windows_are_made_of_the_panes_that_are_there(two: Fleet) -
         assert told["fragments"][0]["pane_s"] == 2
         windows: Windows
         async with watched(await connected(two, 0), "longer") as windows:
-            await until(lambda: len(windows) >= 2, "longer windows")
+            await eventually(lambda: len(windows) >= 2, "longer windows")
             made = dict(windows)
         await client.sql("DROP JOB over")
         await client.sql(f"ALTER JOB longer AS {asked('product', '6 SECONDS', 'HAVING clicks > 1')}")
@@ -112,7 +111,7 @@ async def test_longer_windows_are_made_of_the_panes_that_are_there(two: Fleet) -
         assert told["choice"]["why"] == "panes of 2 s, as the job had them"
         await client.sql(f"CREATE JOB ids AS {asked('id', '2 SECONDS')}")
         async with watched(await connected(two, 0), "ids") as first:
-            await until(lambda: len(first) >= 2, "windows with a group for almost each row")
+            await eventually(lambda: len(first) >= 2, "windows with a group for almost each row")
         text, told = await explained(client, asked("id", "1 HOUR"))
         assert told["choice"]["pane_s"] == 3600
         assert "of its groups at once, and 1,000,000 at most" in told["choice"]["why"]

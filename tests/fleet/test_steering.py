@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from pathlib import Path
 
@@ -10,8 +9,9 @@ import pytest
 
 from elf.client import Client, Window
 from elf.errors import UserError
-from tests.fleet.fleet import STREAM, Fleet
-from tests.fleet.test_fleet import SECOND_US, clicks, connected, until, watched
+from tests.support.fleet import STREAM, Fleet
+from tests.support.waiting import eventually
+from tests.support.watching import SECOND_US, clicks, connected, create, watched
 
 CREATE = (
     f"CREATE JOB steered AS SELECT product, SUM(clicks_count) AS clicks FROM {STREAM} "
@@ -44,17 +44,16 @@ async def described(client: Client) -> dict[str, str]:
 async def test_parameters_functions_and_functions_that_raise(three: Fleet, tmp_path: Path) -> None:
     client = await connected(three, 1)
     three.begin_writing()
-    await asyncio.sleep(1)
-    await client.sql(CREATE)
+    await create(client, CREATE)
     watcher = await connected(three, 2)
     async with watched(watcher, "steered") as windows:
 
         def of(version: int) -> dict[int, Window]:
             return {start: w for start, w in windows.items() if w.version == version}
 
-        await until(lambda: len(of(1)) >= 1, "a window of version 1")
+        await eventually(lambda: len(of(1)) >= 1, "a window of version 1")
         assert "is version 2 now" in (await client.sql("ALTER JOB steered SET least = 3")).text
-        await until(lambda: len(of(2)) >= 2, "windows of version 2")
+        await eventually(lambda: len(of(2)) >= 2, "windows of version 2")
 
         file = tmp_path / "tenfold.py"
         alter = f"ALTER JOB steered SET FUNCTION map FROM '{file}'"
@@ -63,7 +62,7 @@ async def test_parameters_functions_and_functions_that_raise(three: Fleet, tmp_p
             await client.sql(alter)
         await client.sql("ALTER JOB steered SET least = 1")
         three.agents[2].append([(time.time_ns() // 1000, "bomb", 4)])  # functions are tried on the last lines
-        await until(lambda: any("bomb" in clicks(w) for w in windows.values()), "a window with the bomb")
+        await eventually(lambda: any("bomb" in clicks(w) for w in windows.values()), "a window with the bomb")
         file.write_text(TENFOLD.format(bomb="bomb"))
         with pytest.raises(
             UserError, match=r"tenfold\.py:4: ValueError: no bomb.* at row \d+.*the line .*bomb"
@@ -76,11 +75,13 @@ async def test_parameters_functions_and_functions_that_raise(three: Fleet, tmp_p
 
         file.write_text(TENFOLD.format(bomb="petard"))
         assert "is version 5 now" in (await client.sql(alter)).text
-        await until(lambda: len(of(5)) >= 2, "windows of version 5")
+        await eventually(lambda: len(of(5)) >= 2, "windows of version 5")
         assert "map of tenfold.py" in (await described(client))["function"]
         lit_us = time.time_ns() // 1000
         three.agents[2].append([(lit_us, "petard", 1)])
-        await until(lambda: len(of(6)) >= 2, "windows of version 6, to which the job went back by itself")
+        await eventually(
+            lambda: len(of(6)) >= 2, "windows of version 6, to which the job went back by itself"
+        )
         told = (await described(client))["version 6"]
         assert "rolled back by itself to what version 3 did" in told
         assert "no petard" in told
@@ -96,19 +97,19 @@ async def test_parameters_functions_and_functions_that_raise(three: Fleet, tmp_p
         assert ", on its master web-" in str(why.value)
         file.write_text(FINAL.format(bomb="mortar", dropped=common))
         assert "is version 7 now" in (await client.sql(alter)).text
-        await until(lambda: len(of(7)) >= 2, "windows of version 7")
+        await eventually(lambda: len(of(7)) >= 2, "windows of version 7")
         assert (await described(client))["function"].startswith("final of ends.py (")
         assert "final of ends.py (" in (await client.sql("EXPLAIN steered")).text
         with pytest.raises(UserError, match="has a function of its own, which Spark does not run"):
             await client.compare_facts("steered")
         fired_us = time.time_ns() // 1000
         three.agents[2].append([(fired_us, "mortar", 1)])
-        await until(lambda: len(of(8)) >= 2, "windows of version 8, without the function")
+        await eventually(lambda: len(of(8)) >= 2, "windows of version 8, without the function")
         told = (await described(client))["version 8"]
         assert "dropped its final function by itself: ends.py:4: ValueError: no mortar at the end" in told
         assert "function" not in await described(client)
         end_us = three.end_writing() - 3 * SECOND_US
-        await asyncio.sleep(1)
+        await eventually(lambda: max(windows) >= end_us, "the last windows")
         for start, window in windows.items():
             if start > end_us or window.status["rejected"] or window.status["missing"]:
                 continue
@@ -148,8 +149,7 @@ async def test_a_partitioned_reduce_function_and_what_becomes_of_it_when_it_rais
 ) -> None:
     client = await connected(three, 1)
     three.begin_writing()
-    await asyncio.sleep(1)
-    await client.sql(RANGED)
+    await create(client, RANGED)
     watcher = await connected(three, 2)
     file = tmp_path / "several.py"
     alter = f"ALTER JOB steered SET FUNCTION reduce FROM '{file}'"
@@ -158,7 +158,7 @@ async def test_a_partitioned_reduce_function_and_what_becomes_of_it_when_it_rais
         def of(version: int) -> dict[int, Window]:
             return {start: w for start, w in windows.items() if w.version == version}
 
-        await until(lambda: len(of(1)) >= 2, "windows of version 1")
+        await eventually(lambda: len(of(1)) >= 2, "windows of version 1")
         file.write_text(REDUCE.format(bomb="x").replace("reduce", "fold"))
         with pytest.raises(UserError, match=r"several\.py has no `def reduce\(batch\)` at its top level"):
             await client.sql(alter)
@@ -169,7 +169,7 @@ async def test_a_partitioned_reduce_function_and_what_becomes_of_it_when_it_rais
         assert "on its master web-" in str(why.value)
         file.write_text(REDUCE.format(bomb="petard"))
         assert "is version 2 now" in (await client.sql(alter)).text
-        await until(lambda: len(of(2)) >= 3, "windows of version 2")
+        await eventually(lambda: len(of(2)) >= 3, "windows of version 2")
         facts = await described(client)
         assert facts["function"].startswith("reduce of several.py (")
         assert "reduce of several.py (" in (await client.sql("EXPLAIN steered")).text
@@ -177,14 +177,16 @@ async def test_a_partitioned_reduce_function_and_what_becomes_of_it_when_it_rais
             await client.compare_facts("steered")
         lit_us = time.time_ns() // 1000
         three.agents[2].append([(lit_us, "petard", 1)])
-        await until(lambda: len(of(3)) >= 3, "windows of version 3, to which the job went back by itself")
+        await eventually(
+            lambda: len(of(3)) >= 3, "windows of version 3, to which the job went back by itself"
+        )
         told = (await described(client))["version 3"]
         assert "rolled back by itself to what version 1 did: several.py:4: ValueError: no petard" in told
         assert "key range " in told
         assert " of 2; its input is in " in told
         assert " on agent web-" in told
         end_us = three.end_writing() - 3 * SECOND_US
-        await asyncio.sleep(1)
+        await eventually(lambda: max(windows) >= end_us, "the last windows")
         for start, window in windows.items():
             if start + 2 * SECOND_US > end_us or window.status["missing"]:
                 continue

@@ -16,9 +16,10 @@ import pytest
 
 from elf.client import Client, split
 from elf.errors import UserError
-from tests.fleet.broken import BrokenNetwork, Trouble
-from tests.fleet.fleet import Agent, Fleet
-from tests.fleet.test_fleet import (
+from tests.support.broken import BrokenNetwork, Trouble
+from tests.support.fleet import Agent, Fleet
+from tests.support.waiting import eventually
+from tests.support.watching import (
     SECOND_US,
     Windows,
     check,
@@ -26,7 +27,6 @@ from tests.fleet.test_fleet import (
     connected,
     create,
     start_us,
-    until,
     watched,
 )
 
@@ -96,22 +96,28 @@ async def test_an_agent_whose_disk_is_full_stands_aside_and_comes_back(way: str,
         assert full.process is not None
         pid = full.process.pid
         async with watched(client, "popular") as windows:
-            await until(lambda: len(windows) >= 2, "two windows")
+            await eventually(lambda: len(windows) >= 2, "two windows")
             with filling(full):
                 full_us = time.time_ns() // 1000
-                await until(lambda: "stands aside" in full.said(), "the word of the agent on a full disk")
-                await until(lambda: why in health(full), "why it is not well")
-                await until(lambda: max(windows) > full_us + 2 * SECOND_US, "windows without it")
+                await eventually(
+                    lambda: "stands aside" in full.said(), "the word of the agent on a full disk"
+                )
+                await eventually(lambda: why in health(full), "why it is not well")
+                await eventually(lambda: max(windows) > full_us + 2 * SECOND_US, "windows without it")
                 for start in (start for start in windows if start > full_us + 2 * SECOND_US):
                     assert windows[start].status["missing"] == [full.name]
                     truth = fleet.truth(start, start + 2 * SECOND_US, without=[full.name])
                     assert clicks(windows[start]) == truth
-            await until(lambda: "there is room again" in full.said(), "the agent's word that there is room")
-            await until(lambda: len(windows) >= 6, "six windows")
+            await eventually(
+                lambda: "there is room again" in full.said(), "the agent's word that there is room"
+            )
+            await eventually(lambda: len(windows) >= 6, "six windows")
             assert health(full) == '200 {"ok":true}'
             end_us = fleet.end_writing() - SECOND_US
-            await until(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows", 40)
-            await until(lambda: not any(w.status["missing"] for w in windows.values()), "complete windows")
+            await eventually(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows", 40)
+            await eventually(
+                lambda: not any(w.status["missing"] for w in windows.values()), "complete windows"
+            )
             check(fleet, windows, end_us - 2 * SECOND_US, least=4)
         assert (full.process.poll(), full.process.pid) == (None, pid)
         assert why in full.said()
@@ -129,10 +135,12 @@ async def test_an_agent_alone_makes_its_windows_when_there_is_room_again(tmp_pat
         fleet.begin_writing()
         await create(client)
         async with watched(client, "popular") as windows:
-            await until(lambda: len(windows) >= 2, "two windows")
+            await eventually(lambda: len(windows) >= 2, "two windows")
             with limited(agent):
-                await until(lambda: "stands aside" in agent.said(), "the word of the agent on a full disk")
-                await asyncio.sleep(3)
+                await eventually(
+                    lambda: "stands aside" in agent.said(), "the word of the agent on a full disk"
+                )
+                await asyncio.sleep(3)  # more than a window, which cannot be stored
         client = await connected(fleet, 0)
         await kept_to(client, time.time_ns() // 1000 + 4 * SECOND_US)
         end_us = fleet.end_writing() - SECOND_US
@@ -157,14 +165,16 @@ async def test_answers_are_right_on_a_network_that_delays_corrupts_and_cuts(tmp_
         fleet.begin_writing()
         await create(client)
         async with watched(client, "popular") as windows:
-            await until(lambda: len(windows) >= 2, "two windows")
+            await eventually(lambda: len(windows) >= 2, "two windows")
             network.trouble = Trouble(delay_s=0.05, corrupt=0.1, cut=0.02)
-            await until(lambda: network.done["corrupted"] > 20 and network.done["cut"] > 4, "trouble")
+            await eventually(lambda: network.done["corrupted"] > 20 and network.done["cut"] > 4, "trouble")
             network.trouble = Trouble()
-            await until(lambda: len(windows) >= 8, "eight windows")
+            await eventually(lambda: len(windows) >= 8, "eight windows")
             end_us = fleet.end_writing() - SECOND_US
-            await until(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows", 40)
-            await until(lambda: not any(w.status["missing"] for w in windows.values()), "complete windows")
+            await eventually(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows", 40)
+            await eventually(
+                lambda: not any(w.status["missing"] for w in windows.values()), "complete windows"
+            )
             check(fleet, windows, end_us - 2 * SECOND_US, least=5)
         refused = [await asyncio.to_thread(refusals, agent) for agent in fleet.agents]
         assert sum(refused) > 0, "what is damaged is seen, and counted"
@@ -179,15 +189,17 @@ async def test_answers_are_right_on_a_network_that_delays_corrupts_and_cuts(tmp_
 
 async def kept_to(client: Client, least_us: int) -> Windows:
     """All windows that the job has committed, by start (µs), as soon as one begins that late."""
-    async with asyncio.timeout(60):
-        while True:
-            with suppress(UserError):  # the job's home begins some seconds after its agent
-                committed = (await client.compare_facts("popular")).job.windows
-                ordered = sorted(committed, key=lambda result: result.revision)
-                kept = {start_us(w): w for result in ordered for w in split(result)}
-                if max(kept, default=0) >= least_us:
-                    return kept
-            await asyncio.sleep(0.5)
+
+    async def kept() -> Windows | None:
+        committed = (await client.compare_facts("popular")).job.windows
+        ordered = sorted(committed, key=lambda result: result.revision)
+        found = {start_us(w): w for result in ordered for w in split(result)}
+        return found if max(found, default=0) >= least_us else None
+
+    # The job's home begins some seconds after its agent.
+    found = await eventually(kept, "windows to then", despite=(UserError,))
+    assert found is not None
+    return found
 
 
 def health(agent: Agent) -> str:
@@ -217,14 +229,16 @@ def refusals(agent: Agent) -> int:
 async def test_an_agent_whose_bytes_are_no_tables_stops_nobody(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, 4)
     bad = fleet.agents[3]
-    bad.module = "tests.fleet.spoiling"
+    bad.module = "tests.support.spoiling"
     fleet.start()
     try:
         client = await connected(fleet, 0)
         fleet.begin_writing()
         await create(client)
         async with watched(client, "popular") as seen:
-            await until(lambda: sum(w.status["missing"] == [bad.name] for w in seen.values()) >= 4, "windows")
+            await eventually(
+                lambda: sum(w.status["missing"] == [bad.name] for w in seen.values()) >= 4, "windows"
+            )
             for window in seen.values():
                 end_us = start_us(window) + 2 * SECOND_US
                 missing = window.status["missing"]

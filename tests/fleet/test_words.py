@@ -18,8 +18,8 @@ import yaml
 
 from elf import client as elf_client
 from elf.errors import ElfError
-from tests.fleet.fleet import Agent, Fleet
-from tests.fleet.test_fleet import until
+from tests.support.fleet import Agent, Fleet
+from tests.support.waiting import eventually
 
 
 def lines(agent: Agent, event: str) -> list[dict[str, Any]]:
@@ -47,7 +47,7 @@ async def test_an_agent_says_why_it_is_not_ready_and_who_comes_and_goes(tmp_path
             agent.write_config()
             agent.log.touch()
         second.fork()
-        await until(lambda: bool(lines(second, "agent is not ready yet")), "why it is not ready")
+        await eventually(lambda: bool(lines(second, "agent is not ready yet")), "why it is not ready")
         (line,) = lines(second, "agent is not ready yet")
         reason = (
             f"it looks for its fleet through {first.address}; "
@@ -56,22 +56,22 @@ async def test_an_agent_says_why_it_is_not_ready_and_who_comes_and_goes(tmp_path
         assert (line["reason"], line["level"]) == (reason, "warning")
         assert ready(second) == (503, {"ok": False, "ready": False, "reason": reason})
         first.fork()
-        await until(lambda: bool(lines(second, "agent is ready")), "that it is ready")
+        await eventually(lambda: bool(lines(second, "agent is ready")), "that it is ready")
         assert ready(second) == (200, {"ok": True, "ready": True})
         assert len(lines(second, "agent is not ready yet")) == 1
 
         second.process.send_signal(signal.SIGHUP)  # type: ignore[union-attr]
-        await until(lambda: bool(lines(second, "SIGHUP")), "what it says to a SIGHUP")
+        await eventually(lambda: bool(lines(second, "SIGHUP")), "what it says to a SIGHUP")
         second.process.send_signal(signal.SIGHUP)  # type: ignore[union-attr]
-        await until(lambda: bool(lines(first, "an agent joins a stream")), "who has come")
+        await eventually(lambda: bool(lines(first, "an agent joins a stream")), "who has come")
         (joined,) = lines(first, "an agent joins a stream")
         assert (joined["member"], joined["member_address"]) == ("web-1", second.address)
         first.kill()
-        await until(lambda: bool(lines(second, "an agent is silent")), "who is gone")
+        await eventually(lambda: bool(lines(second, "an agent is silent")), "who is gone")
         (gone,) = lines(second, "an agent is silent")
         assert (gone["member"], gone["member_address"]) == ("web-0", first.address)
         first.fork()
-        await until(lambda: bool(lines(second, "an agent is back")), "who is back")
+        await eventually(lambda: bool(lines(second, "an agent is back")), "who is back")
         assert lines(second, "an agent is back")[0]["member"] == "web-0"
         assert ready(second)[0] == 200
         assert len(lines(second, "SIGHUP")) == 1, "it is said once"
@@ -92,7 +92,7 @@ async def test_an_agent_outlives_the_terminal_that_started_it(tmp_path: Path) ->
         while b"agent is ready" not in said:
             said += await asyncio.to_thread(os.read, terminal, 4096)
         os.close(terminal)
-        await asyncio.sleep(1)
+        await asyncio.sleep(1)  # in which it may die of it
         assert ready(agent)[0] == 200
         os.kill(pid, signal.SIGTERM)
         assert (await asyncio.to_thread(os.waitpid, pid, 0))[1] == 0
@@ -114,7 +114,7 @@ async def test_an_agent_and_a_client_of_another_cluster_are_told_which(tmp_path:
         known["cluster"]["name"] = "other"
         path.write_text(yaml.safe_dump(known))
         first.fork()
-        await until(lambda: bool(lines(first, "agent is ready")), "the first agent")
+        await eventually(lambda: bool(lines(first, "agent is ready")), "the first agent")
         errors = (second.folder / "stderr").open("ab")
         second.process = subprocess.Popen(
             [sys.executable, "-m", "agents.main", "--config", str(path)],
@@ -122,7 +122,7 @@ async def test_an_agent_and_a_client_of_another_cluster_are_told_which(tmp_path:
             stderr=errors,
             env=os.environ | {"ELF_CLUSTER_NAME": "third"},
         )
-        await until(lambda: bool(lines(second, "agent is not ready yet")), "why it is not ready")
+        await eventually(lambda: bool(lines(second, "agent is not ready yet")), "why it is not ready")
         assert [line["event"] for line in lines(second, "ELF_")] == [
             f"ELF_CLUSTER_NAME=third of the environment is used instead of cluster.name: other ({path}:12)"
         ]

@@ -31,7 +31,7 @@ from elf.job.rollup.flowroots import FlowRoots, StoredPanes
 from elf.job.rollup.root import MIRROR_OF, RootSettings
 from elf.job.rollup.uplink import Uplink
 from elf.job.snapshots import Sealed
-from tests.job.test_copies import HOLDER, OTHER, OWNER, ROOT, flow_of, log_of
+from tests.support.flow_copies import HOLDER, OTHER, OWNER, ROOT, flow_of, log_of
 
 FLOW = flow_of(query_of("mirror").fragment)
 SETTINGS = RootSettings()
@@ -67,9 +67,11 @@ class Fleet:
 
     def alive(self, now_ms: int) -> None:
         """The owner, too: it is slow, not dead."""
-        for rooted in self.roots._flows.values():
+        for uid in self.roots.topics():
+            root = self.roots.get(uid)
+            assert root is not None
             for member in range(3):
-                told = rooted.root._presence[member]
+                told = root._presence[member]
                 self.says(member, told.progress.sealed, now_ms)
 
     def asked(self, now_ms: int) -> list[tuple[str, int, int]]:

@@ -26,8 +26,8 @@ from elf.job.rollup.holding import OFFERS_A_LIMIT
 from elf.job.rollup.proxies import Proxies
 from elf.job.rollup.root import MIRROR_OF, Root, RootSettings
 from elf.job.spec import flow_uid
-from tests.job.test_copies import FLOW, HOLDER, OTHER, OWNER, ROOT, Holder, Owner, flow_of, log_of, rooted
-from tests.job.test_stragglers import Fleet
+from tests.support.flow_copies import FLOW, HOLDER, OTHER, OWNER, ROOT, Holder, Owner, flow_of, log_of, rooted
+from tests.support.stragglers import Fleet
 
 MIRRORED = flow_of(query_of("mirror").fragment)
 LIMIT_MS = RootSettings().limit_ms(MIRRORED.fragment)
@@ -196,7 +196,8 @@ def test_an_agent_that_stops_when_it_has_sealed_is_answered_for_and_then_has_not
     fleet = Fleet(mirrored(plan(1)))
     world, away = fleet.world, fleet.away
     world.unheard.add(away.address)
-    copying, root = away.node.copies.copying, world.home(fleet.spec).node.homes.roots._flows[fleet.uid].root
+    copying, root = away.node.copies.copying, world.home(fleet.spec).node.homes.roots.get(fleet.uid)
+    assert root is not None
 
     def behind() -> list[CopyName]:
         """What neighbours have and windows wait for: since now, that is long before the ring takes the agent

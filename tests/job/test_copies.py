@@ -3,7 +3,6 @@ owner is gone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,10 +17,9 @@ from elf.chaos.world import GONE, World
 from elf.job import copies as disk
 from elf.job import events as was
 from elf.job.contributions import Piece, from_bytes, to_bytes
-from elf.job.copies import COPY_OVERHEAD, CopiesRead, CopiesStored, Copy, CopyName
+from elf.job.copies import COPY_OVERHEAD, Copy, CopyName
 from elf.job.effects import CommitPanes, Send
 from elf.job.log.keepers import apart
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages import (
     Call,
     Committed,
@@ -29,95 +27,22 @@ from elf.job.messages import (
     CopyVerdict,
     DropCopies,
     FlowProgress,
-    JobAdded,
     KeepCopies,
-    MemberJoined,
     OfferCopies,
     Reply,
     Slice,
 )
 from elf.job.rollup import copying, holding, proxies
 from elf.job.rollup.copying import Copying
-from elf.job.rollup.holding import Holding
 from elf.job.rollup.proxies import Proxies
 from elf.job.rollup.root import Root, RootSettings
-from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD, Uplink
-from elf.job.snapshots import Sealed
-from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid
-from elf.ql.plan import Fragment
-
-OWNER, HOLDER, OTHER, ROOT = (f"10.0.0.{n}:7100" for n in range(4))
-NEIGHBOURS = (ROOT, HOLDER, OTHER)
-
-
-def flow_of(fragment: Fragment | None = None) -> Flow:
-    fragment = fragment or plan(2).fragment
-    uid = flow_uid(fragment, "1")
-    return Flow(uid, fragment, flow_topic(bytes(16), uid), ROOT)
-
-
-FLOW = flow_of()
-
-
-def log_of(*flows: Flow, addresses: Sequence[str] = (OWNER, HOLDER)) -> StreamLog:
-    """Of members at these addresses, and a job that reads the flows."""
-    joined = [
-        MemberJoined(
-            seq=seq,
-            stream=STREAM,
-            number=seq - 1,
-            agent_id=f"id{seq}",
-            name="a",
-            incarnation=1,
-            address=address,
-            since_us=-1,
-        )
-        for seq, address in enumerate(addresses, 1)
-    ]
-    spec = JobSpec("job", "me", 1, plan(2), flows or (FLOW,), master=ROOT)
-    return StreamLog([*joined, JobAdded(seq=len(joined) + 1, spec=spec)])
+from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
+from tests.support.flow_copies import FLOW, HOLDER, OTHER, OWNER, ROOT, Holder, Owner, flow_of, log_of, rooted
+from tests.support.stores import database
 
 
 def name(start: int, end: int | None = None, part: int = 0, member: int = 0) -> CopyName:
     return CopyName(FLOW.uid, member, start, start + 1 if end is None else end, part)
-
-
-class Owner:
-    """An agent's uplink and its copies; what is to be read from its store is there."""
-
-    def __init__(self, copies: int = 2, flow: Flow = FLOW) -> None:
-        self.uid = flow.uid
-        self.uplink = Uplink(lambda _: None, lambda _: (), lambda _: 0, incarnation=1)
-        self.uplink.add(flow)
-        self.live = list(NEIGHBOURS)
-        self.copying = Copying(self.uplink, lambda: self.live, copies=copies, after_ms=1_000)
-        self.sent: list[tuple[str, tuple[CopyName, ...]]] = []
-        self.dropped: list[tuple[str, tuple[CopyName, ...]]] = []
-
-    def seal(self, pane: int, now_ms: int, size: int = 10, part: int = 0) -> None:
-        self.uplink.sealed(Sealed(self.uid, pane, pane + 1, b"", bytes(size), part), now_ms)
-        self.copying.sealed(self.uid, now_ms)
-
-    def tick(self, now_ms: int) -> None:
-        """Do what it wants; ``sent`` and ``dropped`` are what that was."""
-        self.sent, self.dropped = [], []
-        todo = self.copying.tick(now_ms)
-        while todo:
-            step, *todo = todo
-            match step:
-                case disk.ReadSnapshots():
-                    read = disk.SnapshotsRead(step.to, tuple(Copy(one, b"", b"") for one in step.names))
-                    todo += self.copying.read(read)
-                case Send(to, KeepCopies() as message):
-                    self.sent.append((to, tuple(copy.name for copy in message.copies)))
-                case Send(to, DropCopies() as dropped):
-                    self.dropped.append((to, dropped.names))
-
-    def answers(self, address: str, *names: CopyName, refused: tuple[CopyName, ...] = ()) -> None:
-        self.copying.kept(address, CopiesKept(names=names, refused=refused))
-
-    def commit(self, start: int, end: int) -> None:
-        self.uplink.committed(Committed(flow=self.uid, start=start, end=end, revision=0, members=to_bytes(1)))
 
 
 # -- the owner -----------------------------------------------------------------------------------------------
@@ -213,54 +138,6 @@ def test_other_racks_come_first_then_the_nearest() -> None:
 
 
 # -- the holder ----------------------------------------------------------------------------------------------
-
-
-class Holder:
-    """What one agent holds, over a real store."""
-
-    def __init__(
-        self, *flows: Flow, bytes_max: int = 10_000, addresses: Sequence[str] = (OWNER, HOLDER)
-    ) -> None:
-        self.store = Store(":memory:")
-        self.dead: set[str] = set()
-        self.log = log_of(*flows, addresses=addresses)
-        self.bytes_max = bytes_max
-        self.begin()
-
-    def begin(self) -> None:
-        """As after a restart."""
-        self.holding = Holding(
-            self.log,
-            lambda address: address not in self.dead,
-            bytes_max=self.bytes_max,
-            settings=RootSettings(),
-            restored=copystore.held(self.store),
-        )
-
-    def perform(self, steps: Sequence[holding.Step]) -> list[Send]:
-        """Do what it wants on the disk; what it says."""
-        said: list[Send] = []
-        todo = list(steps)
-        while todo:
-            step = todo.pop(0)
-            if isinstance(step, Send):
-                said.append(step)
-                continue
-            match copystore.perform(self.store, step):
-                case CopiesStored() as stored:
-                    todo += self.holding.stored(stored)
-                case CopiesRead() as read:
-                    todo += self.holding.read(read)
-        return said
-
-    def keep(self, *names: CopyName, size: int = 10, now_ms: int = 0) -> list[Send]:
-        copies = tuple(Copy(one, b"t", bytes(size)) for one in names)
-        return self.perform(self.holding.keep(OWNER, KeepCopies(copies=copies), now_ms))
-
-    def there(self) -> list[CopyName]:
-        """The same in memory and on the disk."""
-        assert len(self.store.copies()) == len(self.holding)
-        return [CopyName(*one) for one, _ in self.store.copies()]
 
 
 def test_copies_are_durable_before_the_owner_hears_of_it() -> None:
@@ -382,7 +259,7 @@ def test_the_roots_word_is_about_these_panes_only() -> None:
 def test_a_damaged_copy_is_never_sent() -> None:
     holder = Holder()
     holder.keep(name(1), name(2))
-    with holder.store._file.writing() as con:
+    with database(holder.store) as con:
         con.execute("UPDATE copies SET payload = x'00' WHERE pane_start = 1")
     word = CopyVerdict(flow=FLOW.uid, member=0, start=1, end=3, verdict="send")
     (sent,) = holder.perform(holder.holding.verdict(word))
@@ -392,16 +269,6 @@ def test_a_damaged_copy_is_never_sent() -> None:
 
 
 # -- the root ------------------------------------------------------------------------------------------------
-
-
-def rooted() -> Root:
-    """A root that has heard both members until 10,000 ms, and has begun with pane 1."""
-    root = Root(FLOW, RootSettings())
-    root.set_roster(log_of().members(STREAM), 1)
-    for member in (0, 1):
-        root.hear(member, FlowProgress(FLOW.uid, 0, 5), 10_000)
-    root.begin(1, 0)
-    return root
 
 
 def commit(root: Root, start: int, end: int, members: int) -> None:
@@ -561,7 +428,7 @@ def test_all_copies_are_handed_on_but_a_damaged_one() -> None:
     holder.keep(name(1), name(2), name(3, member=2))
     size = 10 + 1 + COPY_OVERHEAD
     assert holder.holding.owed_since(0) == [(name(1), size), (name(2), size), (name(3, member=2), size)]
-    with holder.store._file.writing() as con:
+    with database(holder.store) as con:
         con.execute("UPDATE copies SET payload = x'00' WHERE pane_start = 1")
     read = copystore.perform(holder.store, disk.ReadHeld((name(1), name(2), name(9)), (OTHER,)))
     assert isinstance(read, disk.HeldRead)

@@ -7,7 +7,7 @@ from elf.chaos.engine import STREAM, plan
 from elf.chaos.world import World
 from elf.job.log.keepers import LOG_GROUP
 from elf.job.rollup.root import RootSettings
-from tests.job.test_homes import exact
+from tests.support.homes import exact
 
 
 def readdress(world: World, agent: SimAgent, address: str) -> None:

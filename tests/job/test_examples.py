@@ -49,13 +49,13 @@ class Tree:
         self.runners = {n: JobRunner(text, file, "job", "me", no_queries, taps) for n in PARENTS}
         self._rng = random.Random(seed)
         self._links: dict[tuple[str, str], deque[calls.Event]] = {}
-        self.jobs: dict[str, Any] = {n: runner._job for n, runner in self.runners.items()}
+        self.jobs: dict[str, Any] = {n: runner.job for n, runner in self.runners.items()}
         self.now = NOW
         self.away: set[str] = set()
         for name, runner in self.runners.items():
-            runner.start(self._place(name))
+            runner.start(self.place(name))
 
-    def _place(self, name: str) -> Place:
+    def place(self, name: str) -> Place:
         children = tuple(n for n, parent in PARENTS.items() if parent == name)
         now_ms = round((self.now - datetime(1970, 1, 1)) / timedelta(milliseconds=1))
         return Place(name, now_ms, name == "a", PARENTS[name], children)
@@ -68,7 +68,7 @@ class Tree:
 
     def call(self, name: str, event: calls.Event, payload: bytes = b"") -> None:
         effects: list[JobEffect] = []
-        self.runners[name].handle(event, self._place(name), payload, effects)
+        self.runners[name].handle(event, self.place(name), payload, effects)
         for effect in effects:
             match effect:
                 case calls.SendTo():
@@ -90,7 +90,7 @@ class Tree:
             link = self._rng.choice(waiting)
             event = self._links[link].popleft()
             if isinstance(event, calls.Cast):  # down the tree: who hears of it hands it on, then acts on it
-                for child in self._place(link[1]).children:
+                for child in self.place(link[1]).children:
                     self._put(link[1], child, event)
             self.call(link[1], event)
             count += 1
@@ -185,7 +185,7 @@ def test_product_bundling_finds_the_components_of_the_window(seed: int) -> None:
     product = new[0][1]
     effects: list[JobEffect] = []
     event = calls.Delivered(b"", pack_value(product), (), "x|1")
-    tree.runners["a"].handle(event, tree._place("a"), b"", effects)
+    tree.runners["a"].handle(event, tree.place("a"), b"", effects)
     answers: list[Any] = [unpack_value(effect.value) for effect in effects]
     (answer,) = answers
     assert answer["bundle"] == next((b for b in bundles_of(new) if product in b), [product])
@@ -215,7 +215,7 @@ def test_sale_prediction_asks_the_two_other_masters_and_draws_a_line(
     made, asked = predicting(batches, ["Doom", "Myst"])
     for _ in range(2):  # the second time there is no new batch
         made.handle(calls.Timer(), Place("a", 0, True), b"", [])
-    job: Any = made._job
+    job: Any = made.job
     (prediction,) = job.predictions
     assert asked == ["micro_promotion", "product_bundling", "micro_promotion"]
     assert prediction["history"] == [11, 24, 39, 56]

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from typing import Any
 
 from agents.answering.explain import graph
 from elf.chaos.engine import plan, staged
 from elf.chaos.reference import DROPPING, reducing
 from elf.chaos.world import World
-from elf.job import events as was
-from elf.job import messages as say
 from elf.ql.plan import Function, Top
-from tests.job.test_fleet_simulated import begun
-
-
-def asked(world: World, through: int, sql: str) -> tuple[str, dict[str, Any]]:
-    """(text, object) of an answer."""
-    world.client_inbox.clear()
-    execute = say.Execute(request=7, sql=sql, creator="me")
-    world.agents[through].handle(was.Arrived("client:9", execute))
-    world.run_until(lambda: bool(world.client_inbox), 30_000)
-    (reply,) = world.client_inbox
-    assert isinstance(reply, say.Reply), reply
-    return reply.text, json.loads(reply.body)
+from tests.support.histories import asked, begun
 
 
 def test_what_is_explained_and_what_is_counted_at_each_level() -> None:

@@ -7,10 +7,11 @@ from dataclasses import replace
 from elf.chaos.engine import plan
 from elf.chaos.world import World
 from elf.ql.plan import Function
-from tests.job.test_fleet_simulated import begun
-from tests.job.test_versions import answered, check, steer, versions
+from tests.support.histories import begun
+from tests.support.long import cases
+from tests.support.versions import answered, check, steer, versions
 
-AGENTS, CULPRIT = 64, 37
+AGENTS, CULPRIT = cases((24, 17), (64, 37))
 PLEASE = """\
 import pyarrow.compute as pc
 def map(batch):
@@ -25,7 +26,7 @@ def map(batch):
 """
 
 
-def test_what_raises_at_one_agent_of_64_leaves_all_on_the_old_version_and_says_which_line() -> None:
+def test_what_raises_at_one_agent_of_many_leaves_all_on_the_old_version_and_says_which_line() -> None:
     world = World(66, AGENTS, checking=False)
     query = plan(2)
     spec, until = begun(world, 15_000, query=query, rate_ms=4_000)

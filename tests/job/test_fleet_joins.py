@@ -12,8 +12,7 @@ from elf.chaos.world import World
 from elf.job.home.versions import Version
 from elf.job.spec import JobSpec, VersionRecord
 from elf.windows import Sliding
-from tests.job.test_explain import asked
-from tests.job.test_fleet_windows import last_words, struck
+from tests.support.histories import asked, last_words, struck
 
 OTHER = "buys"
 KINDS = (Sliding(2 * SECOND, 2 * SECOND), Sliding(5 * SECOND, 3 * SECOND))

@@ -15,8 +15,8 @@ from elf.chaos.reference import reducing
 from elf.chaos.world import World
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec
 from elf.ql.plan import Plan
-from tests.job.test_fleet_simulated import begun
-from tests.job.test_versions import answered, check, said, state, steer, versions
+from tests.support.histories import begun
+from tests.support.versions import answered, check, said, state, steer, versions
 
 
 def ranged(world: World, size: int = 4, slide: int = 2) -> tuple[JobSpec, Plan, list[SimAgent]]:

@@ -8,15 +8,11 @@ from collections import Counter
 
 import pytest
 
-from agents.committing.spans import by_span, micros
-from elf.batch import decode
-from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, plan_of
 from elf.chaos.world import World
-from elf.job.spec import JobSpec
 from elf.windows import Cumulative, Kind, Landmark, Session, Sliding
-from tests.agents.test_revisions import oracle
-from tests.job.test_fleet_simulated import begun
+from tests.support.histories import begun, last_words, struck
+from tests.support.window_oracle import oracle
 
 KINDS: dict[str, tuple[Kind, ...]] = {
     "several": (
@@ -28,32 +24,6 @@ KINDS: dict[str, tuple[Kind, ...]] = {
     ),
     "sessions": (Session(500_000, 8 * SECOND),),
 }
-
-
-def last_words(world: World, spec: JobSpec) -> dict[tuple[int, int, str], int]:
-    """Rows a window and key, of the highest revision of each window, as its home has them."""
-    said: dict[tuple[int, int], tuple[int, dict[str, int]]] = {}
-    for row in world.home(spec).store.windows(spec.uid, -(1 << 62), 1 << 62):
-        parts = by_span(decode(row.rows))
-        for one in decode(row.status).to_pylist():
-            span = (micros(one["window_start"]), micros(one["window_end"]))
-            rows = parts[span].to_pylist() if span in parts else []
-            if span not in said or said[span][0] <= one["revision"]:
-                said[span] = (one["revision"], {r["k0"]: r["s0"] for r in rows})
-    return {(*span, key): n for span, (_, counts) in said.items() for key, n in counts.items()}
-
-
-def struck(world: World, spec: JobSpec, victim: SimAgent, *, away_ms: int, after_ms: int) -> None:
-    """An agent dies and comes back, then the home of the job does; time passes."""
-    victim.crash()
-    world.run(away_ms)
-    world.restart(victim)
-    world.run(2_000)
-    home = world.home(spec)
-    home.crash()
-    world.run(1_000)
-    world.restart(home)
-    world.run(after_ms)
 
 
 @pytest.mark.parametrize("name", KINDS)

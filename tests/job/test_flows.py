@@ -16,22 +16,12 @@ from elf.job.log.readers import not_taken, readable_as
 from elf.job.log.streamlog import StreamLog
 from elf.job.rollup.root import RootSettings
 from elf.job.spec import Flow, JobSpec, flow_uid
-from elf.ql.plan import Plan
-from tests.job.test_fleet_simulated import begun, check_all, settled
+from tests.support.histories import begun, check_all, settled
+from tests.support.stores import database
+from tests.support.stories import another, both, crashes_loss_and_doubles_below_readers
 
 SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))
 """Of random histories. More: ``ELF_TEST_SEEDS=50 pytest tests/job/test_flows.py -k reader_wrong``."""
-
-
-def another(world: World, spec: JobSpec, least: int = 0, query: Plan | None = None) -> JobSpec:
-    """A job of the same fragment, with another window and HAVING, whose master is on another node."""
-    for n in range(20):
-        other = world.create(n % len(world.agents), query or plan(4, 2, least=least), f"other{n}")
-        assert other.flows == spec.flows, "an equal fragment is computed once"
-        if other.home != spec.home:
-            return other
-        world.drop(other)
-    raise AssertionError("all jobs have one home")
 
 
 def computed(world: World) -> set[int]:
@@ -181,21 +171,6 @@ def test_a_reader_that_falls_silent_is_waited_for_no_more_and_its_windows_are_sk
     assert not any(status["skipped"] for _, _, status in settled(world, first, world.now - 6_000).values())
 
 
-def both(agents: int, seed: int, *, loss: float = 0.0, doubles: float = 0.0) -> World:
-    """Two streams with different rosters: the first agents have one, the last ones the other, some both."""
-    world = World(seed, agents, loss=loss, doubles=doubles)
-    for agent in world.agents:
-        agent.streams = tuple(
-            stream
-            for stream, has in (
-                (STREAM, agent.index < agents - 1),
-                ("buys", agent.index >= agents // 2),
-            )
-            if has
-        )
-    return world
-
-
 @pytest.mark.parametrize("seed", [4, 6, 11])
 def test_a_commit_that_gets_lost_on_its_way_to_a_reader_is_sent_again_while_others_come(seed: int) -> None:
     """A pane a second, whenever in it the reader asks: what it lacks is not taken for being under way each
@@ -284,21 +259,7 @@ def test_a_window_is_not_made_of_panes_that_are_gone_while_it_is_made() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_crashes_loss_and_doubles_never_make_a_window_of_a_reader_wrong(seed: int) -> None:
-    world = both(5, 200 + seed, loss=0.03, doubles=0.03)
-    first, until = begun(world, 24_000, through=seed % 4, rate_ms=400)
-    second = another(world, first)
-    third = world.create(seed % 5, plan(2, streams=(STREAM, "buys")), "third")
-    world.crash_share = 0.005
-    world.run(9_000)
-    world.drop(first)
-    world.run(9_000)
-    world.crash_share, world.loss, world.doubles = 0.0, 0.0, 0.0
-    world.run(9_000)
-    for agent in world.agents:
-        world.restart(agent)
-    world.run(25_000)
-    check_all(world, second, until, least=5)
-    check_all(world, third, until, least=5)
+    crashes_loss_and_doubles_below_readers(seed)
 
 
 def test_a_data_folder_from_before_flows_were_shared_goes_on() -> None:
@@ -311,9 +272,8 @@ def test_a_data_folder_from_before_flows_were_shared_goes_on() -> None:
     home.crash()
     old = replace(spec, master="")
     home.store.save_job(spec.uid, msgspec.msgpack.encode((old, first_pane)), "active")
-    connection = home.store._file._shared
-    assert connection is not None
-    connection.execute("DELETE FROM flows")
+    with database(home.store) as con:
+        con.execute("DELETE FROM flows")
     world.restart(home)
     world.run(16_000)
     check_all(world, spec, until, least=4)

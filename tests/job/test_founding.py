@@ -19,9 +19,8 @@ from elf.job.log.founding import Founding, founding_of
 from elf.job.log.streamlog import StreamLog
 from elf.job.rollup.root import RootSettings
 from elf.job.spec import JobSpec, home_uid
-from tests.job.test_fleet_simulated import settled
-from tests.job.test_homes import exact
-from tests.job.test_ranges import lacking_alone
+from tests.support.histories import lacking_alone, settled
+from tests.support.homes import exact
 
 GRACE_MS = 9_000
 

@@ -32,7 +32,7 @@ from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
 from elf.job.tally import TALLY_STATES, Tallies, tally
 from elf.job.worker.stream import StreamWorker, WorkerSettings
-from tests.job.test_worker import FLOW, chunk
+from tests.support.chunks import FLOW, chunk
 
 SETTINGS = WorkerSettings(idle_ms=5_000, future_us=None, lateness_us=SECOND, cut_ms=10**9, name="web-1")
 PANE = FLOW.fragment.pane_us

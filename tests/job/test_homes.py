@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
 
 from agents.disk import homestore
 from agents.disk.store import Store
-from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, plan
 from elf.chaos.world import World
 from elf.errors import ElfBug
@@ -22,70 +20,15 @@ from elf.job.home.home import WINDOWS_KEPT, Home
 from elf.job.home.master import Master
 from elf.job.home.records import PanesKept, bare, encode, home_key
 from elf.job.rollup.root import RootSettings
-from elf.job.spec import JobSpec, VersionRecord
-from tests.agents.test_commits import spec as made_of
-from tests.job.test_fleet_simulated import begun, settled
-from tests.job.test_versions import steer
+from elf.job.spec import VersionRecord
+from tests.support.histories import begun, settled
+from tests.support.homes import agree, exact, last_end, members, moved, staffed
+from tests.support.stores import database
+from tests.support.versions import steer
+from tests.support.window_commits import spec as made_of
 
 SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))
 """Of random histories."""
-
-
-def members(world: World, spec: JobSpec) -> list[SimAgent]:
-    """The voters of a job's home, as its leader has them."""
-    home = leader(world, spec)
-    standing = home.node.keeping.desk.groups.standing(home_key(spec.uid))
-    assert standing is not None
-    return [world.by_address[voter.address] for voter in standing.membership.voters]
-
-
-def leader(world: World, spec: JobSpec) -> SimAgent:
-    led = [a for a in world.agents if a.up and a.node.homes.has(spec.uid)]
-    return led[-1]
-
-
-def staffed(world: World, spec: JobSpec, count: int) -> list[SimAgent]:
-    world.run_until(lambda: len(members(world, spec)) == count, 20_000)
-    return members(world, spec)
-
-
-def agree(world: World, spec: JobSpec) -> None:
-    """No window was committed in two ways: all stores have the same words, as far as they have any."""
-    words: dict[tuple[int, int, int], bytes] = {}
-    for agent in world.agents:
-        for row in agent.store.windows(spec.uid, -(1 << 62), 1 << 62):
-            name = (row.first_start, row.last_end, row.revision)
-            assert words.setdefault(name, row.rows + row.status) == row.rows + row.status, (
-                agent.address,
-                name,
-            )
-
-
-def last_end(world: World, spec: JobSpec) -> int:
-    rows = world.home(spec).store.last_windows(spec.uid, 1)
-    return rows[0].last_end if rows else 0
-
-
-def exact(world: World, spec: JobSpec, until: int, least: int, dead: tuple[SimAgent, ...] = ()) -> None:
-    """Every window is there, in one piece with its neighbours, with all rows of those that it names; nobody
-    is missing but the dead; and no word differs from another."""
-    windows = settled(world, spec, until)
-    assert len(windows) >= least
-    (kind,) = spec.plan.windows
-    starts = sorted(windows)
-    assert {b - a for a, b in pairwise(starts)} == {kind.step_us}
-    for start, (_, counts, status) in windows.items():
-        assert not status["skipped"], status
-        assert counts == world.truth(spec, start, status["missing"]), (start, status)
-        assert set(status["missing"]) <= {f"a{agent.index}" for agent in dead}, status
-    agree(world, spec)
-
-
-def moved(world: World, spec: JobSpec, home: SimAgent) -> None:
-    """The log has another home, and a window that ended after now has come from there."""
-    now_us = world.now * 1_000
-    world.run_until(lambda: world.home(spec) is not home, 20_000)
-    world.run_until(lambda: last_end(world, spec) > now_us + 2 * SECOND, 30_000)
 
 
 def test_the_home_dies_for_good_and_its_windows_go_on() -> None:
@@ -189,7 +132,7 @@ def test_a_new_member_begins_with_a_state_and_leads(monkeypatch: pytest.MonkeyPa
     world.run_until(lambda: {fresh, other} < set(members(world, spec)), 20_000)
     desk = home.node.keeping.desk
     steps = desk._take(desk.groups.transfer(home_key(spec.uid), fresh.address, world.now), world.now)
-    home.perform(home.node._settle(steps, world.now))
+    home.perform(home.node.settle(steps, world.now))
     world.run_until(lambda: world.home(spec) is fresh, 20_000)
     world.run(until - world.now + 15_000)
     exact(world, spec, until, 20)
@@ -203,7 +146,7 @@ def test_a_data_folder_from_before_homes_were_replicated_goes_on() -> None:
     home = world.home(spec)
     for agent in world.agents:
         agent.crash()
-        with agent.store._file.writing() as con:
+        with database(agent.store) as con:
             con.execute("DELETE FROM replica_groups WHERE key = ?", (home_key(spec.uid),))
             con.execute("DELETE FROM replica_entries WHERE key = ?", (home_key(spec.uid),))
             con.execute("DELETE FROM facts WHERE key = 'housed'")
@@ -350,8 +293,9 @@ def test_no_job_knows_where_a_flow_begins_before_a_majority_has_it() -> None:
     firsts: list[int] = []
     while not firsts:
         world.run(1)
-        roots = [rooted.root for agent in homes for rooted in agent.node.homes.roots._flows.values()]
-        firsts = [root.first_pane for root in roots if root.first_pane is not None]
+        told = (agent.node.homes.roots for agent in homes)
+        found = [roots.get(uid) for roots in told for uid in roots.topics()]
+        firsts = [root.first_pane for root in found if root is not None and root.first_pane is not None]
         assert world.now < 1_020_000
     (home,) = (agent for agent in homes if agent.node.homes.jobs())
     assert len(members(world, home.node.homes.jobs()[0].spec)) > 1

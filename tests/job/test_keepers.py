@@ -37,7 +37,7 @@ def kept(count: int, world: World) -> None:
 def drop(world: World, uid: str) -> None:
     home = next(agent for agent in world.agents if agent.up and agent.node.homes.jobs())
     request = say.DropJob(id=1, origin="client:1", uid=uid)
-    home.perform(home.node._settle(home.node.requests.answer(request, world.now), world.now))
+    home.perform(home.node.settle(home.node.requests.answer(request, world.now), world.now))
     live = [agent for agent in world.agents if agent.up]
     world.run_until(lambda: all(agent.node.log.is_dropped(uid) for agent in live))
 
@@ -300,7 +300,7 @@ def test_any_agent_tells_who_keeps_the_log_and_draws_the_tree_of_a_stream() -> N
         "keepers": asked.node.membership.keepers,
     }
     call = say.Call(request=1, verb="tree", argument=f"stream:{STREAM}")
-    asked.perform(asked.node._settle(asked.node.clients.heard("client:1", call, world.now), world.now))
+    asked.perform(asked.node.settle(asked.node.clients.heard("client:1", call, world.now), world.now))
     world.run_until(lambda: bool(world.client_inbox))
     (reply,) = world.client_inbox
     assert isinstance(reply, say.Reply)

@@ -17,7 +17,7 @@ from elf.job.messages import AddJob, AddVersion, DropJobEntry, EndFlow, EndVersi
 from elf.job.spec import JobSpec
 from elf.ql.plan import Table
 from elf.schema import Column
-from tests.job.wishing import Wishes
+from tests.support.wishing import Wishes
 
 
 class Whole(StreamLog):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter, defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,72 +18,13 @@ from elf.job import events as was
 from elf.job import messages as say
 from elf.job.effects import Effect
 from elf.job.rollup.clocks import Clocks
-from elf.job.spec import JobSpec
 from elf.ql.plan import Plan
-
-REVISE_US = 8 * SECOND
-
-
-def revising() -> Plan:
-    """The count by key, revised by rows that are up to 8 s too late."""
-    base = plan()
-    return replace(base, fragment=replace(base.fragment, revise_us=REVISE_US))
-
-
-def write(world: World, agent: SimAgent, until_ms: int) -> None:
-    """Rows in time; every third as much as 5 s late, every tenth beyond all bounds."""
-    rng = random.Random(world.rng.random())
-
-    def one() -> None:
-        behind = rng.choice([0, 0, 0, 0, 0, 0, 1_200, 2_500, 5_000, 20_000])
-        agent.log.rows.append(((world.now - behind) * 1000, rng.choice("abc")))
-        if world.now < until_ms:
-            world.at(world.now + rng.randrange(100, 400), one)
-
-    world.at(world.now + rng.randrange(0, 200), one)
-
-
-def reference(world: World, spec: JobSpec, start: int) -> Counter[str]:
-    """Over all rows but those that are further behind their own source than the bound."""
-    fragment = spec.plan.fragment
-    bound = (fragment.lateness_us or 0) + REVISE_US
-    found: Counter[str] = Counter()
-    for agent in world.agents:
-        highest = -(1 << 62)
-        for ts, key in agent.log.rows:
-            if start <= ts < start + fragment.pane_us and start + fragment.pane_us + bound > highest:
-                found[key] += 1
-            highest = max(highest, ts)
-    return found
+from tests.support.stories import crashes_loss_and_doubles_of_late_rows, reference, revising, write
 
 
 @pytest.mark.parametrize("seed", range(1))
 def test_the_last_revision_has_every_row_that_is_not_beyond_the_bound(seed: int) -> None:
-    """Whatever is lost, doubled or dies on the way."""
-    world = World(seed, 3, loss=0.03, doubles=0.03)
-    world.start_all()
-    until = world.now + 24_000
-    for agent in world.agents:
-        write(world, agent, until)
-    spec = world.create(1, revising())
-    world.run(6_000)
-    world.crash_share = 0.004
-    world.run(until - world.now)
-    world.crash_share = 0.0
-    world.run(12_000)
-    for agent in world.agents:
-        world.restart(agent)
-    world.run(25_000)
-    windows = world.committed(spec)
-    checked = 0
-    for start, (_, counts, status) in windows.items():
-        if start + 4 * SECOND < until * 1000 and all(world.answers_for(a, spec, start) for a in world.agents):
-            assert counts == dict(reference(world, spec, start)), (start, status)
-            checked += 1
-    assert checked >= 6
-    assert any(revision > 0 for revision, _, _ in windows.values())
-    assert sum(agent.node.uplink.retained() for agent in world.agents) <= 2 * len(world.agents)
-    assert sum(status["late"] for _, _, status in windows.values()) > 0
+    crashes_loss_and_doubles_of_late_rows(seed)
 
 
 def test_late_rows_that_come_to_a_home_of_before_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:

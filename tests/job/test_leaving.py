@@ -15,8 +15,8 @@ from elf.job import messages as say
 from elf.job.home.records import home_key
 from elf.job.spec import JobSpec
 from overlay.ids import closeness, node_id
-from tests.job.test_fleet_simulated import settled
-from tests.job.test_homes import agree, last_end, members, staffed
+from tests.support.histories import settled
+from tests.support.homes import agree, last_end, members, staffed
 
 
 def fleet(agents: int, *, jobs: int = 1, members: int = 5) -> tuple[World, JobSpec, int]:

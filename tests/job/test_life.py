@@ -176,7 +176,7 @@ class Life:
                 id=world.now, origin=asker.address, spec=fresh, replace=step.verb == "replace"
             )
             routed = asker.node.overlay.route(app_id("job", "me"), pack(create), world.now)
-            asker.perform(asker.node._settle(routed, world.now))
+            asker.perform(asker.node.settle(routed, world.now))
 
     # -- what has become of it -------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from elf.job.log.flowhomes import FlowHomes
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import AddJob, HomeMoved, MoveHome
 from elf.job.spec import JobSpec
-from tests.job.wishing import Wishes
+from tests.support.wishing import Wishes
 
 
 class Searched(FlowHomes):

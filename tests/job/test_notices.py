@@ -7,14 +7,7 @@ from elf.chaos.world import World
 from elf.job import messages as say
 from elf.job.events import Arrived
 from elf.job.rollup.notices import CHARS_MAX, KEPT_MAX
-
-
-def said(world: World, through: int, sql: str) -> object:
-    """The reply to a statement that a client gives to an agent."""
-    world.client_inbox.clear()
-    world.agents[through].handle(Arrived("client:1", say.Execute(request=1, sql=sql, creator="me")))
-    world.run_until(lambda: bool(world.client_inbox))
-    return world.client_inbox[-1]
+from tests.support.histories import said
 
 
 def test_all_hear_every_notice_once_and_in_order_though_messages_are_lost() -> None:

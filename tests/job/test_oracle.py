@@ -23,9 +23,7 @@ from elf.job.messages import Committed, PaneRow
 from elf.job.rollup.mirrors import Mirror
 from elf.job.rollup.root import Root
 from elf.job.rollup.uplink import Uplink
-from tests.job import test_fleet_simulated as histories
-from tests.job import test_flows as flows
-from tests.job import test_late as late
+from tests.support import stories
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 History = Callable[[], None]
@@ -33,7 +31,7 @@ History = Callable[[], None]
 
 def chance(seeds: Iterable[int]) -> list[History]:
     """Random histories."""
-    run = histories.test_crashes_loss_and_doubles_never_make_a_window_wrong
+    run = stories.crashes_loss_and_doubles
     return [partial(run, seed) for seed in seeds]
 
 
@@ -77,21 +75,15 @@ PLANTED: dict[str, tuple[Plant, list[History]]] = {
     "send nothing again": (send_nothing_again, chance(range(4))),
     "forget at once": (
         forget_at_once,
-        [histories.test_snapshots_that_were_lost_for_long_come_as_revisions],
+        [stories.snapshots_lost_for_long],
     ),
     "take parts again": (
         take_parts_again,
-        [
-            partial(late.test_the_last_revision_has_every_row_that_is_not_beyond_the_bound, seed)
-            for seed in (2, 9, 10, 11, 12, 13)
-        ],
+        [partial(stories.crashes_loss_and_doubles_of_late_rows, seed) for seed in (10, 2, 9, 11, 12, 13)],
     ),
     "take what comes": (
         take_what_comes,
-        [
-            partial(flows.test_crashes_loss_and_doubles_never_make_a_window_of_a_reader_wrong, seed)
-            for seed in range(4)
-        ],
+        [partial(stories.crashes_loss_and_doubles_below_readers, seed) for seed in (1, 0, 2, 3)],
     ),
 }
 

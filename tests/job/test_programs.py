@@ -53,7 +53,7 @@ def program(text: str, *, every_ms: int = 1_000, wish: str = "w", generation: in
 def submit(world: World, through: int, spec: ProgramSpec, *, replace: bool = False, id_: int = 1) -> None:
     agent = world.agents[through]
     request = SubmitProgram(id=id_, origin=f"client{through}", spec=spec, replace=replace)
-    agent.perform(agent.node._settle(agent.node.overlay.route(spec.app, pack(request), world.now), world.now))
+    agent.perform(agent.node.settle(agent.node.overlay.route(spec.app, pack(request), world.now), world.now))
 
 
 def answers(world: World) -> list[say.Answer]:
@@ -62,7 +62,7 @@ def answers(world: World) -> list[say.Answer]:
 
 def jobs(world: World) -> list[Any]:
     """The job's object on each agent that is up."""
-    return [runner._job for a in world.agents if a.up for runner in a.jobs.runners.values()]
+    return [runner.job for a in world.agents if a.up for runner in a.jobs.runners.values()]
 
 
 def master(world: World) -> Any:
@@ -83,7 +83,7 @@ def test_batches_in_step_count_every_row_once_over_a_network_that_loses_multicas
     for agent in world.agents:
         world.write(agent, world.now + 5_000)
     world.run(9_000)
-    total = next(iter(master(world).jobs.runners.values()))._job.total
+    total = next(iter(master(world).jobs.runners.values())).job.total
     truth: dict[str, int] = {}
     for agent in world.agents:
         for _, key in agent.log.rows:
@@ -151,7 +151,7 @@ def test_replace_is_a_new_generation_and_drop_ends_it_everywhere() -> None:
     agent = world.agents[3]
     request = DropProgram(id=3, origin="client", app=program("").app, uid=uid)
     agent.perform(
-        agent.node._settle(agent.node.overlay.route(request.app, pack(request), world.now), world.now)
+        agent.node.settle(agent.node.overlay.route(request.app, pack(request), world.now), world.now)
     )
     world.run_until(lambda: len(answers(world)) == 3)
     world.run(3_000)

@@ -19,7 +19,7 @@ from elf.job.log.streamlog import StreamLog
 from elf.job.rollup.root import RootSettings
 from elf.job.spec import JobSpec
 from elf.ql.plan import Function, Plan
-from tests.job.test_versions import steer
+from tests.support.versions import steer
 
 EVEN, UNEVEN = (1, 2), (1, 35)
 """How long messages take: none overtakes another, or many do."""
@@ -57,7 +57,7 @@ def took(world: World, done: Callable[[], bool]) -> int:
 def computed(world: World, spec: JobSpec) -> bool:
     """Whether every agent computes the flows of a version."""
     uids = {flow.uid for flow in spec.flows}
-    return all(uids <= agent.worker._flows.keys() for agent in world.agents)
+    return all(uids <= agent.worker.states().keys() for agent in world.agents)
 
 
 def newest(world: World, name: str) -> JobSpec:

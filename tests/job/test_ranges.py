@@ -20,9 +20,10 @@ from elf.job.home.records import home_key
 from elf.job.ranges import split
 from elf.job.spec import JobSpec, home_uid
 from elf.ql.plan import Top
-from tests.job.test_fleet_simulated import begun, check_all, settled
-from tests.job.test_homes import agree, moved, staffed
-from tests.job.test_versions import steer
+from tests.support.histories import begun, check_all, lacking_alone, settled
+from tests.support.homes import agree, moved, staffed
+from tests.support.stores import database
+from tests.support.versions import steer
 
 
 def spread(world: World, trees: int, name: str, size_s: int = 2, slide_s: int | None = None) -> JobSpec:
@@ -86,18 +87,6 @@ def test_the_root_of_a_range_is_away_for_a_while() -> None:
     world.run(17_000)
     check_all(world, many, world.now - 9_000, least=6)
     assert all(end > 0 for end in np.diff(sorted(world.committed(many))) // SECOND)
-
-
-def lacking_alone(world: World, job: JobSpec, dead: SimAgent, until: int) -> None:
-    """No window is skipped, and what they lack is the dead agent's."""
-    windows = settled(world, job, until)
-    assert len(windows) >= 10
-    for start, (_, counts, status) in windows.items():
-        assert not status["skipped"]
-        assert set(status["missing"]) <= {f"a{dead.index}"}
-        whole, rest = world.truth(job, start), world.truth(job, start, status["missing"])
-        for key in whole.keys() | counts.keys():  # what it sealed last may have come to one root only
-            assert counts.get(key, 0) in (whole.get(key, 0), rest.get(key, 0)), (start, key)
 
 
 def test_the_home_of_a_job_of_several_trees_dies_for_good() -> None:
@@ -236,7 +225,7 @@ def test_the_home_of_a_range_is_founded_once_by_the_agent_that_was_named() -> No
     agents = {m.agent_id: m.address for m in log.members("clicks")}
     assert log.to_found(next(i for i, address in agents.items() if address == founder.address)) == (uid,)
     assert not any(log.to_found(i) for i, address in agents.items() if address != founder.address)
-    with founder.store._file.writing() as con:
+    with database(founder.store) as con:
         con.execute("DELETE FROM replica_groups WHERE key = ?", (home_key(uid),))
         con.execute("DELETE FROM replica_entries WHERE key = ?", (home_key(uid),))
     founder.crash()

@@ -33,7 +33,7 @@ class Agent:
     def __init__(self, text: str = TEXT) -> None:
         self.runner = JobRunner(text, "adds.py", "adds", "me", no_queries)
         self.runner.start(ROOT)
-        self.job: Any = self.runner._job
+        self.job: Any = self.runner.job
 
     def call(self, event: calls.Event, place: Place) -> list[object]:
         effects: list[JobEffect] = []

@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,11 +20,8 @@ from agents.disk.store import SnapshotName
 from elf.batch import decode, encode
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, plan
-from elf.chaos.judge import Judge
 from elf.chaos.lane import SimLane
-from elf.chaos.ledger import Ledger, windows_of
 from elf.chaos.story import behind
-from elf.chaos.world import World
 from elf.job import messages as say
 from elf.job.commands import Leap, Outcome
 from elf.job.contributions import Piece, Pile, bitmap
@@ -35,55 +31,10 @@ from elf.job.rollup.root import Root, RootSettings
 from elf.job.spec import Flow
 from elf.job.tally import Tallies, tally
 from elf.ql.plan import Plan
-from tests.job.test_explain import asked
+from tests.support.histories import asked
+from tests.support.stragglers import Fleet, Windows, progress, rooted
 
-WRITES_MS = 20_000
 LEAP, WAIT = behind(plan(2, 1), leap=True), behind(plan(2, 1), wait_us=8 * SECOND)
-Windows = dict[tuple[int, int], list[dict[str, Any]]]
-"""What each window said of itself, by revision."""
-
-
-class Fleet:
-    """Five agents with one job; ``away`` is one that is not its home."""
-
-    def __init__(self, query: Plan, seed: int = 1) -> None:
-        self.ledger = Ledger()
-        self.world = World(seed, 5, ledger=self.ledger)
-        self.world.start_all()
-        self.until = self.world.now + WRITES_MS
-        for agent in self.world.agents:
-            self.world.write(agent, self.until, rate_ms=150)
-        self.world.run(2_000)
-        self.spec = self.world.create(0, query)
-        self.world.run(3_000)
-        homes = {flow.home for flow in self.spec.flows} | {self.spec.home}
-        self.away = next(agent for agent in self.world.agents[1:] if agent.address not in homes)
-
-    @property
-    def uid(self) -> str:
-        return self.spec.flows[0].uid
-
-    def committed_to(self) -> int:
-        """Panes below it are committed."""
-        return max(end for _, end, _ in self.ledger.panes[self.uid])
-
-    def end(self) -> Windows:
-        """All is well again: what each window said of itself, by revision."""
-        world, judge = self.world, Judge(self.world, self.ledger, self.until)
-        world.run(max(0, self.until + 3_000 - world.now))
-        world.run_until(lambda: not judge.open() or bool(self.ledger.findings))
-        judge.close()
-        assert self.ledger.findings == []
-        found: Windows = {}
-        for row in world.home(self.spec).store.windows(self.spec.uid, -(1 << 62), 1 << 62):
-            for span, status, _ in windows_of(row):
-                found.setdefault(span, []).append(dict(status))
-        return found
-
-    def leapt(self) -> int:
-        """Rows of the panes that the agent has leapt over, by its log."""
-        book, pane_us = self.ledger.books[self.uid, self.away.index], self.spec.plan.fragment.pane_us
-        return sum(ts // pane_us in book.leapt for ts, _ in self.away.log.rows)
 
 
 def told(windows: Windows, what: str) -> int:
@@ -226,7 +177,7 @@ def test_each_pane_of_a_snapshot_has_its_own_verdict_where_agents_are_leapt_over
 def test_a_flow_over_its_quota_leaps_too() -> None:
     """What is counted while it is suspended is told when it goes on."""
     fleet = Fleet(behind(plan(1), leap=True))
-    (state,) = fleet.away.worker._flows.values()
+    (state,) = fleet.away.worker.states().values()
     state.suspend()
     shed = state.shed
     assert state.leap(state.sealed + 1, {"rows_in": 5, "late": 2, "leapt": 1}) == 5
@@ -272,10 +223,10 @@ def test_a_snapshot_that_is_gone_is_not_counted_again() -> None:
     away.store.delete_snapshots([SnapshotName(fleet.uid, row.start, row.end, row.part)])
     lane = away.lanes["clicks"]
     again = Leap(fleet.uid, -(1 << 62), (((row.start, row.end, row.part), ((row.start, row.end),)),))
-    before = lane.worker._flows[fleet.uid].tallies.total("leapt")
+    before = lane.worker.states()[fleet.uid].tallies.total("leapt")
     lane._waiting.append(again)
     lane._work()
-    assert lane.worker._flows[fleet.uid].tallies.total("leapt") == before
+    assert lane.worker.states()[fleet.uid].tallies.total("leapt") == before
     over()
 
 
@@ -297,18 +248,6 @@ def test_describe_says_the_policy_and_what_was_lost() -> None:
     )
     plain = msgspec.structs.replace(facts, spec=replace(fleet.spec, plan=WAIT))
     assert describe(plain, home.node.log, str)["stragglers"] == "WAIT 8 SECONDS"
-
-
-def rooted(query: Plan, members: int, settings: RootSettings | None = None) -> Root:
-    """The root of a query's flow, before anything is heard."""
-    root = Root(Flow("uid", query.fragment, b"0" * 16, "home"), settings or RootSettings())
-    roster = (Member(n, f"id{n}", f"a{n}", 1, f"a{n}", -(1 << 62), 1 << 62) for n in range(members))
-    root.set_roster(tuple(roster), 1)
-    return root
-
-
-def progress(sealed: int) -> FlowProgress:
-    return FlowProgress("uid", 10, sealed)
 
 
 @pytest.mark.parametrize("query", [plan(2, 1), LEAP])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.job.timescript import Stage
-from tests.overlay.script import Block, parse, render
+from tests.support.overlay_script import Block, parse, render
+from tests.support.timescript import Stage
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
 

@@ -25,7 +25,7 @@ from elf.job.rollup.uplink import Uplink
 from elf.job.snapshots import Early, Sealed
 from elf.job.spec import Flow, JobSpec
 from elf.ql.plan import Plan
-from tests.job.test_fleet_simulated import settled
+from tests.support.histories import settled
 
 AGENTS = 6
 Spoil = Callable[[bytes], bytes]

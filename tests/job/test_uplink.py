@@ -11,7 +11,7 @@ from elf.job.effects import Effect, Send, Work
 from elf.job.messages import FlowProgress, Progress
 from elf.job.rollup.uplink import Uplink
 from overlay.turns import TURNS_MAX
-from tests.job.test_copies import FLOW
+from tests.support.flow_copies import FLOW
 
 QUOTA = 1_000
 STREAM = FLOW.fragment.stream

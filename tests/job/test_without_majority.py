@@ -13,8 +13,8 @@ from elf.chaos.world import World
 from elf.job import messages as say
 from elf.job.events import Arrived
 from elf.ql.plan import Plan
-from tests.job.test_homes import staffed
-from tests.job.test_notices import said
+from tests.support.histories import said
+from tests.support.homes import staffed
 
 NOT_HEARD = "is not heard of; another one goes on when most of those that keep the job are there"
 NOT_LED = (

@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 
 from agents.lanes.spill import SpillFolder
 from elf.batch import decode
-from elf.chaos.engine import SECOND, Chunk, PyEngine, PyMapper, Source, plan
+from elf.chaos.engine import SECOND, PyEngine, PyMapper
 from elf.errors import UserError
 from elf.job.commands import Feed, Finish, Idle, Install, Resume, SealOpen, Suspend
 from elf.job.cut import StreamCut
@@ -29,19 +28,12 @@ from elf.job.snapshots import Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.worker.stream import LONG_AGO, StreamWorker, WorkerSettings
 from elf.ql.plan import Fragment
+from tests.support.chunks import FLOW, Rows, chunk
 
-FLOW = Flow("f", plan(2).fragment, bytes(16), "home")
 SETTINGS = WorkerSettings(idle_ms=5_000, future_us=None, lateness_us=SECOND, cut_ms=10**9)
 
-Rows = list[tuple[int, str]]
 moments = st.integers(0, 60).map(lambda t: t * SECOND // 4)
 rows_of_a_log = st.lists(st.tuples(moments, st.sampled_from("abc")), max_size=60)
-
-
-def chunk(rows: Rows, start: int, source: str = "log") -> Chunk:
-    lines = pa.array([f"{ts},{key}" for ts, key in rows], pa.string())
-    offsets = np.arange(start, start + len(rows), dtype=np.int64)
-    return Chunk(Source(source), start, start + len(rows), lines, offsets)
 
 
 def panes_of(sealed: list[Sealed]) -> tuple[dict[int, Counter[str]], int]:

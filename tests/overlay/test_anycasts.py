@@ -21,7 +21,7 @@ from overlay import (
     key_of,
 )
 from overlay.world import Simulator, plane
-from tests.overlay.worlds import names, ring, subscribe
+from tests.support.worlds import names, ring, subscribe
 
 TOPIC = key_of(b"clicks")
 SHORT = OverlayConfig(base_bits=2, leaf_set_size=8, fanout_max=4)

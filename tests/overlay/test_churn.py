@@ -14,7 +14,7 @@ import pytest
 from overlay import OverlayConfig, key_of
 from overlay.oracles import tree_faults, wrong_leaf_sets
 from overlay.world import Simulator, plane
-from tests.overlay.worlds import host, names, shout, subscribe
+from tests.support.worlds import host, names, shout, subscribe
 
 COUNT = 20
 LEAVES = 8

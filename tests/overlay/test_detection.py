@@ -11,7 +11,7 @@ from overlay.context import Context
 from overlay.health import Health
 from overlay.messages import NO_STAMP, Heartbeat, Ping
 from overlay.world import Simulator, plane
-from tests.overlay.worlds import downs, names, ring, ring_rests
+from tests.support.worlds import downs, names, ring, ring_rests
 
 FOUND_MS = 3_000
 A_LITTLE_MS = 100

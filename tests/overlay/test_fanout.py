@@ -31,8 +31,9 @@ from overlay.admission import scattered
 from overlay.ids import closeness, to_int
 from overlay.oracles import closest, tree_faults
 from overlay.world import Simulator, plane
-from tests.overlay.test_multicasts import Story
-from tests.overlay.worlds import host, names, ring, root, subscribe, tree_rests
+from tests.support.long import cases
+from tests.support.multicasts import Story
+from tests.support.worlds import host, names, ring, root, subscribe, tree_rests
 
 TOPIC = key_of(b"clicks")
 
@@ -173,7 +174,7 @@ def test_however_many_subscribe_at_once_nobody_has_too_many_and_it_is_not_deep(c
         story.verify(name)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(cases(1, 4)))
 def test_five_per_cent_die_at_once_and_all_trees_are_whole_within_four_seconds(seed: int) -> None:
     world = ring(100, seed=seed, config=OverlayConfig(fanout_max=8), latency=plane(2), settle_ms=3_000)
     topics = [key_of(b"topic %d" % number) for number in range(4)]

@@ -9,7 +9,7 @@ import pytest
 from overlay import Delivered, HopAck, Overlay, OverlayConfig, Peer, Received, Route, Send, key_of
 from overlay.oracles import closest
 from overlay.world import Simulator, plane
-from tests.overlay.worlds import ring
+from tests.support.worlds import ring
 
 
 def route(world: Simulator, source: str, key: bytes) -> None:

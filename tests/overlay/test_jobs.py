@@ -10,7 +10,7 @@ from overlay.messages import Message
 from overlay.oracles import closest, tree_faults
 from overlay.placement import candidates
 from overlay.simulator import simulate
-from tests.overlay.worlds import names, ring
+from tests.support.worlds import names, ring
 
 
 def weigh(message: Message) -> int:

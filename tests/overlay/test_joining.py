@@ -23,7 +23,7 @@ from overlay import (
 from overlay.joining import TRANSITIONS, Step
 from overlay.oracles import tree_faults, wrong_leaf_sets
 from overlay.world import Simulator, constant, plane
-from tests.overlay.worlds import SIZE, names, ring, ring_rests
+from tests.support.worlds import SIZE, names, ring, ring_rests
 
 
 def test_alone_a_node_is_ready_at_once() -> None:

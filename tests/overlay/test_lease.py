@@ -23,7 +23,7 @@ from overlay.ids import to_key
 from overlay.messages import Route, RouteName
 from overlay.oracles import overlapping_claims
 from overlay.world import Simulator, plane
-from tests.overlay.worlds import names, ring, ring_rests
+from tests.support.worlds import names, ring, ring_rests
 
 
 def acts_for_itself(world: Simulator, name: str) -> bool:

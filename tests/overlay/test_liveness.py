@@ -22,7 +22,7 @@ from overlay import (
 from overlay.messages import NO_STAMP
 from overlay.oracles import wrong_leaf_sets
 from overlay.world import Simulator, plane
-from tests.overlay.worlds import downs, names, ring, ring_rests, ups
+from tests.support.worlds import downs, names, ring, ring_rests, ups
 
 
 def beat(sender: Peer) -> Heartbeat:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import types
 import typing
@@ -27,30 +26,7 @@ from overlay import (
     TopicPath,
     Unsubscribe,
 )
-
-PLAIN = (int, str, bytes, bool)
-
-
-def plain(kind: object) -> bool:
-    """Whether a codec without knowledge of ours can carry the type."""
-    if kind in PLAIN:
-        return True
-    if typing.get_origin(kind) is tuple:
-        item, dots = typing.get_args(kind)
-        return dots is Ellipsis and plain(item)
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        return all(plain(hint) for hint in typing.get_type_hints(kind).values())
-    return False
-
-
-def example(kind: object) -> object:
-    """Any value of a plain type, with something in every tuple."""
-    if kind in PLAIN:
-        return {int: 2**63 - 1, str: "größe", bytes: b"\x00\xff" * 8, bool: True}[kind]
-    if typing.get_origin(kind) is tuple:
-        return (example(typing.get_args(kind)[0]),) * 2
-    assert isinstance(kind, type)
-    return kind(**{name: example(hint) for name, hint in typing.get_type_hints(kind).items()})
+from tests.support.messages import example, plain, random_value
 
 
 def test_the_tuple_names_all_of_the_union() -> None:
@@ -112,23 +88,6 @@ def test_any_messages_of_strangers_leave_a_node_sound(seed: int) -> None:
 
 
 def _nonsense(rng: random.Random, kind: type[Message]) -> Message:
-    message = _random(rng, kind)
+    message = random_value(rng, kind)
     assert isinstance(message, MESSAGES)
     return message
-
-
-def _random(rng: random.Random, kind: object) -> object:
-    if kind is Peer:
-        return Peer(rng.choice(["me", *(f"p{n}" for n in range(9))]), rng.randrange(3))
-    if kind is int:
-        return rng.choice([-1, 0, 1, 2, rng.randrange(1 << 32), 2**63 - 1])
-    if kind is str:
-        return rng.choice(["", "me", "p1", "p2"])
-    if kind is bytes:
-        return bytes([rng.randrange(3)]) * 16
-    if kind is bool:
-        return rng.random() < 0.5
-    if typing.get_origin(kind) is tuple:
-        return tuple(_random(rng, typing.get_args(kind)[0]) for _ in range(rng.randrange(4)))
-    assert isinstance(kind, type)
-    return kind(**{name: _random(rng, hint) for name, hint in typing.get_type_hints(kind).items()})

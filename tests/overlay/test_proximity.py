@@ -12,8 +12,8 @@ from overlay import OverlayConfig, Peer, key_of
 from overlay.context import Context
 from overlay.messages import NO_STAMP
 from overlay.proximity import Proximity
-from overlay.world import Simulator, _point, constant, matrix, plane
-from tests.overlay.worlds import ring
+from overlay.world import Simulator, constant, matrix, plane, point
+from tests.support.worlds import ring
 
 NODES = 100
 KEYS = 5_000
@@ -67,7 +67,7 @@ def test_routes_take_a_quarter_less_time_and_no_more_hops() -> None:
 
 def test_tables_and_neighbourhood_hold_the_nearest() -> None:
     world = settled(nearer_percent=20)
-    spot = {name: _point(name) for name in world.nodes}
+    spot = {name: point(name) for name in world.nodes}
     ranks = []
     for overlay in world.running():
         me = spot[overlay.me.address]

@@ -11,8 +11,8 @@ from overlay.errors import OverlayError
 from overlay.replica.experiment import mass_kill
 from overlay.replica.oracles import Broken
 from overlay.replica.world import Weather
-from tests.overlay.chaos import Chaos
 from tests.overlay.plants import IN_HISTORIES, Plant
+from tests.support.replica_chaos import Chaos
 
 BLOCKS = 8
 PLANT_SEEDS = 100

@@ -41,7 +41,7 @@ from overlay.replica.messages import (
     VoteRequest,
     VoteRequests,
 )
-from tests.overlay.test_messages import _random, example, plain
+from tests.support.messages import example, plain, random_value
 
 KEY = key_of(b"a group")
 STRANGER = Peer("stranger", 1)
@@ -100,7 +100,7 @@ def test_any_messages_of_strangers_leave_a_node_sound(seed: int) -> None:
     node.start(0)
     node.create(bytes([1]) * 16, b"", ["p1", "p2"], 0)
     for now in range(0, 60_000, 20):
-        message = _random(rng, rng.choice(MESSAGES))
+        message = random_value(rng, rng.choice(MESSAGES))
         assert isinstance(message, MESSAGES)
         node.handle(Received(message), now)
         due = node.deadline()

@@ -29,7 +29,7 @@ from overlay import (
 from overlay.messages import NO_STAMP
 from overlay.oracles import closest, tree_faults
 from overlay.world import Simulator, plane
-from tests.overlay.worlds import host, names, ring, root, shout, subscribe, tree_rests
+from tests.support.worlds import host, names, ring, root, shout, subscribe, tree_rests
 
 TOPIC = key_of(b"clicks")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.overlay.script import Block, Stage, parse, render
+from tests.support.overlay_script import Block, Stage, parse, render
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
 

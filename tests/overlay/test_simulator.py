@@ -8,7 +8,7 @@ import pytest
 
 from overlay import Effect, Event, Heartbeat, OverlayConfig, OverlayError, Peer, Send
 from overlay.simulator import Lookups, Phase, Simulator, constant, plane, simulate
-from tests.overlay.worlds import ring
+from tests.support.worlds import ring
 
 HOPS_MAX = 3
 """Two digits of base 16 tell 200 nodes apart, and one hop more."""

@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from elf.ql.planner import plan_text
-from tests.ql import test_functions as functions
-from tests.ql.cases import Case, prepare, queries, scalars
-from tests.ql.pipeline import Result, difference, plain, run_by_hand, run_live, same
-from tests.ql.table import SCHEMA, rows
+from tests.support import ql_functions as functions
+from tests.support.ql_cases import Case, prepare, queries, scalars
+from tests.support.ql_pipeline import Result, difference, plain, run_by_hand, run_live, same
+from tests.support.ql_table import SCHEMA, rows
 
 TABLE = rows()
 

@@ -15,8 +15,8 @@ from elf.ql.files import tables_of
 from elf.ql.planner import plan, plan_streams, plan_text, streams_of
 from elf.ql.statements import CreateJob, Query, Select, parse
 from elf.schema import Schema
-from tests.ql.stream_cases import BUYS, CLICKS
-from tests.ql.table import CONTENTS, SCHEMA
+from tests.support.ql_table import CONTENTS, SCHEMA
+from tests.support.stream_cases import BUYS, CLICKS
 
 _HERE = Path(__file__).parent
 STREAMS = {"clicks": CLICKS, "buys": BUYS, "timeless": Schema(CLICKS.columns)}

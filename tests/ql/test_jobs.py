@@ -17,9 +17,9 @@ from elf.ql.planner import late_of, plan, plan_streams
 from elf.ql.statements import Query, Select, parse
 from elf.ql.user_functions import with_function
 from elf.schema import Schema
-from tests.ql.cases import prepare
-from tests.ql.pipeline import difference, run_by_hand, run_live
-from tests.ql.table import SCHEMA, rows
+from tests.support.ql_cases import prepare
+from tests.support.ql_pipeline import difference, run_by_hand, run_live
+from tests.support.ql_table import SCHEMA, rows
 
 HITS = "SELECT product, store, COUNT(*), SUM(clicks) AS k FROM x GROUP BY product, store WINDOWING 30 SECONDS"
 

@@ -19,9 +19,9 @@ from elf.ql.statements import Query, Select, joined_files, parse
 from elf.ql.tables import SENT_BYTES_MAX
 from elf.ql.user_functions import with_function
 from elf.schema import Column, Schema
-from tests.ql.cases import prepare
-from tests.ql.pipeline import difference, run_by_hand, run_live
-from tests.ql.table import BANDS, CONTENTS, SCHEMA, STORES, rows
+from tests.support.ql_cases import prepare
+from tests.support.ql_pipeline import difference, run_by_hand, run_live
+from tests.support.ql_table import BANDS, CONTENTS, SCHEMA, STORES, rows
 
 TABLE = rows()
 JOIN = "JOIN 'd/stores.csv' AS s ON x.store = s.store"

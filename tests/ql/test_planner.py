@@ -18,8 +18,8 @@ from elf.ql.planner import late_of, over_late, plan_streams, plan_text
 from elf.ql.statements import Select, parse
 from elf.schema import Column, Schema
 from elf.windows import Cumulative, Kind, Landmark, Session, Sliding
-from tests.ql.cases import queries, scalars
-from tests.ql.table import SCHEMA
+from tests.support.ql_cases import queries, scalars
+from tests.support.ql_table import SCHEMA
 
 SAME_FRAGMENT = [
     "SELECT store, product, SUM(clicks), AVG(price) FROM x WHERE ok AND clicks > 3 AND store IN ('a', 'b') "

@@ -23,7 +23,7 @@ from elf.ql.statements import (
     Subscribe,
     parse,
 )
-from tests.ql.table import SCHEMA
+from tests.support.ql_table import SCHEMA
 
 
 @pytest.mark.parametrize(

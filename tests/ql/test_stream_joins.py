@@ -24,8 +24,8 @@ from elf.ql.plan import Function, Plan
 from elf.ql.planner import plan_streams, streams_of
 from elf.ql.statements import Select, parse
 from elf.ql.user_functions import with_function
-from tests.ql.pipeline import Result, difference, plain, run_by_hand
-from tests.ql.stream_cases import BUYS, CASES, CLICKS, lines, rows
+from tests.support.ql_pipeline import Result, difference, plain, run_by_hand
+from tests.support.stream_cases import BUYS, CASES, CLICKS, lines, rows
 
 SCHEMAS = {"clicks": CLICKS, "buys": BUYS}
 

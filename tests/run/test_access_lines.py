@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.test_run import elf_run
+from tests.support.run_command import elf_run
 
 DATE = "[05/Mar/2026:10:11:12 +0100]"
 TAIL = '200 10 "-" "UA"'

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.run.test_run import elf_run
+from tests.support.run_command import elf_run
 
 SIZE = 40
 NUMBERED = f"""

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.run.test_run import elf_run
+from tests.support.run_command import elf_run
 
 LINE = '{"ts":"2025-10-10T00:00:00Z","k":"a","v":1}\n'
 TOTALS = (

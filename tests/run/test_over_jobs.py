@@ -19,10 +19,10 @@ from agents.run import Fleet, FleetStream
 from elf.cli.main import main
 from elf.client.windows import split
 from elf.job.messages import WindowResult
-from tests.ql.pipeline import Row, plain, same
-from tests.run.oracle import SAMPLE, connect
-from tests.run.over_jobs import CASES, HOSTS, Case
-from tests.run.queries import by_hand
+from tests.support.ql_pipeline import Row, plain, same
+from tests.support.run_oracle import SAMPLE, connect
+from tests.support.run_over_jobs import CASES, HOSTS, Case
+from tests.support.run_queries import by_hand
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ import pytest
 from elf.ql.planner import plan_text
 from elf.ql.statements import CreateJob, parse
 from elf.schema import Column, Schema
-from tests.run.oracle import SAMPLE, connect
-from tests.run.test_run import elf_run, expected, same
+from tests.support.run_command import elf_run, expected, same
+from tests.support.run_oracle import SAMPLE, connect
 
 PANELS = Path(__file__).parents[2] / "deploy" / "queries"
 JSON = SAMPLE.with_name("access.json")

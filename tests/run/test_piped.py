@@ -14,6 +14,8 @@ from queue import Queue
 
 import pytest
 
+from tests.support.waiting import wait_until
+
 ELF = [sys.executable, "-m", "elf.cli.main", "run", "--input"]
 SUMS = "SELECT k, COUNT(*) AS n FROM log GROUP BY k WINDOWING 10 SECONDS"
 PATIENCE_S = 60
@@ -139,8 +141,11 @@ def _wait_until_read(run: Running) -> None:
 
     assert run.process.stdin is not None
     left = array.array("i", [1])
-    deadline = time.monotonic() + PATIENCE_S
-    while left[0] and time.monotonic() < deadline:
+
+    def empty() -> bool:
+        assert run.process.stdin is not None
         fcntl.ioctl(run.process.stdin.fileno(), termios.FIONREAD, left)
-        time.sleep(0.05)
-    time.sleep(0.2)
+        return left[0] == 0
+
+    wait_until(empty, "all is read", PATIENCE_S)
+    time.sleep(0.2)  # what was read is worked on: nobody outside sees the end of that

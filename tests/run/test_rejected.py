@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.oracle import SAMPLE
-from tests.run.test_run import elf_run
+from tests.support.run_command import elf_run
+from tests.support.run_oracle import SAMPLE
 
 COUNT = "SELECT COUNT(*) AS n FROM log"
 CUT = "(compressed file ended before the end-of-stream marker was reached)"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.test_run import elf_run
+from tests.support.run_command import elf_run
 
 T = '"ts":"2025-10-10T00:00:00Z"'
 COUNT = "SELECT COUNT(*) AS n FROM log"

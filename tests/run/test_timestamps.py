@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.test_run import elf_run
+from tests.support.run_command import elf_run
 
 READ = {
     # RFC 3339

@@ -14,8 +14,8 @@ from agents.run import Fleet
 from agents.runinputs import RunRequest, streams_of
 from elf.client.windows import split
 from elf.job.messages import WindowResult
-from tests.run.oracle import SAMPLE
-from tests.run.test_run import elf_run
+from tests.support.run_command import elf_run
+from tests.support.run_oracle import SAMPLE
 
 MIXED = (
     '{"ts":"2025-10-10T00:00:00Z","Id":1,"id":"x","d":"2025-10-10 01:00:00","user":{"Name":"A","name":"b"}}\n'

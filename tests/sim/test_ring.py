@@ -15,7 +15,7 @@ from overlay import Delivered, OverlayConfig, Peer
 from overlay.context import Context
 from overlay.ids import clockwise, closeness, digit, shared_digits, to_key
 from overlay.pastry import Pastry
-from tests.overlay.worlds import ring as living_ring
+from tests.support.worlds import ring as living_ring
 
 LOW_BITS = 64
 

@@ -19,7 +19,7 @@ from elf.ql.planner import plan_text
 from elf.windows import Calendar, Sliding
 from spark_backend import offline
 from spark_backend.compare import LiveWindow, compare
-from tests.spark.test_offline import BASE_US, CLICKS, SECOND, Click, archived, clicks, store_clicks, windows
+from tests.support.offline import BASE_US, CLICKS, SECOND, Click, archived, clicks, store_clicks, windows
 
 AGGREGATES = (
     "STDDEV(clicks) AS a, VAR_POP(price) AS b, FIRST(clicks) AS c, LAST(price) AS d, "

@@ -22,11 +22,7 @@ from elf.ql.statements import CreateJob, Query, Select, parse
 from elf.ql.unions import side_view
 from elf.schema import Column, ColumnType, Schema
 from spark_backend import offline
-from tests.ql.pipeline import difference, plain, run_by_hand
-from tests.run.oracle import connect, rows
-from tests.run.over_jobs import CASES, Case
-from tests.run.queries import by_hand
-from tests.spark.test_offline import (
+from tests.support.offline import (
     BASE_US,
     CLICKS,
     SECOND,
@@ -38,6 +34,10 @@ from tests.spark.test_offline import (
     store_clicks,
     windows,
 )
+from tests.support.ql_pipeline import difference, plain, run_by_hand
+from tests.support.run_oracle import connect, rows
+from tests.support.run_over_jobs import CASES, Case
+from tests.support.run_queries import by_hand
 
 _TYPES: dict[pa.DataType, ColumnType] = {pa.int64(): "bigint", pa.timestamp("us"): "timestamp"}
 

@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 
 from elf.cli.compare import live_windows
 from elf.client import CompareFacts
-from elf.errors import ElfError
 from spark_backend import offline
 from spark_backend.compare import Comparison, compare
-from tests.fleet.fleet import STREAM, Fleet
-from tests.fleet.test_fleet import SECOND_US, connected, until, watched
+from tests.support.fleet import STREAM, Fleet
+from tests.support.waiting import eventually
+from tests.support.watching import SECOND_US, clicks, connected, create, watched
 
 CREATE = (
     f"CREATE JOB late AS SELECT product, SUM(clicks_count) AS clicks FROM {STREAM} GROUP BY product "
@@ -31,23 +31,15 @@ async def revised(fleet: Fleet) -> CompareFacts:
         return time.time_ns() // 1000
 
     agent.append([(now(), "Doom", 1)])
-    for _ in range(100):
-        try:
-            await client.sql(CREATE)
-            break
-        except ElfError as error:
-            if "has read a line" not in str(error):
-                raise
-            await asyncio.sleep(0.1)
+    await create(client, CREATE)
     async with watched(await connected(fleet, 0), "late") as windows:
         while len(windows) < 3:
             agent.append([(now(), "Doom", 2), (now() - 100_000, "Myst", 1)])
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.2)  # five times a second
         over = sorted(windows)[1:]
         agent.append([(start + third * SECOND_US // 3, "Pong", 5) for start in over for third in range(3)])
         agent.append([(now(), "Doom", 2)])
-        await until(lambda: any(w.revision for w in windows.values()), "a revised window")
-        await asyncio.sleep(1)
+        await eventually(lambda: all(clicks(windows[start]).get("Pong") == 15 for start in over), "revisions")
     facts = await client.compare_facts("late")
     await client.close()
     return facts

@@ -13,9 +13,9 @@ from agents.committing.spans import micros
 from elf.ql.planner import plan_streams
 from elf.ql.statements import Select, parse
 from spark_backend import offline
-from tests.ql.pipeline import difference, plain, run_by_hand
-from tests.ql.stream_cases import BUYS, CASES, CLICKS, lines, rows
-from tests.spark.test_offline import archived, store
+from tests.support.offline import archived, store
+from tests.support.ql_pipeline import difference, plain, run_by_hand
+from tests.support.stream_cases import BUYS, CASES, CLICKS, lines, rows
 
 
 def test_partners_are_found_beyond_the_windows(spark: SparkSession, tmp_path: Path) -> None:

@@ -116,20 +116,20 @@ class JobRunner:
         self._path: tuple[str, ...] = ()
         self._query = ""
         self._sent = 0
-        self._job = job_class(load(text, filename), filename)(name, creator, self)
+        self.job = job_class(load(text, filename), filename)(name, creator, self)
 
     def start(self, place: Place) -> Loaded:
         """Call the job's ``start``; what it has asked for."""
         self._place, self._open = place, True
         self._effects = []
-        self._job.start()
+        self.job.start()
         self._open = False
         if self._effects:
             raise UserCodeError("start() only subscribes: send, multicast and route from a callback")
-        every = self._job.every
+        every = self.job.every
         if every is not None and (not isinstance(every, int | float) or every < 0.01):
             raise UserCodeError(f"every = {every!r}: seconds between two on_timer, at least 0.01, or None")
-        return Loaded(type(self._job).__name__, int((every or 0) * 1000), tuple(self._wishes.values()))
+        return Loaded(type(self.job).__name__, int((every or 0) * 1000), tuple(self._wishes.values()))
 
     def handle(self, event: calls.Event, place: Place, payload: bytes, effects: list[JobEffect]) -> None:
         """Call the callback; what it wants done is appended to ``effects``, also when it raises.
@@ -144,7 +144,7 @@ class JobRunner:
             self._place, self._effects, self._path, self._query, self._sent = kept
 
     def _call(self, event: calls.Event, payload: bytes) -> None:
-        job = self._job
+        job = self.job
         match event:
             case calls.Timer():
                 job.on_timer()
@@ -167,7 +167,7 @@ class JobRunner:
         if tap.states:
             self._trees[name].insert_partials(tap.named(table))
         else:
-            self._job.on_batch(table, name)
+            self.job.on_batch(table, name)
 
     # -- as the job's host -----------------------------------------------------------------------------------
 

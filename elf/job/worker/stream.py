@@ -18,7 +18,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -539,6 +539,10 @@ class StreamWorker:
     def flows(self) -> tuple[str, ...]:
         """The flows that it computes."""
         return tuple(self._flows)
+
+    def states(self) -> Mapping[str, FlowState]:
+        """What it has of each of them."""
+        return self._flows
 
     def suspended(self) -> tuple[str, ...]:
         """Those of them that are over their quota."""

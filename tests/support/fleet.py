@@ -247,7 +247,7 @@ class Fleet:
                     for _ in range(self._rng.randrange(4))
                 ]
                 agent.append(rows)
-            time.sleep(0.1)
+            time.sleep(0.1)  # ten times a second, people click
 
     def agent_at(self, address: str) -> Agent:
         return next(agent for agent in self.agents if agent.reached == address)

@@ -1,4 +1,4 @@
-"""The language of ``scripts/*.txt``: each line makes something happen in a world, or shows it.
+"""The language of ``tests/overlay/scripts/*.txt``: each line makes something happen in a world, or shows it.
 
 A script is a list of blocks: commands, a line ``----``, what they showed. Nodes are numbers (``3`` is n3) or
 ``all``; an empty line ends a block; a comment begins with ``#``.
@@ -25,7 +25,7 @@ from overlay import (
 from overlay.ids import to_int
 from overlay.oracles import closest, tree_faults, wrong_leaf_sets
 from overlay.world import Simulator, constant
-from tests.overlay.worlds import SIZE, names
+from tests.support.worlds import SIZE, names
 
 SEPARATOR = "----"
 

@@ -1,4 +1,4 @@
-"""An agent that sends no tables of its flows: ``python -m tests.fleet.spoiling --config …``."""
+"""An agent that sends no tables of its flows: ``python -m tests.support.spoiling --config …``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The language of ``scripts/*.txt``: what happens to rows in time, and which windows come of it.
+"""The language of ``tests/job/scripts/*.txt``: what happens to rows in time, and which windows come of it.
 
 A script is a list of blocks: commands, a line ``----``, the windows that were committed meanwhile. Times are
 seconds: of the clock from when the script begins, and of event time on the same scale. The fleet is that of

@@ -74,7 +74,7 @@ class BrokenNetwork:
                 at = rng.randrange(len(data))
                 data = data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
             while port in self.stopped:
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05)  # nothing passes
             if trouble.delay_s:
                 await asyncio.sleep(rng.random() * trouble.delay_s)
             writer.write(data)

@@ -1,6 +1,6 @@
 """Questions in ELF-QL beside the same questions written by hand in DuckDB's SQL over the whole table.
 
-``queries.txt``: a query, ``----``, the same by hand. ``scalars.txt``: an expression, and below it,
+``tests/ql/queries.txt``: a query, ``----``, the same by hand. ``scalars.txt``: an expression, and below it,
 indented, the same by hand. By hand there are ``t``, the table, ``by_…``, its rows once for each window that
 holds them, and ``decimal_text``.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).parents[1] / "ql"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,59 @@
+"""An agent as its HTTP server sees it, for tests that set what it says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from decimal import Decimal
+
+from agents.metrics import Metrics
+
+
+class Facts:
+    """An agent for tests: whatever the test sets."""
+
+    def __init__(self) -> None:
+        self.leaving = False
+        self.joined = True
+        self.warned: list[str] = []
+        self.measured = Metrics()
+        self.queue: asyncio.Queue[Mapping[str, object] | None] = asyncio.Queue()
+        self.readers = 0
+
+    def trouble(self) -> str:
+        return "the agent is on its way out" if self.leaving else ""
+
+    def warnings(self) -> Sequence[str]:
+        return self.warned
+
+    def unready(self) -> str:
+        return "" if self.joined else "it looks for its fleet"
+
+    def gaps(self) -> Sequence[Mapping[str, object]]:
+        return ()
+
+    def metrics(self) -> bytes:
+        return self.measured.render()
+
+    def jobs(self) -> Sequence[Mapping[str, object]]:
+        return [{"name": "top", "state": "active", "sum": Decimal(10**20)}]
+
+    def members(self) -> Sequence[Mapping[str, object]]:
+        raise ZeroDivisionError
+
+    def streams(self) -> Sequence[Mapping[str, object]]:
+        return []
+
+    async def windows(self, job: str) -> AsyncIterator[Mapping[str, object]] | None:
+        return self._feed() if job == "top ten" else None
+
+    def notices(self, job: str) -> Sequence[Mapping[str, object]] | None:
+        return [{"text": "half price"}] if job == "top" else None
+
+    async def _feed(self) -> AsyncIterator[Mapping[str, object]]:
+        self.readers += 1
+        try:
+            while (window := await self.queue.get()) is not None:
+                yield window
+        finally:
+            self.readers -= 1

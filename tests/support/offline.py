@@ -1,0 +1,111 @@
+"""Archives of clicks for the Spark backend, and their windows counted by hand."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import random
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from agents.lanes.archive import Archive
+from elf.schema import Column, Schema
+from spark_backend.offline import Archived
+
+BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
+
+SECOND = 1_000_000
+
+CLICKS = Schema(
+    (
+        Column("ts", "timestamp"),
+        Column("product", "text"),
+        Column("user.location", "text"),
+        Column("clicks", "bigint"),
+        Column("price", "double"),
+    ),
+    event_time="ts",
+)
+
+
+@dataclass(frozen=True)
+class Click:
+    ts_us: int | None
+    product: str
+    location: str | None
+    clicks: int
+    price: float
+
+    def line(self) -> str:
+        fields = {"product": self.product, "clicks": self.clicks, "price": self.price}
+        if self.ts_us is not None:
+            fields["ts"] = (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=self.ts_us)).isoformat() + "Z"
+        if self.location is not None:
+            fields["user"] = {"location": self.location}
+        return json.dumps(fields, ensure_ascii=False)
+
+
+def clicks(count: int, seed: int, *, from_us: int = BASE_US, length_us: int = 60 * SECOND) -> list[Click]:
+    rng = random.Random(seed)
+    return [
+        Click(
+            None if n % 23 == 22 else from_us + rng.randrange(length_us),
+            rng.choice(["doom", "zelda", "日本語", 'a "quoted" one']),
+            rng.choice(["Ohio", "ohio", None]),
+            rng.randrange(-3, 9),
+            rng.choice([0.1, 0.2, 2.5]),
+        )
+        for n in range(count)
+    ]
+
+
+def store(
+    path: Path, lines: list[str], ts: list[int | None], *, stream: str = "clicks", agent: str = "a"
+) -> None:
+    rolls = path.parent / f"rolls {path.name} {agent}"
+    archive = Archive(rolls, str(path), stream=stream, agent=agent, roll_secs=1, roll_bytes=1, facts={})
+    archive.restore(0)
+    archive.append(pa.array(lines), pa.array(ts, pa.int64()), "s", np.arange(len(lines), dtype=np.int64))
+    archive.roll()
+    archive.ship(archive.sync())
+    archive.close()
+
+
+def store_clicks(path: Path, rows: list[Click], agent: str = "a") -> None:
+    store(path, [row.line() for row in rows], [row.ts_us for row in rows], agent=agent)
+
+
+def archived(
+    path: Path, stream: str = "clicks", form: str = "json", timestamp: str | None = "ts"
+) -> Archived:
+    return Archived(str(path), stream, form, timestamp)
+
+
+def windows(size_s: int, slide_s: int, count: int, from_us: int = BASE_US) -> list[tuple[int, int]]:
+    starts = [from_us + n * slide_s * SECOND for n in range(count)]
+    return [(start, start + size_s * SECOND) for start in starts]
+
+
+def by_window(table: pa.Table) -> dict[int, list[tuple[Any, ...]]]:
+    found: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    starts = table["window_start"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+    for start, row in zip(
+        starts, table.drop_columns(["window_start", "window_end"]).to_pylist(), strict=True
+    ):
+        found[start].append(tuple(row.values()))
+    return dict(found)
+
+
+def counted(rows: list[Click], start: int, end: int) -> dict[str, tuple[int, int]]:
+    """(rows, sum of clicks) by product."""
+    found: dict[str, tuple[int, int]] = {}
+    for row in rows:
+        if row.ts_us is not None and start <= row.ts_us < end:
+            count, total = found.get(row.product, (0, 0))
+            found[row.product] = (count + 1, total + row.clicks)
+    return found

@@ -1,0 +1,212 @@
+"""What happens to a fleet while a planted bug matters."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from elf.chaos.files import Style
+from elf.chaos.schedule import Fault, Schedule
+
+NODES = 4
+
+EQUAL = 7
+"""Jobs with one query."""
+
+Storm = Callable[[random.Random], list[Fault]]
+
+
+def slow_crashes(rng: random.Random) -> list[Fault]:
+    """Chunks wait for slow lanes when their agents die."""
+    return [*_slow(), *(Fault("crash", 2_000 + 1_000 * n, (n,), 300) for n in range(NODES))]
+
+
+def _slow() -> list[Fault]:
+    return [Fault("slow", 0, (n,), 9_000, 1_500) for n in range(NODES)]
+
+
+def unheard(rng: random.Random) -> list[Fault]:
+    """A master hears all, and nobody it."""
+    return [Fault("unheard", 2_000 + rng.randrange(2_000), for_ms=7_000)]
+
+
+def lossy(rng: random.Random) -> list[Fault]:
+    """A few messages get lost, and half of what readers are told."""
+    return [Fault("loss", 0, for_ms=10_000, amount=1)]
+
+
+def dead_home(rng: random.Random) -> list[Fault]:
+    """One job's home is away for long."""
+    return [Fault("home", 1_000 + rng.randrange(500), for_ms=9_000)]
+
+
+def fashions(rng: random.Random) -> list[Fault]:
+    """Other keys come first than did, while agents die."""
+    return [Fault("crash", 3_000 + 2_500 * n, (rng.randrange(NODES),), 600) for n in range(3)]
+
+
+def stragglers(rng: random.Random) -> list[Fault]:
+    """Agents are away for longer than panes wait: unheard, dead, stuck; and die of their writes meanwhile."""
+    mute, dead, stuck = rng.sample(range(6), 3)
+    return [
+        Fault("mute", rng.randrange(500), (mute,), 6_000),
+        Fault("crash", 2_500, (dead,), 6_000),
+        Fault("stuck", 6_000, (stuck,), 5_500),
+        Fault("deaths", 4_000, (), 3_000, 40),
+    ]
+
+
+def dead(rng: random.Random) -> list[Fault]:
+    """One is dead for longer than it takes to notice; nothing else holds panes up."""
+    return [Fault("crash", 2_000 + rng.randrange(1_500), (rng.randrange(6),), 6_000)]
+
+
+def lagging(rng: random.Random) -> list[Fault]:
+    """Half of the agents are alive and heard, but what they read takes so long that panes are committed
+    without them while they have them open."""
+    return [Fault("slow", rng.randrange(2_000), (who,), 9_000, 9_000) for who in rng.sample(range(6), 3)]
+
+
+def gone(rng: random.Random) -> list[Fault]:
+    """One that nobody has heard of late is gone for good, and messages get lost."""
+    lasts_ms = rng.choice([3_000, 4_500])
+    return [Fault("gone", rng.randrange(1_000, 4_000), (rng.randrange(6),), lasts_ms), *lossy(rng)]
+
+
+def behind(rng: random.Random) -> list[Fault]:
+    """Panes wait for one that stands still. Slices of others get lost for a while, of several at once, and
+    most takes long: what they are asked for and what mirrors send for them come one about the other."""
+    stuck, *others = rng.sample(range(6), 6)
+    broken = [Fault("way up", 500 + 800 * n, (who,), 4_000) for n, who in enumerate(2 * others)]
+    return [Fault("stuck", 0, (stuck,), 9_000), *broken, Fault("overtaking", 0, (), 10_000, 60)]
+
+
+def equal(rng: random.Random) -> list[Fault]:
+    """Equal jobs at one agent. Some of them get behind, and make a window when late rows have come."""
+    created = [Fault("create", 100 * n, (rng.randrange(NODES),), amount=n) for n in range(1, EQUAL)]
+    lost = [Fault("way up", 3_000 + 2_000 * n, (n,), 1_500) for n in range(NODES)]
+    return [*created, *lost, Fault("loss", 2_000, (), 10_000, 15)]
+
+
+def reduced(rng: random.Random) -> list[Fault]:
+    """A job gets a reduce function. Agents come late with what they have of its panes; on one it fails."""
+    late = [Fault("mute", 3_500 + 500 * n, (who,), 4_000) for n, who in enumerate(rng.sample(range(6), 3))]
+    return [Fault("reduce", 0, amount=0), *late, Fault("bang", 9_500, (rng.randrange(6),)), *lossy(rng)]
+
+
+def away(rng: random.Random) -> list[Fault]:
+    """Each agent is killed, or stopped, over several rotations of its logs."""
+    found = []
+    for who in range(NODES):
+        at, kind = 1_000 + rng.randrange(2_000), rng.choice(["crash", "stop"])
+        found.append(Fault(kind, at, (who,), 6_000))
+        found += [Fault("rotate", at + 500 + 900 * n, (who,), amount=n % 2) for n in range(6)]
+    return found
+
+
+def kept(rng: random.Random) -> list[Fault]:
+    """The same, where all is still there."""
+    return away(rng)
+
+
+def peaceful(rng: random.Random) -> list[Fault]:
+    """Logs are rotated under the eyes of their agents."""
+    return [Fault("rotate", 1_000 + rng.randrange(6_000), (n % NODES,), amount=n % LOGS) for n in range(12)]
+
+
+def stopped(rng: random.Random) -> list[Fault]:
+    """Agents with several logs are stopped for longer than a silent one is waited for."""
+    return [Fault("stop", 1_000 + rng.randrange(3_000), (who,), 6_500) for who in range(NODES)]
+
+
+def unknown(rng: random.Random) -> list[Fault]:
+    """Agents die before they have read all of their logs for the first time."""
+    return [Fault("crash", rng.randrange(400), (who,), 7_000) for who in range(NODES)]
+
+
+def cut_away(rng: random.Random) -> list[Fault]:
+    """Logs are copied and cut several times while nobody looks."""
+    return away(rng)
+
+
+def slow_files(rng: random.Random) -> list[Fault]:
+    """Chunks of files wait for slow lanes when their agents die."""
+    return slow_crashes(rng)
+
+
+def cut_off(rng: random.Random) -> list[Fault]:
+    """Logs are copied and cut, while their agents run and while they are down."""
+    found = [Fault("rotate", 1_000 + rng.randrange(8_000), (n % NODES,), amount=n % LOGS) for n in range(12)]
+    return [*found, *away(rng)]
+
+
+AGENTS: dict[Storm, int] = {stragglers: 6, dead: 6, lagging: 6, behind: 6, fashions: 8, gone: 6, reduced: 6}
+
+JOBS: dict[Storm, tuple[str, ...]] = {
+    stragglers: ("leap", "wait"),
+    dead: ("wait",),
+    lagging: ("leap", "wait"),
+    fashions: ("first",),
+    equal: ("long",) * EQUAL,
+    reduced: ("plain",),
+}
+
+LOGS = 3
+"""Of each agent, in storms over files."""
+
+FILES: dict[Storm, Style] = {
+    away: Style(keep=1, hidden=True, pause_ms=50),
+    kept: Style(packed="later", keep=9, pause_ms=50),
+    cut_off: Style(copies=True, keep=9, pause_ms=50),
+    cut_away: Style(copies=True, keep=9, pause_ms=500),
+    peaceful: Style(keep=9, hidden=True, pause_ms=50),
+    slow_files: Style(),
+    unknown: Style(),
+    stopped: Style(),
+}
+
+RATES_MS: dict[Storm, int] = {fashions: 200, reduced: 400}
+
+
+def schedule(storm: Storm, seed: int) -> Schedule:
+    faults = sorted(storm(random.Random(seed)), key=lambda fault: fault.at_ms)
+    alone = storm is dead_home
+    return Schedule(
+        mirrored=(0, 1, 2) if storm is behind else (),
+        together=tuple(range(EQUAL)) if storm is equal else (),
+        seed=seed,
+        nodes=AGENTS.get(storm, NODES),
+        joiners=0,
+        home_members=1 if alone else 3,
+        jobs=JOBS.get(storm, ("plain", "odd", "where")),
+        begun=3 if alone or storm is lossy else 2 if storm in (stragglers, lagging) else 1,
+        disorder_ms=1_500 if storm in (equal, reduced) else 300,
+        faults=tuple(faults),
+        rate_ms=RATES_MS.get(storm, 150),
+        quota=9_000 if alone else 256 << 20,
+        storm_ms=12_000 if storm in JOBS else 10_000,
+        files=((FILES[storm],) * LOGS,) * NODES if storm in FILES else (),
+    )
+
+
+def doubled(rng: random.Random) -> list[Fault]:
+    """Much comes twice, late, and again after a crash."""
+    kinds = (("doubles", 20), ("overtaking", 15), ("loss", 8))
+    weather = [Fault(kind, 0, for_ms=7_000, amount=share) for kind, share in kinds]
+    points = (Fault("point", rng.randrange(5_000), (rng.randrange(NODES),), 300, 20) for _ in range(3))
+    return [*weather, *points]
+
+
+def leaving(rng: random.Random) -> list[Fault]:
+    """One leaves, so the places in the roster change, while others die."""
+    dies = Fault("point", rng.randrange(1_000, 5_000), (rng.randrange(NODES),), 300, 5)
+    return [Fault("leave", 2_000, (rng.randrange(NODES - 1),)), Fault("loss", 0, (), 7_000, 8), dies]
+
+
+def crashes(rng: random.Random) -> list[Fault]:
+    return [Fault("crash", 2_000 + 1_500 * n + rng.randrange(500), (n,), 300) for n in range(NODES)]
+
+
+def slow_create(rng: random.Random) -> list[Fault]:
+    """Chunks wait for slow lanes when a job is created."""
+    return [*_slow(), Fault("create", 2_000 + rng.randrange(1_000), (rng.randrange(NODES),), amount=1)]
