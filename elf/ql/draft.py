@@ -1,14 +1,23 @@
-"""A query on its way through the rules (``elf.ql.rules``)."""
+"""A query on its way through the rules (``elf.ql.rules``).
+
+The rules bind each expression in the scope of its clause: every name is a column then, every value has a
+type, every call is known. A node that is not in ``BINDERS`` is refused by name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
 
 from sqlglot import exp
 
-from elf.ql.bind_aggregates import AGGREGATES
-from elf.ql.binder import BINDERS
+from elf.ql.bind_aggregates import AGGREGATES, FILTERS
+from elf.ql.bind_calls import CALLS
+from elf.ql.bind_names import NAMES
+from elf.ql.bind_operators import OPERATORS
+from elf.ql.bind_over import OVERS
 from elf.ql.expressions import Expr
 from elf.ql.plan import COUNTED, Function, Table
 from elf.ql.scope import Scope
@@ -17,6 +26,11 @@ from elf.ql.tables import Joined
 from elf.ql.unions import Branch
 from elf.schema import Schema
 from elf.windows import Counted, Kind
+
+BINDERS: Final[Mapping[type[exp.Expr], Callable[..., Expr]]] = MappingProxyType(
+    {**NAMES, **OPERATORS, **CALLS, **FILTERS, **OVERS}
+)
+"""Everything that an expression may consist of."""
 
 
 @dataclass(frozen=True)

@@ -15,26 +15,24 @@ from sqlglot import exp
 
 from elf.aggregates import State
 from elf.errors import QueryError
-from elf.ql import render_map
-from elf.ql.approximate import BOUND
 from elf.ql.dialect import Approximate, Stragglers, Trees
 from elf.ql.draft import Draft, Order, Output
 from elf.ql.expressions import Aggregate, Constant, Expr, Over, Ref, Slot, rewrite, walk
 from elf.ql.files import check_size
-from elf.ql.firstrows import with_first
-from elf.ql.job_joins import check_panes
+from elf.ql.job_queries import check_panes
 from elf.ql.kinds import become
 from elf.ql.levels import Level, for_master, for_spark, render_side, storeys
-from elf.ql.plan import COUNTED, CREDIT, Count, Fragment, Plan, Table, Top
+from elf.ql.plan import COUNTED, CREDIT, Count, Fragment, Plan, Table, Top, with_first
 from elf.ql.render import render
+from elf.ql.render_map import render_map, render_where
 from elf.ql.rules import apply_rules
+from elf.ql.rules_after import BOUND
 from elf.ql.rules_joins import check_joins, is_comma, is_file
-from elf.ql.rules_streams import left_of
+from elf.ql.rules_streams import left_of, together
 from elf.ql.source import Source
 from elf.ql.statements import Query, Select, parse
 from elf.ql.states import States, collect
 from elf.ql.streamjoins import join_of, join_plan, offline
-from elf.ql.streams import together
 from elf.ql.tables import changed, needed
 from elf.ql.user_functions import check_sides, with_function
 from elf.schema import Column, Schema, alike
@@ -263,7 +261,7 @@ def _fragment(stream: str, schema: Schema, draft: Draft, states: States) -> Frag
     return Fragment(
         stream=stream,
         columns=_columns(draft, states, schema),
-        map_sql=render_map.render_map(draft, states),
+        map_sql=render_map(draft, states),
         keys=(
             *(COUNTED if draft.counts else ()),
             *(f"k{index}" for index in range(len(draft.keys))),
@@ -277,7 +275,7 @@ def _fragment(stream: str, schema: Schema, draft: Draft, states: States) -> Frag
         wait_us=draft.wait_us,
         leap=draft.leap,
         mirror=draft.mirror,
-        where_sql="" if draft.branches else render_map.render_where(_of_stream_alone(draft.where), "duckdb"),
+        where_sql="" if draft.branches else render_where(_of_stream_alone(draft.where), "duckdb"),
         cells=tuple(states.cells),
         keep=_keep(draft, states) if draft.approximate else None,
         tables=tuple(

@@ -12,14 +12,20 @@ from typing import Final
 
 from sqlglot import exp
 
-from elf.ql.approximate import read_approximate
 from elf.ql.bind_windows import duration_us, emission_of, stragglers_of, windows_of
 from elf.ql.draft import Draft, has_aggregates, ordinal
 from elf.ql.expressions import Expr, Ref, conjuncts, is_constant, walk
 from elf.ql.grouping import SETS_MAX, SetsNode, sets_in, sets_of
-from elf.ql.job_joins import join_job
-from elf.ql.job_queries import has_larger, of_job, with_windows_of
-from elf.ql.rules_after import bind_having, bind_order, bind_outputs, bind_qualify, output_name, read_limit
+from elf.ql.job_queries import has_larger, join_job, of_job, with_windows_of
+from elf.ql.rules_after import (
+    bind_having,
+    bind_order,
+    bind_outputs,
+    bind_qualify,
+    output_name,
+    read_approximate,
+    read_limit,
+)
 from elf.ql.rules_joins import is_comma, is_file, read_joins
 from elf.ql.rules_union import branches_of
 from elf.ql.scope import Scope

@@ -57,7 +57,7 @@ class Joined:
     at: int | None = None
     """Its place in the text."""
     rows: tuple[str, str] = ("", "")
-    """Where a job is joined (``elf.ql.job_joins``), its rows as SQL, for DuckDB and for Spark."""
+    """Where a job is joined (``elf.ql.job_queries``), its rows as SQL, for DuckDB and for Spark."""
     windowed: bool = False
     """Whether rows meet within windows: those of a job."""
 

@@ -18,7 +18,7 @@ from elf.bench.differential.logs import SCHEMA, STEADY, STREAMS
 from elf.bench.differential.tree import Node, leaf
 from elf.errors import QueryError
 from elf.ql import statements
-from elf.ql.binder import BINDERS
+from elf.ql.draft import BINDERS
 from elf.ql.expressions import Kind
 from elf.ql.functions import FUNCTIONS
 from elf.ql.scope import Scope

@@ -20,13 +20,13 @@ from elf.bench.differential.asked import asked
 from elf.bench.differential.differences import COUNTED, EXACTLY, RANKED, Answer, Tolerance, plain
 from elf.bench.differential.logs import SCHEMA, SCHEMAS, Log
 from elf.bench.differential.spread import NoReference, keyed, spread
-from elf.ql.approximate import BOUND
 from elf.ql.draft import Draft, Order
 from elf.ql.expressions import Aggregate, Expr, Slot, rewrite, walk
 from elf.ql.job_queries import has_larger
 from elf.ql.plan import Table
 from elf.ql.render import direction, name, render
 from elf.ql.rules import apply_rules
+from elf.ql.rules_after import BOUND
 from elf.ql.source import Source
 from elf.ql.tables import Joined, source_rows
 from elf.ql.unions import Branch
