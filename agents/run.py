@@ -360,7 +360,7 @@ class Fleet:
             driver.store.prune_windows(message.result.job, message.result.last_us)
 
     def summary(self, windows: int, seconds: float) -> Summary:
-        lanes = [lane for driver in self._drivers for lane in driver.lanes()]
+        lanes = [lane.counts for driver in self._drivers for lane in driver.lanes()]
         rejected = sum((lane.rejected for lane in lanes), Counter[str]())
         counters = [driver.transport.counters for driver in self._drivers]
         return Summary(

@@ -54,15 +54,17 @@ class StreamEngine:
     def __init__(
         self,
         format_: Format,
-        timestamp: str | None,
-        event_time: str | None = None,
+        event_time: str | None,
         functions: FunctionsAt | None = None,
     ) -> None:
         self._functions = functions
         self.format = format_
-        self.event_time = timestamp or event_time
-        if self.event_time is None:
-            self.look_at(pa.array([], pa.string()))
+        self.event_time = event_time
+        self.look_at(pa.array([], pa.string()))
+
+    def resume(self, event_time: str | None) -> None:
+        """With the event time of the last cut, where it is not known without."""
+        self.event_time = self.event_time or event_time
 
     def look_at(self, lines: pa.StringArray) -> None:
         """Find the event time in these lines, if it is not known yet."""

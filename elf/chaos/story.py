@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from agents.disk import copystore
-from agents.lanes.lane import load_cut
+from agents.lanes.checkpoints import load_cut
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, STREAM, plan, staged
 from elf.chaos.fates import COMFORT_MS
