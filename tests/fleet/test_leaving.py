@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from elf.client import Client, Window, connect
-from elf.client import client as client_module
+from elf.client import connection as client_module
 from tests.fleet.fleet import Agent, Fleet
 from tests.fleet.test_fleet import SECOND_US, connected, create, until, watched
 
