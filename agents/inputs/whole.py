@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from agents.inputs.ranges import Range, check_path, is_gzip
 from agents.inputs.split import split
-from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Counters, Position, Reject, Source, too_long
-from elf.job.gaps import Missed
+from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Counters, ReadOnce, Reject, Source, too_long
 
 
 class Readable(Protocol):
@@ -198,7 +197,7 @@ class _Reader:
         self._file.close()
 
 
-class Whole:
+class Whole(ReadOnce):
     """Reads ``ranges`` one after the other. Raises ``InputError`` at once for a path that cannot be read."""
 
     def __init__(self, ranges: Sequence[Range | str], *, max_line_bytes: int = 1 << 20) -> None:
@@ -254,19 +253,6 @@ class Whole:
             self._reader = None
         self._waiting.popleft()
         self._number += 1
-
-    def positions(self) -> tuple[Position, ...]:
-        """Nothing: a finite input is never resumed."""
-        return ()
-
-    @property
-    def has_new_sources(self) -> bool:
-        """No: nothing is closed before the end."""
-        return False
-
-    def gaps(self) -> tuple[Missed, ...]:
-        """None: what cannot be read of a finite input is named as a problem."""
-        return ()
 
     def finished(self) -> tuple[str, ...]:
         """Ids of the sources that ended since this was last asked."""

@@ -43,6 +43,7 @@ SAMPLE_LINES: Final = 1_000
 """Lines that are remembered to infer the columns of a stream from."""
 
 _HEAP_KEPT_BYTES: Final = 8 << 20
+_NOTHING: Final = np.empty(0, np.int64)
 _LEFT_OUT: Final = ("late", "future", "unrostered", "shed", "leapt")
 """Counts of an outcome that are rows in no result, by reason."""
 
@@ -89,8 +90,8 @@ class LaneCounts:
         metrics.rows(stream, outcome.rows, chunk.end - chunk.start)
         for reject in chunk.rejects:
             metrics.rejected(stream, reject.reason)
-        refused = [] if outcome.rejected is None else outcome.rejected.tolist()
-        if refused:
+        refused = outcome.rejected if outcome.rejected is not None else _NOTHING
+        if len(refused):
             metrics.rejected(stream, "format", len(refused))
         self.uncast += counts.get("uncast", 0)
         if beyond := counts.get("beyond", 0):
@@ -99,8 +100,8 @@ class LaneCounts:
         self.late += counts.get("late", 0)
         if count := counts.get("rejected", 0):
             self.rejected[chunk.source.path] += count
-            if not self.why_not and refused:
-                self.why_not = self._facts.format.why_not(chunk.lines[refused[0]].as_py())
+            if not self.why_not and len(refused):
+                self.why_not = self._facts.format.why_not(chunk.lines[int(refused[0])].as_py())
 
     def performed(self, outcome: Outcome) -> None:
         """Any command."""

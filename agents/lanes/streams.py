@@ -7,8 +7,8 @@ way.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,15 +37,14 @@ class FunctionsAt:
     failed_folder: Path | None = None
     limits: Limits = field(default_factory=Limits)
 
-    @contextlib.contextmanager
-    def running(self, function: Function, version: int = 1) -> Iterator[UserFunction]:
-        """A function in a process of its own, which ends with the block."""
+    def of(self, function: Function, version: int = 1) -> UserFunction:
+        """A function in a process of its own, until it is closed."""
         spec = FunctionSpec(function.kind, function.text, function.filename, version)
-        call = UserFunction(self.sandboxes, spec, self.limits, self.log, self.failed_folder)
-        try:
-            yield call
-        finally:
-            call.close()
+        return UserFunction(self.sandboxes, spec, self.limits, self.log, self.failed_folder)
+
+    def running(self, function: Function, version: int = 1) -> closing[UserFunction]:
+        """The same, until the block ends."""
+        return closing(self.of(function, version))
 
 
 class StreamEngine:
@@ -80,12 +79,10 @@ class StreamEngine:
             from agents.lanes.mapping import FunctionMapper
 
             at = self._functions or FunctionsAt(Sandboxes(), lambda _: None)
-            return FunctionMapper(
-                fragment, fragment.function, at.sandboxes, at.log, at.failed_folder, at.limits
-            )
+            return FunctionMapper(fragment, at.of(fragment.function))
         from agents.lanes.engine import Mapper
 
-        return Mapper(fragment.map_sql, fragment.columns, fragment.tables, fragment.count is not None)
+        return Mapper.of(fragment)
 
 
 class StreamExtractor:
