@@ -7,9 +7,10 @@ type, every call is known. A node that is not in ``BINDERS`` is refused by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import wraps
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from sqlglot import exp
 
@@ -135,6 +136,31 @@ class Draft:
             keys=keys,
             binders=BINDERS,
         )
+
+
+Rule = Callable[[Draft], Draft]
+"""A step of a draft's way."""
+_TIMING: Final = ("windows", "lateness_us", "revise_us", "changes_us", "wait_us", "leap", "mirror")
+
+
+def about(clause: str) -> Callable[[Callable[[Draft, Any], Draft]], Rule]:
+    """A rule about a clause, which it is given; a query without the clause stays as it is."""
+
+    def made(step: Callable[[Draft, Any], Draft]) -> Rule:
+        @wraps(step)
+        def rule(draft: Draft) -> Draft:
+            found = draft.tree.args.get(clause)
+            return draft if found is None else step(draft, found)
+
+        return rule
+
+    return made
+
+
+def timed(draft: Draft, other: Draft | None) -> Draft:
+    """With the windows, and what stands with them, of another one; None: without any."""
+    one = Draft(draft.source, draft.tree, draft.schema) if other is None else other
+    return replace(draft, **{name: getattr(one, name) for name in _TIMING})
 
 
 def has_aggregates(draft: Draft) -> bool:

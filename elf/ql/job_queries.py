@@ -14,7 +14,7 @@ from typing import cast
 
 from sqlglot import exp
 
-from elf.ql.draft import Draft
+from elf.ql.draft import Draft, timed
 from elf.ql.plan import Function, Plan, Table
 from elf.ql.rules_joins import join_table
 from elf.ql.rules_streams import together
@@ -27,13 +27,13 @@ from elf.windows.kinds import span
 
 @dataclass(frozen=True)
 class JobQuery:
-    """``text``: what the tree is of; ``columns``: those that the job's fragments read, by stream; ``tables``:
-    what they join, by what the query calls it, in lower case; ``pane_us``: the panes of its flows, which may
-    be shorter than its windows ask for (``elf.windows.sharing``).
+    """``source``: what the tree is of; ``columns``: those that the job's fragments read, by stream;
+    ``tables``: what they join, by what the query calls it, in lower case; ``pane_us``: the panes of its
+    flows, which may be shorter than its windows ask for (``elf.windows.sharing``).
     """
 
     name: str
-    text: str
+    source: Source
     windows: tuple[Kind, ...]
     columns: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)
@@ -48,25 +48,18 @@ def of_job(draft: Draft, inner: exp.Select) -> Draft:
     schemas = {
         stream: _typed(draft.schemas[stream], columns, inner) for stream, columns in job.columns.items()
     }
-    source = Source(job.text)
-    return replace(
+    own = replace(
         draft,
         tree=inner,
         ctes={},
-        source=source,
+        source=job.source,
         schemas=schemas,
-        schema=together(schemas, source, inner),
+        schema=together(schemas, job.source, inner),
         tables=job.tables,
         functions=job.functions,
         pane_us=job.pane_us,
-        windows=(),
-        lateness_us=None,
-        revise_us=None,
-        changes_us=None,
-        wait_us=None,
-        leap=False,
-        mirror=False,
     )
+    return timed(own, None)
 
 
 def _typed(now: Schema, columns: tuple[Column, ...], inner: exp.Select) -> Schema:
@@ -103,16 +96,7 @@ def with_windows_of(draft: Draft, below: Draft, table: exp.Expr, inner: exp.Sele
         windows = below.windows
     else:
         _check_larger(draft, windows, below.windows, job.name, table if clause is None else clause)
-    return replace(
-        draft,
-        windows=windows,
-        lateness_us=below.lateness_us,
-        revise_us=below.revise_us,
-        changes_us=below.changes_us,
-        wait_us=below.wait_us,
-        leap=below.leap,
-        mirror=below.mirror,
-    )
+    return replace(timed(draft, below), windows=windows)
 
 
 def _check_larger(

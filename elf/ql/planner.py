@@ -29,8 +29,7 @@ from elf.ql.rules import apply_rules
 from elf.ql.rules_after import BOUND
 from elf.ql.rules_joins import check_joins, is_comma, is_file
 from elf.ql.rules_streams import left_of, together
-from elf.ql.source import Source
-from elf.ql.statements import Query, Select, parse
+from elf.ql.statements import Query, parse_query
 from elf.ql.states import States, collect
 from elf.ql.streamjoins import join_of, join_plan, offline
 from elf.ql.tables import changed, needed
@@ -49,10 +48,10 @@ def streams_of(query: Query, *, jobs: bool = False) -> tuple[str, ...] | str:
     """The names of streams after FROM and JOIN, or ``"*"``. ``jobs``: whether it may read some beside. Raises
     ``QueryError``.
     """
-    check_joins(Source(query.source), query.tree)
+    check_joins(query.source, query.tree)
     job = next((table for table in query.tree.find_all(exp.Table) if table.meta.get("job")), None)
     if job is not None and not jobs:
-        raise Source(query.source).at(
+        raise query.source.at(
             job,
             "there are no jobs here: FROM JOB is for statements to a fleet, and for elf run after CREATE JOB",
         )
@@ -77,7 +76,7 @@ def over_late(query: Query, plan: Plan, flows: Mapping[str, str]) -> Plan:
     """The plan over the late rows of these flows (uids, by stream) instead of all rows. Raises
     ``QueryError``.
     """
-    source, emit = Source(query.source), query.tree.args.get("emit")
+    source, emit = query.source, query.tree.args.get("emit")
     if plan.fragment.revise_us is not None and emit is not None:
         raise source.at(
             emit, "late rows have the time at which they came, so none of them is late: no REVISE"
@@ -108,7 +107,7 @@ def plan(query: Query, schema: Schema, *, stream: str, tables: Mapping[str, Tabl
     beside = any(map(is_comma, query.tree.args.get("joins") or [])) or left_of(query.tree) is not None
     if named != "*" and len(named) > 1 and beside:
         second = next(table for table in query.tree.find_all(exp.Table, bfs=False) if table.name == named[1])
-        raise Source(query.source).at(second, "several streams are for a fleet and elf run, not for this")
+        raise query.source.at(second, "several streams are for a fleet and elf run, not for this")
     return plan_streams(query, {stream: schema}, tables)
 
 
@@ -123,7 +122,7 @@ def plan_streams(
 
     A column that a stream lacks is NULL there; integers and doubles make doubles. Raises ``QueryError``.
     """
-    source = Source(query.source)
+    source = query.source
     if isinstance(query.tree, exp.Except | exp.Intersect):
         raise source.at(query.tree, f"{query.tree.key.upper()} is not supported; UNION ALL in FROM is")
     if isinstance(query.tree, exp.SetOperation):
@@ -419,7 +418,7 @@ def plan_text(
     sql: str, schema: Schema, *, stream: str = "rows", tables: Mapping[str, Table] | None = None
 ) -> Plan:
     """The plan of a text that holds one SELECT."""
-    statements = parse(sql)
-    if len(statements) != 1 or not isinstance(statements[0], Select):
+    query = parse_query(sql)
+    if query is None:
         raise QueryError("expected one SELECT")
-    return plan(statements[0].query, schema, stream=stream, tables=tables)
+    return plan(query, schema, stream=stream, tables=tables)

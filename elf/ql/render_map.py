@@ -18,9 +18,9 @@ from elf.ql.cells import CELLED, RANK, Cell
 from elf.ql.draft import Draft
 from elf.ql.expressions import TRUE, Call, Expr, connect
 from elf.ql.grouping import regrouped, repeated
-from elf.ql.render import TYPES, name, render
+from elf.ql.render import TYPES, render
 from elf.ql.states import States
-from elf.ql.templates import Engine
+from elf.ql.templates import Engine, name
 from elf.ql.unions import base_rows
 
 Scan = Callable[[tuple[Expr, ...]], list[str]]

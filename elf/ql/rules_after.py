@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from elf.ql.bind_names import name_in_subquery
 from elf.ql.bind_over import ranked_before
-from elf.ql.draft import Draft, Order, Output, has_aggregates, ordinal
+from elf.ql.draft import Draft, Order, Output, about, has_aggregates, ordinal
 from elf.ql.expressions import (
     Aggregate,
     Call,
@@ -70,29 +70,23 @@ def _unique(name: str, taken: set[str]) -> str:
     return candidate
 
 
-def bind_having(draft: Draft) -> Draft:
+@about("having")
+def bind_having(draft: Draft, clause: exp.Expr) -> Draft:
     """HAVING."""
-    clause = draft.tree.args.get("having")
-    if clause is None:
-        return draft
     condition = draft.scope("HAVING", aggregates=True).condition(clause.this, "HAVING")
     return replace(draft, having=connect("and", conjuncts(_over_groups(draft, condition, "HAVING"))))
 
 
-def bind_qualify(draft: Draft) -> Draft:
+@about("qualify")
+def bind_qualify(draft: Draft, clause: exp.Expr) -> Draft:
     """QUALIFY: a condition over window functions."""
-    clause = draft.tree.args.get("qualify")
-    if clause is None:
-        return draft
     condition = draft.scope("QUALIFY", aggregates=True).condition(clause.this, "QUALIFY")
     return replace(draft, qualify=_over_groups(draft, condition, "QUALIFY"))
 
 
-def bind_order(draft: Draft) -> Draft:
+@about("order")
+def bind_order(draft: Draft, clause: exp.Expr) -> Draft:
     """ORDER BY (SORT BY is the same): aliases, ordinals, expressions over keys and aggregates."""
-    clause = draft.tree.args.get("order")
-    if clause is None:
-        return draft
     items = []
     for ordered in clause.expressions:
         for part, value in ordered.args.items():
@@ -187,11 +181,9 @@ BOUND: Final = "error_bound"
 _COUNTED: Final = ("count_star", "count", "sum")
 
 
-def read_approximate(draft: Draft) -> Draft:
+@about("approximate")
+def read_approximate(draft: Draft, clause: exp.Expr) -> Draft:
     """LIMIT n APPROXIMATE: one COUNT or SUM, the greatest first."""
-    clause = draft.tree.args.get("approximate")
-    if clause is None:
-        return draft
     refused = _not_approximate(draft)
     if refused:
         raise draft.source.at(clause, f"APPROXIMATE {refused}")
