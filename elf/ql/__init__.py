@@ -18,7 +18,7 @@ jobs' plans are handed in.
      │    Draft, bound          what comes after the grouping refers to its keys and aggregates
      │    states.collect        partial aggregates, or more rows of a group (cells)
      │      ▼
-     │    render_map            DuckDB, in agents: rows to partial aggregates
+     │    fragments, render_map DuckDB, in agents: rows to partial aggregates
      │    render_final          DuckDB, at the master: groups to the rows of a window
      │    render_spark          Spark: the whole query
      ▼

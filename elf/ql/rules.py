@@ -12,6 +12,7 @@ from typing import Final
 from sqlglot import exp
 
 from elf.ql.bind_windows import duration_us, emission_of, stragglers_of, windows_of
+from elf.ql.dialect import Windowings
 from elf.ql.draft import Draft, Rule, about, has_aggregates, ordinal, timed
 from elf.ql.expressions import Expr, Ref, conjuncts, is_constant, walk
 from elf.ql.grouping import SETS_MAX, SetsNode, sets_in, sets_of
@@ -30,7 +31,7 @@ from elf.ql.rules_union import branches_of
 from elf.ql.scope import Scope
 from elf.ql.source import JOB, start_of
 from elf.schema import EVENT_TIMES
-from elf.windows import Counted, Session
+from elf.windows import Counted, Kind, Session
 
 TREES_MAX: Final = 64
 
@@ -238,16 +239,7 @@ def read_window(draft: Draft) -> Draft:
             if given is not None:
                 raise draft.source.at(given, f"{word} goes with the window: say it beside WINDOWING")
         return draft
-    if draft.schema.event_time is None:
-        names = ", ".join(EVENT_TIMES)
-        message = (
-            f"a window needs event time, which is a timestamp column named {names}, or the one that "
-            "--timestamp names (in a fleet: timestamp, of the stream)"
-        )
-        raise draft.source.at(clause, f"{message}; this stream has none")
-    windows = windows_of(draft.source, clause)
-    if draft.windows not in ((), windows):
-        raise draft.source.at(clause, "this window is not that of the outer query; say it once, at the end")
+    windows = _windows(draft, clause)
     counts = any(isinstance(kind, Counted) for kind in windows)
     if counts and lateness is not None:
         raise draft.source.at(
@@ -266,16 +258,24 @@ def read_window(draft: Draft) -> Draft:
             "LEAP and EMIT FINAL REVISE contradict one another: what was leapt over is never revised; "
             "choose one",
         )
-    return replace(
-        draft,
-        windows=windows,
-        lateness_us=_lateness(draft, lateness, counts),
-        revise_us=revise_us,
-        changes_us=changes_us,
-        wait_us=wait_us,
-        leap=leap,
-        mirror=mirror,
-    )
+    lateness_us = _lateness(draft, lateness, counts)
+    draft = replace(draft, windows=windows, lateness_us=lateness_us, revise_us=revise_us)
+    return replace(draft, changes_us=changes_us, wait_us=wait_us, leap=leap, mirror=mirror)
+
+
+def _windows(draft: Draft, clause: Windowings) -> tuple[Kind, ...]:
+    """The kinds of WINDOWING, which stands once in a query."""
+    if draft.schema.event_time is None:
+        names = ", ".join(EVENT_TIMES)
+        message = (
+            f"a window needs event time, which is a timestamp column named {names}, or the one that "
+            "--timestamp names (in a fleet: timestamp, of the stream)"
+        )
+        raise draft.source.at(clause, f"{message}; this stream has none")
+    windows = windows_of(draft.source, clause)
+    if draft.windows not in ((), windows):
+        raise draft.source.at(clause, "this window is not that of the outer query; say it once, at the end")
+    return windows
 
 
 def _lateness(draft: Draft, clause: exp.Expr | None, counts: bool) -> int | None:

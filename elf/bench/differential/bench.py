@@ -39,7 +39,7 @@ from elf.bench.differential.shrink import shrink
 from elf.bench.differential.spread import NoReference
 from elf.bench.differential.tree import Query
 from elf.errors import QueryError
-from elf.ql.planner import KEPT
+from elf.ql.fragments import KEPT
 from elf.ql.rules_after import BOUND
 from spark_backend import batch
 
