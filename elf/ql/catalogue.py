@@ -9,34 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.functions import GROUPS
 
-
-@dataclass(frozen=True)
-class Clause:
-    """``example``: a whole query."""
-
-    name: str
-    usage: str
-    about: str
-    example: str
+What = Literal["clause", "operator", "function", "aggregate"]
 
 
 @dataclass(frozen=True)
-class Operator:
-    """``example``: an expression, which ``gives`` the other."""
+class Entry:
+    """One thing of the language.
 
+    ``example``: of a clause a whole query over an access log, of an operator or function an expression, and
+    what it ``gives``; of an aggregate a call over the sample of ``elf.cli.reference``.
+    """
+
+    what: What
+    group: str
     name: str
     usage: str
     about: str
-    example: str
-    gives: str
+    example: str = ""
+    gives: str = ""
+    aliases: tuple[str, ...] = ()
 
 
-CLAUSES: Final[tuple[Clause, ...]] = (
+Clause: Final = partial(Entry, "clause", "clauses")
+Operator: Final = partial(Entry, "operator", "operators")
+
+CLAUSES: Final[tuple[Entry, ...]] = (
     Clause("SELECT", "SELECT expression [AS name], …",
            "What each row of the result holds, over the keys of GROUP BY and aggregates. Without GROUP BY "
            "all rows are one group.",
@@ -155,7 +158,7 @@ CLAUSES: Final[tuple[Clause, ...]] = (
 )  # fmt: skip
 """In the order of the reference."""
 
-OPERATORS: Final[tuple[Operator, ...]] = (
+OPERATORS: Final[tuple[Entry, ...]] = (
     Operator("+ - *", "a + b, a - b, a * b", "Arithmetic. Integers have 64 bits; what does not fit is NULL.",
              "9223372036854775807 + 1", "NULL"),
     Operator("/", "a / b", "The quotient, always a double; NULL where b is 0.", "7 / 2", "3.5"),
@@ -199,43 +202,12 @@ OPERATORS: Final[tuple[Operator, ...]] = (
 """In the order of the reference."""
 
 
-What = Literal["clause", "operator", "function", "aggregate"]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One thing of the language.
-
-    ``example``: of a clause a whole query over an access log, of an operator or function
-    an expression, and what it ``gives``; of an aggregate a call over the sample of ``elf.cli.reference``.
-    """
-
-    what: What
-    group: str
-    name: str
-    usage: str
-    about: str
-    example: str = ""
-    gives: str = ""
-    aliases: tuple[str, ...] = ()
-
-
 def catalogue() -> Iterator[Entry]:
     """Every entry, in the order of the reference."""
-    for clause in CLAUSES:
-        yield Entry("clause", "clauses", clause.name, clause.usage, clause.about, clause.example)
+    yield from CLAUSES
     for name, rule in AGGREGATES.items():
         yield Entry("aggregate", "aggregates", name.upper(), rule.usage, rule.about, rule.example)
-    for operator in OPERATORS:
-        yield Entry(
-            "operator",
-            "operators",
-            operator.name,
-            operator.usage,
-            operator.about,
-            operator.example,
-            operator.gives,
-        )
+    yield from OPERATORS
     for group, functions in GROUPS.items():
         for one in functions:
             yield Entry(
