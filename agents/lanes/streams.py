@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from agents.formats import Format
-from elf.functions.function import FunctionSpec, UserFunction
+from elf.functions.function import UserFunction
 from elf.functions.sandbox import Limits, Sandboxes
 from elf.job.ports import MapperPort, Wanted
 from elf.ql.plan import Fragment, Function
@@ -39,8 +39,8 @@ class FunctionsAt:
 
     def of(self, function: Function, version: int = 1) -> UserFunction:
         """A function in a process of its own, until it is closed."""
-        spec = FunctionSpec(function.kind, function.text, function.filename, version)
-        return UserFunction(self.sandboxes, spec, self.limits, self.log, self.failed_folder)
+        where = self.failed_folder
+        return UserFunction(self.sandboxes, function, self.limits, self.log, where, version=version)
 
     def running(self, function: Function, version: int = 1) -> closing[UserFunction]:
         """The same, until the block ends."""

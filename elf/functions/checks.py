@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from elf.errors import UserError
 from elf.functions import wire
-from elf.functions.function import FunctionSpec
 from elf.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes
 from elf.job.program.calls import Loaded, Place
 from elf.job.program.spec import TEXT_BYTES_MAX
+from elf.ql.plan import Function
 
 
-def check_text(spec: FunctionSpec) -> None:
+def check_text(spec: Function) -> None:
     """Of a function. Raises ``UserError``."""
     _has_function(_parse(spec.text, spec.filename), spec)
 
@@ -52,7 +52,7 @@ def _parse(text: str, filename: str) -> ast.Module:
         raise UserError(f"{filename}: {error}") from None
 
 
-def _has_function(tree: ast.Module, spec: FunctionSpec) -> None:
+def _has_function(tree: ast.Module, spec: Function) -> None:
     found = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == spec.kind]
     if not found:
         names = ", ".join(n.name for n in tree.body if isinstance(n, ast.FunctionDef)) or "none"

@@ -11,10 +11,11 @@ import pytest
 
 from elf.errors import UserError
 from elf.functions.checks import check_job, check_text
-from elf.functions.function import Done, Failed, FunctionSpec, UserFunction
+from elf.functions.function import Done, Failed, UserFunction
 from elf.functions.sandbox import Limits, Sandboxes
 from elf.functions.zygote import NICENESS
 from elf.job.home.master import PREPARE_LIMIT_MS
+from elf.ql.plan import Function
 
 TIGHT = Limits(call_secs=0.2, memory_bytes=48 << 20, rows_max=1_000, log_bytes_max=4_000)
 BATCH = pa.RecordBatch.from_pydict({"x": list(range(100))})
@@ -25,7 +26,7 @@ def function(
 ) -> UserFunction:
     said = log if log is not None else []
     text = f"import os, time\nimport pyarrow as pa\ndef map(batch):\n    {body}\n"
-    return UserFunction(sandboxes, FunctionSpec("map", text, "f.py"), TIGHT, said.append, folder)
+    return UserFunction(sandboxes, Function("map", text, "f.py"), TIGHT, said.append, folder)
 
 
 def called(sandboxes: Sandboxes, body: str, batch: pa.RecordBatch = BATCH) -> Done | Failed:
@@ -185,13 +186,13 @@ def test_nothing_is_left_when_the_sandboxes_are_closed() -> None:
 )
 def test_a_function_is_checked_before_it_is_sent(text: str, line: str) -> None:
     with pytest.raises(UserError) as refused:
-        check_text(FunctionSpec("map", text, "k.py"))
+        check_text(Function("map", text, "k.py"))
     assert str(refused.value).startswith(line)
     assert "\n" not in str(refused.value)
 
 
 def test_a_good_function_and_a_job_pass_the_check(sandboxes: Sandboxes) -> None:
-    check_text(FunctionSpec("reduce", "def reduce(batch, more=1): return batch", "k.py"))
+    check_text(Function("reduce", "def reduce(batch, more=1): return batch", "k.py"))
     text = (
         "from elf.job import Job\nclass J(Job):\n  every = 2\n"
         "  def start(self): self.subscribe(app='you/other')\n"
