@@ -202,8 +202,6 @@ class Whole(ReadOnce):
 
     def __init__(self, ranges: Sequence[Range | str], *, max_line_bytes: int = 1 << 20) -> None:
         self.counters = Counters()
-        self.bytes_in = 0
-        """Bytes handed out so far (of the contents, for gzip)."""
         self._waiting = deque(Range(item) if isinstance(item, str) else item for item in ranges)
         for item in self._waiting:
             check_path(item.path)
@@ -234,7 +232,6 @@ class Whole(ReadOnce):
                 continue
             chunk = self._reader.read(bytes_max)
             if chunk is not None:
-                self.bytes_in += chunk.end - chunk.start
                 return chunk
             self._next()
         return None
