@@ -27,7 +27,7 @@ from agents.inputs import Input, Range, Whole
 from agents.lanes.lane import Lane
 from agents.node.beginning import NodeSettings, Restored, replica_config
 from agents.node.node import Node
-from agents.runinputs import Asked, FleetStream, RunRequest, streams_of
+from agents.runinputs import FleetStream, RunRequest, streams_of
 from elf.batch import decode
 from elf.client.windows import WINDOW_COLUMNS
 from elf.errors import UserError
@@ -40,8 +40,6 @@ from elf.ql.statements import Describe
 from elf.transport import Limits, MemoryNetwork, MemoryTransport
 from overlay import Overlay, OverlayConfig, Peer
 from overlay.replica import Groups
-
-__all__ = ["Asked", "Fleet", "FleetStream", "RunRequest", "Summary", "ask", "run"]
 
 CLUSTER = "run"
 LIVE_LATENESS_US = 2_000_000

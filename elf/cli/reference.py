@@ -256,7 +256,8 @@ def _examples() -> Iterator[str]:
 
 def rows(sql: str) -> list[dict[str, object]]:
     """The rows of a query over the sample, as ``elf run`` gives them. The sample has no folder."""
-    from agents.run import Asked, RunRequest, run
+    from agents.run import run
+    from agents.runinputs import Asked, RunRequest
 
     windows: list[Window] = []
     with tempfile.TemporaryDirectory(prefix="elf-docs-") as folder:

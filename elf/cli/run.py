@@ -74,7 +74,8 @@ def run_query(sql: str, options: RunOptions) -> int:
 
 
 def _run(asked: Asked, inputs: Inputs, options: RunOptions) -> int:
-    from agents.run import RunRequest, ask, run
+    from agents.run import ask, run
+    from agents.runinputs import RunRequest
     from elf.client.tables import read_table
 
     use_utf8()

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from agents.committing.portions import PORTION_ROWS
-from agents.run import Asked, RunRequest, run
+from agents.run import run
+from agents.runinputs import Asked, RunRequest
 from elf.batch import decode
 from elf.client.windows import Window, split
 from elf.job.messages import WindowResult
