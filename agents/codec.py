@@ -1,16 +1,25 @@
 """The messages that agents send, and what makes frames of them (``elf.wire.frames``).
 
 They are those in the ``MESSAGES`` of ``elf.job``, which are structs, and those of ``overlay.messages`` and
-``overlay.replica``, which are dataclasses (``agents.arrays``). An agent must never decode into anything else.
+``overlay.replica``, which are dataclasses. An agent must never decode into anything else.
+
+Dataclasses travel as msgpack arrays, field by field, without their names: msgspec writes a dataclass as a map
+with the name of every field, which is most of a heartbeat. So each message type of the overlay (which knows
+no codec) has a twin here, an ``array_like`` struct with the same fields, and msgspec itself carries the
+values over. As for all such structs: a field may be appended if it has a default, who does not know it yet
+ignores it, and who misses it takes the default.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+import dataclasses
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from agents import arrays
 from elf.job import messages as job_messages
 from elf.job import work as work_messages
 from elf.job.program import messages as program_messages
@@ -20,6 +29,51 @@ from elf.wire.frames import Codec, Form, form_of_struct
 from overlay import messages as overlay_messages
 from overlay import replica
 
+T = TypeVar("T")
+_TWINS: Final[dict[type, type[msgspec.Struct]]] = {}
+
+
+def writer(cls: type) -> Callable[[object], bytes]:
+    """What turns a value of a dataclass into msgpack."""
+    twin, encode = twin_of(cls), msgspec.msgpack.Encoder().encode
+    return lambda value: encode(msgspec.convert(value, twin, from_attributes=True))
+
+
+def reader(cls: type[T]) -> Callable[[bytes], T]:
+    """The opposite of ``writer``. Raises ``ValueError`` or ``TypeError`` on anything else."""
+    decode = msgspec.msgpack.Decoder(twin_of(cls)).decode
+    msgspec.json.Decoder(cls)  # what msgspec finds out of a class it keeps: now, not with the first message
+    return lambda data: msgspec.convert(decode(data), cls, from_attributes=True)
+
+
+def twin_of(cls: type) -> type[msgspec.Struct]:
+    """The struct with the fields of a dataclass."""
+    if cls in _TWINS:
+        return _TWINS[cls]
+    hints = typing.get_type_hints(cls)
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for field in dataclasses.fields(cls):
+        kind = _kind(hints[field.name])
+        if field.default is dataclasses.MISSING:
+            fields.append((field.name, kind))
+        else:
+            fields.append((field.name, kind, field.default))
+    _TWINS[cls] = msgspec.defstruct(cls.__name__, fields, array_like=True, frozen=True)
+    return _TWINS[cls]
+
+
+def _kind(hint: Any) -> Any:
+    """A field's type, with twins for dataclasses."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return twin_of(hint)
+    if origin is tuple:
+        return tuple[tuple(arg if arg is Ellipsis else _kind(arg) for arg in args)]  # type: ignore[misc]
+    if origin in (typing.Union, types.UnionType):
+        return typing.Union[tuple(_kind(arg) for arg in args)]  # noqa: UP007 (made at run time)
+    return hint
+
+
 Message = job_messages.Message | overlay_messages.Message | replica.Message
 """A message of ours: a struct of ``elf.job.messages``, or a dataclass of ``overlay.messages`` or
 ``overlay.replica.messages``."""
@@ -28,7 +82,7 @@ Message = job_messages.Message | overlay_messages.Message | replica.Message
 def _form(cls: type[Message]) -> Form[Message]:
     if issubclass(cls, msgspec.Struct):
         return form_of_struct(cls)
-    read: Any = arrays.reader(cls)
+    read: Any = reader(cls)
     well_formed: Any = replica.well_formed if cls in replica.MESSAGES else overlay_messages.well_formed
 
     def checked(data: bytes) -> Message:
@@ -37,7 +91,7 @@ def _form(cls: type[Message]) -> Form[Message]:
             raise ValueError("keys or numbers that make no sense")
         return message
 
-    return Form(arrays.writer(cls), checked)
+    return Form(writer(cls), checked)
 
 
 CODEC: Final[Codec[Message]] = Codec(

@@ -43,10 +43,11 @@ from agents.formats import get_format
 from agents.http import AgentFacts, HttpServer
 from agents.inputs import Input, Tail
 from agents.lanes.archive import Archive
-from agents.lanes.lane import Lane, LaneFacts, load_cut
+from agents.lanes.lane import Lane, LaneFacts
 from agents.lanes.rejects import RejectFile
+from agents.lanes.sinks import Sinks
 from agents.lanes.spill import SpillFolder
-from agents.lanes.streams import FunctionsAt
+from agents.lanes.streams import FunctionsAt, StreamEngine
 from agents.metrics import Metrics
 from agents.node.beginning import (
     FOUNDED_FACT,
@@ -387,21 +388,19 @@ def _stream(
         facts,
         settings,
         store,
-        archive=archive,
-        rejects=rejects,
+        engine=StreamEngine(format_, stream.timestamp, functions),
+        sinks=Sinks(archive, rejects),
         metrics=metrics,
         spill=_spill(config, folder, name),
         reading=reading,
-        functions=functions,
     )
-    cut = load_cut(store, name)
     tail = Tail(
         stream.include,
         stream.exclude,
         initial="end" if stream.initial_read_offset == "end" else "beginning",
         max_line_bytes=stream.max_line_bytes,
         rotate_wait_secs=stream.rotate_wait_secs,
-        positions=cut.positions if cut else (),
+        positions=lane.positions,
     )
     return lane, tail
 

@@ -27,7 +27,7 @@ from agents.inputs import Input, Range, Whole
 from agents.lanes.lane import Lane
 from agents.node.beginning import NodeSettings, Restored, replica_config
 from agents.node.node import Node
-from agents.runinputs import FleetStream, RunRequest, asked_of, streams_of
+from agents.runinputs import FleetStream, RunRequest, streams_of
 from elf.batch import decode
 from elf.client.windows import WINDOW_COLUMNS
 from elf.errors import UserError
@@ -35,13 +35,11 @@ from elf.job import messages as say
 from elf.job.log.membership import Identity, StreamSince
 from elf.job.rollup.root import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
-from elf.ql import statements
 from elf.ql.plan import COUNTED, Plan
+from elf.ql.statements import Describe
 from elf.transport import Limits, MemoryNetwork, MemoryTransport
 from overlay import Overlay, OverlayConfig, Peer
 from overlay.replica import Groups
-
-__all__ = ["Fleet", "FleetStream", "RunRequest", "Summary", "ask", "run"]
 
 CLUSTER = "run"
 LIVE_LATENESS_US = 2_000_000
@@ -109,9 +107,8 @@ def ask(request: RunRequest) -> say.Reply:
     """The answer to a question; lines are only sampled. Raises ``UserError``."""
     logs.configure("error", "console")
     made, _ = streams_of(request)
-    asked = asked_of(statements.parse(request.sql))
-    only = isinstance(asked, statements.Describe) and len(made) == 1  # whatever it is called
-    sql = f"DESCRIBE STREAM {made[0].facts.stream}" if only else request.sql
+    only = isinstance(request.asked.last, Describe) and len(made) == 1  # whatever it is called
+    sql = f"DESCRIBE STREAM {made[0].facts.stream}" if only else request.asked.sql
     return asyncio.run(_ask(lambda: Fleet(made), sql, request.tables))
 
 
@@ -138,7 +135,7 @@ async def _run(
             windows += decode(result.status).num_rows
             on_windows(result)
 
-        failed = await fleet.answer([request.sql], count, request.tables)
+        failed = await fleet.answer([request.asked.sql], count, request.tables)
         if failed:
             raise UserError(failed[0])
         return fleet.summary(windows, time.monotonic() - began)
@@ -361,7 +358,7 @@ class Fleet:
             driver.store.prune_windows(message.result.job, message.result.last_us)
 
     def summary(self, windows: int, seconds: float) -> Summary:
-        lanes = [lane for driver in self._drivers for lane in driver.lanes()]
+        lanes = [lane.counts for driver in self._drivers for lane in driver.lanes()]
         rejected = sum((lane.rejected for lane in lanes), Counter[str]())
         counters = [driver.transport.counters for driver in self._drivers]
         return Summary(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pyarrow as pa
 from sqlglot import exp
@@ -23,10 +24,67 @@ from agents.lanes.guessing import (
 from agents.lanes.lane import LaneFacts
 from agents.lanes.samples import is_blank, sample_head, sample_lines
 from elf.errors import InputError, UserError
-from elf.ql import planner, statements
 from elf.ql.dialect import Emit, Windowings
+from elf.ql.files import files_of
+from elf.ql.planner import streams_of as streams_named
 from elf.ql.rules_joins import is_file
+from elf.ql.statements import CreateJob, Describe, Explain, Query, Select, Statement, parse
 from elf.schema import ColumnType
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The text that ``elf run`` is given. It is parsed once, by the first that wants to know something of it;
+    that and what follows from it raise ``UserError``.
+    """
+
+    sql: str
+
+    @cached_property
+    def statements(self) -> list[Statement]:
+        return parse(self.sql)
+
+    @property
+    def last(self) -> Statement | None:
+        """The statement whose answer is printed."""
+        return self.statements[-1] if self.statements else None
+
+    @property
+    def is_question(self) -> bool:
+        """Whether it is no query, but ``EXPLAIN`` of one, or ``DESCRIBE`` of an input."""
+        return isinstance(self.last, Explain | Describe)
+
+    @cached_property
+    def queries(self) -> list[Query]:
+        """Those of the jobs that are created for the SELECT, and its own, the last; none to describe an
+        input."""
+        jobs = [one.query for one in self.statements[:-1] if isinstance(one, CreateJob)]
+        match self.last:
+            case Select(query=query) if len(jobs) + 1 == len(self.statements):
+                return [*jobs, query]
+            case Explain(target=Query() as query, analyze=False) if len(self.statements) == 1:
+                return [query]
+            case Describe() if len(self.statements) == 1:
+                return []
+        raise UserError(
+            "elf run answers one SELECT (after CREATE JOB for each job that it reads), EXPLAIN SELECT or "
+            "DESCRIBE; all other statements are for a fleet: elf sql"
+        )
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files whose tables the queries join."""
+        return tuple(dict.fromkeys(file for query in self.queries for file in files_of(query).values()))
+
+    @property
+    def comes_early(self) -> bool:
+        """Whether its windows can be said while a pipe is read. Those of several streams, or of jobs, wait
+        for its end, and so do revisions."""
+        if len(self.queries) != 1 or self.is_question or self.queries[0].tree.find(Windowings) is None:
+            return False
+        tree = self.queries[0].tree
+        revised = any(emit.args["kind"] == "revise" for emit in tree.find_all(Emit))
+        return not revised and all(is_file(join.this) for join in tree.find_all(exp.Join))
 
 
 @dataclass(frozen=True)
@@ -35,7 +93,7 @@ class RunRequest:
     ``format`` and ``timestamp`` None: guessed from the first lines.
     """
 
-    sql: str
+    asked: Asked
     inputs: Mapping[str, tuple[str, ...]]
     format: str | None = None
     timestamp: str | None = None
@@ -57,29 +115,9 @@ class FleetStream:
     samples: Sequence[str]
 
 
-def comes_early(sql: str) -> bool:
-    """Whether its windows can be said while a pipe is read. Those of several streams, or of jobs, wait for
-    its end, and so do revisions. Raises ``UserError``."""
-    queries = queries_of(sql)
-    if len(queries) != 1 or is_question(sql) or queries[0].tree.find(Windowings) is None:
-        return False
-    tree = queries[0].tree
-    revised = any(emit.args["kind"] == "revise" for emit in tree.find_all(Emit))
-    return not revised and all(is_file(join.this) for join in tree.find_all(exp.Join))
-
-
-def is_question(sql: str) -> bool:
-    """Whether it is no query, but ``EXPLAIN`` of one, or ``DESCRIBE`` of an input."""
-    return isinstance(asked_of(statements.parse(sql)), statements.Explain | statements.Describe)
-
-
-def asked_of(parsed: Sequence[statements.Statement]) -> statements.Statement | None:
-    return parsed[-1] if parsed else None
-
-
 def streams_of(request: RunRequest) -> tuple[list[FleetStream], tuple[str, ...]]:
     """The streams that the query reads, and what a person should know of them."""
-    whole = any(query.goes_by_source for query in queries_of(request.sql))
+    whole = any(query.goes_by_source for query in request.asked.queries)
     paths = _paths_of(request)
     samples = {name: _samples(of, request.pipe) for name, of in paths.items()}
     formats = {name: _format(request.format, some) for name, some in samples.items()}
@@ -144,7 +182,7 @@ def _paths_of(request: RunRequest) -> dict[str, tuple[str, ...]]:
         raise UserError(f"--agents {request.agents}: at least one agent is needed")
     if not request.inputs or not any(request.inputs.values()):
         raise InputError("no input: name at least one with --input PATH or --stream NAME=PATH")
-    read = [planner.streams_of(query, jobs=True) for query in queries_of(request.sql)]
+    read = [streams_named(query, jobs=True) for query in request.asked.queries]
     named = list(dict.fromkeys(name for names in read if names != "*" for name in names))
     if "*" in read or not named or (len(request.inputs) == 1 and len(named) < 2):
         return dict(request.inputs)
@@ -153,20 +191,3 @@ def _paths_of(request: RunRequest) -> dict[str, tuple[str, ...]]:
             known = ", ".join(sorted(request.inputs))
             raise UserError(f"there is no stream {name}; streams: {known} (--stream NAME=PATH makes one)")
     return {name: request.inputs[name] for name in named}
-
-
-def queries_of(sql: str) -> list[statements.Query]:
-    """Those of the jobs that are created for the SELECT, and its own, the last; none to describe an input."""
-    parsed = statements.parse(sql)
-    jobs = [one.query for one in parsed[:-1] if isinstance(one, statements.CreateJob)]
-    match asked_of(parsed):
-        case statements.Select(query=query) if len(jobs) + 1 == len(parsed):
-            return [*jobs, query]
-        case statements.Explain(target=statements.Query() as query, analyze=False) if len(parsed) == 1:
-            return [query]
-        case statements.Describe() if len(parsed) == 1:
-            return []
-    raise UserError(
-        "elf run answers one SELECT (after CREATE JOB for each job that it reads), EXPLAIN SELECT or "
-        "DESCRIBE; all other statements are for a fleet: elf sql"
-    )

@@ -1,6 +1,6 @@
-"""The sides of a plan at the master: a job's windows are made of one set of panes, or, where jobs are joined,
-of one for each (``elf.ql.job_joins``), all with the same windows. The final fragment takes the groups of all
-sides of a window together.
+"""The sides of a plan at the master: a job's windows are made of one set of panes, or, where jobs are joined
+(``elf.ql.job_queries``), of one for each, all with the same windows. The final fragment takes the groups of
+all sides of a window together.
 """
 
 from __future__ import annotations

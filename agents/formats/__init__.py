@@ -5,9 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
+from agents.formats.access import COMBINED, COMMON
 from agents.formats.base import LINE, Format
-from agents.formats.combined import COMBINED
-from agents.formats.common import COMMON
 from agents.formats.dialect import Selection
 from agents.formats.json import JSON
 from elf.errors import ConfigError

@@ -8,7 +8,13 @@ A line is cut at its double quotes, which is several times faster than a regular
 Escaped quotes (``\\"``) are taken out of the way first, in the few lines that have them, and put back into
 what is extracted, so that escapes stay as written. What follows the last field of the format, after a
 blank, is the column ``extra``; the agent counts such lines and says so. The head is the matter of
-``agents.formats.heads``, the request that of ``agents.formats.requests``.
+``agents.formats.heads``.
+
+The request is ``METHOD target [VERSION]`` (RFC 9112), as clients do send it. The first word is the method,
+the last one the version if it is one, and what is between the target: a URI has no blanks, but servers answer
+requests that have, and a file with a blank in its name is what was asked for. Without a version a target with
+blanks must be a path, and a version that is not at the end makes it none: what has neither is noise as often
+as not. Blanks around the three mean nothing (RFC 9112, section 3).
 """
 
 from __future__ import annotations
@@ -22,7 +28,6 @@ import pyarrow as pa
 from agents.formats.base import LINE, Format
 from agents.formats.dialect import Dialect, Selection, Step, uncast_count
 from agents.formats.heads import head_steps, is_head
-from agents.formats.requests import request_steps
 from elf.errors import InputError
 from elf.ql.timestamps import LOG_DATE
 from elf.schema import Column, Schema
@@ -195,3 +200,52 @@ def _length_of_mid(dialect: Dialect) -> str:
     """Of status and bytes, with the blank before each."""
     status, size = dialect.part("_mid", " ", 2), dialect.part("_mid", " ", 3)
     return f"(length({status}) + length({size}) + 2)"
+
+
+_METHOD: Final = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_VERSION: Final = "(?i:HTTP|RTSP|SIP)/[0-9](?:[.][0-9])?"
+"""The others are what scanners send to web servers."""
+_WORDS: Final = ("_q1", "_q2", "_q3")
+_REQUEST: Final = rf"^ *({_METHOD}) +(?:([^ ]|[^ ].*[^ ]) +({_VERSION})|([^ /][^ ]*|/|/.*[^ ])) *\z"
+_METHOD_TARGET_VERSION: Final = ((1,), (2, 4), (3,))
+
+
+def request_steps(dialect: Dialect) -> list[Step]:
+    """From ``_request`` to ``_method``, ``_target`` and ``_version``, NULL where it has not these parts."""
+    others = dialect.separate("_request", _REQUEST, _METHOD_TARGET_VERSION)
+    method, target, version = (dialect.separated("_other", part) for part in (1, 2, 3))
+    return [
+        (("_q", dialect.split("_request", " ")),),
+        (*dialect.named_items("_q", _WORDS), ("_words", dialect.items("_q"))),
+        (("_usual", _usual(dialect)),),
+        (("_other", f"CASE WHEN NOT _usual THEN {others} END"),),
+        (("_proper", _proper(dialect)),),
+        (
+            ("_method", f"CASE WHEN _usual THEN _q1 WHEN _proper THEN {method} END"),
+            ("_target", f"CASE WHEN _usual THEN _q2 WHEN _proper THEN {target} END"),
+            ("_version", f"CASE WHEN _usual THEN _q3 WHEN _proper THEN nullif({version}, '') END"),
+        ),
+    ]
+
+
+def _usual(dialect: Dialect) -> str:
+    """Whether the request is two or three words, and obviously has its parts."""
+    is_method = f"CASE WHEN _q1 IN ('GET', 'POST') THEN TRUE ELSE {dialect.matches('_q1', _METHOD)} END"
+    is_version = (
+        "CASE WHEN _q3 IN ('HTTP/1.1', 'HTTP/2.0') THEN TRUE"
+        f" WHEN _q3 IS NULL THEN {dialect.starts_with('_q2', repr('/'))}"
+        f" ELSE {dialect.matches('_q3', _VERSION)} END"
+    )
+    return f"(_words IN (2, 3) AND _q2 <> '' AND {is_method} AND {is_version})"
+
+
+def _proper(dialect: Dialect) -> str:
+    """Whether a request that is not usual has its parts all the same."""
+    meant = dialect.contains("upper(' ' || _request)", "' HTTP/'")
+    return f"{dialect.is_separated('_other')} AND ({dialect.separated('_other', 3)} <> '' OR NOT {meant})"
+
+
+COMBINED: Final = AccessLog("combined", combined=True)
+"""Apache's and nginx's ``combined``: the common log format with referer and user agent."""
+COMMON: Final = AccessLog("common", combined=False)
+"""The common log format."""

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from elf.ql.templates import name as quoted
+from elf.ql.templates import text_literal
 from elf.ql.timestamps import NUMBER, timestamp_us
 from elf.schema import ColumnType
 
@@ -41,13 +43,11 @@ class Dialect:
 
     def literal(self, value: str) -> str:
         """A text constant."""
-        if self.engine == "duckdb":
-            return "'" + value.replace("'", "''") + "'"
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return text_literal(value, self.engine)
 
     def name(self, value: str) -> str:
         """An identifier."""
-        return self.either('"' + value.replace('"', '""') + '"', "`" + value.replace("`", "``") + "`")
+        return quoted(value, self.engine)
 
     # -- text --------------------------------------------------------------------------------------
 

@@ -192,11 +192,6 @@ class Follower:
         """Whether no name leads to the file any more."""
         return self.content.status().st_nlink == 0
 
-    @property
-    def damage(self) -> str:
-        """Why what it holds ends before its end; empty: it does not."""
-        return self.content.damage
-
     def _grow_head(self) -> bool:
         """Whether the file still begins as it did (and holds anything); the fingerprint grows with the
         file."""

@@ -16,8 +16,7 @@ from typing import BinaryIO, Final
 
 from agents.inputs.ranges import is_compressed, may_be_compressed
 from agents.inputs.split import split
-from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Counters, Position, Reject, Source, too_long
-from elf.job.gaps import Missed
+from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Counters, ReadOnce, Reject, Source, too_long
 
 HEAD_BYTES: Final = 16 << 20
 HEAD_S: Final = 2.0
@@ -27,7 +26,7 @@ _BLOCK_BYTES: Final = 1 << 16
 _LOOK_S: Final = 0.1
 
 
-class Piped:
+class Piped(ReadOnce):
     """An ``Input`` over an open descriptor, which stays the caller's."""
 
     def __init__(self, descriptor: int, *, max_line_bytes: int = 1 << 20) -> None:
@@ -155,19 +154,6 @@ class Piped:
         return Chunk(
             self._source, start, self._offset, nothing.lines, nothing.offsets, (reject,), not self._data
         )
-
-    def positions(self) -> tuple[Position, ...]:
-        """Nothing: a pipe cannot be read again."""
-        return ()
-
-    @property
-    def has_new_sources(self) -> bool:
-        """No: it is one source."""
-        return False
-
-    def gaps(self) -> tuple[Missed, ...]:
-        """None: a pipe gives all that is written to it."""
-        return ()
 
     def finished(self) -> tuple[str, ...]:
         """Its id, once."""

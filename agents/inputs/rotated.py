@@ -59,12 +59,6 @@ def originals(name: str) -> tuple[str, ...]:
     return tuple(reversed(found))
 
 
-def is_rotation(path: str, of: str) -> bool:
-    """Whether rotation may have made the one of the other, in its folder."""
-    rotated, log = Path(path), Path(of)
-    return rotated.parent == log.parent and log.name in originals(rotated.name)
-
-
 def numbered_before(name: str, target: str) -> bool:
     """``access-3.log`` before ``access-5.log``: equal but for numbers, the last of which that differs is
     lower; compressed or not."""

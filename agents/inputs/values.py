@@ -154,3 +154,18 @@ class Input(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class ReadOnce:
+    """What an input that is never resumed has to say of places and gaps: what cannot be read of it is named
+    as a problem, and nothing is closed before its end."""
+
+    def positions(self) -> tuple[Position, ...]:
+        return ()
+
+    @property
+    def has_new_sources(self) -> bool:
+        return False
+
+    def gaps(self) -> tuple[Missed, ...]:
+        return ()

@@ -9,17 +9,68 @@ from __future__ import annotations
 
 import gzip
 import os
+import zlib
 from collections import deque
 from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from agents.inputs.buffer import ReadBuffer
 from agents.inputs.ranges import Range, check_path, is_gzip
 from agents.inputs.split import split
-from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Counters, Position, Reject, Source, too_long
-from elf.job.gaps import Missed
+from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Counters, ReadOnce, Reject, Source, too_long
+
+
+class Readable(Protocol):
+    """A binary file."""
+
+    def readinto(self, buffer: bytearray | memoryview, /) -> int | None: ...
+
+
+class ReadBuffer:
+    """Bytes that were read and not handed out yet: the next ``size`` bytes of a file, from the start of
+    ``data``. ``at_end``: there are no more behind them; ``problem``: the file ended by an error.
+
+    It is one piece of memory that is used again and again: reading a file into fresh memory each time costs
+    more than looking for the newlines in it.
+    """
+
+    def __init__(self, file: Readable) -> None:
+        self.data = bytearray()
+        self.size = 0
+        self.at_end = False
+        self.problem: str | None = None
+        self._file = file
+
+    def fill(self, count: int) -> None:
+        """Reads up to ``count`` more bytes (at least one, unless at the end)."""
+        needed = self.size + count
+        if len(self.data) < needed:
+            grown = bytearray(needed)
+            grown[: self.size] = self.data[: self.size]
+            self.data = grown
+        try:
+            with memoryview(self.data) as whole, whole[self.size : needed] as free:
+                read = self._file.readinto(free) or 0
+        except (OSError, EOFError, zlib.error) as error:
+            self.problem = str(error)
+            read = 0
+        self.at_end = not read
+        self.size += read
+
+    def newline(self, start: int = 0) -> int:
+        """Place of the first newline at ``start`` or behind it; -1 when there is none."""
+        return self.data.find(b"\n", start, self.size)
+
+    def last_newline(self, end: int) -> int:
+        """Place of the last newline before ``end``; -1 when there is none."""
+        return self.data.rfind(b"\n", 0, min(end, self.size))
+
+    def drop(self, count: int) -> None:
+        """Forgets the first bytes."""
+        self.data[: self.size - count] = self.data[count : self.size]
+        self.size -= count
+
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -146,13 +197,11 @@ class _Reader:
         self._file.close()
 
 
-class Whole:
+class Whole(ReadOnce):
     """Reads ``ranges`` one after the other. Raises ``InputError`` at once for a path that cannot be read."""
 
     def __init__(self, ranges: Sequence[Range | str], *, max_line_bytes: int = 1 << 20) -> None:
         self.counters = Counters()
-        self.bytes_in = 0
-        """Bytes handed out so far (of the contents, for gzip)."""
         self._waiting = deque(Range(item) if isinstance(item, str) else item for item in ranges)
         for item in self._waiting:
             check_path(item.path)
@@ -183,7 +232,6 @@ class Whole:
                 continue
             chunk = self._reader.read(bytes_max)
             if chunk is not None:
-                self.bytes_in += chunk.end - chunk.start
                 return chunk
             self._next()
         return None
@@ -202,19 +250,6 @@ class Whole:
             self._reader = None
         self._waiting.popleft()
         self._number += 1
-
-    def positions(self) -> tuple[Position, ...]:
-        """Nothing: a finite input is never resumed."""
-        return ()
-
-    @property
-    def has_new_sources(self) -> bool:
-        """No: nothing is closed before the end."""
-        return False
-
-    def gaps(self) -> tuple[Missed, ...]:
-        """None: what cannot be read of a finite input is named as a problem."""
-        return ()
 
     def finished(self) -> tuple[str, ...]:
         """Ids of the sources that ended since this was last asked."""

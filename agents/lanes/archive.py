@@ -120,10 +120,6 @@ class Archive:
             self._open.write(pa.record_batch(columns, schema=self._schema), lines.nbytes)
             self._position += len(lines)
 
-    def position(self) -> int:
-        """Records appended since the archive began: the position of the next one."""
-        return self._position
-
     def sync(self) -> int:
         """Makes all that was appended durable; the position that the cut must name."""
         with self._writing():

@@ -68,12 +68,7 @@ def instance() -> duckdb.DuckDBPyConnection:
     """The one DuckDB of the process: another would cost 4 MB where a connection costs 1. It has no thread of
     its own: each query runs on that of its caller, and a process may be forked after it (opening it takes 40
     ms of CPU)."""
-    config: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "async_threads": 0}
-    try:
-        connection = duckdb.connect(":memory:", config=config)
-    except duckdb.Error:  # before 2.0 it knew no such setting, and had no such threads
-        del config["async_threads"]
-        connection = duckdb.connect(":memory:", config=config)
+    connection = duckdb.connect(":memory:", config={"threads": 1, "async_threads": 0})
     atexit.register(connection.close)
     return connection
 
@@ -289,6 +284,10 @@ class Mapper:
         self.schema = pa.schema([*arrow_schema(columns), _PANE, *places])
         self._statement: Statement | None = None
 
+    @classmethod
+    def of(cls, fragment: Fragment) -> Mapper:
+        return cls(fragment.map_sql, fragment.columns, fragment.tables, fragment.count is not None)
+
     def run(self, rows: pa.Table) -> pa.Table:
         """Columns as DuckDB gives them: a sum of integers is decimal128(38, 0)."""
         return self._prepared().run(rows)
@@ -418,7 +417,7 @@ def types_of(fragment: Fragment) -> pa.Schema:
 
 def no_panes(fragment: Fragment) -> pa.Table:
     """The groups of no pane of a fragment, in their types."""
-    mapper = Mapper(fragment.map_sql, fragment.columns, fragment.tables, fragment.count is not None)
+    mapper = Mapper.of(fragment)
     try:
         made = mapper.run(mapper.schema.empty_table())
         return normalise(made, fragment.keys, fragment.states)

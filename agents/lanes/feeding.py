@@ -124,7 +124,7 @@ class Feeding:
     def backlogs(self) -> dict[str, int]:
         """Bytes of each stream that wait in its files, or for its lane."""
         return {
-            name: stream.input.unread + stream.read_bytes - stream.lane.bytes_read
+            name: stream.input.unread + stream.read_bytes - stream.lane.counts.bytes_read
             for name, stream in self._streams.items()
         }
 
@@ -168,7 +168,7 @@ class Feeding:
             self.gaps.append({"stream": name, **shown, "why": missed.why})
         if outcome.counts.get("beyond") and not stream.beyond_told:
             stream.beyond_told = True
-            facts, path = stream.lane.facts, next(iter(stream.lane.beyond))
+            facts, path = stream.lane.facts, next(iter(stream.lane.counts.beyond))
             text = f"lines have more fields than format {facts.format.name}: the column extra has the others"
             self._log.warning(text, stream=facts.stream, path=path)
         if stream.lane.unshipped and not stream.shipping:

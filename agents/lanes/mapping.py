@@ -8,39 +8,26 @@ other jobs wait, so it gets no more: its version is on its way out by then.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pyarrow as pa
 
 from agents.lanes.engine import Mapper, Statement, as_schema
-from elf.functions.function import Failed, FunctionSpec, UserFunction, conform
-from elf.functions.sandbox import Limits, Sandboxes
+from elf.functions.function import Failed, UserFunction, conform
 from elf.job.ports import MapFailed
 from elf.job.worker.fitting import arrow_schema
-from elf.ql.plan import Fragment, Function
+from elf.ql.plan import Fragment
 
 
 class FunctionMapper:
     """``elf.job.ports.MapperPort``; rows have the column ``_offset`` too, where their lines begin."""
 
-    def __init__(
-        self,
-        fragment: Fragment,
-        function: Function,
-        sandboxes: Sandboxes,
-        log: Callable[[str], None],
-        failed_folder: Path | None = None,
-        limits: Limits | None = None,
-    ) -> None:
+    def __init__(self, fragment: Fragment, function: UserFunction) -> None:
         self._schema = arrow_schema(fragment.columns).append(pa.field("_pane", pa.int64()))
         given = self._schema.append(pa.field("_offset", pa.int64()))
         self._given = given
         where = fragment.where_sql
         self._where = Statement(f"SELECT * FROM rows AS r WHERE {where}", "rows", given) if where else None
         self._mapper = Mapper(fragment.map_sql, fragment.columns)
-        spec = FunctionSpec(function.kind, function.text, function.filename)
-        self._function = UserFunction(sandboxes, spec, limits or Limits(), log, failed_folder)
+        self._function = function
         self._given_up = ""
 
     def prepare(self) -> None:

@@ -33,8 +33,6 @@ class RejectFile:
     def __init__(
         self, path: Path, *, bytes_max: int = QUOTA_BYTES, clock: Callable[[], float] = time.time
     ) -> None:
-        self.kept = 0
-        """Records written since it was opened."""
         self.not_kept = 0
         """Rejects that did not fit the quota since it was opened."""
         self._path = path
@@ -54,7 +52,6 @@ class RejectFile:
             self._file.write(record)
         self._synced = False
         self._position += len(record)
-        self.kept += 1
         return True
 
     def _record(self, reject: Reject) -> dict[str, str | int]:
@@ -71,10 +68,6 @@ class RejectFile:
             return record | {"text": reject.data.decode()}
         except UnicodeDecodeError:
             return record | {"base64": base64.b64encode(reject.data).decode()}
-
-    def position(self) -> int:
-        """Bytes written: where the next record begins."""
-        return self._position
 
     def sync(self) -> int:
         """Makes all that was added durable; the position that the cut must name."""

@@ -2,7 +2,7 @@
 
 On a thread of its own, with a worker of its own that forgets everything afterwards: the lane of the stream is
 not held up, and nothing is written. One run at a time, and few that wait; each reads a bounded number of
-bytes.
+bytes. ``found_at`` is the other side: where an agent is in its files, for those who may run its work again.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -29,7 +30,7 @@ from agents.lanes.streams import StreamEngine
 from elf import windows
 from elf.batch import decode, encode
 from elf.errors import InputError
-from elf.job.again import Mark, Reading, SourceAt, can_run
+from elf.job.again import Mark, Reading, SourceAt, Where, can_run
 from elf.job.commands import Feed
 from elf.job.contributions import to_bytes
 from elf.job.cut import FlowCut, SourceCut, StreamCut
@@ -216,3 +217,32 @@ def _rows_of(counted: bytes, pane: int) -> pa.Table | None:
         if name in TALLY_COLUMNS and name != "rows_in":
             table = table.set_column(place, name, pa.array(np.zeros(table.num_rows, np.int64)))
     return table if table.num_rows else None
+
+
+def found_at(where: Sequence[Where], positions: Iterable[Position], reading: Reading) -> tuple[Where, ...]:
+    """The same, with places. A mark from before a file was renamed has it where it is now; one with a file
+    that is not open any more is none, and one without a file that has spoken since. Files without a row yet
+    are asleep."""
+    open_now = {position.source: position for position in positions if not position.finished}
+    return tuple(_found(one, open_now, reading) for one in where)
+
+
+def _found(one: Where, open_now: Mapping[str, Position], reading: Reading) -> Where:
+    spoken = {source.id for source in one.now.sources} if one.now is not None else set(open_now)
+    marks = tuple((pane, _placed(mark, open_now, spoken)) for pane, mark in one.panes)
+    return Where(one.flow, one.sealed, marks, _placed(one.now, open_now, spoken), reading)
+
+
+def _placed(mark: Mark | None, open_now: Mapping[str, Position], spoken: set[str]) -> Mark | None:
+    known = set() if mark is None else {source.id for source in mark.sources}
+    new = [SourceAt(name, at.offset, 0, True) for name, at in open_now.items() if name not in known]
+    if mark is None or any(one.id in spoken for one in new) or not known <= open_now.keys():
+        return None
+    sources = (_source(one, open_now[one.id]) for one in (*mark.sources, *new))
+    return msgspec.structs.replace(mark, sources=tuple(sources))
+
+
+def _source(source: SourceAt, at: Position) -> SourceAt:
+    return msgspec.structs.replace(
+        source, path=at.path, inode=at.inode, head_bytes=at.head_bytes, head_crc=at.head_crc
+    )

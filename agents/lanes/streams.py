@@ -7,8 +7,8 @@ way.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from agents.formats import Format
-from elf.functions.function import FunctionSpec, UserFunction
+from elf.functions.function import UserFunction
 from elf.functions.sandbox import Limits, Sandboxes
 from elf.job.ports import MapperPort, Wanted
 from elf.ql.plan import Fragment, Function
@@ -37,15 +37,14 @@ class FunctionsAt:
     failed_folder: Path | None = None
     limits: Limits = field(default_factory=Limits)
 
-    @contextlib.contextmanager
-    def running(self, function: Function, version: int = 1) -> Iterator[UserFunction]:
-        """A function in a process of its own, which ends with the block."""
-        spec = FunctionSpec(function.kind, function.text, function.filename, version)
-        call = UserFunction(self.sandboxes, spec, self.limits, self.log, self.failed_folder)
-        try:
-            yield call
-        finally:
-            call.close()
+    def of(self, function: Function, version: int = 1) -> UserFunction:
+        """A function in a process of its own, until it is closed."""
+        where = self.failed_folder
+        return UserFunction(self.sandboxes, function, self.limits, self.log, where, version=version)
+
+    def running(self, function: Function, version: int = 1) -> closing[UserFunction]:
+        """The same, until the block ends."""
+        return closing(self.of(function, version))
 
 
 class StreamEngine:
@@ -54,15 +53,17 @@ class StreamEngine:
     def __init__(
         self,
         format_: Format,
-        timestamp: str | None,
-        event_time: str | None = None,
+        event_time: str | None,
         functions: FunctionsAt | None = None,
     ) -> None:
         self._functions = functions
         self.format = format_
-        self.event_time = timestamp or event_time
-        if self.event_time is None:
-            self.look_at(pa.array([], pa.string()))
+        self.event_time = event_time
+        self.look_at(pa.array([], pa.string()))
+
+    def resume(self, event_time: str | None) -> None:
+        """With the event time of the last cut, where it is not known without."""
+        self.event_time = self.event_time or event_time
 
     def look_at(self, lines: pa.StringArray) -> None:
         """Find the event time in these lines, if it is not known yet."""
@@ -78,12 +79,10 @@ class StreamEngine:
             from agents.lanes.mapping import FunctionMapper
 
             at = self._functions or FunctionsAt(Sandboxes(), lambda _: None)
-            return FunctionMapper(
-                fragment, fragment.function, at.sandboxes, at.log, at.failed_folder, at.limits
-            )
+            return FunctionMapper(fragment, at.of(fragment.function))
         from agents.lanes.engine import Mapper
 
-        return Mapper(fragment.map_sql, fragment.columns, fragment.tables, fragment.count is not None)
+        return Mapper.of(fragment)
 
 
 class StreamExtractor:

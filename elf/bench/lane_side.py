@@ -23,6 +23,7 @@ from agents.lanes.archive import Archive
 from agents.lanes.feeding import CHUNK_BYTES_MAX, CHUNKS_AHEAD
 from agents.lanes.lane import Lane, LaneFacts
 from agents.lanes.samples import sample_lines
+from agents.lanes.sinks import Sinks
 from elf.batch import decode
 from elf.bench.lanes import NO_CUTS
 from elf.bench.measure import Done, Run, Task, plan_of, timed
@@ -63,7 +64,7 @@ def prepare(task: Task) -> Callable[[], Done]:
     folder = tempfile.TemporaryDirectory(prefix="elf-bench-")
     archive = _archive(facts.stream, Path(folder.name)) if task.archive else None
     store = Store(Path(folder.name) / "state.sqlite" if live else ":memory:")
-    lane = Lane(facts, settings, store, archive=archive, samples=samples, cores=task.cores)
+    lane = Lane(facts, settings, store, sinks=Sinks(archive), samples=samples, cores=task.cores)
     for flow in flows(plan.fragment, task.jobs, task.distinct):
         lane.perform(Install(flow), 0)
     source = Whole(split_inputs(paths, 1)[0])
@@ -77,7 +78,7 @@ def prepare(task: Task) -> Callable[[], Done]:
         store.close()
         folder.cleanup()
         first = [decode(one.payload) for one in sealed if one.flow == sealed[0].flow]
-        return Done(lane.rows_read, pa.concat_tables(first) if first else pa.table({}))
+        return Done(lane.counts.rows_read, pa.concat_tables(first) if first else pa.table({}))
 
     return work
 

@@ -24,7 +24,7 @@ from elf.errors import QueryError
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import AddJob
 from elf.job.spec import Flow, JobSpec, app_id, flow_topic, flow_uid
-from elf.ql.clauses import CLAUSES
+from elf.ql.catalogue import CLAUSES
 from elf.ql.plan import Plan
 from elf.ql.statements import joined_files
 from elf.schema import Column, Schema

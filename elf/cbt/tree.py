@@ -27,10 +27,9 @@ import pyarrow.compute as pc
 from elf.aggregates import State
 from elf.cbt import image
 from elf.cbt.finals import Finals
-from elf.cbt.node import Fuel, Inner, Leaf, Node, Sinking, buffers, height, leaves
+from elf.cbt.node import Fuel, Inner, Leaf, Node, Sinking, buffers, closed_up, height, leaves, sever
 from elf.cbt.rootbuffer import PART_ROWS, RootBuffer
 from elf.cbt.run import Layout, weight
-from elf.cbt.sever import closed_up, sever
 from elf.cbt.spill import Shelf, SpillStore
 from elf.errors import ElfBug, ElfError, PeerError
 from elf.keys import KeyHash, hash_keys

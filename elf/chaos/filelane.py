@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from agents.formats import get_format
 from agents.inputs import Position, Tail
-from agents.lanes.lane import Lane, LaneFacts, load_cut
+from agents.lanes.checkpoints import load_cut
+from agents.lanes.lane import Lane, LaneFacts
 from agents.lanes.streams import StreamEngine
 from elf.chaos.engine import PyEngine
 from elf.chaos.fates import Fates

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from agents.disk.store import SnapshotRow
-from agents.lanes.leaping import counted, forgotten
+from agents.lanes.checkpoints import counted, forgotten
 from elf.chaos.engine import Chunk, PyEngine, Source
 from elf.job import events as was
 from elf.job.commands import Answered, Command, Feed, Idle, Install, Leap, Outcome

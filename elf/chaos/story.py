@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from agents.disk import copystore
-from agents.lanes.lane import load_cut
+from agents.lanes.checkpoints import load_cut
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, STREAM, plan, staged
 from elf.chaos.fates import COMFORT_MS
@@ -27,8 +27,7 @@ from elf.job import messages as say
 from elf.job.rollup.root import RootSettings
 from elf.job.spec import JobSpec
 from elf.job.worker.stream import WorkerSettings
-from elf.ql.firstrows import with_first
-from elf.ql.plan import Plan, Top
+from elf.ql.plan import Plan, Top, with_first
 from elf.wire.heard import Heard
 
 CHECK_EVERY = 20

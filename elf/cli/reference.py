@@ -256,13 +256,14 @@ def _examples() -> Iterator[str]:
 
 def rows(sql: str) -> list[dict[str, object]]:
     """The rows of a query over the sample, as ``elf run`` gives them. The sample has no folder."""
-    from agents.run import RunRequest, run
+    from agents.run import run
+    from agents.runinputs import Asked, RunRequest
 
     windows: list[Window] = []
     with tempfile.TemporaryDirectory(prefix="elf-docs-") as folder:
         path = Path(folder) / "sample.json"
         path.write_text(SAMPLE, encoding="utf-8")
-        request = RunRequest(sql, {"log": (str(path),)}, tables=tables_of(sql))
+        request = RunRequest(Asked(sql), {"log": (str(path),)}, tables=tables_of(sql))
         run(request, lambda result: windows.extend(split(result)))
     found: list[dict[str, object]] = [row for window in windows for row in window.table.to_pylist()]
     return [row | {one: Path(str(row[one])).name for one in COUNTED[:1] if one in row} for row in found]

@@ -25,6 +25,7 @@ from elf.schema import COLUMN_TYPES, ColumnType
 
 if TYPE_CHECKING:
     from agents.run import Summary
+    from agents.runinputs import Asked
 
 _SUMMED: Final = ("late", "rejected", "uncast")
 """What ``_tell_losses`` says of all windows."""
@@ -49,11 +50,12 @@ class RunOptions:
 
 def run_query(sql: str, options: RunOptions) -> int:
     """Run the query, print every window, write the summary. Raises ``UserError`` and its kinds."""
-    from agents.runinputs import comes_early
+    from agents.runinputs import Asked
 
+    asked = Asked(sql)
     _check_writable(options.summary)
     pipe = stdin_pipe(options.inputs, options.streams)
-    early = pipe is not None and comes_early(sql)
+    early = pipe is not None and asked.comes_early
     interrupted = []
 
     def end() -> None:
@@ -64,31 +66,31 @@ def run_query(sql: str, options: RunOptions) -> int:
     once = None if pipe is None else end
     with tempfile.TemporaryDirectory(prefix="elf-run-") as folder, ended_at_once(Path(folder), once):
         inputs = inputs_of(options.inputs, options.streams, Path(folder), pipe, early=early)
-        status = _run(sql, inputs, options)
+        status = _run(asked, inputs, options)
     if interrupted:
         print("elf: interrupted: standard input was read up to here", file=sys.stderr)
         return INTERRUPTED
     return status
 
 
-def _run(sql: str, inputs: Inputs, options: RunOptions) -> int:
-    from agents.run import RunRequest, ask, run
-    from agents.runinputs import is_question
-    from elf.client.files import tables_of
+def _run(asked: Asked, inputs: Inputs, options: RunOptions) -> int:
+    from agents.run import ask, run
+    from agents.runinputs import RunRequest
+    from elf.client.tables import read_table
 
     use_utf8()
     out = printer(options.output.value, status=options.status, summed=_SUMMED)
     request = RunRequest(
-        sql=sql,
+        asked=asked,
         inputs=inputs.streams,
         format=options.format,
         timestamp=options.timestamp,
         columns=dict(map(declared, options.columns)),
         agents=options.agents,
-        tables=tables_of(sql),
+        tables={name: read_table(name) for name in asked.files},
         pipe=inputs.pipe,
     )
-    if is_question(sql):
+    if asked.is_question:
         tell(ask(request), out)
         return 0
 

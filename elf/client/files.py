@@ -27,10 +27,11 @@ def files_of(text: str) -> dict[str, str]:
 def _look_at(kind: str, text: str, filename: str) -> None:
     """Of what is no kind of function the agent will say so."""
     from elf.functions.checks import check_text
-    from elf.functions.function import KINDS, FunctionSpec
+    from elf.functions.function import KINDS
+    from elf.ql.plan import Function
 
     if kind in KINDS:
-        check_text(FunctionSpec(kind, text, filename))
+        check_text(Function(kind, text, filename))
 
 
 def tables_of(text: str) -> dict[str, bytes]:

@@ -1,7 +1,7 @@
 """What is looked at before a user's code is sent anywhere: each failure is one line that says where and what.
 
-A function must parse, have its signature, and give the wanted columns for a sample batch; a job must parse,
-define one subclass of ``Job``, and get through its ``start``. Both are run, in a sandbox.
+A function must parse and have its signature. A job must parse, define one subclass of ``Job``, and get
+through its ``start``, which is run in a sandbox.
 """
 
 from __future__ import annotations
@@ -9,42 +9,16 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-import pyarrow as pa
-
 from elf.errors import UserError
 from elf.functions import wire
-from elf.functions.function import KINDS, Failed, FunctionSpec, UserFunction
 from elf.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes
 from elf.job.program.calls import Loaded, Place
 from elf.job.program.spec import TEXT_BYTES_MAX
+from elf.ql.plan import Function
 
 
-def check_function(
-    sandboxes: Sandboxes,
-    spec: FunctionSpec,
-    sample: pa.RecordBatch,
-    wanted: pa.Schema | None = None,
-    limits: Limits | None = None,
-) -> pa.RecordBatch:
-    """What the function makes of the sample. Raises ``UserError``."""
-    if spec.kind not in KINDS:
-        raise UserError(f"a function is one of {', '.join(KINDS)}, not {spec.kind}")
-    _has_function(_parse(spec.text, spec.filename), spec)
-    function = UserFunction(sandboxes, spec, limits or Limits(), lambda _: None)
-    try:
-        result = function(sample)
-    finally:
-        function.close()
-    if isinstance(result, Failed):
-        at = f" at row {result.row} of" if result.row is not None else " on"
-        raise UserError(f"{result.text}{at} the sample; mend {spec.kind}() and send it again")
-    if wanted is not None:
-        _has_columns(result.batch.schema, wanted, spec)
-    return result.batch
-
-
-def check_text(spec: FunctionSpec) -> None:
-    """The same without running it. Raises ``UserError``."""
+def check_text(spec: Function) -> None:
+    """Of a function. Raises ``UserError``."""
     _has_function(_parse(spec.text, spec.filename), spec)
 
 
@@ -78,7 +52,7 @@ def _parse(text: str, filename: str) -> ast.Module:
         raise UserError(f"{filename}: {error}") from None
 
 
-def _has_function(tree: ast.Module, spec: FunctionSpec) -> None:
+def _has_function(tree: ast.Module, spec: Function) -> None:
     found = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == spec.kind]
     if not found:
         names = ", ".join(n.name for n in tree.body if isinstance(n, ast.FunctionDef)) or "none"
@@ -94,18 +68,3 @@ def _has_function(tree: ast.Module, spec: FunctionSpec) -> None:
         raise UserError(
             f"{spec.filename}:{found[-1].lineno}: {spec.kind}() must take one argument, a pyarrow.RecordBatch"
         )
-
-
-def _has_columns(given: pa.Schema, wanted: pa.Schema, spec: FunctionSpec) -> None:
-    missing = [field.name for field in wanted if given.names.count(field.name) != 1]
-    if missing:
-        raise UserError(
-            f"{spec.filename}: {spec.kind}() gives the columns {', '.join(given.names) or '(none)'}; "
-            f"{', '.join(missing)} must be among them, once"
-        )
-    for field in wanted:
-        if given.field(field.name).type != field.type:
-            raise UserError(
-                f"{spec.filename}: {spec.kind}() gives {field.name} as {given.field(field.name).type}; "
-                f"it must be {field.type}"
-            )

@@ -7,7 +7,6 @@ until the row is found, with a bounded number of calls; and the batch is kept on
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ import pyarrow as pa
 from elf.batch import NO_CAST
 from elf.functions import wire
 from elf.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes, Trouble
+from elf.ql.plan import Function
 
 KINDS: Final = ("map", "reduce", "final")
 PROBES_MAX: Final = 32
@@ -35,20 +35,6 @@ MORE_BYTES_MAX: Final = 8 << 20
 
 Origin = Callable[[int], str]
 """Where a row of the batch comes from, for people: ``/var/log/clicks.log, byte 1234``."""
-
-
-@dataclass(frozen=True)
-class FunctionSpec:
-    """A function as it is sent: the text of a file, which has ``def <kind>(batch)``."""
-
-    kind: str
-    text: str
-    filename: str
-    version: int = 1
-
-    @property
-    def hash(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +72,15 @@ class UserFunction:
     def __init__(
         self,
         sandboxes: Sandboxes,
-        spec: FunctionSpec,
+        spec: Function,
         limits: Limits,
         log: Callable[[str], None],
         failed_folder: Path | None = None,
+        *,
+        version: int = 1,
     ) -> None:
         self.spec = spec
+        self._version = version
         self._limits = limits
         self._folder = failed_folder
         self._sandbox = Sandbox(sandboxes, limits, log)
@@ -164,10 +153,10 @@ class UserFunction:
         if batch.nbytes > KEPT_BYTES_MAX:
             batch = batch.slice(rows[0], min(rows[1] - rows[0], 1_000))
             batch = batch.take(pa.array(range(batch.num_rows), pa.int64()))
-        notes = {"function": self.spec.kind, "version": str(self.spec.version), "error": failed.text}
+        notes = {"function": self.spec.kind, "version": str(self._version), "error": failed.text}
         if failed.row is not None:
             notes["row"] = str(failed.row)
-        name = f"{Path(self.spec.filename).stem}-{self.spec.kind}-v{self.spec.version}-{self.spec.hash}"
+        name = f"{Path(self.spec.filename).stem}-{self.spec.kind}-v{self._version}-{self.spec.hash}"
         path = self._folder / f"{name}-{self.failures % KEPT_MAX}.arrow"
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -14,8 +14,7 @@ import pyarrow as pa
 from elf.aggregates import State
 from elf.job.assembly.lanes import Coder
 from elf.job.assembly.rows import Int64s
-from elf.ql.firstrows import cut_of
-from elf.ql.plan import Plan, Top
+from elf.ql.plan import Plan, Top, cut_of
 
 
 def serves(have: Top | None, need: Top | None) -> bool:

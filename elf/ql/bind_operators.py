@@ -15,9 +15,9 @@ from elf.ql.functions_number import quotient
 from elf.ql.functions_text import as_text
 from elf.ql.kinds import CAST_TYPES, INT64_MAX, INT64_MIN, become, cast, common, read_text
 from elf.ql.patterns import like_for_spark
-from elf.ql.render import text_literal
 from elf.ql.scope import Scope
 from elf.ql.signatures import spelled
+from elf.ql.templates import text_literal
 from elf.schema import COLUMN_TYPES
 
 

@@ -1,17 +1,18 @@
 """All that the language has, for people: the reference page is made of it, and its examples are tests.
 
-Functions, aggregates, operators, clauses and statements, each described where it is implemented; here they
-are brought into one form.
+Functions and aggregates are described where they are implemented, clauses and operators here;
+``catalogue`` brings them into one form. The examples of clauses are queries over a stream ``log`` with the
+columns of an access log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Final, Literal
 
 from elf.ql.bind_aggregates import AGGREGATES
-from elf.ql.clauses import CLAUSES, OPERATORS
 from elf.ql.functions import GROUPS
 
 What = Literal["clause", "operator", "function", "aggregate"]
@@ -21,8 +22,8 @@ What = Literal["clause", "operator", "function", "aggregate"]
 class Entry:
     """One thing of the language.
 
-    ``example``: of a clause a whole query over an access log (``elf.ql.clauses``), of an operator or function
-    an expression, and what it ``gives``; of an aggregate a call over the sample of ``elf.cli.reference``.
+    ``example``: of a clause a whole query over an access log, of an operator or function an expression, and
+    what it ``gives``; of an aggregate a call over the sample of ``elf.cli.reference``.
     """
 
     what: What
@@ -35,22 +36,178 @@ class Entry:
     aliases: tuple[str, ...] = ()
 
 
+Clause: Final = partial(Entry, "clause", "clauses")
+Operator: Final = partial(Entry, "operator", "operators")
+
+CLAUSES: Final[tuple[Entry, ...]] = (
+    Clause("SELECT", "SELECT expression [AS name], …",
+           "What each row of the result holds, over the keys of GROUP BY and aggregates. Without GROUP BY "
+           "all rows are one group.",
+           "SELECT COUNT(*) AS hits, SUM(sc_bytes) AS bytes FROM log"),
+    Clause("FROM", "FROM stream, … | * | LATE job | JOB job [[AS] name] [[LEFT] JOIN JOB job [[AS] name] ON "
+           "condition | USING (column, …)] …",
+           "The streams whose rows are read, those of several together (no product); * means all that there "
+           "are. LATE job: the rows that came too late for a job's windows. JOB job: the rows of a job's "
+           "windows, each window by itself; the two read one flow, and the job is not changed or dropped "
+           "while it is read. A WINDOWING of its own makes larger windows, each of whole tumbling windows of "
+           "the job: a row is in those that hold its window. JOIN JOB puts the rows of jobs with the same "
+           "windows beside each other, in each window (LEFT keeps those of the first job without a match). "
+           "elf run creates the jobs first: CREATE JOB a AS …; SELECT … FROM JOB a.",
+           "SELECT COUNT(*) FROM *"),
+    Clause("JOIN", "[LEFT] JOIN 'file' [AS name] ON condition | USING (column, …)",
+           "Each row beside those of a table that match; LEFT keeps rows without a match. The file (.csv, "
+           ".tsv, .json, .parquet or SQLite, there with 'shop.db:table') is read where the query is sent "
+           "from, with its first line as names if it is a CSV, and goes with the job: 256 KiB of what is "
+           "needed of it, compressed. ALTER JOB j SET TABLE name FROM 'file' takes a new one. A name before "
+           "a column (the file's without its ending, or that of AS) tells columns of one name apart.",
+           "SELECT s.kind, COUNT(*) AS hits FROM log LEFT JOIN 'examples/statuses.csv' AS s "
+           "ON sc_status = s.status GROUP BY s.kind"),
+    Clause("JOIN of streams",
+           "FROM stream [[AS] a] [LEFT] JOIN stream [[AS] b] ON condition | USING (column, …)",
+           "Rows of two streams side by side, or of one stream with itself. There must be an equality of "
+           "the two and, for their event times, a bound both ways, of a day at most (in ON, or in WHERE if "
+           "it is no LEFT JOIN): rows are kept for so long. A row is in the window of the left one's event "
+           "time, which is complete when both streams have come as far as the interval goes beyond its end; "
+           "LEFT keeps left rows without a partner. A new job's first window begins when the interval before "
+           "it has been read. Not with sessions, landmarks, EMIT CHANGES or APPROXIMATE.",
+           "SELECT a.cs_uri_stem, COUNT(*) AS again FROM log AS a JOIN log AS b ON a.c_ip = b.c_ip AND "
+           "a.cs_uri_stem = b.cs_uri_stem AND b.ts > a.ts AND b.ts <= a.ts + INTERVAL 10 SECONDS "
+           "GROUP BY a.cs_uri_stem WINDOWING 1 MINUTE"),
+    Clause("WHERE", "WHERE condition",
+           "Rows for which the condition is not true are left out, on the agents.",
+           "SELECT COUNT(*) AS missing FROM log WHERE sc_status = 404"),
+    Clause("GROUP BY", "GROUP BY expression | alias | ordinal, …",
+           "A row of the result for each distinct key.",
+           "SELECT url_path(cs_uri_stem) AS path, COUNT(*) AS hits FROM log GROUP BY path"),
+    Clause("HAVING", "HAVING condition", "Groups for which the condition is not true are left out.",
+           "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip HAVING hits > 100"),
+    Clause("ORDER BY", "ORDER BY expression [ASC | DESC] [NULLS FIRST | LAST], …",
+           "The order of the rows of a window; SORT BY is the same. NULLs are last unless the query says "
+           "otherwise, ties go by the keys, ascending.",
+           "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip ORDER BY hits DESC, c_ip"),
+    Clause("SELECT DISTINCT", "SELECT DISTINCT expression, …", "Each row of a window once.",
+           "SELECT DISTINCT cs_method, sc_status FROM log"),
+    Clause("GROUPING SETS", "GROUP BY ROLLUP (a, b) | CUBE (a, b) | GROUPING SETS ((a, b), (a), ())",
+           "Totals and subtotals in one result; GROUPING(a) is 1 in rows that are not grouped by a. Without "
+           "windows the grand total is there over no rows too; a set that is there twice has its rows twice.",
+           "SELECT sc_status, cs_method, COUNT(*) AS hits FROM log GROUP BY ROLLUP (sc_status, cs_method)"),
+    Clause("OVER", "ROW_NUMBER() | RANK() | DENSE_RANK() OVER ([PARTITION BY a, …] ORDER BY b, …), "
+           "COUNT | SUM | AVG | MIN | MAX (…) OVER ([PARTITION BY a, …])",
+           "A group's place, or a total, among the groups of its window.",
+           "SELECT sc_status, 100 * COUNT(*) / SUM(COUNT(*)) OVER () AS percent FROM log GROUP BY sc_status"),
+    Clause("QUALIFY", "QUALIFY condition",
+           "Which groups stay, by window functions: the top of each of something.",
+           "SELECT sc_status, c_ip, COUNT(*) AS hits FROM log GROUP BY sc_status, c_ip "
+           "QUALIFY ROW_NUMBER() OVER (PARTITION BY sc_status ORDER BY hits DESC) <= 3"),
+    Clause("LIMIT BY", "LIMIT n BY a, …", "The first n rows of each a, in each window.",
+           "SELECT sc_status, c_ip, COUNT(*) AS hits FROM log GROUP BY sc_status, c_ip "
+           "ORDER BY hits DESC LIMIT 3 BY sc_status"),
+    Clause("OFFSET", "OFFSET n", "Leaves the first n rows of each window out.",
+           "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip ORDER BY hits DESC LIMIT 10 OFFSET 10"),
+    Clause("LIMIT", "LIMIT n", "The first n rows of each window.",
+           "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip ORDER BY hits DESC LIMIT 10"),
+    Clause("WINDOWING", "WINDOWING size [SLIDE slide] | CUMULATE size STEP step | LANDMARK EVERY step | "
+           "SESSION gap [MAX length] | n ROWS, …",
+           "Windows of event time, or of rows, of the kinds below: a result each. WINDOW TUMBLING (SIZE …), "
+           "HOPPING (SIZE …, ADVANCE BY …) and SESSION (gap) are the same. Windows are made of panes as long "
+           "as all of them allow, or of the shorter ones of a flow that runs, where that costs less; EXPLAIN "
+           "says which, and why. One has 100,000 panes at most.",
+           "SELECT COUNT(*) AS hits FROM log WINDOWING 5 MINUTES SLIDE 30 SECONDS"),
+    Clause("LATENESS", "LATENESS duration",
+           "How long a window waits for rows that come out of order; what is later is counted and left out. "
+           "It is the end of a row's pane that counts: where a window is several panes, also those of a flow "
+           "with shorter ones that is shared (EXPLAIN), a row may be late while its window is open.",
+           "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS LATENESS 2 SECONDS"),
+    Clause("EMIT", "EMIT FINAL [REVISE [bound]] | CHANGES [EVERY period]",
+           "When a window is said: once; again for rows that come up to so much later than LATENESS; or "
+           "early and often, as the rows that differ.",
+           "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS EMIT FINAL REVISE 10 MINUTES"),
+    Clause("STRAGGLERS", "STRAGGLERS WAIT duration | REVISE | LEAP | MIRROR",
+           "What becomes of a window when agents are behind. REVISE (without the clause too): it waits two "
+           "panes, 3 to 30 seconds (protocol.straggler_*_secs), and not for agents that are taken for dead; "
+           "it comes without them, names them as missing, and is revised when they are back. WAIT: it waits "
+           "so long for all, for dead agents too, 10 MINUTES at most; then as REVISE. MIRROR: as REVISE, "
+           "but neighbours have copies of what an agent has of a pane at once (protocol.copies): when half "
+           "of the time is up and it is behind, or does not get through, one of them answers for it, and the "
+           "window is whole; where agents see one another's files (streams.NAME.shared), another one reads "
+           "what it has not. LEAP: as REVISE, but "
+           "said once: rows of an agent that a window came without are left out for good, and counted as "
+           "leapt by a later window of that agent's. As nothing is added to it later, agents then send only "
+           "the groups that may be among the first of a LIMIT, where a window is one pane.",
+           "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS STRAGGLERS WAIT 60 SECONDS"),
+    Clause("TREES", "TREES n", "The groups are spread over n trees of agents; the answer is the same.",
+           "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip WINDOWING 30 SECONDS TREES 4"),
+    Clause("APPROXIMATE", "LIMIT n APPROXIMATE",
+           "Agents send their best groups only; error_bound says how much more a row may be.",
+           "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip ORDER BY hits DESC LIMIT 10 APPROXIMATE "
+           "WINDOWING 30 SECONDS"),
+    Clause("subqueries", "FROM (SELECT …) [AS] name, WITH name AS (SELECT …) SELECT …",
+           "A query over another's rows. One without groups becomes part of this one; one with groups is "
+           "asked in each of its windows, about groups of its rows or (without aggregates) its rows as they "
+           "are. The window is said once.",
+           "WITH hosts AS (SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip) "
+           "SELECT MAX(hits) AS most, COUNT(*) AS hosts FROM hosts WINDOWING 1 MINUTE"),
+    Clause("UNION ALL", "FROM (SELECT … FROM a UNION ALL SELECT … FROM b …) [AS] name",
+           "Rows of several streams under the names of the first SELECT, each SELECT over one of them. What "
+           "is grouped, and the windows, stand around it.",
+           "SELECT kind, COUNT(*) AS n FROM (SELECT 'lost' AS kind FROM log WHERE sc_status = 404 UNION ALL "
+           "SELECT cs_method FROM log) AS kinds GROUP BY kind"),
+    Clause("WITH (…)", "… :name … WITH (name = constant, …)",
+           "Values of parameters, at the end of a query: numbers, texts, TRUE, FALSE or NULL.",
+           "SELECT COUNT(*) AS slow FROM log WHERE sc_bytes > :least WITH (least = 100000)"),
+)  # fmt: skip
+"""In the order of the reference."""
+
+OPERATORS: Final[tuple[Entry, ...]] = (
+    Operator("+ - *", "a + b, a - b, a * b", "Arithmetic. Integers have 64 bits; what does not fit is NULL.",
+             "9223372036854775807 + 1", "NULL"),
+    Operator("/", "a / b", "The quotient, always a double; NULL where b is 0.", "7 / 2", "3.5"),
+    Operator("//", "a // b, a DIV b", "The quotient of integers without its fraction; NULL where b is 0.",
+             "-7 // 2", "-3"),
+    Operator("%", "a % b", "The remainder, with the sign of a; NULL where b is 0.", "-7 % 3", "-1"),
+    Operator("comparisons", "= (or ==) <> < <= > >=",
+             "NULL beside NULL is NULL. A text constant beside a number or a "
+             "timestamp is read as one.", "2 == 2.0", "TRUE"),
+    Operator("IS DISTINCT FROM", "a IS [NOT] DISTINCT FROM b", "A comparison for which NULL is a value.",
+             "NULL IS DISTINCT FROM 1", "TRUE"),
+    Operator("AND OR NOT", "a AND b, a OR b, NOT a", "With NULL for unknown.", "NULL AND FALSE", "FALSE"),
+    Operator("BETWEEN", "a [NOT] BETWEEN low AND high",
+             "Both ends belong to it.", "3 BETWEEN 1 AND 3", "TRUE"),
+    Operator("IN", "a [NOT] IN (b, …)", "Whether it is one of the list.", "404 IN (403, 404)", "TRUE"),
+    Operator("IS", "a IS [NOT] NULL | TRUE | FALSE", "Never NULL itself.", "NULL IS NULL", "TRUE"),
+    Operator("LIKE", "text [NOT] LIKE | ILIKE pattern [ESCAPE 'c']",
+             "% stands for any text, _ for one character, all else for itself; ILIKE without regard to case.",
+             "'/a_b/c' LIKE '/a!_b/%' ESCAPE '!'", "TRUE"),
+    Operator("||", "a || b", "Texts in a row; NULL with NULL.", "'a' || 1", "'a1'"),
+    Operator("->>", "json ->> path", "As json_extract_string(json, path).",
+             """'{"a": {"b": 5}}' ->> '$.a.b'""",
+             "'5'"),
+    Operator("CASE", "CASE WHEN condition THEN value … [ELSE value] END, CASE a WHEN b THEN value … END",
+             "The value of the first condition that is true, else that of ELSE, else NULL.",
+             "CASE WHEN 404 < 400 THEN 'good' WHEN 404 < 500 THEN 'client' ELSE 'server' END", "'client'"),
+    Operator("CAST", "CAST(a AS type), TRY_CAST(a AS type), a::type",
+             "BIGINT, DOUBLE, TEXT, BOOLEAN, TIMESTAMP; what does not fit is NULL, with TRY_CAST or without.",
+             "CAST('2.5' AS BIGINT)", "3"),
+    Operator("EXTRACT", "EXTRACT(part FROM timestamp)", "As date_part(part, timestamp).",
+             "EXTRACT(hour FROM TIMESTAMP '2024-05-03 04:05:06')", "4"),
+    Operator("INTERVAL", "timestamp + INTERVAL n unit, timestamp - INTERVAL n unit",
+             "MICROSECONDS … WEEKS have a length; MONTHS, QUARTERS and YEARS keep the day or take the last.",
+             "TIMESTAMP '2024-01-31' + INTERVAL 1 MONTH", "TIMESTAMP '2024-02-29'"),
+    Operator("AT TIME ZONE", "timestamp AT TIME ZONE '+02:00'",
+             "Clocks at that offset; zones with rules ('Europe/Paris') are refused: the engines "
+             "carry different tables.",
+             "TIMESTAMP '2024-05-03 23:30:00' AT TIME ZONE '+02:00'",
+             "TIMESTAMP '2024-05-04 01:30:00'"),
+)  # fmt: skip
+"""In the order of the reference."""
+
+
 def catalogue() -> Iterator[Entry]:
     """Every entry, in the order of the reference."""
-    for clause in CLAUSES:
-        yield Entry("clause", "clauses", clause.name, clause.usage, clause.about, clause.example)
+    yield from CLAUSES
     for name, rule in AGGREGATES.items():
         yield Entry("aggregate", "aggregates", name.upper(), rule.usage, rule.about, rule.example)
-    for operator in OPERATORS:
-        yield Entry(
-            "operator",
-            "operators",
-            operator.name,
-            operator.usage,
-            operator.about,
-            operator.example,
-            operator.gives,
-        )
+    yield from OPERATORS
     for group, functions in GROUPS.items():
         for one in functions:
             yield Entry(

@@ -28,7 +28,7 @@ from typing import Final, Literal
 from elf.aggregates import State
 from elf.ql.expressions import Aggregate, Call, Expr, Ref
 from elf.ql.kinds import become
-from elf.ql.templates import Engine, Form
+from elf.ql.templates import Engine, Form, same
 
 COUNT: Final = State("cell_count", "sum", identity_zero=True)
 RANK: Final = State("cell_rank", "max")
@@ -129,20 +129,16 @@ def _mean(total: str) -> str:
     return f"CAST({total} AS DOUBLE) / NULLIF(COUNT({{c}}), 0)"
 
 
-def _same(template: str) -> Form:
-    return Form(template, template)
-
-
 CELLED: Final[Mapping[str, Celled]] = MappingProxyType(
     {
-        "count distinct": Celled(_value, _same("COUNT({c})")),
+        "count distinct": Celled(_value, same("COUNT({c})")),
         "sum distinct": Celled(_value, _SUM),
-        "sum distinct of doubles": Celled(_value, _same("SUM({c})")),
+        "sum distinct of doubles": Celled(_value, same("SUM({c})")),
         "avg distinct": Celled(_value, Form(_mean(_SUM.duckdb), _mean(_SUM.spark))),
-        "avg distinct of doubles": Celled(_value, _same(_mean("SUM({c})"))),
+        "avg distinct of doubles": Celled(_value, same(_mean("SUM({c})"))),
         "approx_count_distinct": Celled(_register, _RANKED),
-        "percentile": Celled(_value, _same(_CONTINUOUS), "order"),
-        "approx_percentile": Celled(_rounded, _same(_DISCRETE), "order"),
+        "percentile": Celled(_value, same(_CONTINUOUS), "order"),
+        "approx_percentile": Celled(_rounded, same(_DISCRETE), "order"),
         "approx_top_k": Celled(_value, _TOP, "place"),
     }
 )

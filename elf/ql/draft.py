@@ -1,14 +1,24 @@
-"""A query on its way through the rules (``elf.ql.rules``)."""
+"""A query on its way through the rules (``elf.ql.rules``).
+
+The rules bind each expression in the scope of its clause: every name is a column then, every value has a
+type, every call is known. A node that is not in ``BINDERS`` is refused by name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from types import MappingProxyType
+from typing import Any, Final
 
 from sqlglot import exp
 
-from elf.ql.bind_aggregates import AGGREGATES
-from elf.ql.binder import BINDERS
+from elf.ql.bind_aggregates import AGGREGATES, FILTERS
+from elf.ql.bind_calls import CALLS
+from elf.ql.bind_names import NAMES
+from elf.ql.bind_operators import OPERATORS
+from elf.ql.bind_over import OVERS
 from elf.ql.expressions import Expr
 from elf.ql.plan import COUNTED, Function, Table
 from elf.ql.scope import Scope
@@ -17,6 +27,11 @@ from elf.ql.tables import Joined
 from elf.ql.unions import Branch
 from elf.schema import Schema
 from elf.windows import Counted, Kind
+
+BINDERS: Final[Mapping[type[exp.Expr], Callable[..., Expr]]] = MappingProxyType(
+    {**NAMES, **OPERATORS, **CALLS, **FILTERS, **OVERS}
+)
+"""Everything that an expression may consist of."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +136,31 @@ class Draft:
             keys=keys,
             binders=BINDERS,
         )
+
+
+Rule = Callable[[Draft], Draft]
+"""A step of a draft's way."""
+_TIMING: Final = ("windows", "lateness_us", "revise_us", "changes_us", "wait_us", "leap", "mirror")
+
+
+def about(clause: str) -> Callable[[Callable[[Draft, Any], Draft]], Rule]:
+    """A rule about a clause, which it is given; a query without the clause stays as it is."""
+
+    def made(step: Callable[[Draft, Any], Draft]) -> Rule:
+        @wraps(step)
+        def rule(draft: Draft) -> Draft:
+            found = draft.tree.args.get(clause)
+            return draft if found is None else step(draft, found)
+
+        return rule
+
+    return made
+
+
+def timed(draft: Draft, other: Draft | None) -> Draft:
+    """With the windows, and what stands with them, of another one; None: without any."""
+    one = Draft(draft.source, draft.tree, draft.schema) if other is None else other
+    return replace(draft, **{name: getattr(one, name) for name in _TIMING})
 
 
 def has_aggregates(draft: Draft) -> bool:

@@ -10,18 +10,18 @@ from sqlglot import exp
 from elf.errors import ElfBug, UserError
 from elf.ql.plan import Plan, Table
 from elf.ql.rules_joins import is_file, name_of
-from elf.ql.source import JOB, Source
-from elf.ql.statements import Query, Select, parse
+from elf.ql.source import JOB
+from elf.ql.statements import Query, parse_query
 from elf.ql.tables import SENT_BYTES_MAX, table_of
+from elf.ql.templates import text_literal
 
 
 def files_of(query: Query) -> dict[str, str]:
     """The files that a query joins, by what it calls them, in lower case. Raises ``QueryError``."""
-    source = Source(query.source)
     tables = [
         one for one in query.tree.find_all(exp.Table, bfs=False) if _is_joined(one) and not _of_job(one)
     ]
-    return {name_of(source, table).lower(): table.name for table in tables}
+    return {name_of(query.source, table).lower(): table.name for table in tables}
 
 
 def _is_joined(table: exp.Table) -> bool:
@@ -70,19 +70,19 @@ def tables_in(query: Query, plan: Plan) -> dict[str, Table]:
 
 def with_file(query: Query, name: str, file: str) -> Query:
     """The query with another file for the table that it calls so."""
-    source = Source(query.source)
+    source = query.source
     table = next(
         table
         for table in query.tree.find_all(exp.Table, bfs=False)
         if is_file(table) and name_of(source, table).lower() == name.lower()
     )
     start, end = table.meta["file"]
-    quoted = "'" + file.replace("'", "''") + "'"
+    quoted = text_literal(file, "duckdb")
     named = "" if table.alias else f" AS {name_of(source, table)}"
-    (found,) = parse(query.source[:start] + quoted + named + query.source[end:])
-    if not isinstance(found, Select):
+    found = parse_query(source.text[:start] + quoted + named + source.text[end:])
+    if found is None:
         raise ElfBug("a query that is none any more")
-    return found.query
+    return found
 
 
 def check_size(query: Query, plan: Plan) -> None:
@@ -92,7 +92,7 @@ def check_size(query: Query, plan: Plan) -> None:
         return
     file = next(table for table in query.tree.find_all(exp.Table, bfs=False) if is_file(table))
     fragments = f" in {len(plan.fragments)} fragments" if len(plan.fragments) > 1 else ""
-    raise Source(query.source).at(
+    raise query.source.at(
         file,
         f"what this query needs of its tables comes to {size >> 10} KiB{fragments}, compressed, and at most "
         f"{SENT_BYTES_MAX >> 10} KiB goes with a job: leave out rows or columns",

@@ -21,8 +21,7 @@ from types import MappingProxyType
 from typing import Final
 
 from elf.ql.forms_web import WEB
-from elf.ql.templates import Form, braced, matched
-from elf.ql.templates import same as _same
+from elf.ql.templates import Form, braced, matched, same
 from elf.ql.timestamps import FIRST_US, LAST_US, timestamp_us
 
 _INTEGER = r"^\s*([+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?)\s*\z"
@@ -38,38 +37,38 @@ _BOOLEAN_TEXT = (
 )
 
 _OPERATORS: dict[str, Form] = {
-    "=": _same("{0} = {1}"),
-    "<>": _same("{0} <> {1}"),
-    "<": _same("{0} < {1}"),
-    "<=": _same("{0} <= {1}"),
-    ">": _same("{0} > {1}"),
-    ">=": _same("{0} >= {1}"),
+    "=": same("{0} = {1}"),
+    "<>": same("{0} <> {1}"),
+    "<": same("{0} < {1}"),
+    "<=": same("{0} <= {1}"),
+    ">": same("{0} > {1}"),
+    ">=": same("{0} >= {1}"),
     "is_distinct": Form("{0} IS DISTINCT FROM {1}", "NOT ({0} <=> {1})"),
     "is_not_distinct": Form("{0} IS NOT DISTINCT FROM {1}", "{0} <=> {1}"),
-    "is_null": _same("{0} IS NULL"),
-    "is_true": _same("{0} IS TRUE"),
-    "is_false": _same("{0} IS FALSE"),
-    "not": _same("NOT {0}"),
-    "like": _same("{0} LIKE {1}"),
-    "ilike": _same("{0} ILIKE {1}"),
-    "like escape": _same("{0} LIKE {1} ESCAPE {2}"),
-    "ilike escape": _same("{0} ILIKE {1} ESCAPE {2}"),
-    "||": _same("{0} || {1}"),
+    "is_null": same("{0} IS NULL"),
+    "is_true": same("{0} IS TRUE"),
+    "is_false": same("{0} IS FALSE"),
+    "not": same("NOT {0}"),
+    "like": same("{0} LIKE {1}"),
+    "ilike": same("{0} ILIKE {1}"),
+    "like escape": same("{0} LIKE {1} ESCAPE {2}"),
+    "ilike escape": same("{0} ILIKE {1} ESCAPE {2}"),
+    "||": same("{0} || {1}"),
     "+": Form("TRY({0} + {1})", "try_add({0}, {1})"),
     "-": Form("TRY({0} - {1})", "try_subtract({0}, {1})"),
     "*": Form("TRY({0} * {1})", "try_multiply({0}, {1})"),
-    "+ double": _same("{0} + {1}"),
-    "- double": _same("{0} - {1}"),
-    "* double": _same("{0} * {1}"),
-    "/": _same("{0} / NULLIF({1}, 0e0)"),
+    "+ double": same("{0} + {1}"),
+    "- double": same("{0} - {1}"),
+    "* double": same("{0} * {1}"),
+    "/": same("{0} / NULLIF({1}, 0e0)"),
     # The least integer % -1 overflows in DuckDB.
     "%": Form("{0} % (CASE WHEN {1} = -1 THEN 1 ELSE NULLIF({1}, 0) END)", "{0} % NULLIF({1}, 0)"),
-    "% double": _same("{0} % NULLIF({1}, 0e0)"),
+    "% double": same("{0} % NULLIF({1}, 0e0)"),
     "//": Form(
         "CASE WHEN {1} = -1 THEN TRY(0 - {0}) ELSE {0} // NULLIF({1}, 0) END",
         "CASE WHEN {1} = -1 THEN try_subtract(0L, {0}) WHEN {1} <> 0 THEN {0} div {1} END",
     ),
-    "negate double": _same("-{0}"),
+    "negate double": same("-{0}"),
 }
 
 _CASTS: dict[str, Form] = {
@@ -83,8 +82,8 @@ _CASTS: dict[str, Form] = {
         "TRY_CAST({0} AS BIGINT)",
         "CASE WHEN {0} < 9223372036854775808e0 THEN TRY_CAST(rint({0}) AS BIGINT) END",
     ),
-    "number to boolean": _same("{0} <> 0"),
-    "text to boolean": _same(_BOOLEAN_TEXT),
+    "number to boolean": same("{0} <> 0"),
+    "text to boolean": same(_BOOLEAN_TEXT),
     "text to bigint": Form(
         f"TRY_CAST({_NUMBER_TEXT.duckdb} AS BIGINT)",
         f"TRY_CAST(round(TRY_CAST({_NUMBER_TEXT.spark} AS DECIMAL(38, 18)), 0) AS BIGINT)",
@@ -104,53 +103,53 @@ _SPARK_POSITION = _POSITION.replace("CASE", "CASE WHEN {0} = 0 THEN 1")
 _SPARK_EXTENT = _EXTENT.replace("ELSE", "WHEN {1} = 0 AND {0} > 0 THEN {0} - 1 ELSE")
 
 _TEXT: dict[str, Form] = {
-    "lower": _same("lower({0})"),
-    "upper": _same("upper({0})"),
+    "lower": same("lower({0})"),
+    "upper": same("upper({0})"),
     "length": Form("length({0})", "CAST(char_length({0}) AS BIGINT)"),
-    "trim": _same("trim({0})"),
-    "ltrim": _same("ltrim({0})"),
-    "rtrim": _same("rtrim({0})"),
+    "trim": same("trim({0})"),
+    "ltrim": same("ltrim({0})"),
+    "rtrim": same("rtrim({0})"),
     "trim of": Form("trim({0}, {1})", "trim(BOTH {1} FROM {0})"),
     "ltrim of": Form("ltrim({0}, {1})", "trim(LEADING {1} FROM {0})"),
     "rtrim of": Form("rtrim({0}, {1})", "trim(TRAILING {1} FROM {0})"),
-    "substring": _same("substring({0}, {1})"),
-    "substring of": _same("substring({0}, {1}, {2})"),
+    "substring": same("substring({0}, {1})"),
+    "substring of": same("substring({0}, {1}, {2})"),
     "position": Form(_POSITION, f"CAST({_SPARK_POSITION} AS INT)"),
     "extent": Form(_EXTENT, f"CAST({_SPARK_EXTENT} AS INT)"),
     "concat": Form("concat({args})", "concat({args})"),
-    "text or empty": _same("COALESCE({0}, '')"),
-    "replace": _same("replace({0}, {1}, {2})"),
-    "contains": _same("contains({0}, {1})"),
+    "text or empty": same("COALESCE({0}, '')"),
+    "replace": same("replace({0}, {1}, {2})"),
+    "contains": same("contains({0}, {1})"),
     "octet_length": Form("strlen({0})", "CAST(octet_length({0}) AS BIGINT)"),
     "left": Form("left({0}, {1})", "left({0}, CAST({1} AS INT))"),
     "right": Form("right({0}, {1})", "right({0}, CAST({1} AS INT))"),
-    "width": _same("CASE WHEN {0} < 0 THEN 0 WHEN {0} > 2147483647 THEN 2147483647 ELSE {0} END"),
-    "lpad": _same("lpad({0}, {1}, {2})"),
-    "rpad": _same("rpad({0}, {1}, {2})"),
-    "repeat": _same("repeat({0}, {1})"),
+    "width": same("CASE WHEN {0} < 0 THEN 0 WHEN {0} > 2147483647 THEN 2147483647 ELSE {0} END"),
+    "lpad": same("lpad({0}, {1}, {2})"),
+    "rpad": same("rpad({0}, {1}, {2})"),
+    "repeat": same("repeat({0}, {1})"),
     "reverse": Form(
         "array_to_string(list_transform(range(length({0}), 0, -1), lambda i: substring({0}, i, 1)), '')",
         "reverse({0})",
     ),
-    "concat_ws": _same("concat_ws({args})"),
-    "translate": _same("translate({0}, {1}, {2})"),
-    "md5": _same("md5({0})"),
+    "concat_ws": same("concat_ws({args})"),
+    "translate": same("translate({0}, {1}, {2})"),
+    "md5": same("md5({0})"),
     "sha256": Form("sha256({0})", "sha2({0}, 256)"),
     "like for spark": Form("{0}", "replace({0}, '\\\\', '\\\\\\\\')"),
     "starts_with": Form("starts_with({0}, {1})", "startswith({0}, {1})"),
     "ends_with": Form("ends_with({0}, {1})", "endswith({0}, {1})"),
     "strpos": Form("strpos({0}, {1})", "CAST(instr({0}, {1}) AS BIGINT)"),
-    "split_part": _same("split_part({0}, {1}, {2})"),
+    "split_part": same("split_part({0}, {1}, {2})"),
     "regexp_matches": Form("regexp_matches({0}, {1})", "regexp_like({0}, {1})"),
-    "regexp_extract": _same("regexp_extract({0}, {1}, {2})"),
+    "regexp_extract": same("regexp_extract({0}, {1}, {2})"),
     "regexp_replace": Form("regexp_replace({0}, {1}, {2}, 'g')", "regexp_replace({0}, {1}, {2})"),
 }
 
 _NUMBERS: dict[str, Form] = {
-    "abs": _same("abs({0})"),
-    "abs bigint": _same("abs(NULLIF({0}, -9223372036854775807 - 1))"),
+    "abs": same("abs({0})"),
+    "abs bigint": same("abs(NULLIF({0}, -9223372036854775807 - 1))"),
     "round": Form("round({0}) + 0e0", f"{_FINITE.replace('{1}', 'round({0})')} + 0e0"),
-    "round to": _same(
+    "round to": same(
         "CASE WHEN abs({0} * {1}) < 4503599627370496e0 THEN round({0} * {1}) / {1} ELSE {0} END + 0e0"
     ),
     "floor": Form("floor({0}) + 0e0", f"{_FINITE.replace('{1}', 'CAST(floor({0}) AS DOUBLE)')} + 0e0"),
@@ -160,17 +159,17 @@ _NUMBERS: dict[str, Form] = {
         _FINITE.replace("{1}", "CAST(CASE WHEN {0} < 0e0 THEN ceil({0}) ELSE floor({0}) END AS DOUBLE)")
         + " + 0e0",
     ),
-    "sign": _same("CAST(CASE WHEN {0} > 0 THEN 1 WHEN {0} < 0 THEN -1 WHEN {0} = 0 THEN 0 END AS BIGINT)"),
-    "sqrt": _same("CASE WHEN {0} >= 0e0 THEN sqrt({0}) END"),
-    **{name: _same(f"CASE WHEN {{0}} > 0e0 THEN {name}({{0}}) END") for name in ("ln", "log10", "log2")},
-    **{name: _same(f"{name}({{0}})") for name in ("cbrt", "exp", "sin", "cos", "tan", "atan")},
-    **{name: _same(f"{name}({{0}})") for name in ("radians", "degrees")},
-    "power": _same("power({0}, {1})"),
-    "atan2": _same("atan2({0} + 0e0, {1} + 0e0)"),  # of -0.0 Spark makes 0.0 before, DuckDB does not
-    "coalesce": _same("COALESCE({args})"),
-    "nullif": _same("NULLIF({0}, {1})"),
-    "least": _same("least({args})"),
-    "greatest": _same("greatest({args})"),
+    "sign": same("CAST(CASE WHEN {0} > 0 THEN 1 WHEN {0} < 0 THEN -1 WHEN {0} = 0 THEN 0 END AS BIGINT)"),
+    "sqrt": same("CASE WHEN {0} >= 0e0 THEN sqrt({0}) END"),
+    **{name: same(f"CASE WHEN {{0}} > 0e0 THEN {name}({{0}}) END") for name in ("ln", "log10", "log2")},
+    **{name: same(f"{name}({{0}})") for name in ("cbrt", "exp", "sin", "cos", "tan", "atan")},
+    **{name: same(f"{name}({{0}})") for name in ("radians", "degrees")},
+    "power": same("power({0}, {1})"),
+    "atan2": same("atan2({0} + 0e0, {1} + 0e0)"),  # of -0.0 Spark makes 0.0 before, DuckDB does not
+    "coalesce": same("COALESCE({args})"),
+    "nullif": same("NULLIF({0}, {1})"),
+    "least": same("least({args})"),
+    "greatest": same("greatest({args})"),
 }
 
 _TIME_PARTS = {
@@ -216,7 +215,7 @@ _TIMES: dict[str, Form] = {
         f"CASE WHEN epoch_us({{0}}) BETWEEN {_YEARS} THEN strftime({{0}}, {{1}}) END",
         f"CASE WHEN unix_micros({{0}}) BETWEEN {_YEARS} THEN date_format({{0}}, {{1}}) END",
     ),
-    "date_trunc": _same("date_trunc({0}, {1})"),
+    "date_trunc": same("date_trunc({0}, {1})"),
 }
 
 # 64 bits of md5 as 16 digits: three say which register, the rest give the rank, trailing zeros and one more.
@@ -233,7 +232,7 @@ _CELLS: dict[str, Form] = {
         "CAST('0x' || substring(md5({0}), 1, 3) AS BIGINT)", _SPARK_DIGITS.replace("FROM", "1, 3")
     ),
     "register rank": Form(_RANK.replace("WORD", _WORD), _RANK.replace("WORD", _SPARK_WORD)),
-    "7 bits": _same(
+    "7 bits": same(
         "CASE WHEN abs({0}) BETWEEN 1e-290 AND 1e290 "
         f"THEN floor({{0}} / {_MANTISSA} + 5e-1) * {_MANTISSA} ELSE {{0}} END"
     ),

@@ -9,7 +9,6 @@ from typing import Final
 from elf.ql.expressions import Call, Constant, Expr, Kind, Spelled
 from elf.ql.kinds import cast
 from elf.ql.patterns import nullable
-from elf.ql.render import text_literal
 from elf.ql.signatures import (
     INT32_MAX,
     Arguments,
@@ -26,6 +25,7 @@ from elf.ql.signatures import (
     want,
     written,
 )
+from elf.ql.templates import text_literal
 
 _T: Kind = "text"
 _I: Kind = "bigint"

@@ -9,7 +9,6 @@ from typing import Final
 
 from elf.ql.expressions import Call, Constant, Expr, Spelled
 from elf.ql.kinds import become
-from elf.ql.render import text_literal
 from elf.ql.signatures import (
     Arguments,
     Build,
@@ -22,6 +21,7 @@ from elf.ql.signatures import (
     spelled,
     want,
 )
+from elf.ql.templates import text_literal
 
 DATE_UNITS: Final = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond")
 INTERVAL_US: Final = {

@@ -12,7 +12,6 @@ import re
 from typing import Final
 
 from elf.ql.expressions import Call, Constant, Expr, Kind, Spelled, connect
-from elf.ql.render import text_literal
 from elf.ql.signatures import (
     Arguments,
     Build,
@@ -28,6 +27,7 @@ from elf.ql.signatures import (
     spelled,
     want,
 )
+from elf.ql.templates import text_literal
 
 _T: Kind = "text"
 

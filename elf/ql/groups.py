@@ -19,9 +19,10 @@ from elf.ql.plan import Fragment
 from elf.ql.planner import number_keys, plan_text
 from elf.ql.planner import plan as plan_query
 from elf.ql.rules import apply_rules
-from elf.ql.source import Source, did_you_mean
+from elf.ql.source import did_you_mean
 from elf.ql.statements import Query
 from elf.ql.states import collect
+from elf.ql.templates import name as quoted
 from elf.schema import Schema, alike
 
 _LATER = {"distinct", "having", "qualify", "order", "limit", "offset"}
@@ -44,7 +45,7 @@ def plan_groups(query: Query, schema: Schema, *, stream: str) -> Groups:
     tree = query.tree
     if not isinstance(tree, exp.Select):
         raise QueryError("a job's query is one SELECT")
-    draft = number_keys(apply_rules(Draft(Source(query.source), tree, schema)))
+    draft = number_keys(apply_rules(Draft(query.source, tree, schema)))
     if planned.windows or draft.sets or draft.below is not None or _LATER & _said(query):
         raise QueryError(
             "a job's query has no WINDOWING, no subquery with groups, no grouping sets and nothing after "
@@ -83,7 +84,8 @@ def plan_rows(columns: Sequence[str], where: str, schema: Schema, *, stream: str
     wanted = dict.fromkeys([*columns, *(column.name for column in planned.columns)])
     if (pair := alike(wanted)) is not None:
         raise QueryError(f'columns "{pair[0]}" and "{pair[1]}": names must differ by more than case')
-    rows = f"SELECT {', '.join(f'r.{_quoted(name)}' for name in columns)} FROM rows AS r"
+    names = ", ".join(f"r.{quoted(name, 'duckdb')}" for name in columns)
+    rows = f"SELECT {names} FROM rows AS r"
     sql = f"{rows} WHERE {planned.where_sql}" if planned.where_sql else rows
     return replace(
         planned,
@@ -92,7 +94,3 @@ def plan_rows(columns: Sequence[str], where: str, schema: Schema, *, stream: str
         keys=(),
         states=(),
     )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -1,29 +1,39 @@
-"""What the rules know of a job whose query stands in the place of its name (``elf.ql.jobs``)."""
+"""What the rules know of jobs whose queries stand in the places of their names (``elf.ql.jobs``).
+
+After FROM: the query is over the rows of the job's windows. ``FROM JOB a JOIN JOB b ON …``: in each window of
+jobs that have the same windows, their rows are joined. Each job stands there as a query of its own, with
+fragments, panes and groups of its own; a window is complete when the flows of all of them are. To what comes
+after FROM the rows of the first job are just wider, as with tables (``elf.ql.tables``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from sqlglot import exp
 
-from elf.ql.draft import Draft
-from elf.ql.plan import Function, Table
+from elf.ql.draft import Draft, timed
+from elf.ql.plan import Function, Plan, Table
+from elf.ql.rules_joins import join_table
+from elf.ql.rules_streams import together
 from elf.ql.source import JOB, Source
-from elf.ql.streams import together
-from elf.schema import Column, Schema
-from elf.windows import Counted, Kind, Session, Sliding
+from elf.ql.tables import Joined
+from elf.schema import Column, ColumnType, Schema
+from elf.windows import Counted, Kind, Landmark, Session, Sliding
+from elf.windows.kinds import span
 
 
 @dataclass(frozen=True)
 class JobQuery:
-    """``text``: what the tree is of; ``columns``: those that the job's fragments read, by stream; ``tables``:
-    what they join, by what the query calls it, in lower case; ``pane_us``: the panes of its flows, which may
-    be shorter than its windows ask for (``elf.windows.sharing``).
+    """``source``: what the tree is of; ``columns``: those that the job's fragments read, by stream;
+    ``tables``: what they join, by what the query calls it, in lower case; ``pane_us``: the panes of its
+    flows, which may be shorter than its windows ask for (``elf.windows.sharing``).
     """
 
     name: str
-    text: str
+    source: Source
     windows: tuple[Kind, ...]
     columns: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)
@@ -38,25 +48,18 @@ def of_job(draft: Draft, inner: exp.Select) -> Draft:
     schemas = {
         stream: _typed(draft.schemas[stream], columns, inner) for stream, columns in job.columns.items()
     }
-    source = Source(job.text)
-    return replace(
+    own = replace(
         draft,
         tree=inner,
         ctes={},
-        source=source,
+        source=job.source,
         schemas=schemas,
-        schema=together(schemas, source, inner),
+        schema=together(schemas, job.source, inner),
         tables=job.tables,
         functions=job.functions,
         pane_us=job.pane_us,
-        windows=(),
-        lateness_us=None,
-        revise_us=None,
-        changes_us=None,
-        wait_us=None,
-        leap=False,
-        mirror=False,
     )
+    return timed(own, None)
 
 
 def _typed(now: Schema, columns: tuple[Column, ...], inner: exp.Select) -> Schema:
@@ -93,16 +96,7 @@ def with_windows_of(draft: Draft, below: Draft, table: exp.Expr, inner: exp.Sele
         windows = below.windows
     else:
         _check_larger(draft, windows, below.windows, job.name, table if clause is None else clause)
-    return replace(
-        draft,
-        windows=windows,
-        lateness_us=below.lateness_us,
-        revise_us=below.revise_us,
-        changes_us=below.changes_us,
-        wait_us=below.wait_us,
-        leap=below.leap,
-        mirror=below.mirror,
-    )
+    return replace(timed(draft, below), windows=windows)
 
 
 def _check_larger(
@@ -144,3 +138,55 @@ def _down(draft: Draft) -> Iterator[Draft]:
 def has_larger(draft: Draft) -> bool:
     """Whether its windows are made of smaller ones of the query below."""
     return draft.below is not None and draft.below.windows != draft.windows
+
+
+def join_job(draft: Draft, join: exp.Join, right: Draft) -> Draft:
+    """``right``: the job's query, bound. Raises ``QueryError``."""
+    table, source = join.this, draft.source
+    job: JobQuery = table.this.meta[JOB]
+    _check_joined(draft, right, table, job.name)
+    columns = tuple(Column(one.name, cast(ColumnType, one.value.kind)) for one in right.outputs)
+    contents = Table(columns, b"", name=table.alias)
+    draft = join_table(draft, join, Joined(table.alias, "", contents, windowed=True))
+    if len({column.name.lower() for column in columns}) < len(columns):
+        raise source.at(table, f"two columns of job {job.name} differ only in case; rename one with AS there")
+    return replace(draft, beside=(*draft.beside, right))
+
+
+def _check_joined(draft: Draft, right: Draft, table: exp.Expr, name: str) -> None:
+    source = draft.source
+    mine, theirs = ("; ".join(kind.text for kind in one.windows) or "none" for one in (draft, right))
+    if has_larger(draft):
+        at = draft.tree.args.get("windowing") or table
+        raise source.at(at, "jobs are joined in their own windows; leave WINDOWING out")
+    if draft.windows != right.windows:
+        raise source.at(
+            table,
+            f"the rows of windows of {mine} are joined with those of the same windows, and job {name} has "
+            f"windows of {theirs}",
+        )
+    if not draft.windows:
+        raise source.at(table, "jobs are joined in their windows, and these have none")
+    for kind in draft.windows:
+        if isinstance(kind, Session | Landmark):
+            raise source.at(
+                table,
+                f"windows of this kind ({kind.text}) begin with their job or key, so no two are the same",
+            )
+    for one in (draft, right):
+        if one.changes_us is not None:
+            raise source.at(table, "jobs that EMIT CHANGES are not joined: leave EMIT CHANGES out of them")
+
+
+def check_panes(source: Source, tree: exp.Expr, plan: Plan) -> None:
+    """Windows that are joined are made of panes of one length. Raises ``QueryError``."""
+    lengths = sorted({side.fragment.pane_us for side in plan.sides})
+    if len(lengths) > 1:
+        table = next(join.this for join in tree.find_all(exp.Join) if join.this.meta.get("job"))
+        has = " and of ".join(map(span, lengths))
+        raise source.at(
+            table,
+            f"jobs are joined whose windows are made of panes of one length, and these are of {has}: one "
+            "of them joins streams, has windows over another job's or shares a flow with shorter panes "
+            "(EXPLAIN tells)",
+        )

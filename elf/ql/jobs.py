@@ -19,7 +19,7 @@ from elf.ql.job_queries import JobQuery
 from elf.ql.plan import Plan
 from elf.ql.rules_joins import check_joins, is_comma
 from elf.ql.source import JOB, Source
-from elf.ql.statements import Query, Select, parse
+from elf.ql.statements import Query, parse_query
 from elf.ql.user_functions import functions_of
 
 DEPTH_MAX: Final = 16
@@ -53,8 +53,7 @@ def expand(query: Query, find: Callable[[str], Read], within: Sequence[str] = ()
     """``find`` gives a job by its name or raises ``UserError``; ``within``: the jobs whose queries this one
     is in, outermost first. Raises ``QueryError``.
     """
-    source = Source(query.source)
-    places = _places(query.tree)
+    source, places = query.source, _places(query.tree)
     if not places:
         return Expanded(query)
     check_joins(source, query.tree)
@@ -101,11 +100,11 @@ def _put(place: exp.Table, source: Source, find: Callable[[str], Read], within: 
             f"job {name} has a final function, and the rows that it gives cannot be read yet; DROP FUNCTION "
             "final there",
         )
-    (statement,) = parse(job.plan.sql)
-    if not isinstance(statement, Select):
+    query = parse_query(job.plan.sql)
+    if query is None:
         raise ElfBug(f"job {name} has a query that is none")
     try:
-        inner = expand(statement.query, find, [*within, name])
+        inner = expand(query, find, [*within, name])
     except QueryError as error:  # its place is in that job's text
         raise source.at(place, error.text) from None
     below = inner.query.tree

@@ -10,7 +10,7 @@ from elf.errors import ElfBug
 from elf.paos import AGGREGATES
 from elf.ql.expressions import Aggregate, Call, Constant, Expr, Kind, Over, Ref, Slot, Spelled
 from elf.ql.forms import FORMS, INFIX
-from elf.ql.templates import Engine
+from elf.ql.templates import Engine, name, text_literal
 
 TYPES: Final[Mapping[Engine, Mapping[Kind, str]]] = {
     "duckdb": {
@@ -36,18 +36,6 @@ TYPES: Final[Mapping[Engine, Mapping[Kind, str]]] = {
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _PLAIN_INTEGERS = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "is_distinct", "is_not_distinct"})
-
-
-def name(text: str, engine: Engine) -> str:
-    """A quoted identifier."""
-    return '"' + text.replace('"', '""') + '"' if engine == "duckdb" else "`" + text.replace("`", "``") + "`"
-
-
-def text_literal(text: str, engine: Engine) -> str:
-    """A quoted text. Spark reads backslash escapes, and substitutes ``${…}`` even inside quotes."""
-    if engine == "duckdb":
-        return "'" + text.replace("'", "''") + "'"
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{") + "'"
 
 
 def constant(value: Constant, engine: Engine) -> str:

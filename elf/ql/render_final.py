@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from elf.ql.draft import Draft, Order
 from elf.ql.expressions import Expr
-from elf.ql.render import direction, name, render
-from elf.ql.render_cells import one_row_a_group, partial_rows
-from elf.ql.render_map import where_clause
+from elf.ql.render import direction, render
+from elf.ql.render_map import one_row_a_group, partial_rows, where_clause
 from elf.ql.states import States
 from elf.ql.tables import source_rows
-from elf.ql.templates import Engine
+from elf.ql.templates import Engine, name
 
 
 def render_final(draft: Draft, states: States, engine: Engine, groups: str = "groups") -> str:

@@ -14,9 +14,8 @@ from typing import Final
 from elf.ql.draft import Draft
 from elf.ql.expressions import Expr
 from elf.ql.render import render
-from elf.ql.render_cells import partial_rows
 from elf.ql.render_final import indented, render_final
-from elf.ql.render_map import where_clause
+from elf.ql.render_map import partial_rows, where_clause
 from elf.ql.states import States
 from elf.ql.unions import base_rows
 from elf.windows import Cumulative, Kind, Landmark, Session, Sliding

@@ -6,31 +6,34 @@ with a ``QueryError`` at the place. What comes out says everything that the thre
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
 
-from elf.ql.approximate import read_approximate
 from elf.ql.bind_windows import duration_us, emission_of, stragglers_of, windows_of
-from elf.ql.draft import Draft, has_aggregates, ordinal
+from elf.ql.dialect import Windowings
+from elf.ql.draft import Draft, Rule, about, has_aggregates, ordinal, timed
 from elf.ql.expressions import Expr, Ref, conjuncts, is_constant, walk
 from elf.ql.grouping import SETS_MAX, SetsNode, sets_in, sets_of
-from elf.ql.job_joins import join_job
-from elf.ql.job_queries import has_larger, of_job, with_windows_of
-from elf.ql.rules_after import bind_having, bind_order, bind_outputs, bind_qualify, output_name, read_limit
+from elf.ql.job_queries import has_larger, join_job, of_job, with_windows_of
+from elf.ql.rules_after import (
+    bind_having,
+    bind_order,
+    bind_outputs,
+    bind_qualify,
+    output_name,
+    read_approximate,
+    read_limit,
+)
 from elf.ql.rules_joins import is_comma, is_file, read_joins
 from elf.ql.rules_union import branches_of
 from elf.ql.scope import Scope
 from elf.ql.source import JOB, start_of
 from elf.schema import EVENT_TIMES
-from elf.windows import Counted, Session
+from elf.windows import Counted, Kind, Session
 
 TREES_MAX: Final = 64
-
-
-Rule = Callable[[Draft], Draft]
 
 _KNOWN_CLAUSES: Final = frozenset(
     {"expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit", "with_"}
@@ -116,11 +119,9 @@ def read_job_joins(draft: Draft) -> Draft:
     return draft
 
 
-def read_with(draft: Draft) -> Draft:
+@about("with_")
+def read_with(draft: Draft, clause: exp.Expr) -> Draft:
     """WITH: queries that have a name."""
-    clause = draft.tree.args.get("with_")
-    if clause is None:
-        return draft
     if clause.args.get("recursive"):
         raise draft.source.at(clause, "WITH RECURSIVE would need unbounded state and is not supported")
     ctes = dict(draft.ctes)
@@ -162,7 +163,7 @@ def _over(draft: Draft, table: exp.Expr, inner: exp.Expr) -> Draft:
             branches=below.branches,
             pane_us=below.pane_us,
         )
-    return with_windows_of(over, below, table, inner) if read else _timed(over, below)
+    return with_windows_of(over, below, table, inner) if read else timed(over, below)
 
 
 def _has_groups(draft: Draft) -> bool:
@@ -180,7 +181,7 @@ def _fresh(draft: Draft) -> Draft:
     fresh = Draft(draft.source, draft.tree, draft.schema, ctes=draft.ctes)
     fresh = replace(fresh, tables=draft.tables, schemas=draft.schemas, functions=draft.functions)
     fresh = replace(fresh, pane_us=draft.pane_us)
-    return _timed(fresh, draft)
+    return timed(fresh, draft)
 
 
 def _raw(draft: Draft) -> tuple[dict[str, Expr], Draft]:
@@ -197,12 +198,6 @@ def _raw(draft: Draft) -> tuple[dict[str, Expr], Draft]:
                 "unbounded state; it belongs after a GROUP BY, or in the outer query",
             )
     return _columns(below), below
-
-
-def _timed(draft: Draft, other: Draft) -> Draft:
-    """With the windows, and what stands with them, of another one: a query has them once, on any level."""
-    names = ("windows", "lateness_us", "revise_us", "changes_us", "wait_us", "leap", "mirror")
-    return replace(draft, **{name: getattr(other, name) for name in names})
 
 
 def _columns(draft: Draft) -> dict[str, Expr]:
@@ -244,16 +239,7 @@ def read_window(draft: Draft) -> Draft:
             if given is not None:
                 raise draft.source.at(given, f"{word} goes with the window: say it beside WINDOWING")
         return draft
-    if draft.schema.event_time is None:
-        names = ", ".join(EVENT_TIMES)
-        message = (
-            f"a window needs event time, which is a timestamp column named {names}, or the one that "
-            "--timestamp names (in a fleet: timestamp, of the stream)"
-        )
-        raise draft.source.at(clause, f"{message}; this stream has none")
-    windows = windows_of(draft.source, clause)
-    if draft.windows not in ((), windows):
-        raise draft.source.at(clause, "this window is not that of the outer query; say it once, at the end")
+    windows = _windows(draft, clause)
     counts = any(isinstance(kind, Counted) for kind in windows)
     if counts and lateness is not None:
         raise draft.source.at(
@@ -272,16 +258,24 @@ def read_window(draft: Draft) -> Draft:
             "LEAP and EMIT FINAL REVISE contradict one another: what was leapt over is never revised; "
             "choose one",
         )
-    return replace(
-        draft,
-        windows=windows,
-        lateness_us=_lateness(draft, lateness, counts),
-        revise_us=revise_us,
-        changes_us=changes_us,
-        wait_us=wait_us,
-        leap=leap,
-        mirror=mirror,
-    )
+    lateness_us = _lateness(draft, lateness, counts)
+    draft = replace(draft, windows=windows, lateness_us=lateness_us, revise_us=revise_us)
+    return replace(draft, changes_us=changes_us, wait_us=wait_us, leap=leap, mirror=mirror)
+
+
+def _windows(draft: Draft, clause: Windowings) -> tuple[Kind, ...]:
+    """The kinds of WINDOWING, which stands once in a query."""
+    if draft.schema.event_time is None:
+        names = ", ".join(EVENT_TIMES)
+        message = (
+            f"a window needs event time, which is a timestamp column named {names}, or the one that "
+            "--timestamp names (in a fleet: timestamp, of the stream)"
+        )
+        raise draft.source.at(clause, f"{message}; this stream has none")
+    windows = windows_of(draft.source, clause)
+    if draft.windows not in ((), windows):
+        raise draft.source.at(clause, "this window is not that of the outer query; say it once, at the end")
+    return windows
 
 
 def _lateness(draft: Draft, clause: exp.Expr | None, counts: bool) -> int | None:
@@ -290,11 +284,9 @@ def _lateness(draft: Draft, clause: exp.Expr | None, counts: bool) -> int | None
     return draft.lateness_us if clause is None else duration_us(draft.source, clause.this)
 
 
-def read_trees(draft: Draft) -> Draft:
+@about("trees")
+def read_trees(draft: Draft, clause: exp.Expr) -> Draft:
     """TREES: over how many reduction trees the groups are spread."""
-    clause = draft.tree.args.get("trees")
-    if clause is None:
-        return draft
     text = str(clause.this)
     if not text.isdigit() or not 1 <= int(text) <= TREES_MAX:
         raise draft.source.at(clause, f"TREES takes a whole number from 1 to {TREES_MAX}")
@@ -312,20 +304,16 @@ def read_aliases(draft: Draft) -> Draft:
     return replace(draft, aliases=aliases)
 
 
-def bind_where(draft: Draft) -> Draft:
+@about("where")
+def bind_where(draft: Draft, clause: exp.Expr) -> Draft:
     """WHERE, as conditions that must all hold."""
-    clause = draft.tree.args.get("where")
-    if clause is None:
-        return draft
     condition = draft.scope("WHERE", aggregates=False).condition(clause.this, "WHERE")
     return replace(draft, where=(*draft.where, *conjuncts(condition)))
 
 
-def bind_keys(draft: Draft) -> Draft:
+@about("group")
+def bind_keys(draft: Draft, clause: exp.Expr) -> Draft:
     """GROUP BY: columns, expressions, aliases and ordinals."""
-    clause = draft.tree.args.get("group")
-    if clause is None:
-        return draft
     for name, value in clause.args.items():
         if value and name != "expressions":
             feature = "GROUP BY ALL" if name == "all" else f"WITH {name.upper()}"
@@ -354,11 +342,9 @@ def _key(draft: Draft, node: exp.Expr, scope: Scope) -> Expr:
     return key
 
 
-def read_distinct(draft: Draft) -> Draft:
+@about("distinct")
+def read_distinct(draft: Draft, clause: exp.Expr) -> Draft:
     """SELECT DISTINCT: without groups, the SELECT list is what to group by."""
-    clause = draft.tree.args.get("distinct")
-    if clause is None:
-        return draft
     if clause.args.get("on"):
         raise draft.source.at(
             clause.args["on"],

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from sqlglot import exp
 
 from elf.ql.bind_names import name_in_subquery
 from elf.ql.bind_over import ranked_before
-from elf.ql.draft import Draft, Order, Output, has_aggregates, ordinal
-from elf.ql.expressions import Aggregate, Call, Constant, Expr, Over, Ref, Slot, conjuncts, connect, rewrite
+from elf.ql.draft import Draft, Order, Output, about, has_aggregates, ordinal
+from elf.ql.expressions import (
+    Aggregate,
+    Call,
+    Constant,
+    Expr,
+    Over,
+    Ref,
+    Slot,
+    conjuncts,
+    connect,
+    rewrite,
+    walk,
+)
 from elf.ql.scope import Scope
 from elf.ql.source import start_of
+from elf.windows import Session
 
 _RAW = "gives raw rows, which would need unbounded state; group them, for instance with SELECT DISTINCT"
 
@@ -56,29 +70,23 @@ def _unique(name: str, taken: set[str]) -> str:
     return candidate
 
 
-def bind_having(draft: Draft) -> Draft:
+@about("having")
+def bind_having(draft: Draft, clause: exp.Expr) -> Draft:
     """HAVING."""
-    clause = draft.tree.args.get("having")
-    if clause is None:
-        return draft
     condition = draft.scope("HAVING", aggregates=True).condition(clause.this, "HAVING")
     return replace(draft, having=connect("and", conjuncts(_over_groups(draft, condition, "HAVING"))))
 
 
-def bind_qualify(draft: Draft) -> Draft:
+@about("qualify")
+def bind_qualify(draft: Draft, clause: exp.Expr) -> Draft:
     """QUALIFY: a condition over window functions."""
-    clause = draft.tree.args.get("qualify")
-    if clause is None:
-        return draft
     condition = draft.scope("QUALIFY", aggregates=True).condition(clause.this, "QUALIFY")
     return replace(draft, qualify=_over_groups(draft, condition, "QUALIFY"))
 
 
-def bind_order(draft: Draft) -> Draft:
+@about("order")
+def bind_order(draft: Draft, clause: exp.Expr) -> Draft:
     """ORDER BY (SORT BY is the same): aliases, ordinals, expressions over keys and aggregates."""
-    clause = draft.tree.args.get("order")
-    if clause is None:
-        return draft
     items = []
     for ordered in clause.expressions:
         for part, value in ordered.args.items():
@@ -166,3 +174,50 @@ def _grouping(draft: Draft, call: Call) -> Expr:
     if call.args[0] not in draft.keys:
         raise draft.source.error("GROUPING takes what is in GROUP BY", start_of(draft.tree))
     return Slot(f"z{draft.keys.index(call.args[0])}", "bigint") if draft.sets else Constant(0, "bigint")
+
+
+BOUND: Final = "error_bound"
+"""The column with the error of an approximate row."""
+_COUNTED: Final = ("count_star", "count", "sum")
+
+
+@about("approximate")
+def read_approximate(draft: Draft, clause: exp.Expr) -> Draft:
+    """LIMIT n APPROXIMATE: one COUNT or SUM, the greatest first."""
+    refused = _not_approximate(draft)
+    if refused:
+        raise draft.source.at(clause, f"APPROXIMATE {refused}")
+    return replace(draft, approximate=True)
+
+
+def _not_approximate(draft: Draft) -> str:
+    """Why the rows of a query cannot be cut with a bound on what that may change; empty if they can."""
+    order = draft.order[0] if draft.order else None
+    if draft.limit is None:
+        return "goes with a LIMIT"
+    if draft.below is not None or draft.qualify is not None or draft.having is not None or draft.distinct:
+        return "goes with neither HAVING, QUALIFY, LIMIT BY, DISTINCT nor subqueries"
+    if not draft.keys or draft.sets:
+        return "needs a plain GROUP BY"
+    if draft.trees > 1:
+        return "sends little enough for one tree: leave out TREES"
+    if any(isinstance(kind, Session) for kind in draft.windows):
+        return "does not go with sessions, whose pieces must all be there"
+    if draft.counts:
+        return "does not go with windows of rows"
+    if draft.revise_us is not None or draft.changes_us is not None:
+        return "does not go with EMIT FINAL REVISE or CHANGES: what was left out cannot be bounded then"
+    if order is None or not isinstance(order.value, Aggregate) or not order.descending:
+        return "needs ORDER BY COUNT(…) DESC or SUM(…) DESC: other values have no bound on what was left out"
+    found = {part for o in draft.outputs for part in walk(o.value) if isinstance(part, Aggregate)}
+    for one in (order.value, *sorted(found - {order.value}, key=repr)):
+        name = one.name.upper().replace("COUNT_STAR", "COUNT")
+        if one.name not in _COUNTED:
+            return f"goes with COUNT and SUM only; of {name} nobody could say by how much it may be wrong"
+        if one != order.value:
+            return f"bounds the value that it orders by only; leave out the other {name}"
+    if order.nulls_first:
+        return "goes with NULLS LAST only"
+    if any(output.name.lower() == BOUND for output in draft.outputs):
+        return f"adds a column {BOUND}: give yours another name"
+    return ""

@@ -82,7 +82,7 @@ class Scope:
     """The aggregate that we are in the argument of."""
 
     binders: Mapping[type[exp.Expr], Callable[..., Expr]] = field(default_factory=dict, repr=False)
-    """How each kind of node is bound (``elf.ql.binder.BINDERS``)."""
+    """How each kind of node is bound (``elf.ql.draft.BINDERS``)."""
 
     @property
     def place(self) -> str:

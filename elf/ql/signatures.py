@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from elf.ql.expressions import Call, Constant, Expr, Kind, Spelled
 from elf.ql.kinds import become, common
 from elf.ql.patterns import BadPattern, Regex, regex
-from elf.ql.render import text_literal
+from elf.ql.templates import text_literal
 
 Arguments = Sequence[Expr]
 Build = Callable[[Arguments], Expr]

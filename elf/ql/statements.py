@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final, Literal, NoReturn
 
@@ -19,16 +19,20 @@ from elf.errors import QueryError
 from elf.ql import parameters
 from elf.ql.changes import AlterJob, SteerJob, read_alter, read_steer
 from elf.ql.dialect import Elf, Lateness, Windowing
+from elf.ql.parameters import Parameter
 from elf.ql.source import Source, did_you_mean
 
 
 @dataclass(frozen=True)
 class Query:
-    """A SELECT: its own text, its tree, and the whole text around it, which errors point into."""
+    """A SELECT: its own text, its tree, and the whole text around it, which errors point into.
+    ``parameters``: those of its WITH (…), by name in lower case, with their places in its own text.
+    """
 
     sql: str
     tree: exp.Expr = field(compare=False, repr=False)
-    source: str = field(compare=False, repr=False)
+    source: Source = field(compare=False, repr=False)
+    parameters: Mapping[str, Parameter] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def goes_by_source(self) -> bool:
@@ -38,12 +42,10 @@ class Query:
 
     def with_values(self, changes: Mapping[str, str]) -> Query:
         """The query with other values of its parameters, each as written in SQL. Raises ``QueryError``."""
-        source = Source(self.sql)
-        _, values = parameters.split(source, _tokens(source))
-        found = parse(parameters.with_values(self.sql, values, changes))
-        if len(found) != 1 or not isinstance(found[0], Select):
+        found = parse_query(parameters.with_values(self.sql, self.parameters, changes))
+        if found is None:
             raise QueryError("a parameter is one constant")
-        return found[0].query
+        return found
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,9 @@ class Words:
             self.fail("expected SELECT")
         rest_of_query, values = parameters.split(self.source, rest)
         tree = parameters.substitute(self.source, _parse_query(self.source, rest_of_query), values)
-        return Query(self.source.text[rest[0].start : rest[-1].end + 1], tree, self.source.text)
+        start, end = rest[0].start, rest[-1].end + 1
+        own = {name: replace(one, at=one.at - start, end=one.end - start) for name, one in values.items()}
+        return Query(self.source.text[start:end], tree, self.source, own)
 
 
 def _shown(source: Source, token: Token) -> str:
@@ -236,6 +240,14 @@ def parse(text: str) -> list[Statement]:
             statements.append(_statement(Words(source, current)))
             current = []
     return statements
+
+
+def parse_query(text: str) -> Query | None:
+    """The query of a text that is one SELECT; None where it is anything else. Raises ``QueryError``."""
+    match parse(text):
+        case [Select(query=query)]:
+            return query
+    return None
 
 
 def joined_files(text: str) -> tuple[str, ...]:

@@ -43,10 +43,10 @@ from elf.ql.draft import Draft
 from elf.ql.expressions import TRUE, Call, Constant, Expr, Kind, Ref, connect, rewrite, walk
 from elf.ql.join_conditions import Conditions, Pair, conditions_of, pane_us
 from elf.ql.plan import Fragment, StreamJoin
-from elf.ql.render import name
 from elf.ql.render_map import render_map, render_where
 from elf.ql.states import States, collect
 from elf.ql.tables import Joined, needed
+from elf.ql.templates import name
 from elf.ql.unions import Branch, view_of
 from elf.schema import Schema
 from elf.windows import Cumulative, Sliding

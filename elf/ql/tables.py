@@ -19,8 +19,8 @@ from elf.batch import decode, encode
 from elf.errors import PeerError, UserError
 from elf.ql.expressions import Expr, Ref, Spelled, rewrite
 from elf.ql.plan import Table
-from elf.ql.render import name, render
-from elf.ql.templates import Engine
+from elf.ql.render import render
+from elf.ql.templates import Engine, name
 from elf.schema import Column, ColumnType, Schema
 
 SENT_BYTES_MAX: Final = 256 << 10
@@ -57,7 +57,7 @@ class Joined:
     at: int | None = None
     """Its place in the text."""
     rows: tuple[str, str] = ("", "")
-    """Where a job is joined (``elf.ql.job_joins``), its rows as SQL, for DuckDB and for Spark."""
+    """Where a job is joined (``elf.ql.job_queries``), its rows as SQL, for DuckDB and for Spark."""
     windowed: bool = False
     """Whether rows meet within windows: those of a job."""
 

@@ -1,4 +1,5 @@
-"""A form: how one operation is spelled in DuckDB and in Spark, so that both mean the same.
+"""How things are spelled in DuckDB and in Spark, so that both mean the same: names, texts, and the form of an
+operation.
 
 Templates: ``{0}``, ``{1}`` … are the operands, rendered (every compound operand comes in parentheses or as a
 call, so templates need none of their own around them); ``{args}`` is all of them with commas.
@@ -44,3 +45,15 @@ def matched(pattern: str) -> Form:
         f"regexp_extract({{0}}, '{braced(pattern)}', 1)",
         f"regexp_extract({{0}}, '{escaped(braced(pattern))}', 1)",
     )
+
+
+def name(text: str, engine: Engine) -> str:
+    """A quoted identifier."""
+    return '"' + text.replace('"', '""') + '"' if engine == "duckdb" else "`" + text.replace("`", "``") + "`"
+
+
+def text_literal(text: str, engine: Engine) -> str:
+    """A quoted text. Spark reads backslash escapes, and substitutes ``${…}`` even inside quotes."""
+    if engine == "duckdb":
+        return "'" + text.replace("'", "''") + "'"
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{") + "'"

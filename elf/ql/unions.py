@@ -13,9 +13,9 @@ from itertools import chain
 from typing import Final
 
 from elf.ql.expressions import TRUE, Expr, Ref, connect, walk
-from elf.ql.render import name, render
+from elf.ql.render import render
 from elf.ql.tables import Joined, needed, source_rows
-from elf.ql.templates import Engine
+from elf.ql.templates import Engine, name
 
 EVENT_TIME: Final = "_event_time"
 """The column of a union that has the event time of its rows."""

@@ -203,7 +203,7 @@ while True:
     store.save_cut("clicks", str(archive.sync()).encode())
     if archive.due(0):
         archive.roll()
-        archive.ship(archive.position())
+        archive.ship(archive.sync())
     print(n, flush=True)
 """
 
@@ -317,7 +317,7 @@ def test_a_target_that_is_away_keeps_the_rolls(tmp_path: Path) -> None:
             archive.ship(archive.sync())
     (tmp_path / "archive").unlink()
     assert archive.unshipped == 2
-    archive.ship(archive.position())
+    archive.ship(archive.sync())
     assert sorted(shipped(tmp_path)["line"].to_pylist()) == ["a", "b"]
 
 

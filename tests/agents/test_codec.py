@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.arrays import reader, writer
-from agents.codec import Message, decode, encode, pack, unpack
+from agents.codec import Message, decode, encode, pack, reader, unpack, writer
 from elf.errors import ElfBug, PeerError
 from elf.job import messages as job
 from elf.job.program import messages as program

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from agents.lanes.mapping import FunctionMapper
+from agents.lanes.streams import FunctionsAt
 from elf.functions.sandbox import Limits, Sandboxes
 from elf.job.ports import MapFailed
 from elf.ql.plan import Fragment, Function
@@ -27,7 +28,8 @@ def mapping(sandboxes: Sandboxes, body: str, limits: Limits | None = None) -> tu
     text = f"import time\nimport pyarrow as pa\nimport pyarrow.compute as pc\ndef map(batch):\n    {body}\n"
     function = Function("map", text, "k.py")
     fragment = with_function(plan_text(QUERY, SCHEMA), function).fragment
-    return fragment, FunctionMapper(fragment, function, sandboxes, lambda _: None, limits=limits)
+    at = FunctionsAt(sandboxes, lambda _: None, limits=limits or Limits())
+    return fragment, FunctionMapper(fragment, at.of(function))
 
 
 def run(sandboxes: Sandboxes, body: str) -> list[tuple[int, str, int]]:

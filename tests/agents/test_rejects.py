@@ -23,7 +23,7 @@ def test_a_record_says_where_why_when_and_what(tmp_path: Path) -> None:
     file = RejectFile(path, clock=lambda: 1441930018.771)
     file.add(reject('é\0\n"'.encode()))
     file.add(reject(b"\xff\xfe", 9))
-    assert file.sync() == path.stat().st_size == file.position()
+    assert file.sync() == path.stat().st_size
     first, second = records(path)
     assert first == {
         "source": "/var/log/a.log",
@@ -49,7 +49,7 @@ def test_what_was_written_after_the_cut_is_dropped(tmp_path: Path) -> None:
     file.close()
     again = RejectFile(path)
     again.truncate_to(cut)
-    assert again.position() == cut
+    assert again.sync() == cut
     again.add(reject(b"three"))
     again.sync()
     assert [record["text"] for record in records(path)] == ["one", "three"]
@@ -73,7 +73,7 @@ def test_beyond_the_quota_rejects_are_counted_and_a_moved_file_makes_room(tmp_pa
     kept = [file.add(reject(b"x" * 100)) for _ in range(10)]
     assert True in kept
     assert kept == sorted(kept, reverse=True)
-    assert (file.kept, file.not_kept) == (sum(kept), 10 - sum(kept))
+    assert file.not_kept == 10 - sum(kept)
     file.sync()
     assert path.stat().st_size <= 1000
     path.rename(tmp_path / "old")

@@ -19,7 +19,8 @@ from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs import Tail
 from agents.lanes import running
-from agents.lanes.lane import Lane, LaneFacts, load_cut
+from agents.lanes.checkpoints import load_cut
+from agents.lanes.lane import Lane, LaneFacts
 from agents.process import _reading
 from elf.batch import decode
 from elf.job.again import SOURCES_MAX, Mark, Reading, Where

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import inspect
 
-from agents import arrays, codec
+from agents import codec
 from elf.job.home import records
 from elf.job.log import keepers
 from elf.job.messages import Answer, LogEntry, Wish
@@ -57,7 +57,7 @@ def lines() -> list[str]:
     """A line a type: its name, and its fields with their types; ``?`` has a default."""
     found = {"WIRE_VERSION": str(frames.WIRE_VERSION)}
     for tag, cls in sorted(codec.CODEC.types.items()):
-        twin = cls if issubclass(cls, msgspec.Struct) else arrays.twin_of(cls)
+        twin = cls if issubclass(cls, msgspec.Struct) else codec.twin_of(cls)
         found[tag] = fields_of(inspect.type_info(twin), found)
     for kept in (keepers.Wished, keepers._State, records.HomeState):
         shape(inspect.type_info(kept), found)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from elf.bench.plan import Planning
-from elf.ql.clauses import CLAUSES
+from elf.ql.catalogue import CLAUSES
 
 
 def test_examples_and_jobs_are_planned(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,8 +13,8 @@ import pytest
 from agents import codec
 from elf import client as elf_client
 from elf.batch import encode
-from elf.client import client as module
-from elf.client.requests import WAITING_MAX, Request
+from elf.client import connection as module
+from elf.client.connection import WAITING_MAX, Request
 from elf.errors import ElfError, UserError
 from elf.job import messages as say
 from elf.transport import ZeroMqTransport

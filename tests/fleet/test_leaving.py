@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from elf.client import Client, Window, connect
-from elf.client import client as client_module
+from elf.client import connection as client_module
 from tests.support.fleet import Fleet
 from tests.support.waiting import eventually
 from tests.support.watching import SECOND_US, connected, create, leave, watched

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agents.committing.panetables import merged_tallies
 from agents.disk.store import SnapshotRow, Store
-from agents.lanes.leaping import counted
+from agents.lanes.checkpoints import counted
 from elf.batch import decode
 from elf.chaos.engine import SECOND, PyEngine
 from elf.errors import PeerError

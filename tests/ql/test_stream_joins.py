@@ -15,7 +15,8 @@ import pytest
 from agents.formats import get_format
 from agents.inputs import split_inputs
 from agents.lanes.lane import LaneFacts
-from agents.run import Fleet, FleetStream
+from agents.run import Fleet
+from agents.runinputs import FleetStream
 from elf.client.windows import split
 from elf.errors import QueryError, UserError
 from elf.job import messages as say

@@ -15,7 +15,8 @@ from agents.formats import get_format
 from agents.inputs import split_inputs
 from agents.lanes.lane import LaneFacts
 from agents.lanes.samples import sample_lines
-from agents.run import Fleet, FleetStream
+from agents.run import Fleet
+from agents.runinputs import FleetStream
 from elf.cli.main import main
 from elf.client.windows import split
 from elf.job.messages import WindowResult

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from agents.committing.portions import PORTION_ROWS
-from agents.run import RunRequest, run
+from agents.run import run
+from agents.runinputs import Asked, RunRequest
 from elf.batch import decode
 from elf.client.windows import Window, split
 from elf.job.messages import WindowResult
@@ -63,7 +64,7 @@ def test_portions_are_together_what_there_is(agents: int, query: str, tmp_path: 
             _second(datetime.fromtimestamp(result.last_us / 1e6, UTC)) if not result.final else 1 << 40
         )
 
-    summary = run(RunRequest(query, {"log": (str(tmp_path / "log.json"),)}, agents=agents), take)
+    summary = run(RunRequest(Asked(query), {"log": (str(tmp_path / "log.json"),)}, agents=agents), take)
     assert found == expected
     assert summary.windows == len(expected)
     assert len(sizes) > 4
@@ -83,7 +84,7 @@ def test_a_result_of_more_bytes_than_a_message_has_on_a_wire(tmp_path: Path) -> 
             text = base64.b64encode(rng.randbytes(16_000)).decode()
             out.write(f'{{"k":"{text}"}}\n')
     rows: list[int] = []
-    request = RunRequest("SELECT k, COUNT(*) AS n FROM log GROUP BY k", {"log": (str(texts),)})
+    request = RunRequest(Asked("SELECT k, COUNT(*) AS n FROM log GROUP BY k"), {"log": (str(texts),)})
     run(request, lambda result: rows.append(decode(result.payload).num_rows))
     assert sum(rows) == 4_500
 

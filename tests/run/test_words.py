@@ -11,7 +11,7 @@ import pytest
 
 from agents import logs
 from agents.run import Fleet
-from agents.runinputs import RunRequest, streams_of
+from agents.runinputs import Asked, RunRequest, streams_of
 from elf.client.windows import split
 from elf.job.messages import WindowResult
 from tests.support.run_command import elf_run
@@ -135,7 +135,7 @@ def test_queries_side_by_side_each_have_their_column(mixed: Path) -> None:
 
 async def _answers(path: Path, queries: list[str]) -> list[object]:
     logs.configure("error", "console")
-    made, _ = streams_of(RunRequest(queries[0], {"input": (str(path),)}, agents=2))
+    made, _ = streams_of(RunRequest(Asked(queries[0]), {"input": (str(path),)}, agents=2))
     fleet = Fleet(made)
     found: list[object] = [None] * len(queries)
     try:

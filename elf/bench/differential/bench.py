@@ -40,8 +40,8 @@ from elf.bench.differential.tree import Query
 from elf.bench.runner import Bench, Figure, Report, Scratch
 from elf.bench.sides import clocked
 from elf.errors import QueryError
-from elf.ql.approximate import BOUND
-from elf.ql.planner import KEPT
+from elf.ql.fragments import KEPT
+from elf.ql.rules_after import BOUND
 from spark_backend import batch
 
 QUERIES_A_LOG: Final = 25

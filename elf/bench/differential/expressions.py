@@ -18,11 +18,10 @@ from elf.bench.differential.logs import SCHEMA, STEADY, STREAMS
 from elf.bench.differential.tree import Node, leaf
 from elf.errors import QueryError
 from elf.ql import statements
-from elf.ql.binder import BINDERS
+from elf.ql.draft import BINDERS
 from elf.ql.expressions import Kind
 from elf.ql.functions import FUNCTIONS
 from elf.ql.scope import Scope
-from elf.ql.source import Source
 
 KINDS: Final[tuple[Kind, ...]] = ("bigint", "double", "text", "boolean", "timestamp")
 TRIES_MAX: Final = 40
@@ -65,7 +64,7 @@ def kind_of(text: str) -> Kind | None:
         parsed = statements.parse(f"SELECT {text} FROM log")[0]
         assert isinstance(parsed, statements.Select)
         tree = parsed.query.tree
-        scope = Scope(Source(parsed.query.source), SCHEMA, "SELECT", True, binders=BINDERS)
+        scope = Scope(parsed.query.source, SCHEMA, "SELECT", True, binders=BINDERS)
         return scope.bind(tree.expressions[0]).kind
     except QueryError:
         return None

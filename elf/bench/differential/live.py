@@ -18,7 +18,8 @@ from agents import logs as console
 from agents.formats import get_format
 from agents.inputs import Chunk, Range, Whole, split_inputs
 from agents.lanes.lane import LaneFacts
-from agents.run import Fleet, FleetStream
+from agents.run import Fleet
+from agents.runinputs import FleetStream
 from elf.bench.differential.asked import FILES
 from elf.bench.differential.differences import Answer, Row, plain
 from elf.bench.differential.logs import Log

@@ -14,7 +14,7 @@ from elf.bench.differential.differences import Answer, plain
 from elf.bench.differential.live import Answered
 from elf.bench.differential.logs import SCHEMA, SCHEMAS, Log
 from elf.ql.plan import Plan
-from elf.ql.render import name
+from elf.ql.templates import name
 from elf.ql.unions import side_view, view_of
 from spark_backend.batch import Batch, Table
 from spark_backend.offline import VIEW

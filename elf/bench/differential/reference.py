@@ -20,15 +20,15 @@ from elf.bench.differential.asked import asked
 from elf.bench.differential.differences import COUNTED, EXACTLY, RANKED, Answer, Tolerance, plain
 from elf.bench.differential.logs import SCHEMA, SCHEMAS, Log
 from elf.bench.differential.spread import NoReference, keyed, spread
-from elf.ql.approximate import BOUND
 from elf.ql.draft import Draft, Order
 from elf.ql.expressions import Aggregate, Expr, Slot, rewrite, walk
 from elf.ql.job_queries import has_larger
 from elf.ql.plan import Table
-from elf.ql.render import direction, name, render
+from elf.ql.render import direction, render
 from elf.ql.rules import apply_rules
-from elf.ql.source import Source
+from elf.ql.rules_after import BOUND
 from elf.ql.tables import Joined, source_rows
+from elf.ql.templates import name
 from elf.ql.unions import Branch
 from elf.schema import Schema
 
@@ -168,8 +168,9 @@ class _Question:
         assert isinstance(found.query.tree, exp.Select)
         apart = len(found.schemas) > 1 and found.query.tree.find(exp.SetOperation) is not None
         schema = Schema((), "ts") if apart else SCHEMA
-        source = Source(found.query.source)
-        draft = Draft(source, found.query.tree, schema, tables=found.tables, schemas=found.schemas)
+        draft = Draft(
+            found.query.source, found.query.tree, schema, tables=found.tables, schemas=found.schemas
+        )
         self._top = _Level(apply_rules(draft))
         self.scaled = self._top.scaled
         self.approximate = self._top.draft.approximate

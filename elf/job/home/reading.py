@@ -22,8 +22,7 @@ from elf.job.rollup.panes import Panes
 from elf.job.rollup.root import RootSettings
 from elf.job.spec import Flow, JobSpec
 from elf.job.tops import widest
-from elf.ql.firstrows import cut_of
-from elf.ql.plan import Top
+from elf.ql.plan import Top, cut_of
 
 
 class Reading:

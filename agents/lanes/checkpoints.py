@@ -1,0 +1,126 @@
+"""The checkpoints of a lane: what its store has of a stream, and what a cut changes there.
+
+One SQLite transaction writes the cut, the snapshots of the panes that were sealed, and the tables that flows
+join; and it deletes the snapshots that the cut has counted. Until then those are in the store: what becomes
+of them when they are leapt over (``elf.job.stragglers``), or answered by another agent (``elf.job.again``),
+is counted out of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import msgspec
+import pyarrow as pa
+
+from agents.disk.store import SnapshotName, SnapshotRow, Store
+from agents.inputs import Position
+from elf.batch import decode
+from elf.job.commands import Answered, Leap, Outcome
+from elf.job.cut import StreamCut
+from elf.job.gaps import Gap, gaps_of
+from elf.job.snapshots import Name, Span
+from elf.job.stragglers import left_over
+from elf.ql.plan import Table
+
+
+@dataclass(frozen=True)
+class StoredCut:
+    """A cut as it is stored: the worker's, and where its neighbours were at that moment."""
+
+    worker: StreamCut
+    positions: tuple[Position, ...]
+    archive: int
+    rejects: int
+    event_time: str | None = None
+
+
+class Checkpoints:
+    """Those of one stream. ``last``: the one that a start goes on from, if there is one."""
+
+    def __init__(self, store: Store, stream: str) -> None:
+        self.last = load_cut(store, stream)
+        self._store = store
+        self._stream = stream
+        self._joined = frozenset(store.joined(stream))
+
+    def save(self, cut: StoredCut, outcome: Outcome) -> None:
+        """Make a cut, and what was sealed with it, durable. The contents of joined tables are most of a cut,
+        so that they are written when there are others."""
+        joined, worker = _without_tables(cut.worker)
+        self._store.save_cut(
+            self._stream,
+            msgspec.msgpack.encode(replace(cut, worker=worker)),
+            [SnapshotRow(s.flow, s.start, s.end, s.part, s.tally, s.payload) for s in outcome.sealed],
+            forget=forgotten(outcome),
+            joined=None if joined.keys() == self._joined else joined,
+        )
+        self._joined = frozenset(joined)
+
+    def counted(self, command: Leap | Answered) -> Leap | Answered:
+        """See ``counted``."""
+        return counted(command, self._store)
+
+
+def load_cut(store: Store, stream: str) -> StoredCut | None:
+    """The last cut of a stream, if there is one."""
+    data = store.load_cut(stream)
+    if data is None:
+        return None
+    stored, joined = msgspec.msgpack.decode(data, type=StoredCut), store.joined(stream)
+    cut = _with_tables(stored.worker, lambda table: replace(table, data=joined[table.digest]))
+    return replace(stored, worker=cut)
+
+
+def _without_tables(cut: StreamCut) -> tuple[dict[str, bytes], StreamCut]:
+    """The contents of joined tables, by digest, and the cut without them."""
+    found: dict[str, bytes] = {}
+
+    def take(table: Table) -> Table:
+        found[table.digest] = table.data
+        return replace(table, data=b"")
+
+    return found, _with_tables(cut, take)
+
+
+def _with_tables(cut: StreamCut, change: Callable[[Table], Table]) -> StreamCut:
+    if not any(one.flow.fragment.tables for one in cut.flows):
+        return cut
+    flows = []
+    for one in cut.flows:
+        fragment = replace(one.flow.fragment, tables=tuple(change(t) for t in one.flow.fragment.tables))
+        flows.append(replace(one, flow=replace(one.flow, fragment=fragment)))
+    return replace(cut, flows=tuple(flows))
+
+
+def counted(command: Leap | Answered, store: Store) -> Leap | Answered:
+    """The command with what becomes of the tallies of its snapshots. One that is not there any more has been
+    counted."""
+    found, gaps = Counter[str](), set[Gap]()
+    for name, spans in _names(command):
+        for row in store.overlapping(command.uid, name[0], name[1]):
+            if (row.start, row.end, row.part) == name and row.tally:
+                tally = decode(row.tally)
+                found += left_over(tally, spans)
+                gaps |= _gaps_of(tally, spans)
+    if isinstance(command, Answered):
+        return replace(command, counted=found, gaps=tuple(sorted(gaps)))
+    return replace(command, counted=found)
+
+
+def _gaps_of(tally: pa.Table, spans: Iterable[Span]) -> set[Gap]:
+    """What the panes of a tally in these spans lack."""
+    by_pane = gaps_of([tally]).items()
+    return {gap for pane, here in by_pane if any(a <= pane < b for a, b in spans) for gap in here}
+
+
+def _names(command: Leap | Answered) -> Iterable[tuple[Name, list[Span]]]:
+    for name, spans in command.names:
+        yield name, [(span[0], span[1]) for span in spans]
+
+
+def forgotten(outcome: Outcome) -> list[SnapshotName]:
+    """The snapshots that the cut of this outcome is to delete."""
+    return [SnapshotName(flow, *name) for flow, name in outcome.forgotten]
