@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
+from typer.testing import CliRunner
+
+from elf.cli.main import app
+
 ROOT = Path(__file__).parents[1]
-PAGES = {path: path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
+PAGES = {
+    path: path.read_text() for path in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
+}
+TEXT = "\n".join(PAGES.values())
 
 
 def commands_of(help_text: str) -> set[str]:
@@ -19,14 +24,16 @@ def commands_of(help_text: str) -> set[str]:
 
 @cache
 def elf(*args: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "elf.cli.main", *args], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    return done.stdout
+    done = CliRunner().invoke(app, list(args))
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
-CODE = re.findall(r"^ {4}(?:\S*/)?(elf .*(?:\n {8,}.*)*)", "\n".join(PAGES.values()), re.M)
-"""Command lines of the README and of its pages, with the lines that go on below them."""
+BLOCKS = [*re.findall(r"^```sh\n(.*?)^```$", TEXT, re.M | re.S), *re.findall(r"(?:^ {4}.*\n)+", TEXT, re.M)]
+CODE = [
+    line for block in BLOCKS for line in re.findall(r"^ *(?:\S*/)?(elf [a-z].*(?:\n {8,}.*)*)", block, re.M)
+]
+"""Command lines of all pages, fenced or indented, with the lines that go on below them."""
 
 
 def test_every_command_is_in_the_pages_and_every_one_there_exists() -> None:
@@ -42,15 +49,28 @@ def test_every_option_in_the_pages_exists() -> None:
             assert option in known, (option, path)
 
 
-def test_every_link_leads_to_a_page() -> None:
-    links = [(page, link) for page, text in PAGES.items() for link in re.findall(r"\]\(([^)#]+)\)", text)]
-    assert {(ROOT / "docs" / link).name for _, link in links} >= {path.name for path in PAGES} - {"README.md"}
-    for page, link in links:
-        assert link.startswith("https://") or (page.parent / link).exists(), (page, link)
+def headings(page: Path) -> set[str]:
+    """The anchors of a page, as GitHub makes them."""
+    lines = re.findall(r"^#+ (.+)$", PAGES[page], re.M)
+    return {re.sub(r"[^\w\- ]", "", line).strip().lower().replace(" ", "-") for line in lines}
 
 
-def test_the_house_of_the_architecture_page_stands() -> None:
-    page = (ROOT / "ARCHITECTURE.md").read_text()
+def test_every_link_leads_to_a_page_and_every_page_is_linked() -> None:
+    found = {ROOT / "README.md"}
+    for page, text in PAGES.items():
+        for link, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", text):
+            if not link.startswith("https://"):
+                path = (page.parent / link).resolve() if link else page
+                assert path.exists(), (page, link)
+                assert not anchor or anchor in headings(path), (page, link, anchor)
+                found |= {path} - {page}
+    assert found >= PAGES.keys()
+
+
+def test_the_rooms_of_the_pages_for_developers_are_there() -> None:
+    page = "\n".join(
+        text for path, text in PAGES.items() if "dev" in path.parts or path.name == "CONTRIBUTING.md"
+    )
     for room in re.findall(r"`((?:overlay|elf|agents|spark_backend)[\w/]*)`", page):
         path = ROOT / room
         assert path.exists() or path.with_suffix(".py").exists(), room
