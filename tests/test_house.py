@@ -8,6 +8,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from agents.metrics import Metrics
 from elf.cli.main import app
 
 ROOT = Path(__file__).parents[1]
@@ -47,6 +48,21 @@ def test_every_option_in_the_pages_exists() -> None:
         known = elf(*path, "--help")
         for option in re.findall(r"--[a-z-]+|(?<= )-[a-z]\b", " ".join(words)):
             assert option in known, (option, path)
+
+
+def test_every_setting_in_the_pages_exists() -> None:
+    example = (ROOT / "deploy" / "elf.example.yaml").read_text()
+    sections = "|".join(re.findall(r"^(\w+):", example, re.M))
+    for name in re.findall(rf"`((?:{sections})\.[a-zA-Z_.]*[a-z])[`:]", TEXT):
+        variable = "ELF_" + name.upper().replace("STREAMS.NAME", "STREAMS_<NAME>").replace(".", "_")
+        assert variable in example, name
+
+
+def test_every_metric_in_the_pages_exists() -> None:
+    known = set(re.findall(r"^# TYPE (\w+)", Metrics().render().decode(), re.M))
+    asked = set(re.findall(r"`(elf_\w+)", TEXT))
+    assert len(asked) > 10
+    assert asked - {"elf_"} <= known
 
 
 def headings(page: Path) -> set[str]:
