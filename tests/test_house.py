@@ -87,6 +87,8 @@ def test_the_rooms_of_the_pages_for_developers_are_there() -> None:
     page = "\n".join(
         text for path, text in PAGES.items() if "dev" in path.parts or path.name == "CONTRIBUTING.md"
     )
-    for room in re.findall(r"`((?:overlay|elf|agents|spark_backend)[\w/]*)`", page):
+    rooms = set(re.findall(r"(?<![\w./-])((?:overlay|elf|agents|tests)/[\w/]*\w(?:\.\w+)?)", page))
+    assert len(rooms) > 30
+    for room in rooms:
         path = ROOT / room
         assert path.exists() or path.with_suffix(".py").exists(), room
