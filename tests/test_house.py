@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -63,6 +66,21 @@ def test_every_metric_in_the_pages_exists() -> None:
     asked = set(re.findall(r"`(elf_\w+)", TEXT))
     assert len(asked) > 10
     assert asked - {"elf_"} <= known
+
+
+def test_the_first_answer_of_the_tutorial_is_what_elf_says() -> None:
+    page = PAGES[ROOT / "docs" / "tutorial.md"]
+    found = re.search(r"^```sh\n(elf run [^`]*)^```\n+^```text\n([^`]*)^```", page, re.M)
+    assert found
+    words = shlex.split(found[1].replace("\\\n", " "))
+    done = subprocess.run(
+        [sys.executable, "-m", "elf.cli.main", *words[1:]],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert (done.stderr + done.stdout).split() == found[2].split()
 
 
 def headings(page: Path) -> set[str]:
