@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import ast
 import re
-from contextlib import redirect_stdout
+import shlex
+import subprocess
+import sys
 from functools import cache
-from io import StringIO
 from pathlib import Path
 
-import pytest
+from typer.testing import CliRunner
 
-from elf.cli.main import main
+from agents.metrics import Metrics
+from elf.cli.main import app
 
 ROOT = Path(__file__).parents[1]
-PAGES = {path: path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
+PAGES = {
+    path: path.read_text() for path in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
+}
+TEXT = "\n".join(PAGES.values())
 
 
 def commands_of(help_text: str) -> set[str]:
@@ -24,15 +29,16 @@ def commands_of(help_text: str) -> set[str]:
 
 @cache
 def elf(*args: str) -> str:
-    """What the command says, in this process: one of its own would import for a second each time."""
-    with redirect_stdout(StringIO()) as said, pytest.raises(SystemExit) as ended:
-        main([*args])
-    assert ended.value.code in (None, 0)
-    return said.getvalue()
+    done = CliRunner().invoke(app, list(args))
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
-CODE = re.findall(r"^ {4}(?:\S*/)?(elf .*(?:\n {8,}.*)*)", "\n".join(PAGES.values()), re.M)
-"""Command lines of the README and of its pages, with the lines that go on below them."""
+BLOCKS = [*re.findall(r"^```sh\n(.*?)^```$", TEXT, re.M | re.S), *re.findall(r"(?:^ {4}.*\n)+", TEXT, re.M)]
+CODE = [
+    line for block in BLOCKS for line in re.findall(r"^ *(?:\S*/)?(elf [a-z].*(?:\n {8,}.*)*)", block, re.M)
+]
+"""Command lines of all pages, fenced or indented, with the lines that go on below them."""
 
 
 def test_every_command_is_in_the_pages_and_every_one_there_exists() -> None:
@@ -48,16 +54,61 @@ def test_every_option_in_the_pages_exists() -> None:
             assert option in known, (option, path)
 
 
-def test_every_link_leads_to_a_page() -> None:
-    links = [(page, link) for page, text in PAGES.items() for link in re.findall(r"\]\(([^)#]+)\)", text)]
-    assert {(ROOT / "docs" / link).name for _, link in links} >= {path.name for path in PAGES} - {"README.md"}
-    for page, link in links:
-        assert link.startswith("https://") or (page.parent / link).exists(), (page, link)
+def test_every_setting_in_the_pages_exists() -> None:
+    example = (ROOT / "deploy" / "elf.example.yaml").read_text()
+    sections = "|".join(re.findall(r"^(\w+):", example, re.M))
+    for name in re.findall(rf"`((?:{sections})\.[a-zA-Z_.]*[a-z])[`:]", TEXT):
+        variable = "ELF_" + name.upper().replace("STREAMS.NAME", "STREAMS_<NAME>").replace(".", "_")
+        assert variable in example, name
 
 
-def test_the_house_of_the_architecture_page_stands() -> None:
-    page = (ROOT / "ARCHITECTURE.md").read_text()
-    for room in re.findall(r"`((?:overlay|elf|agents|spark_backend)[\w/]*)`", page):
+def test_every_metric_in_the_pages_exists() -> None:
+    known = set(re.findall(r"^# TYPE (\w+)", Metrics().render().decode(), re.M))
+    asked = set(re.findall(r"`(elf_\w+)", TEXT))
+    assert len(asked) > 10
+    assert asked - {"elf_"} <= known
+
+
+def test_the_first_answer_of_the_tutorial_is_what_elf_says() -> None:
+    page = PAGES[ROOT / "docs" / "tutorial.md"]
+    found = re.search(r"^```sh\n(elf run [^`]*)^```\n+^```text\n([^`]*)^```", page, re.M)
+    assert found
+    words = shlex.split(found[1].replace("\\\n", " "))
+    done = subprocess.run(
+        [sys.executable, "-m", "elf.cli.main", *words[1:]],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert (done.stderr + done.stdout).split() == found[2].split()
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page, as GitHub makes them."""
+    lines = re.findall(r"^#+ (.+)$", PAGES[page], re.M)
+    return {re.sub(r"[^\w\- ]", "", line).strip().lower().replace(" ", "-") for line in lines}
+
+
+def test_every_link_leads_to_a_page_and_every_page_is_linked() -> None:
+    found = {ROOT / "README.md"}
+    for page, text in PAGES.items():
+        for link, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", text):
+            if not link.startswith("https://"):
+                path = (page.parent / link).resolve() if link else page
+                assert path.exists(), (page, link)
+                assert not anchor or anchor in headings(path), (page, link, anchor)
+                found |= {path} - {page}
+    assert found >= PAGES.keys()
+
+
+def test_the_rooms_of_the_pages_for_developers_are_there() -> None:
+    page = "\n".join(
+        text for path, text in PAGES.items() if "dev" in path.parts or path.name == "CONTRIBUTING.md"
+    )
+    rooms = set(re.findall(r"(?<![\w./-])((?:overlay|elf|agents|tests)/[\w/]*\w(?:\.\w+)?)", page))
+    assert len(rooms) > 30
+    for room in rooms:
         path = ROOT / room
         assert path.exists() or path.with_suffix(".py").exists(), room
 

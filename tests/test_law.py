@@ -150,6 +150,6 @@ def test_nobody_cites_pages_that_are_not_here() -> None:
 
 
 def test_the_law_is_found_from_the_pages() -> None:
-    assert "](docs/dev/protocol.md)" in (ROOT / "ARCHITECTURE.md").read_text()
+    assert "](docs/dev/protocol.md)" in (ROOT / "README.md").read_text()
     for link in re.findall(r"\]\(([^)#]+)\)", LAW.read_text()):
         assert (LAW.parent / link).exists(), link
