@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from agents.disk.store import SnapshotName, SnapshotRow, Store
+from agents.disk.store import SnapshotRow, Store
 from agents.formats import Format
 from agents.inputs import Chunk, Position, Reject
 from agents.inputs.values import REJECT_KEPT_BYTES
@@ -345,7 +345,3 @@ def _with_tables(cut: StreamCut, change: Callable[[Table], Table]) -> StreamCut:
         fragment = replace(one.flow.fragment, tables=tuple(change(t) for t in one.flow.fragment.tables))
         flows.append(replace(one, flow=replace(one.flow, fragment=fragment)))
     return replace(cut, flows=tuple(flows))
-
-
-def snapshot_names(flow: str, names: Sequence[tuple[int, int, int]]) -> list[SnapshotName]:
-    return [SnapshotName(flow, *name) for name in names]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agents.disk.restore import stored_jobs
+from agents.restore import stored_jobs
 from elf.batch import decode
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, plan, plan_of
