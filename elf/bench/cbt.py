@@ -59,7 +59,7 @@ class CbtRun(msgspec.Struct, frozen=True):
 def bench_cbt(works: list[Work], sides: list[str], repeat: int, *, as_json: bool, plot: Path | None) -> int:
     """Measure and print. Raises ``UserError``, and ``ElfError`` where two answers differ."""
     if plot is not None:
-        from elf.bench.cbt_plot import check_plot
+        from elf.cli.pictures import check_plot
 
         check_plot(plot)
     rows: list[dict[str, object]] = []

@@ -24,8 +24,8 @@ import pyarrow as pa
 
 from elf.batch import decode
 from elf.bench.bars import draw
-from elf.bench.cbt_plot import check_plot
 from elf.bench.sides import ask
+from elf.cli.pictures import check_plot
 from elf.errors import ElfError, InputError
 
 Side = Literal["lane_side", "duckdb_side"]

@@ -24,10 +24,10 @@ from typing import IO, Final
 import msgspec
 
 from elf.bench.bars import draw
-from elf.bench.cbt_plot import check_plot
 from elf.bench.peers.engines import ELF, ORACLE, PEERS, Engine, chosen, how_to_install, lacks_java, missing
 from elf.bench.peers.serve import Job, Reply, Rows
 from elf.bench.sliding import DISORDER_MS, TOP_ROWS, generate
+from elf.cli.pictures import check_plot
 from elf.errors import ElfError, UserError
 
 PRODUCTS: Final = 200_000
