@@ -1,4 +1,4 @@
-"""The loop of one node: it tells the node what has happened, and performs what the node wants done, in order.
+"""The driver loop: it tells a node what has happened, and performs what the node wants done, in order.
 
 It knows no clock, thread or socket, only ports (``agents.ports``), so real agents and simulated ones have the
 same loop. Small durable words (the log, a job's record) are written before the effects that stand after them
