@@ -27,7 +27,7 @@ Queue = Literal["compute", "functions", "commit", "persist", "homes", "copies", 
 """Where work is done:
 
 - ``compute``: several at a time, in any order; the store is only read.
-- ``functions``: the same with a user's function, which may take its time.
+- ``functions``: a user's function is called, which may take its time.
 - ``commit``: several at a time; something is durable in the store before it is told.
 - ``persist``: logs of replica groups, in order; durable before it is told.
 - ``homes``: what groups have committed, in one order with ``persist``; it need not be durable.

@@ -23,7 +23,7 @@ from agents.committing.reducing import ReduceFunction, reducing
 from agents.committing.reducing import why_not as reduce_fails
 from agents.committing.versions import Version, Versions
 from agents.disk.store import Store, StoreError
-from agents.lanes.streams import FunctionsAt
+from agents.lanes.streams import Call, FunctionsAt, Running
 from agents.ports import Queue, Reports
 from elf.errors import ElfBug, ElfError
 from elf.job.effects import Combine, CommitPanes, CommitWindows, MakeEarly, TryFunctions
@@ -39,26 +39,18 @@ if TYPE_CHECKING:  # DuckDB, as in agents.lanes.streams
 
 Wanted = Combine | CommitPanes | CommitWindows | MakeEarly | TryFunctions | Draft
 Made = Combined | PanesCommitted | WindowsCommitted | EarlyMade | FunctionsTried | Drafted | Failure
-Stopping = Callable[[], bool]
 
 
-class Functions(Protocol):
-    """What panes and windows are made with. ``stopping``: once it is true nobody asks for the result."""
+class Functions(Running, Protocol):
+    """What panes and windows are made with: statements, and where users' functions run. ``where`` is said of
+    a final function that has failed."""
 
-    @property
-    def where(self) -> str:
-        """Said of a final function that has failed: where it did."""
+    where: str
 
     def types(self, fragment: Fragment) -> pa.Schema:
         """The columns of a fragment's groups."""
 
     def finisher(self, plan: Plan) -> FinisherPort: ...
-
-    def final(self, spec: JobSpec, stopping: Stopping) -> AbstractContextManager[FinalFunction | None]:
-        """The final function of a version, while windows are made; None: it has none."""
-
-    def reduce(self, fragment: Fragment, stopping: Stopping) -> AbstractContextManager[ReduceFunction | None]:
-        """The reduce function of a flow, while panes are committed; None: it has none."""
 
     def why_not(self, effect: TryFunctions, store: Store) -> str:
         """Why a job cannot have the plan's functions; empty: it can."""
@@ -185,12 +177,17 @@ class Making:
         return FunctionsTried(effect.request, where)
 
     def _final(self, spec: JobSpec) -> AbstractContextManager[FinalFunction | None]:
-        return self._functions.final(spec, self._stopping.is_set)
+        """The final function of a version, while windows are made."""
+        function = spec.plan.final
+        if function is None:
+            return contextlib.nullcontext()
+        return running(function, spec.version, self._functions, self._stopping.is_set)
 
     def _reduce(self, work: CommitPanes) -> AbstractContextManager[ReduceFunction | None]:
+        """The reduce function of a flow, while panes are committed."""
         if _reduce_of(work) is None:
             return contextlib.nullcontext()
-        return self._functions.reduce(work.flow.fragment, self._stopping.is_set)
+        return reducing(work.flow.fragment, self._functions, self._stopping.is_set)
 
 
 class Sandboxed:
@@ -211,18 +208,12 @@ class Sandboxed:
 
         return Finisher.of(plan)
 
-    def final(self, spec: JobSpec, stopping: Stopping) -> AbstractContextManager[FinalFunction | None]:
-        function = spec.plan.final
-        if function is None:
-            return contextlib.nullcontext()
-        return running(function, spec.version, self._at(), stopping)
-
-    def reduce(self, fragment: Fragment, stopping: Stopping) -> AbstractContextManager[ReduceFunction | None]:
-        return reducing(fragment, self._at(), stopping)
+    def running(self, function: Function, version: int = 1) -> AbstractContextManager[Call]:
+        return self._at().running(function, version)
 
     def why_not(self, effect: TryFunctions, store: Store) -> str:
-        error = reduce_fails(effect.plan, effect.flows, store, self._at())
-        return error or final_fails(effect.plan, effect.request.uid, store, self._at())
+        error = reduce_fails(effect.plan, effect.flows, store, self)
+        return error or final_fails(effect.plan, effect.request.uid, store, self)
 
     def _at(self) -> FunctionsAt:
         if self._given is None:

@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from agents.committing.finals import FinalFunction
-from agents.committing.making import Stopping
-from agents.committing.reducing import ReduceFunction
 from agents.disk.store import Store
+from agents.lanes.streams import Call
 from agents.ports import Queue
-from elf.chaos.engine import PyFinisher, py_final, py_reduce, py_types
+from elf.chaos.engine import PyFinisher, here, py_types
 from elf.job import effects as do
 from elf.job.commands import Command, Suspend
 from elf.job.ports import FinisherPort
-from elf.job.spec import JobSpec
-from elf.ql.plan import Fragment, Plan
+from elf.ql.plan import Fragment, Function, Plan
 
 if TYPE_CHECKING:
     from elf.chaos.agent import SimAgent
@@ -151,11 +148,8 @@ class PyFunctions:
     def finisher(self, plan: Plan) -> FinisherPort:
         return PyFinisher(plan)
 
-    def final(self, spec: JobSpec, stopping: Stopping) -> AbstractContextManager[FinalFunction | None]:
-        return nullcontext(py_final(spec.plan))
-
-    def reduce(self, fragment: Fragment, stopping: Stopping) -> AbstractContextManager[ReduceFunction | None]:
-        return nullcontext(py_reduce(fragment))
+    def running(self, function: Function, version: int = 1) -> AbstractContextManager[Call]:
+        return nullcontext(here(function))
 
     def why_not(self, effect: do.TryFunctions, store: Store) -> str:
         """All can be had."""
