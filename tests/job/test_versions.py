@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from agents.codec import Message
 from agents.restore import stored_jobs
 from elf.batch import decode
 from elf.chaos.agent import SimAgent
@@ -448,7 +449,7 @@ def test_what_a_new_version_brings_reaches_all_members_down_the_tree() -> None:
     class Unasked(World):
         asked = True
 
-        def send(self, agent: SimAgent, to: str, message: object) -> None:
+        def send(self, agent: SimAgent, to: str, message: Message) -> None:
             if self.asked or not isinstance(message, say.Follow):
                 super().send(agent, to, message)
 
