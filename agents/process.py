@@ -33,8 +33,6 @@ import structlog
 import overlay as ring
 from agents import logs
 from agents.config import Config, FunctionsConfig, StreamConfig
-from agents.disk import copystore
-from agents.disk.restore import stored_flows, stored_jobs
 from agents.disk.room import is_refusal, lacking, wait_for_room
 from agents.disk.store import Store
 from agents.driver import Driver, End
@@ -50,26 +48,21 @@ from agents.lanes.spill import SpillFolder
 from agents.lanes.streams import FunctionsAt, StreamEngine
 from agents.metrics import Metrics
 from agents.node.beginning import (
-    FOUNDED_FACT,
-    HOUSED_FACT,
-    PEERS_FACT,
     Detect,
     NodeSettings,
     Restored,
-    from_lines,
     overlay_config,
     replica_config,
 )
 from agents.node.node import Node
+from agents.restore import contacts, restore
 from elf.errors import ElfError, UserError
 from elf.functions.hosts import Settings
 from elf.functions.sandbox import Limits, Sandboxes, Template
 from elf.job.again import Reading
-from elf.job.log.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince, read_cluster
-from elf.job.log.streamlog import decode_entry
+from elf.job.log.membership import Identity, StreamSince
 from elf.job.ports import Spill
 from elf.job.rollup.root import RootSettings
-from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.schema import ColumnType
 from elf.transport import ZeroMqTransport
@@ -266,7 +259,7 @@ def _driver(
         _stream(config, name, stream, store, folder, me, metrics, functions)
         for name, stream in config.streams.items()
     ]
-    restored = restore(store, [lane for lane, _ in streams])
+    restored = restore(store, {lane.facts.stream: lane.worker for lane, _ in streams})
     driver = Driver(
         _node(config, me, restored, store),
         transport,
@@ -301,15 +294,9 @@ def _advertised(config: Config) -> str | None:
 
 
 def _contacts(config: Config, restored: Restored, store: Store, me: Identity) -> list[str]:
-    """Whom to join through: the bootstrap, whoever was alive when this agent last ran, and the log's
-    keepers."""
-    remembered = (store.get(PEERS_FACT) or b"").decode().split()
-    remembered += restored.cluster.keepers.addresses if restored.cluster is not None else ()
-    return [
-        address
-        for address in dict.fromkeys([*config.cluster.bootstrap, *remembered])
-        if address != me.address
-    ]
+    """Whom to join through: the bootstrap, and whom this agent knew before."""
+    known = dict.fromkeys([*config.cluster.bootstrap, *contacts(store, restored)])
+    return [address for address in known if address != me.address]
 
 
 def _node(config: Config, me: Identity, restored: Restored, store: Store) -> Node:
@@ -425,39 +412,6 @@ def _spill(config: Config, folder: Path, stream: str) -> Spill:
     place = folder / "spill" / stream
     shutil.rmtree(place, ignore_errors=True)
     return Spill(max(TREE_BYTES_MIN, config.memory_max_bytes // 4), lambda flow: SpillFolder(place / flow))
-
-
-def restore(store: Store, lanes: list[Lane]) -> Restored:
-    """What the last incarnation of this agent left in its store."""
-    told, told_before = store.get(CLUSTER_FACT), store.get(FOUNDER_FACT)
-    cluster = read_cluster(told, told_before)
-    founder = cluster.keepers.leader if cluster is not None and not told else None
-    jobs = stored_jobs(store)
-    installed = frozenset((lane.facts.stream, uid) for lane in lanes for uid in lane.worker.flows())
-    retained = tuple(
-        (s.flow, s.start, s.end, s.part, len(s.tally) + len(s.payload) + SNAPSHOT_OVERHEAD)
-        for _, flow in installed
-        for s in store.snapshots(flow)
-    )
-    suspended = frozenset(uid for lane in lanes for uid in lane.worker.suspended())
-    log = tuple(decode_entry(entry) for _, entry in store.load_log())
-    flows = stored_flows(store, jobs)
-    housed = store.get(HOUSED_FACT) is not None
-    groups = store.load_groups()
-    return Restored(
-        cluster,
-        founder,
-        log,
-        groups,
-        jobs,
-        flows,
-        installed,
-        retained,
-        suspended,
-        copystore.held(store),
-        housed,
-        from_lines(store.get(FOUNDED_FACT)),
-    )
 
 
 def _ms(secs: float) -> int:

@@ -28,7 +28,7 @@ from elf.ql.plan import Function, Plan
 
 if TYPE_CHECKING:
     from agents.disk.store import Store
-    from agents.lanes.streams import FunctionsAt
+    from agents.lanes.streams import Running
 
 BOUNDS: Final = ("window_start", "window_end")
 FLAG: Final = "function_failed"
@@ -106,7 +106,7 @@ class FinalFunction:
 
 @contextlib.contextmanager
 def running(
-    function: Function, version: int, at: FunctionsAt, stopping: Callable[[], bool] = lambda: False
+    function: Function, version: int, at: Running, stopping: Callable[[], bool] = lambda: False
 ) -> Iterator[FinalFunction]:
     """A function in a process of its own, which ends with the block."""
     with at.running(function, version) as call:
@@ -131,7 +131,7 @@ def _flagged(status: pa.Table, failed: set[tuple[int, int] | None]) -> pa.Table:
     return status.set_column(status.schema.get_field_index(FLAG), FLAG, pa.array(flags, pa.bool_()))
 
 
-def why_not(plan: Plan, uid: str, store: Store, at: FunctionsAt) -> str:
+def why_not(plan: Plan, uid: str, store: Store, at: Running) -> str:
     """Why a job cannot have the plan's final function; empty if it can. It is tried on the last window with
     rows that the job ``uid`` has made, or on no rows in the right columns."""
     if plan.final is None:

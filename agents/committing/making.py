@@ -1,17 +1,19 @@
-"""The making of windows for the masters on an agent, and of panes for its roots: on which threads. What is
-kept in between (``agents.committing.versions``) is the loop's to add and to let go.
+"""The making of windows for the masters on an agent, and of panes for its roots: the work itself, which any
+thread may do, and on which queue it belongs. What is kept in between (``agents.committing.versions``) is the
+loop's to add and to let go.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
-import structlog
 
 from agents.committing import drafts, panecommits, windowcommits
 from agents.committing.early import early_windows
@@ -21,83 +23,81 @@ from agents.committing.reducing import ReduceFunction, reducing
 from agents.committing.reducing import why_not as reduce_fails
 from agents.committing.versions import Version, Versions
 from agents.disk.store import Store, StoreError
-from agents.lanes.streams import FunctionsAt
-from agents.metrics import Metrics
+from agents.lanes.streams import Call, FunctionsAt, Running
+from agents.ports import Queue, Reports
 from elf.errors import ElfBug, ElfError
 from elf.job.effects import Combine, CommitPanes, CommitWindows, MakeEarly, TryFunctions
 from elf.job.events import Combined, EarlyMade, Failure, FunctionsTried, PanesCommitted, WindowsCommitted
 from elf.job.home.port import Draft, Drafted
 from elf.job.log.membership import Identity
+from elf.job.ports import FinisherPort
 from elf.job.spec import JobSpec
 from elf.ql.plan import Fragment, Function, Plan
 
 if TYPE_CHECKING:  # DuckDB, as in agents.lanes.streams
     from agents.lanes.engine import Finisher
 
-USERS_AT_ONCE: Final = 4
-"""Commits with reduce or final functions, which may take their time: a pool of their own."""
+Wanted = Combine | CommitPanes | CommitWindows | MakeEarly | TryFunctions | Draft
+Made = Combined | PanesCommitted | WindowsCommitted | EarlyMade | FunctionsTried | Drafted | Failure
+
+
+class Functions(Running, Protocol):
+    """What panes and windows are made with: statements, and where users' functions run. ``where`` is said of
+    a final function that has failed."""
+
+    where: str
+
+    def types(self, fragment: Fragment) -> pa.Schema:
+        """The columns of a fragment's groups."""
+
+    def finisher(self, plan: Plan) -> FinisherPort: ...
+
+    def why_not(self, effect: TryFunctions, store: Store) -> str:
+        """Why a job cannot have the plan's functions; empty: it can."""
 
 
 class Making:
-    """See the module's docstring. ``pool`` makes panes and windows without functions; its owner ends it.
-    ``wanted`` may be cleared to hold back windows that are for readers alone."""
+    """See the module's docstring. ``wanted`` may be cleared to hold back windows that are for readers
+    alone."""
 
-    def __init__(
-        self,
-        me: Identity,
-        store: Store,
-        pool: ThreadPoolExecutor,
-        metrics: Metrics,
-        finals: FunctionsAt | None = None,
-    ) -> None:
+    def __init__(self, me: Identity, store: Store, functions: Functions, reports: Reports) -> None:
         self._me = me
         self._store = store
-        self._pool = pool
-        self._users = ThreadPoolExecutor(USERS_AT_ONCE, thread_name_prefix="users")
-        self._metrics = metrics
-        self._finals = finals
+        self._functions = functions
+        self._reports = reports
         self._stopping = threading.Event()
         self.wanted = threading.Event()
         self.wanted.set()
-        self.versions = Versions(_finisher)
-        self._log = structlog.get_logger().bind(agent=me.name, address=me.address)
+        self.versions = Versions(functions.finisher)
 
-    # -- what is wanted --------------------------------------------------------------------------------------
-
-    def commit(self, effect: CommitWindows) -> Future[WindowsCommitted | Failure]:
-        return self._pool.submit(self._commit, effect, self.versions.maker(effect))
-
-    def combine(self, effect: Combine) -> Future[Combined]:
-        return self._pool.submit(panecommits.combine, effect, _types)
-
-    def commit_panes(self, effect: CommitPanes) -> Future[PanesCommitted]:
-        return self._pool_of(_reduce_of(effect)).submit(self._commit_panes, effect)
-
-    def draft_panes(self, effect: Draft, work: CommitPanes) -> Future[Drafted]:
-        """``work``: of the effect."""
-        return self._pool_of(_reduce_of(work)).submit(self._draft_panes, effect, work)
-
-    def draft(self, effect: Draft, work: CommitWindows) -> Future[Drafted]:
-        """``work``: of the effect."""
-        version = self.versions.maker(work)
-        return self._pool_of(work.spec.plan.final).submit(self._draft, effect, work, version)
-
-    def early(self, effect: MakeEarly) -> Future[EarlyMade]:
-        return self._pool_of(effect.committed.spec.plan.final).submit(self._early, effect)
-
-    def try_functions(self, effect: TryFunctions) -> Future[FunctionsTried]:
-        return self._users.submit(self._try_functions, effect)
+    def task(self, effect: Wanted) -> tuple[Queue, Callable[[], Made]]:
+        """What is to be done for an effect, and where."""
+        match effect:
+            case Combine():
+                return "compute", partial(panecommits.combine, effect, self._functions.types)
+            case MakeEarly():
+                return _queue(effect.committed.spec.plan.final), partial(self._early, effect)
+            case TryFunctions():
+                return "functions", partial(self._try_functions, effect)
+            case CommitWindows():
+                return "commit", partial(self._commit, effect, self.versions.maker(effect))
+            case CommitPanes():
+                self._reports.panes_committed()
+                return _queue(_reduce_of(effect), "commit"), partial(self._commit_panes, effect)
+            case Draft(work=CommitWindows() as work):
+                version = self.versions.maker(work)
+                return _queue(work.spec.plan.final), partial(self._draft, effect, work, version)
+            case Draft(work=CommitPanes() as work):
+                self._reports.panes_committed()
+                return _queue(_reduce_of(work)), partial(self._draft_panes, effect, work)
+        raise TypeError(f"nothing is made for {effect!r}")
 
     def stop(self) -> None:
-        """Wait for users' functions, on a thread that may: nobody asks for more."""
+        """Nobody asks for more."""
         self._stopping.set()
         self.wanted.set()
-        self._users.shutdown(wait=True, cancel_futures=True)
 
-    def _pool_of(self, function: Function | None) -> ThreadPoolExecutor:
-        return self._pool if function is None else self._users
-
-    # -- on threads ------------------------------------------------------------------------------------------
+    # -- the work --------------------------------------------------------------------------------------------
 
     def _commit(self, effect: CommitWindows, version: Version) -> WindowsCommitted | Failure:
         self.wanted.wait()
@@ -107,26 +107,32 @@ class Making:
         except StoreError:  # the disk's fault, not the window's
             raise
         except ElfError as error:
-            return Failure(effect.spec.uid, self._not_finished(effect, error), effect.spec.version)
-        self._metrics.windows_committed()
+            return Failure(effect.spec.uid, self._not_made(effect, error), effect.spec.version)
+        self._reports.windows_committed()
         return done
 
     def _commit_panes(self, effect: CommitPanes) -> PanesCommitted:
         with self._reduce(effect) as reduce:
-            done = panecommits.commit_panes(effect, self._store, reduce, _types)
+            done = panecommits.commit_panes(effect, self._store, reduce, self._functions.types)
         return replace(done, failure=self._failed(reduce))
 
     def _draft_panes(self, effect: Draft, work: CommitPanes) -> Drafted:
         with self._reduce(work) as reduce:
             done = drafts.draft(
-                effect, self._store, None, self._me.address, None, reduces=reduce, types=_types
+                effect,
+                self._store,
+                None,
+                self._me.address,
+                None,
+                reduces=reduce,
+                types=self._functions.types,
             )
         return replace(done, failure=self._failed(reduce))
 
     def _failed(self, reduce: ReduceFunction | None) -> str:
         failure = reduce.failure if reduce is not None else ""
         if failure:
-            self._log.error("a reduce function has failed", reason=failure)
+            self._reports.function_failed("reduce", failure)
         return failure
 
     def _draft(self, effect: Draft, work: CommitWindows, version: Version) -> Drafted:
@@ -136,69 +142,87 @@ class Making:
         except StoreError:
             raise
         except ElfError as error:
-            return Drafted(work, b"", error=self._not_finished(work, error))
-        self._metrics.windows_committed()
+            return Drafted(work, b"", error=self._not_made(work, error))
+        self._reports.windows_committed()
         if final is not None and final.failure:
-            self._log.error("a final function has failed", job=work.spec.name, reason=final.failure)
-            return replace(done, failure=f"{final.failure}, on agent {self._me.name}")
+            self._reports.function_failed("final", final.failure, work.spec.name)
+            return replace(done, failure=f"{final.failure}{self._functions.where}")
         return done
 
-    def _not_finished(self, effect: CommitWindows, error: ElfError) -> str:
-        self._log.error("a window cannot be finished", job=effect.spec.name, reason=str(error))
+    def _not_made(self, effect: CommitWindows, error: ElfError) -> str:
+        self._reports.not_made(effect.spec.name, error)
         return f"job {effect.spec.name}: a window cannot be finished: {error}"
 
     def _early(self, effect: MakeEarly) -> EarlyMade:
         spec = effect.committed.spec
         try:
-            finisher = _finisher(spec.plan)
+            finisher = self._functions.finisher(spec.plan)
             try:
                 with self._final(spec) as final:
-                    return early_windows(effect, self._store, finisher, self._me.address, final, _types)
+                    return early_windows(
+                        effect, self._store, finisher, self._me.address, final, self._functions.types
+                    )
             finally:
                 finisher.close()
         except ElfError as error:  # the windows themselves will say so when they are complete
-            self._log.warning("no early results", job=spec.name, reason=str(error))
+            self._reports.not_made(spec.name, error, early=True)
             return EarlyMade(spec.uid, None)
 
     def _try_functions(self, effect: TryFunctions) -> FunctionsTried:
         try:
-            at = self._functions_at()
-            error = reduce_fails(effect.plan, effect.flows, self._store, at)
-            error = error or final_fails(effect.plan, effect.request.uid, self._store, at)
+            error = self._functions.why_not(effect, self._store)
         except ElfError as failed:
             error = str(failed)
         where = f"{error}, on its master {self._me.name}" if error else ""
         return FunctionsTried(effect.request, where)
 
-    def _final(self, spec: JobSpec) -> contextlib.AbstractContextManager[FinalFunction | None]:
+    def _final(self, spec: JobSpec) -> AbstractContextManager[FinalFunction | None]:
         """The final function of a version, while windows are made."""
         function = spec.plan.final
         if function is None:
             return contextlib.nullcontext()
-        return running(function, spec.version, self._functions_at(), self._stopping.is_set)
+        return running(function, spec.version, self._functions, self._stopping.is_set)
 
-    def _reduce(self, work: CommitPanes) -> contextlib.AbstractContextManager[ReduceFunction | None]:
+    def _reduce(self, work: CommitPanes) -> AbstractContextManager[ReduceFunction | None]:
         """The reduce function of a flow, while panes are committed."""
         if _reduce_of(work) is None:
             return contextlib.nullcontext()
-        return reducing(work.flow.fragment, self._functions_at(), self._stopping.is_set)
+        return reducing(work.flow.fragment, self._functions, self._stopping.is_set)
 
-    def _functions_at(self) -> FunctionsAt:
-        if self._finals is None:
+
+class Sandboxed:
+    """Functions of an agent: DuckDB's statements, and users' functions in processes of their own. ``at``:
+    None on an agent that runs none."""
+
+    def __init__(self, agent: str, at: FunctionsAt | None) -> None:
+        self.where = f", on agent {agent}"
+        self._given = at
+
+    def types(self, fragment: Fragment) -> pa.Schema:
+        from agents.lanes.engine import types_of
+
+        return types_of(fragment)
+
+    def finisher(self, plan: Plan) -> Finisher:
+        from agents.lanes.engine import Finisher
+
+        return Finisher.of(plan)
+
+    def running(self, function: Function, version: int = 1) -> AbstractContextManager[Call]:
+        return self._at().running(function, version)
+
+    def why_not(self, effect: TryFunctions, store: Store) -> str:
+        error = reduce_fails(effect.plan, effect.flows, store, self)
+        return error or final_fails(effect.plan, effect.request.uid, store, self)
+
+    def _at(self) -> FunctionsAt:
+        if self._given is None:
             raise ElfBug("a user's function on an agent that runs none")
-        return self._finals
+        return self._given
 
 
-def _types(fragment: Fragment) -> pa.Schema:
-    from agents.lanes.engine import types_of
-
-    return types_of(fragment)
-
-
-def _finisher(plan: Plan) -> Finisher:
-    from agents.lanes.engine import Finisher
-
-    return Finisher.of(plan)
+def _queue(function: Function | None, otherwise: Queue = "compute") -> Queue:
+    return otherwise if function is None else "functions"
 
 
 def _reduce_of(work: CommitPanes) -> Function | None:

@@ -38,7 +38,7 @@ from elf.ql.plan import Fragment, Plan, Reduce
 
 if TYPE_CHECKING:
     from agents.disk.store import Store
-    from agents.lanes.streams import FunctionsAt
+    from agents.lanes.streams import Running
 
 TRIED_COMMITS: Final = 20
 """So many commits of a flow are looked through for groups, to try a function on."""
@@ -154,7 +154,7 @@ class ReduceFunction:
 
 @contextlib.contextmanager
 def reducing(
-    fragment: Fragment, at: FunctionsAt, stopping: Callable[[], bool] = lambda: False
+    fragment: Fragment, at: Running, stopping: Callable[[], bool] = lambda: False
 ) -> Iterator[ReduceFunction | None]:
     """The function of a fragment in a process of its own, which ends with the block; None if it has none."""
     if fragment.reduce is None:
@@ -164,7 +164,7 @@ def reducing(
         yield ReduceFunction(fragment, fragment.reduce, call, stopping)
 
 
-def why_not(plan: Plan, flows: Iterable[str], store: Store, at: FunctionsAt) -> str:
+def why_not(plan: Plan, flows: Iterable[str], store: Store, at: Running) -> str:
     """Why a job cannot have the plan's reduce function; empty if it can. It is tried on the last groups that
     ``flows`` (uids, of the same groups) have here, or on none in the right columns."""
     if plan.fragment.reduce is None:

@@ -90,10 +90,10 @@ class ApplyRun:
     effects: tuple[Apply, ...]
 
 
-def in_runs(effects: Sequence[T]) -> Iterator[T | ApplyRun]:
+def in_runs(effects: Sequence[T], records_max: int = RUN_RECORDS_MAX) -> Iterator[T | ApplyRun]:
     """The same, in order, records that follow each other in runs of bounded length."""
     for is_record, some in groupby(effects, lambda effect: isinstance(effect, Apply)):
-        while is_record and (run := tuple(islice(some, RUN_RECORDS_MAX))):
+        while is_record and (run := tuple(islice(some, records_max))):
             yield ApplyRun(cast(tuple[Apply, ...], run))
         yield from some
 
@@ -251,13 +251,9 @@ def windows_fact(row: WindowCommit) -> log.WindowsKept:
     )
 
 
-def perform(
-    store: Store, effect: Apply | InstallHome | SummariseHome | LoadHome | ForgetHome
-) -> HomeEvent | None:
+def perform(store: Store, effect: InstallHome | SummariseHome | LoadHome | ForgetHome) -> HomeEvent | None:
     """Do what must be done in order; what comes of it, if anything does."""
     match effect:
-        case Apply():
-            return apply_run(store, ApplyRun((effect,)))[0]
         case InstallHome():
             install(store, effect)
         case SummariseHome():

@@ -27,6 +27,7 @@ from agents.inputs import Chunk, Input
 from agents.inputs.values import Counters
 from agents.lanes.archive import ArchiveError
 from agents.lanes.lane import Lane
+from agents.lanes.running import Running
 from elf.errors import ElfError
 from elf.job import effects as do
 from elf.job import events as was
@@ -85,7 +86,8 @@ class WhenDone(Protocol):
 
 
 class Feeding:
-    """``tell``: what is told of lanes. ``reading`` may be cleared to hold back all inputs."""
+    """``tell``: what is told of lanes; ``running``: runs other agents' work again. ``reading`` may be
+    cleared to hold back all inputs."""
 
     def __init__(
         self,
@@ -95,8 +97,9 @@ class Feeding:
         now_ms: Callable[[], int],
         leaving: Callable[[], bool],
         when_done: WhenDone,
-        tell: Callable[[was.Worked | was.Consulted], None],
+        tell: Callable[[was.Worked | was.Consulted | was.Ran], None],
         memory_max_bytes: int | None,
+        running: Running,
     ) -> None:
         self.reading = asyncio.Event()
         self.reading.set()
@@ -107,6 +110,7 @@ class Feeding:
         self._when_done = when_done
         self._tell = tell
         self._memory_max_bytes = memory_max_bytes
+        self._running = running
         self._shipper = ThreadPoolExecutor(1, thread_name_prefix="ship")
         self._peeker = ThreadPoolExecutor(1, thread_name_prefix="peek")
         self.gaps: deque[dict[str, object]] = deque(maxlen=GAPS_KEPT)
@@ -228,6 +232,10 @@ class Feeding:
             return was.Consulted(request, "", lane.peek(request, self._now_ms()))
         except Exception as error:
             return was.Consulted(request, str(error), b"")
+
+    def run(self, effect: do.Run) -> None:
+        """Another agent's work, beside the lanes."""
+        self._when_done(self._running.submit(effect), self._tell)
 
     async def _read(self, stream: _Stream) -> None:
         """Feed the lane, at most ``CHUNKS_AHEAD`` chunks ahead of it."""

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from agents.formats import Format
-from elf.functions.function import UserFunction
+from elf.functions.function import Done, Failed, UserFunction
 from elf.functions.sandbox import Limits, Sandboxes
 from elf.job.ports import MapperPort, Wanted
 from elf.ql.plan import Fragment, Function
@@ -26,6 +26,17 @@ if TYPE_CHECKING:  # DuckDB takes 16 MB, and 25 when it runs: it is imported at 
 
 LOOKED_AT = 200
 """Lines that are looked at at a time for an event time."""
+
+
+Call = Callable[[pa.RecordBatch], Done | Failed]
+"""A user's function over a batch."""
+
+
+class Running(Protocol):
+    """Where users' functions run."""
+
+    def running(self, function: Function, version: int = 1) -> contextlib.AbstractContextManager[Call]:
+        """A function, which ends with the block."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """A node: overlay, replica groups, stream log, worker side, homes and clients, composed into one pure state
 machine.
 
-``handle(event, now_ms) -> list[Effect]``; ``deadline()`` says when it wants a ``tick``. The driver (or a
-simulator) performs the effects. What a node sends to itself it handles at once, so that a fleet of one is no
-special case. It must never read a clock, open anything, or block.
+``handle(event, now_ms) -> list[Effect]``; ``deadline()`` says when it wants a ``tick``. The driver
+(``agents.loop``) performs the effects. What a node sends to itself it handles at once, so that a fleet of one
+is no special case. It must never read a clock, open anything, or block.
 """
 
 from __future__ import annotations

@@ -21,10 +21,11 @@ from typer import Option
 
 from elf.bench.cbt_side import SIDES, CbtRun, Mapped, Work, run_hash_map
 from elf.bench.options import Plot, Repeat
-from elf.bench.plots import check_plot, draw_curves
+from elf.bench.plots import draw_curves
 from elf.bench.runner import Bench, Figure, Report, Scratch, median
 from elf.bench.sides import ask
 from elf.cli.choices import BenchKeys
+from elf.cli.pictures import check_plot
 from elf.errors import ElfError, UserError
 
 PYTHON_SIDES: Final = tuple(SIDES)

@@ -27,11 +27,12 @@ from elf.bench.duckdb_side import run_duckdb
 from elf.bench.lane_side import run_lane
 from elf.bench.measure import Run, Task
 from elf.bench.options import Fragments, Plot, Repeat
-from elf.bench.plots import check_plot, draw_bars
+from elf.bench.plots import draw_bars
 from elf.bench.runner import Bench, Figure, Report, Scratch, median
 from elf.bench.sides import ask
 from elf.cli.choices import BenchFormat
 from elf.cli.generate import GenerateOptions, generate
+from elf.cli.pictures import check_plot
 from elf.errors import ElfError, InputError
 
 PLAIN: Final = "one job, one core"

@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from elf.errors import UserError
-
-
-def check_plot(path: Path) -> None:
-    """Raises ``UserError`` if there can be no picture there."""
-    if path.suffix not in (".png", ".svg"):
-        raise UserError(f"--plot writes .png or .svg, not {path.suffix or path.name}")
-    if not path.resolve().parent.is_dir():
-        raise UserError(f"no folder {path.resolve().parent}")
-    if importlib.util.find_spec("matplotlib") is None:
-        raise UserError("--plot needs matplotlib: install elf-stream[bench]")
 
 
 def draw_bars(rates: Mapping[str, float], unit: str, title: str, path: Path) -> None:

@@ -11,8 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from agents.committing.finals import FinalFunction
-from agents.committing.reducing import ReduceFunction
 from elf.aggregates import State, normalise
 from elf.errors import ElfBug
 from elf.functions import wire
@@ -118,7 +116,7 @@ class PyFunctionMapper:
     """A map function before another mapper: it runs here, without a process or limits."""
 
     def __init__(self, function: Function, mapper: MapperPort) -> None:
-        self._call = _here(function)
+        self._call = here(function)
         self._mapper = mapper
 
     def run(self, rows: pa.Table) -> pa.Table:
@@ -153,19 +151,8 @@ class PySideMapper:
     def close(self) -> None: ...
 
 
-def py_final(plan: Plan) -> FinalFunction | None:
-    """A plan's final function, which runs here: no process, no limits."""
-    return None if plan.final is None else FinalFunction(plan.final.filename, _here(plan.final))
-
-
-def py_reduce(fragment: Fragment) -> ReduceFunction | None:
-    """A flow's reduce function, likewise."""
-    if fragment.reduce is None:
-        return None
-    return ReduceFunction(fragment, fragment.reduce, _here(fragment.reduce.function))
-
-
-def _here(function: Function) -> Callable[[pa.RecordBatch], Done | Failed]:
+def here(function: Function) -> Callable[[pa.RecordBatch], Done | Failed]:
+    """A user's function, which runs here: no process, no limits."""
     filename = function.filename
     body = function_of(load(function.text, filename), function.kind, filename)
 

@@ -92,7 +92,7 @@ class FileLane(SimLane):
                 self._taken.clear()
             world.crash_point(agent)
         if agent.up:
-            agent.after_disk(lambda: self._done(command, outcome))
+            agent.work.after_disk(lambda: self._done(command, outcome))
 
     def _perform(self, command: Command) -> Outcome:
         lane, took = self._lane, self._log.fates.took

@@ -16,6 +16,7 @@ from elf.chaos.engine import Chunk, PyEngine, Source
 from elf.job import events as was
 from elf.job.commands import Answered, Command, Feed, Idle, Install, Leap, Outcome
 from elf.job.cut import StreamCut
+from elf.job.effects import Consult
 from elf.job.ports import Engine
 from elf.job.worker.stream import StreamWorker
 
@@ -67,6 +68,9 @@ class SimLane:
             self._busy = True
             self._agent.world.later(self._agent, self._work)
 
+    def consult(self, effect: Consult) -> None:
+        raise TypeError(f"nobody can ask this lane: {effect!r}")
+
     def _work(self) -> None:
         agent = self._agent
         if agent.stuck:
@@ -81,7 +85,7 @@ class SimLane:
             command = counted(command, agent.store)
         outcome = self.worker.handle(command)
         if self._keep(outcome):
-            agent.after_disk(partial(self._done, command, outcome))
+            agent.work.after_disk(partial(self._done, command, outcome))
 
     def _keep(self, outcome: Outcome) -> bool:
         """Write the cut. False if the agent died meanwhile."""

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import overlay as ring
-from agents.codec import decode, encode, pack
-from agents.node.node import NodeEvent
+from agents.codec import Message, decode, encode, pack
+from agents.loop import arrived
 from elf.batch import decode as table_of
 from elf.chaos.agent import SimAgent
 from elf.chaos.lane import Log, SimLane
@@ -33,7 +32,6 @@ from elf.job.spec import JobSpec, app_id, range_topic, topics_of
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.plan import Plan
 from elf.windows import Sliding
-from overlay import replica
 from overlay.ids import closeness, node_id, to_int
 
 BEGIN_MS = 1_000_000
@@ -225,8 +223,8 @@ class World:
         others = [one for one in self.agents if one.life and not one.ended and one is not agent]
         return {*agent.streams} - {stream for one in others for stream in one.streams}
 
-    def send(self, agent: SimAgent, to: str, message: object) -> None:
-        frames = encode(message, cluster="sim", sender=agent.address)  # type: ignore[arg-type]
+    def send(self, agent: SimAgent, to: str, message: Message) -> None:
+        frames = encode(message, cluster="sim", sender=agent.address)
         self._said.update(f"{self.now} {agent.address} {to} ".encode() + b"".join(frames))
         if to.startswith("client"):
             said = decode(frames, cluster="sim", max_bytes=1 << 30).message
@@ -253,13 +251,7 @@ class World:
         if agent is None or not agent.up or agent.overrun:
             return
         decoded = decode(frames, cluster="sim", max_bytes=1 << 30)
-        event: NodeEvent
-        if isinstance(decoded.message, say.Message):
-            event = was.Arrived(decoded.sender, decoded.message)
-        elif isinstance(decoded.message, replica.Message):
-            event = replica.Received(decoded.message)
-        else:
-            event = ring.Received(decoded.message)
+        event = arrived(decoded.sender, decoded.message)
         agent.guard(lambda: agent.handle(event))
 
     def check_log(self, agent: SimAgent) -> None:

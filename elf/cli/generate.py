@@ -12,14 +12,8 @@ from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
 from elf.errors import UserError
-from elf.generator import Access, Clicks, Pace, Posts, Source, write_finite, write_live
 
 ROWS: Final = 100_000
-SOURCES: Final[dict[str, type[Clicks] | type[Access] | type[Posts]]] = {
-    "clicks": Clicks,
-    "access": Access,
-    "posts": Posts,
-}
 
 
 @dataclass(frozen=True)
@@ -40,9 +34,16 @@ class GenerateOptions:
 
 def generate(options: GenerateOptions) -> int:
     """Write the log. Raises ``UserError`` for options that don't go together or a file that can't be made."""
+    from elf.generator import Access, Clicks, Pace, Posts, Source, write_finite, write_live
+
     if options.seconds is not None and options.rate is None:
         raise UserError("--seconds needs --rate; without it say how many lines with --rows")
-    source: Source = SOURCES[options.kind](options.seed, options.bad)
+    sources: dict[str, type[Clicks] | type[Access] | type[Posts]] = {
+        "clicks": Clicks,
+        "access": Access,
+        "posts": Posts,
+    }
+    source: Source = sources[options.kind](options.seed, options.bad)
     disorder_us = round(options.disorder * 1e6)
     with _opened(options.out, append=options.rate is not None) as out:
         if options.rate is None:

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from elf.bench.differential.differences import DIFFERENCES
 from elf.client.files import tables_of
 from elf.client.values import cell
 from elf.client.windows import Window, split
@@ -284,6 +283,8 @@ def _shown(value: object) -> str:
 
 
 def _differences() -> Iterator[str]:
+    from elf.bench.differential.differences import DIFFERENCES
+
     yield "## Where engines differ\n"
     yield "Agents and masters run DuckDB, offline checks run Spark. What is known to differ between them, and what is done"
     yield "about it (`elf bench differential` compares random queries):\n"

@@ -61,7 +61,7 @@ def simulate_overlay(options: SimOptions) -> int:
     """Run and report; 1 when a route or a tree is wrong. Raises ``UserError``."""
     config = config_of(options.leaf_set)
     if options.plot is not None:
-        from elf.bench.plots import check_plot
+        from elf.cli.pictures import check_plot
 
         check_plot(options.plot)
         if options.jobs == 0:

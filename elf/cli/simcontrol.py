@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 
-from elf.bench.runner import percentiles
 from elf.cli.printing import console
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ class ControlOptions:
 
 def simulate_control(options: ControlOptions) -> int:
     """Measure and print. Raises ``ElfError`` when the fleet does not do what is asked of it."""
+    from elf.bench.runner import percentiles
     from elf.bench.simulated.costs import measured
     from elf.bench.simulated.fleet import SimFleet
     from elf.bench.simulated.measures import MEASURES

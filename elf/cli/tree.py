@@ -119,7 +119,7 @@ def shape(tree: FlowTree) -> Shape:
 def show_tree(address: str, cluster: str, job: str, *, as_json: bool, plot: Path | None = None) -> int:
     """Print the trees of a job, or draw them into files (of further flows with their number in the name)."""
     if plot is not None:
-        from elf.bench.plots import check_plot
+        from elf.cli.pictures import check_plot
 
         check_plot(plot)
 

@@ -1,5 +1,4 @@
-"""What a node wants done. The core returns these values; the driver (or the simulator) performs them, in
-order.
+"""What a node wants done. The core returns these values; the driver performs them, in order.
 
 Long work (``Work``, ``Combine``, ``CommitPanes``, ``CommitWindows``) runs on threads, in order per lane, and
 comes back as an event of ``elf.job.events``. ``Save`` effects are done before the sends that stand after

@@ -1,4 +1,4 @@
-"""What happens to a node: the values that the driver (or the simulator) hands to ``Node.handle``."""
+"""What happens to a node: the values that the driver hands to ``Node.handle``."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from elf.cli.pictures.layout import loads
 from elf.sim.ring import Nodes, StaticRing
 from overlay.placement import CHOICES, choose
 
@@ -40,11 +40,6 @@ def place(candidates: Sequence[Sequence[int]], lag: int = 0) -> list[int]:
             known[old] = known.get(old, 0) + 1
         taken.append(roots[choose([known.get(root, 0) for root in roots])])
     return taken
-
-
-def loads(nodes: int, roots: Sequence[int] | Nodes) -> npt.NDArray[np.int64]:
-    """Trees of each node."""
-    return np.bincount(np.asarray(roots, np.int64), minlength=nodes)
 
 
 def shares(nodes: int, roots: Sequence[int] | Nodes) -> dict[str, float]:

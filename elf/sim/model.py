@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from elf.cli.pictures.layout import depths, fanouts
 from elf.sim.balance import ARRIVALS_PER_S, place, places, shares
 from elf.sim.ring import Nodes, StaticRing, random_ids
 from overlay.config import OverlayConfig
@@ -82,22 +83,6 @@ def balance(nodes: int, trees: int, seed: int, config: OverlayConfig | None = No
         found["chosen"].append(shares(nodes, place(in_order)))
         found["stale"].append(shares(nodes, place(in_order, lag)))
     return Balance(**{way: _mean(rings) for way, rings in found.items()})
-
-
-def depths(parents: Nodes) -> Nodes:
-    """Edges between each node and the root of its tree."""
-    at = np.arange(len(parents))
-    depth = np.zeros(len(parents), np.int64)
-    while (moving := parents[at] != at).any():
-        depth += moving
-        at = parents[at]
-    return depth
-
-
-def fanouts(parents: Nodes) -> Nodes:
-    """Children of each node."""
-    below = parents[parents != np.arange(len(parents))]
-    return np.bincount(below, minlength=len(parents))
 
 
 def _look_up(ring: StaticRing, keys: int, rng: np.random.Generator) -> tuple[Hops, Lookups]:

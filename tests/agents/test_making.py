@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from agents.committing.kept import alike
-from agents.committing.making import Making
+from agents.committing.making import Made, Making, Sandboxed
 from agents.committing.versions import VERSIONS_MADE
 from agents.disk.store import Store
 from agents.lanes import engine
-from agents.metrics import Metrics
+from agents.ports import Told
+from elf.errors import ElfError
 from elf.job.effects import CommitWindows, Named, SaveJob
 from elf.job.events import WindowsCommitted
 from elf.job.log.membership import Identity
@@ -45,15 +46,36 @@ class Watched(engine.Finisher):
         self.opened.discard(self)
 
 
+class Unheard:
+    """Reports to nobody."""
+
+    def told(self, effect: Told) -> None: ...
+    def panes_committed(self) -> None: ...
+    def windows_committed(self) -> None: ...
+    def function_failed(self, kind: str, reason: str, job: str = "") -> None: ...
+    def not_made(self, job: str, error: ElfError, *, early: bool = False) -> None: ...
+
+
+class Pooled(Making):
+    """With threads."""
+
+    def __init__(self, store: Store, pool: ThreadPoolExecutor) -> None:
+        super().__init__(ME, store, Sandboxed(ME.name, None), Unheard())
+        self._pool = pool
+
+    def commit(self, work: CommitWindows) -> Future[Made]:
+        return self._pool.submit(self.task(work)[1])
+
+
 @pytest.fixture
-def making(monkeypatch: pytest.MonkeyPatch) -> Iterator[Making]:
+def making(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pooled]:
     monkeypatch.setattr(engine, "Finisher", Watched)
     Watched.opened, Watched.runs = set(), 0
     Watched.at_work.clear()
     Watched.held.set()
     store, pool = Store(":memory:"), ThreadPoolExecutor(2)
     store.commit_panes(*PANES)
-    made = Making(ME, store, pool, Metrics())
+    made = Pooled(store, pool)
     yield made
     made.stop()
     pool.shutdown()
@@ -74,7 +96,7 @@ def wanted(number: int = 1, last: int = 3) -> CommitWindows:
     return effect(version(number), last - 3, last, PANES)
 
 
-def test_a_version_is_kept_from_one_window_to_the_next(making: Making) -> None:
+def test_a_version_is_kept_from_one_window_to_the_next(making: Pooled) -> None:
     for last in (3, 6):
         done = making.commit(wanted(last=last)).result(30)
         assert isinstance(done, WindowsCommitted)
@@ -83,14 +105,14 @@ def test_a_version_is_kept_from_one_window_to_the_next(making: Making) -> None:
     assert making.versions.numbers(version(1).uid) == [1]
 
 
-def test_a_forgotten_home_leaves_no_statement_open(making: Making) -> None:
+def test_a_forgotten_home_leaves_no_statement_open(making: Pooled) -> None:
     making.commit(wanted()).result(30)
     making.versions.forget(version(1).uid)
     assert making.versions.numbers(version(1).uid) == []
     assert not Watched.opened
 
 
-def test_of_a_job_the_last_versions_are_kept(making: Making) -> None:
+def test_of_a_job_the_last_versions_are_kept(making: Pooled) -> None:
     for number in range(1, 6):
         making.commit(wanted(number)).result(30)
     assert making.versions.numbers(version(1).uid) == [3, 4, 5]
@@ -99,7 +121,7 @@ def test_of_a_job_the_last_versions_are_kept(making: Making) -> None:
 
 @pytest.mark.parametrize(("state", "left"), [("active", [2]), ("dropped", [])])
 def test_what_is_saved_of_a_job_says_which_versions_go_on(
-    making: Making, state: str, left: list[int]
+    making: Pooled, state: str, left: list[int]
 ) -> None:
     for number in (1, 2):
         making.commit(wanted(number)).result(30)
@@ -109,7 +131,7 @@ def test_what_is_saved_of_a_job_says_which_versions_go_on(
     assert len(Watched.opened) == len(left)
 
 
-def test_one_that_is_at_work_when_its_home_is_forgotten_is_closed_by_its_thread(making: Making) -> None:
+def test_one_that_is_at_work_when_its_home_is_forgotten_is_closed_by_its_thread(making: Pooled) -> None:
     """So is one whose work was still waiting then: it does not come back."""
     Watched.held.clear()
     first, second = making.commit(wanted()), making.commit(wanted(last=6))
@@ -129,7 +151,7 @@ def of(name: str, work: CommitWindows) -> CommitWindows:
     return replace(work, spec=replace(work.spec, name=name))
 
 
-def test_windows_of_equal_jobs_are_made_once(making: Making) -> None:
+def test_windows_of_equal_jobs_are_made_once(making: Pooled) -> None:
     names = ("one", "two", "three")
     for last in (3, 6):
         done = [making.commit(of(name, wanted(last=last))).result(30) for name in names]
@@ -143,7 +165,7 @@ def test_windows_of_equal_jobs_are_made_once(making: Making) -> None:
     assert not Watched.opened
 
 
-def test_what_equal_jobs_do_not_have_in_common(making: Making) -> None:
+def test_what_equal_jobs_do_not_have_in_common(making: Pooled) -> None:
     """A job that is altered, or begins here, parts from the others."""
     work = wanted(last=6)
     assert alike(work) == alike(of("other", work))

@@ -18,7 +18,7 @@ from agents.disk import homestore
 from agents.disk.store import PaneCommit, Store
 from agents.lanes.streams import FunctionsAt
 from elf.batch import decode, encode
-from elf.chaos.engine import py_reduce
+from elf.chaos.engine import here
 from elf.errors import ElfBug, UserError
 from elf.job.contributions import Batch, Piece
 from elf.job.effects import CommitPanes
@@ -57,6 +57,12 @@ def groups(rows: list[tuple[int, str, int]] = ROWS) -> pa.Table:
 def plain(table: pa.Table) -> list[tuple[int, str, int]]:
     columns = (table[name].to_pylist() for name in ("_pane", "k0", "s1_sum"))
     return [(pane, product, int(clicks)) for pane, product, clicks in zip(*columns, strict=True)]
+
+
+def py_reduce(fragment: Fragment) -> ReduceFunction:
+    """A fragment's reduce function, without a process."""
+    assert fragment.reduce is not None
+    return ReduceFunction(fragment, fragment.reduce, here(fragment.reduce.function))
 
 
 def reduced(at: FunctionsAt, body: str) -> tuple[list[tuple[int, str, int]], tuple[int, ...], ReduceFunction]:

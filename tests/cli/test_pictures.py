@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elf.cli.pictures.layout import Scene, nearest_to_root, stand
+from elf.cli.pictures.layout import Scene, depths, nearest_to_root, stand
 from elf.cli.pictures.plots import NAMES_DRAWN, draw_overlay, draw_tree
 from elf.cli.pictures.text import balance_lines, bar, overlay_lines, ring_lines, tree_lines
-from elf.sim.model import depths
 from overlay.jobs import Jobs
 from overlay.simulator import simulate
 

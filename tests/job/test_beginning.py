@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from agents.codec import Message
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import plan
 from elf.chaos.world import World
@@ -25,7 +26,7 @@ def test_what_gets_lost_on_the_way_is_said_again_with_the_next_beat(monkeypatch:
     send = World.send
     lost = Counter[str]()
 
-    def sent(world: World, agent: SimAgent, to: str, message: object) -> None:
+    def sent(world: World, agent: SimAgent, to: str, message: Message) -> None:
         if isinstance(message, say.Begun):
             lost[to] += 1
         else:

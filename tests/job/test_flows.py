@@ -8,6 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from agents.codec import Message
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, STREAM, plan
 from elf.chaos.world import World
@@ -185,7 +186,7 @@ def test_a_commit_that_gets_lost_on_its_way_to_a_reader_is_sent_again_while_othe
     assert mirror is not None
     send, lost = world.send, list[int]()
 
-    def lossy(agent: SimAgent, to: str, message: object) -> None:
+    def lossy(agent: SimAgent, to: str, message: Message) -> None:
         if not lost and isinstance(message, say.PaneRow) and to == reader.address:
             lost.append(message.end)
             return

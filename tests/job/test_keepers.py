@@ -8,6 +8,7 @@ import json
 import msgspec
 import pytest
 
+from agents.codec import Message
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import STREAM, plan
 from elf.chaos.world import World
@@ -384,7 +385,7 @@ def test_who_comes_late_asks_for_more_of_the_log_as_soon_as_it_has_some() -> Non
     asked: list[int] = []
     send = world.send
 
-    def counting(agent: SimAgent, to: str, message: object) -> None:
+    def counting(agent: SimAgent, to: str, message: Message) -> None:
         asked.extend([message.known] if agent is late and isinstance(message, say.Follow) else [])
         send(agent, to, message)
 

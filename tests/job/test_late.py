@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from agents.codec import Message
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, plan
 from elf.chaos.world import World
@@ -37,7 +38,7 @@ def test_late_rows_that_come_to_a_home_of_before_are_counted_once(monkeypatch: p
     spec = world.create(1, revising())
     send, strayed = world.send, set[tuple[object, ...]]()
 
-    def astray(agent: SimAgent, to: str, message: object) -> None:
+    def astray(agent: SimAgent, to: str, message: Message) -> None:
         """Each part, when it is sent first."""
         if isinstance(message, say.Slice) and message.parts:
             name = (message.start, message.parts)

@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 from elf.chaos import world as w
-from elf.chaos.agent import SimAgent
 from elf.errors import ElfError
 from elf.job.contributions import PartName, Piece
 from elf.job.effects import Effect
@@ -37,7 +36,7 @@ def chance(seeds: Iterable[int]) -> list[History]:
 
 def send_nothing_again(patch: pytest.MonkeyPatch) -> None:
     """protocol 4.5: members do not answer when the root asks for what it misses, nor when it says "send"."""
-    patch.setattr(SimAgent, "_fetch", lambda agent, effect: Fetched(effect.flow, (), effect.part))
+    patch.setattr("agents.loop.fetched", lambda effect, store: Fetched(effect.flow, (), effect.part))
 
 
 def forget_at_once(patch: pytest.MonkeyPatch) -> None:

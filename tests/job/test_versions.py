@@ -321,7 +321,7 @@ def test_what_a_new_version_brings_reaches_all_members_down_the_tree() -> None:
     class Unasked(World):
         asked = True
 
-        def send(self, agent: SimAgent, to: str, message: object) -> None:
+        def send(self, agent: SimAgent, to: str, message: Message) -> None:
             if self.asked or not isinstance(message, say.Follow):
                 super().send(agent, to, message)
 

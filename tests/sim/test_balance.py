@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elf.sim.balance import BOUNDS, loads, place, places, shares
+from elf.cli.pictures.layout import loads
+from elf.sim.balance import BOUNDS, place, places, shares
 from elf.sim.model import balance
 from elf.sim.ring import StaticRing, random_ids
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agents.codec import Message
 from elf.bench.control_measures import create
 from elf.bench.simulated.costs import Costs, measured
 from elf.bench.simulated.fleet import SimFleet
@@ -130,7 +131,7 @@ def test_a_home_of_many_hears_who_begins_in_few_messages(monkeypatch: pytest.Mon
     words: dict[str, list[say.Begun]] = {}
     send = TimedWorld.send
 
-    def sent(world: TimedWorld, agent: SimAgent, to: str, message: object) -> None:
+    def sent(world: TimedWorld, agent: SimAgent, to: str, message: Message) -> None:
         if isinstance(message, say.Begun):
             words.setdefault(to, []).append(message)
         send(world, agent, to, message)

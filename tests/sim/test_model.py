@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from elf.sim.model import depths, fanouts, measure
+from elf.cli.pictures.layout import depths, fanouts
+from elf.sim.model import measure
 
 
 def test_the_shape_of_a_tree() -> None:

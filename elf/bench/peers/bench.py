@@ -37,11 +37,12 @@ from elf.bench.peers.engines import (
     missing,
 )
 from elf.bench.peers.serve import Job, Rows
-from elf.bench.plots import check_plot, draw_bars
+from elf.bench.plots import draw_bars
 from elf.bench.runner import Bench, Figure, Report, Scratch, ratio
 from elf.bench.sides import resident_bytes
 from elf.bench.sliding import DISORDER_MS, TOP_ROWS, generate
 from elf.cli.choices import BenchQuery
+from elf.cli.pictures import check_plot
 from elf.cli.processes import environment
 from elf.errors import ElfError, UserError
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -13,8 +14,10 @@ from agents.lanes.feeding import IDLE_EVERY_MS, UNREAD_EVERY_MS
 from elf.bench.simulated.engine import EVENT_TIME, FORMAT, SharedEngine
 from elf.chaos.engine import Chunk, Source
 from elf.chaos.lane import SimLane
+from elf.job import events as was
 from elf.job import messages as say
 from elf.job.commands import Command, Feed, Idle, Install, Outcome
+from elf.job.effects import Consult
 from elf.job.ports import Engine
 
 if TYPE_CHECKING:
@@ -71,10 +74,9 @@ class TimedLane(SimLane):
             self._agent.tell("computed", command.flow.uid)
         super()._done(command, outcome)
 
-    def consult(self, action: object) -> None:
+    def consult(self, effect: Consult) -> None:
         """Between two commands."""
-        self._agent.world.later(self._agent, partial(_call, action))
+        self._agent.world.later(self._agent, partial(self._answer, effect))
 
-
-def _call(action: object) -> None:
-    action()  # type: ignore[operator]
+    def _answer(self, effect: Consult) -> None:
+        self._agent.handle(was.Consulted(effect.request, "", msgspec.msgpack.encode(self.seen())))

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-import overlay as ring
 from agents import codec
+from agents.codec import Message
 from agents.driver import MESSAGE_BYTES_MAX
-from agents.node.node import NodeEvent
+from agents.loop import arrived
 from elf.bench.simulated.agent import TimedAgent
 from elf.bench.simulated.costs import Costs
 from elf.bench.simulated.engine import Prepared
@@ -23,10 +23,8 @@ from elf.bench.simulated.lane import TimedLane
 from elf.chaos.agent import SimAgent
 from elf.chaos.world import World
 from elf.errors import ElfError
-from elf.job import events as was
 from elf.job import messages as say
 from elf.job.worker.stream import WorkerSettings
-from overlay import replica
 
 CLUSTER: Final = "sim"
 HOUR_MS: Final = 3_600_000
@@ -161,7 +159,7 @@ class TimedWorld(World):
         core = self.cores[agent.index]
         core.steps += 1
         core.cpu_ms += took
-        for what, about in agent.told():
+        for what, about in agent.said():
             self.said.append(Said(agent.index, self.exact, self.exact + took, what, about))
         for when, then in self._held:
             self.at(when + took, then)
@@ -186,7 +184,7 @@ class TimedWorld(World):
 
     # -- messages --------------------------------------------------------------------------------------------
 
-    def send(self, agent: SimAgent, to: str, message: object) -> None:
+    def send(self, agent: SimAgent, to: str, message: Message) -> None:
         when = self.exact + self.link_ms
         if to.startswith("client"):
             self.charge(self.costs.send_ms)
@@ -196,17 +194,17 @@ class TimedWorld(World):
         else:
             if message is not self._same:  # a multicast goes to many children: encoded once
                 self._same = message
-                self._frames = codec.encode(message, cluster=CLUSTER, sender=agent.address)  # type: ignore[arg-type]
+                self._frames = codec.encode(message, cluster=CLUSTER, sender=agent.address)
             self.charge(self.costs.send_ms + self._bytes_ms(self._frames))
             self.at(when, partial(self._come, to, self._frames))
 
     def _bytes_ms(self, frames: Sequence[bytes]) -> float:
         return self.costs.mib_ms * sum(map(len, frames)) / MIB
 
-    def _give(self, to: str, sender: str, message: object) -> None:
+    def _give(self, to: str, sender: str, message: Message) -> None:
         agent = self.by_address.get(to)
         if agent is not None and agent.up:
-            self._offer(agent, agent.life, lambda: agent.handle(_event(sender, message)))
+            self._offer(agent, agent.life, lambda: agent.handle(arrived(sender, message)))
 
     def _come(self, to: str, frames: list[bytes]) -> None:
         agent = self.by_address.get(to)
@@ -216,7 +214,7 @@ class TimedWorld(World):
     def _take(self, agent: SimAgent, frames: list[bytes]) -> None:
         self.charge(self.costs.receive_ms + self._bytes_ms(frames))
         decoded = codec.decode(frames, cluster=CLUSTER, max_bytes=MESSAGE_BYTES_MAX)
-        agent.handle(_event(decoded.sender, decoded.message))
+        agent.handle(arrived(decoded.sender, decoded.message))
 
     def from_client(self, agent: SimAgent, client: str, message: say.Message) -> None:
         """A client's message, which it sends now."""
@@ -225,11 +223,3 @@ class TimedWorld(World):
 
     def check_log(self, agent: SimAgent) -> None:
         """Nothing: it would be charged."""
-
-
-def _event(sender: str, message: object) -> NodeEvent:
-    if isinstance(message, say.Message):
-        return was.Arrived(sender, message)
-    if isinstance(message, replica.Message):
-        return replica.Received(message)
-    return ring.Received(message)  # type: ignore[arg-type]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-
-from elf.sim.balance import BOUNDS, loads
-from elf.sim.model import depths
 
 Numbers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -38,6 +36,8 @@ class Scene:
 
         With fewer trees than the paper had, all are shown, against its first bound.
         """
+        from elf.sim.balance import BOUNDS
+
         known = [(trees, bound) for trees, bound in BOUNDS.items() if trees <= len(self.roots)]
         return known[-1] if known else (len(self.roots), next(iter(BOUNDS.values())))
 
@@ -61,6 +61,27 @@ class Stand:
     depth: Numbers
     across: Reals
     leaves: int
+
+
+def depths(parents: Numbers) -> Numbers:
+    """Edges between each node and the root of its tree."""
+    at = np.arange(len(parents))
+    depth = np.zeros(len(parents), np.int64)
+    while (moving := parents[at] != at).any():
+        depth += moving
+        at = parents[at]
+    return depth
+
+
+def fanouts(parents: Numbers) -> Numbers:
+    """Children of each node."""
+    below = parents[parents != np.arange(len(parents))]
+    return np.bincount(below, minlength=len(parents))
+
+
+def loads(nodes: int, roots: Sequence[int] | Numbers) -> Numbers:
+    """Trees of each node."""
+    return np.bincount(np.asarray(roots, np.int64), minlength=nodes)
 
 
 def nearest_to_root(parents: Numbers, most: int) -> tuple[Numbers, Numbers]:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from elf.cli.pictures.layout import Numbers, Reals, Scene, Stand, nearest_to_root, stand
-from elf.sim.balance import loads
+from elf.cli.pictures.layout import Numbers, Reals, Scene, Stand, loads, nearest_to_root, stand
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,9 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from elf.cli.pictures.layout import Reals, Scene
-from elf.sim.balance import loads
-from elf.sim.model import depths, fanouts
+from elf.cli.pictures.layout import Reals, Scene, depths, fanouts, loads
 
 _BAR: Final = 32
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"

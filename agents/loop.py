@@ -1,0 +1,238 @@
+"""The driver loop: it tells a node what has happened, and performs what the node wants done, in order.
+
+It knows no clock, thread or socket, only ports (``agents.ports``), so real agents and simulated ones have the
+same loop. Small durable words (the log, a job's record) are written before the effects that stand after them
+are performed. All that may take a while is done beside the loop and comes back to the node as an event, as do
+the writes of replica groups: what rests on those waits in the node (``agents.node.groups``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+
+import overlay as ring
+from agents.codec import Message
+from agents.committing import panecommits, windowcommits
+from agents.committing.making import Making
+from agents.disk import copystore, homestore
+from agents.disk.store import SnapshotName, Store
+from agents.node.groups import Persisted
+from agents.node.node import Node, NodeEffect, NodeEvent
+from agents.ports import Ports
+from elf.job import effects as do
+from elf.job import events as was
+from elf.job import messages as say
+from elf.job.contributions import Piece
+from elf.job.copies import CopyEvent
+from elf.job.home import port as home
+from elf.job.log.streamlog import encode_entry
+from elf.job.program.port import ProgramEffect
+from overlay import replica
+
+TICK_MS_MIN: Final = 1
+"""Between two ticks of the node, at least."""
+FORGET_MS: Final = 1_000
+"""What is forgotten within so long is one transaction: each is a sync of the disk."""
+
+Effect = NodeEffect | homestore.ApplyRun
+
+
+class Loop:
+    """See the module's docstring. Its methods are called one at a time. ``forget_ms``: 0 forgets at once;
+    ``records_max``: records of homes that are applied together."""
+
+    def __init__(
+        self,
+        node: Node,
+        store: Store,
+        making: Making,
+        ports: Ports,
+        *,
+        tick_ms_min: int = TICK_MS_MIN,
+        forget_ms: int = FORGET_MS,
+        records_max: int = homestore.RUN_RECORDS_MAX,
+    ) -> None:
+        self.node = node
+        self.store = store
+        self.making = making
+        self._ports = ports
+        self._tick_ms_min = tick_ms_min
+        self._forget_ms = forget_ms
+        self._records_max = records_max
+        self._looking = False
+        self._forgotten: list[SnapshotName] = []
+
+    # -- what happens ----------------------------------------------------------------------------------------
+
+    def start(self, contacts: Sequence[str]) -> None:
+        """The first call."""
+        self.perform(self.node.start(contacts, self._ports.clock.now_ms()))
+
+    def handle(self, event: NodeEvent) -> None:
+        self.perform(self.node.handle(event, self._ports.clock.now_ms()))
+
+    def tick(self) -> None:
+        self.perform(self.node.tick(self._ports.clock.now_ms()))
+
+    def _heard(self, event: home.HomeEvent | CopyEvent | None) -> None:
+        if event is not None:
+            self.handle(event)
+
+    def _applied(self, events: Sequence[home.Applied]) -> None:
+        for event in events:
+            self.handle(event)
+
+    def _look(self) -> None:
+        """See that the node gets a tick when it wants one; asked once for all events of a turn.
+
+        A tick is never put off: some deadlines are so long after now, whenever now is.
+        """
+        self._looking = False
+        now_ms = self._ports.clock.now_ms()
+        at_ms = max(self.node.deadline(now_ms), now_ms + self._tick_ms_min)
+        self._ports.clock.wake(at_ms, self.tick)
+
+    # -- what is wanted --------------------------------------------------------------------------------------
+
+    def perform(self, effects: Sequence[NodeEffect]) -> None:
+        """All of these, in order, unless the process ends meanwhile."""
+        for effect in homestore.in_runs(effects, self._records_max):
+            if not self._ports.process.goes_on(effect):
+                return
+            self._perform(effect)
+        self._ports.process.settled()
+        if not self._looking:
+            self._looking = True
+            self._ports.clock.soon(self._look)
+
+    def _perform(self, effect: Effect) -> None:
+        ports = self._ports
+        match effect:
+            case do.Send() | ring.Send() | replica.Send():
+                ports.links.send(effect.to, effect.message)
+            case do.Work():
+                ports.lanes.perform(effect.stream, effect.command)
+            case do.Consult():
+                ports.lanes.consult(effect)
+            case do.Run():
+                ports.lanes.run(effect)
+            case do.Examine():
+                ports.clock.soon(partial(self._examine, effect))
+            case do.Noticed() | do.Namesake() | do.Seen() | do.Skewed() | do.Unusable() | do.Faulted():
+                ports.reports.told(effect)
+            case do.Stop():
+                ports.process.end(effect)
+            case do.SaveLog() | do.SaveJob() | do.SaveFlow() | do.SaveFact() | do.PrunePanes(below=None):
+                self._save(effect)
+            case do.Forget() | do.PrunePanes() | do.PruneWindows():
+                self._tidy(effect)
+            case _ if isinstance(effect, ProgramEffect):
+                ports.programs.perform(effect)
+            case _:
+                self._submit(effect)
+
+    def _examine(self, effect: do.Examine) -> None:
+        vitals = self._ports.process.vitals()
+        self.handle(was.Consulted(effect.request, "", msgspec.msgpack.encode(vitals)))
+
+    def _save(self, effect: do.SaveLog | do.SaveJob | do.SaveFlow | do.SaveFact | do.PrunePanes) -> None:
+        """Before anything that stands after it."""
+        match effect:
+            case do.SaveLog():
+                self.store.append_log([(entry.seq, encode_entry(entry)) for entry in effect.entries])
+            case do.SaveJob():
+                self.store.save_job(effect.spec.uid, homestore.job_record(effect), effect.state)
+                self.making.versions.saved(effect)
+            case do.SaveFlow():
+                self.store.save_flow(effect.flow, effect.first_pane)
+            case do.SaveFact():
+                self.store.put(effect.key, effect.value)
+            case do.PrunePanes():
+                self.store.prune_panes(effect.flow, effect.below)
+
+    def _submit(self, effect: Effect) -> None:
+        """What may take a while."""
+        work, store = self._ports.work, self.store
+        match effect:
+            case (
+                do.Combine()
+                | do.CommitPanes()
+                | do.CommitWindows()
+                | do.MakeEarly()
+                | do.TryFunctions()
+                | home.Draft()
+            ):
+                queue, task = self.making.task(effect)
+                work.submit(queue, task, self.handle)
+            case do.Fetch():
+                work.submit("compute", partial(fetched, effect, store), self.handle)
+            case do.ReadCommits():
+                work.submit("compute", partial(panecommits.read_commits, effect, store), self.handle)
+            case do.ReadWindows():
+                me = self.node.me.address
+                work.submit("compute", partial(windowcommits.windows_again, effect, store, me), self.handle)
+            case do.StorePanes():
+                work.submit("commit", partial(panecommits.store_panes, effect, store), self.handle)
+            case replica.Persist():
+                persist = partial(store.persist, effect.writes)
+                work.submit("persist", persist, lambda _: self.handle(Persisted()))
+            case homestore.ApplyRun():
+                work.submit("homes", partial(homestore.apply_run, store, effect), self._applied)
+            case home.ForgetHome():
+                self.making.versions.forget(effect.uid)
+                work.submit("homes", partial(homestore.perform, store, effect), self._heard)
+            case home.InstallHome() | home.SummariseHome() | home.LoadHome():
+                work.submit("homes", partial(homestore.perform, store, effect), self._heard)
+            case _ if isinstance(effect, copystore.COPY_EFFECTS):
+                work.submit("copies", partial(copystore.perform, store, effect), self._heard)
+            case _:
+                raise TypeError(f"no such effect: {effect!r}")
+
+    # -- tidying up ------------------------------------------------------------------------------------------
+
+    def _tidy(self, effect: do.Forget | do.PrunePanes | do.PruneWindows) -> None:
+        match effect:
+            case do.Forget(whole_flow=True):
+                self._aside(partial(self.store.delete_flow, effect.flow))
+            case do.Forget():
+                self._forget([SnapshotName(effect.flow, *name) for name in effect.names])
+            case do.PrunePanes():
+                self._aside(partial(self.store.prune_panes, effect.flow, effect.below))
+            case do.PruneWindows():
+                self._aside(partial(self.store.prune_windows, effect.job, effect.below_us))
+
+    def _forget(self, names: Sequence[SnapshotName]) -> None:
+        """What is there longer is at worst offered once more."""
+        begun = bool(self._forgotten)
+        self._forgotten += names
+        if not self._forget_ms:
+            self._forget_all()
+        elif not begun:
+            self._ports.clock.after(self._forget_ms, self._forget_all)
+
+    def _forget_all(self) -> None:
+        names, self._forgotten = self._forgotten, []
+        self._aside(partial(self.store.delete_snapshots, names))
+
+    def _aside(self, work: Callable[[], object]) -> None:
+        self._ports.work.submit("aside", work, lambda _: None)
+
+
+def fetched(effect: do.Fetch, store: Store) -> was.Fetched:
+    """Retained snapshots that are asked for again."""
+    rows = store.overlapping(effect.flow.uid, effect.start, effect.end)
+    pieces = (Piece(r.start, r.end, 0, r.tally, r.payload) for r in rows if r.part == effect.part)
+    return was.Fetched(effect.flow, tuple(pieces), effect.part)
+
+
+def arrived(sender: str, message: Message) -> NodeEvent:
+    """The event of a message. ``sender``: where an answer goes to."""
+    if isinstance(message, say.Message):
+        return was.Arrived(sender, message)
+    if isinstance(message, replica.Message):
+        return replica.Received(message)
+    return ring.Received(message)

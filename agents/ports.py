@@ -1,0 +1,123 @@
+"""What performs a node's effects needs from outside (``agents.loop``), as protocols.
+
+A real agent has an asyncio loop, threads, sockets and files (``agents.realtime``, ``agents.driver``); a
+simulated one has virtual time (``elf.chaos.ports``). The store is no port: all have the same one, over SQLite
+in a file or in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+from agents.codec import Message
+from elf.errors import ElfError
+from elf.job import effects as do
+from elf.job.commands import Command
+from elf.job.program.port import ProgramEffect
+from elf.wire.vitals import Vitals
+
+T = TypeVar("T")
+
+Told = do.Noticed | do.Namesake | do.Seen | do.Skewed | do.Unusable | do.Faulted
+"""Effects that are for people."""
+
+Queue = Literal["compute", "functions", "commit", "persist", "homes", "copies", "aside"]
+"""Where work is done:
+
+- ``compute``: several at a time, in any order; the store is only read.
+- ``functions``: a user's function is called, which may take its time.
+- ``commit``: several at a time; something is durable in the store before it is told.
+- ``persist``: logs of replica groups, in order; durable before it is told.
+- ``homes``: what groups have committed, in one order with ``persist``; it need not be durable.
+- ``copies``: other agents' snapshots, in order.
+- ``aside``: the store is tidied up, and nobody waits for that.
+"""
+
+
+class Clock(Protocol):
+    """The node's time. What is called later is not called once the agent has stopped."""
+
+    def now_ms(self) -> int:
+        """What the wall clock shows."""
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """Call it when the loop has taken what has come so far."""
+
+    def after(self, ms: int, action: Callable[[], None]) -> None:
+        """Call it after so long."""
+
+    def wake(self, at_ms: int, tick: Callable[[], None]) -> None:
+        """Call ``tick`` once, when ``now_ms`` has come to ``at_ms``, or sooner where that was asked for
+        before."""
+
+
+class Work(Protocol):
+    """Whatever may take a while."""
+
+    def submit(self, queue: Queue, work: Callable[[], T], then: Callable[[T], None]) -> None:
+        """Do it beside the loop; then, on the loop, ``then`` gets what it has come to."""
+
+
+class Links(Protocol):
+    """Messages to other agents and to clients; they may get lost."""
+
+    def send(self, to: str, message: Message) -> None: ...
+
+
+class Lanes(Protocol):
+    """The lanes of the agent's streams; what comes of these is told as events, in the order of each lane."""
+
+    def perform(self, stream: str, command: Command) -> None: ...
+    def consult(self, effect: do.Consult) -> None: ...
+    def run(self, effect: do.Run) -> None: ...
+
+
+class Programs(Protocol):
+    """The jobs in Python that run on the agent."""
+
+    def perform(self, effect: ProgramEffect) -> None: ...
+
+
+class Process(Protocol):
+    """The process in which the node lives."""
+
+    def goes_on(self, effect: object) -> bool:
+        """Whether it is still there to perform this effect."""
+
+    def settled(self) -> None:
+        """All effects of an event are performed."""
+
+    def end(self, effect: do.Stop) -> None:
+        """The node must stop."""
+
+    def vitals(self) -> Vitals:
+        """How the process is."""
+
+
+class Reports(Protocol):
+    """What people hear; some of it comes from other threads."""
+
+    def told(self, effect: Told) -> None: ...
+    def panes_committed(self) -> None: ...
+    def windows_committed(self) -> None: ...
+
+    def function_failed(self, kind: Literal["reduce", "final"], reason: str, job: str = "") -> None:
+        """A user's function of a flow, or of a job."""
+
+    def not_made(self, job: str, error: ElfError, *, early: bool = False) -> None:
+        """Windows of a job could not be made; ``early``: before they are complete."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """All of them."""
+
+    clock: Clock
+    work: Work
+    links: Links
+    lanes: Lanes
+    programs: Programs
+    process: Process
+    reports: Reports

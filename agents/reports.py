@@ -1,0 +1,96 @@
+"""What an agent's log and its metrics say of what its node does (``agents.ports.Reports``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal
+
+from structlog.typing import FilteringBoundLogger
+
+from agents.metrics import Metrics
+from agents.node.node import Node
+from agents.ports import Told
+from elf.errors import ElfError
+from elf.job import effects as do
+
+AGAIN_MS: Final = 60_000
+"""Between two lines of the log about what an agent sends for a flow."""
+
+
+class LogReports:
+    """See the module's docstring. ``told`` is called on the loop, the others on any thread."""
+
+    def __init__(
+        self, node: Node, log: FilteringBoundLogger, metrics: Metrics, now_ms: Callable[[], int]
+    ) -> None:
+        self._node = node
+        self._log = log
+        self._metrics = metrics
+        self._now_ms = now_ms
+        self._tell_again: dict[tuple[str, int], int] = {}
+
+    def told(self, effect: Told) -> None:
+        match effect:
+            case do.Noticed():
+                self._metrics.noticed()
+                self._log.info("a notice", job=effect.job, text=effect.text, sent_ms=effect.sent_ms)
+            case do.Namesake():
+                self._log.warning(
+                    "another member has this agent's name: if it is this agent with another data folder, "
+                    "never start that folder again, and take it off: elf leave --dead NAME; lines that "
+                    "both have read count twice",
+                    name=self._node.me.name,
+                    stream=effect.stream,
+                    other_id=effect.agent_id,
+                    other_address=effect.address,
+                )
+            case do.Seen():
+                about = {"stream": effect.stream} if effect.stream else {}
+                self._log.info(
+                    f"an agent {effect.what}", member=effect.name, member_address=effect.address, **about
+                )
+            case do.Skewed():
+                self._log.warning(
+                    "an agent's clock is off by more than LATENESS: its rows or others' are late; "
+                    "set that clock right (NTP)",
+                    clock_of=effect.address,
+                    skew_ms=effect.skew_ms,
+                    lateness_ms=effect.limit_ms,
+                )
+            case do.Unusable():
+                self._unusable(effect)
+            case do.Faulted():
+                self._log.error("a request has failed", reason=repr(effect.error), exc_info=effect.error)
+
+    def _unusable(self, effect: do.Unusable) -> None:
+        """One line a minute for each agent and flow: they come with every pane."""
+        now = self._now_ms()
+        for member in self._node.log.members(effect.flow.fragment.stream):
+            key = (effect.flow.uid, member.number)
+            if not effect.members >> member.number & 1 or now < self._tell_again.get(key, 0):
+                continue
+            later = {one: at for one, at in self._tell_again.items() if at > now}
+            self._tell_again = later | {key: now + AGAIN_MS}
+            self._log.warning(
+                "what has come of an agent cannot be opened: it is left out, and missing in these panes",
+                sent_by=member.name,
+                flow=effect.flow.uid,
+                panes=[effect.start, effect.end],
+                reason=effect.why,
+            )
+
+    def panes_committed(self) -> None:
+        self._metrics.panes_committed()
+
+    def windows_committed(self) -> None:
+        self._metrics.windows_committed()
+
+    def function_failed(self, kind: Literal["reduce", "final"], reason: str, job: str = "") -> None:
+        about = {"job": job} if job else {}
+        self._log.error(f"a {kind} function has failed", reason=reason, **about)
+
+    def not_made(self, job: str, error: ElfError, *, early: bool = False) -> None:
+        if early:
+            self._log.warning("no early results", job=job, reason=str(error))
+        else:
+            self._log.error("a window cannot be finished", job=job, reason=str(error))
