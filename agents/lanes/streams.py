@@ -8,7 +8,7 @@ way.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -35,7 +35,7 @@ Call = Callable[[pa.RecordBatch], Done | Failed]
 class Running(Protocol):
     """Where users' functions run."""
 
-    def running(self, function: Function, version: int = 1) -> contextlib.AbstractContextManager[Call]:
+    def running(self, function: Function, version: int = 1) -> AbstractContextManager[Call]:
         """A function, which ends with the block."""
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import pytest
 
+from agents.codec import Message
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, plan, plan_of
 from elf.chaos.reference import DROPPING, reducing
