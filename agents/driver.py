@@ -27,7 +27,7 @@ from agents.committing import panecommits, windowcommits
 from agents.committing.making import Making
 from agents.disk import copystore, homestore
 from agents.disk.room import is_refusal
-from agents.disk.store import SnapshotName, Store
+from agents.disk.store import Store
 from agents.inputs import Input
 from agents.lanes.feeding import Feeding
 from agents.lanes.lane import Lane, snapshot_names
@@ -43,11 +43,11 @@ from elf.functions.hosts import Hosts, Settings
 from elf.functions.sandbox import Sandboxes
 from elf.job import effects as do
 from elf.job import events as was
-from elf.job.contributions import Piece
 from elf.job.home import port as home
 from elf.job.log.streamlog import encode_entry
 from elf.job.messages import Message
 from elf.job.program.port import ProgramEffect, ProgramEvent
+from elf.job.snapshots import SnapshotName
 from elf.transport import Closed, Transport
 from elf.wire.frames import OtherCluster
 from overlay import replica
@@ -423,7 +423,7 @@ class Driver:
                 pruned = self._pool.submit(self.store.prune_windows, effect.job, effect.below_us)
                 self._when_done(pruned, lambda _: None)
             case home.Draft(work=do.CommitWindows() as work):
-                self._when_done(self._making.draft(effect, work), self._event)
+                self._when_done(self._making.draft(work), self._event)
             case home.Draft(work=do.CommitPanes() as panes):
                 self.metrics.panes_committed()
                 self._when_done(self._making.draft_panes(effect, panes), self._event)
@@ -452,8 +452,7 @@ class Driver:
 
     def _fetch(self, effect: do.Fetch) -> was.Fetched:
         rows = self.store.overlapping(effect.flow.uid, effect.start, effect.end)
-        pieces = (Piece(r.start, r.end, 0, r.tally, r.payload) for r in rows if r.part == effect.part)
-        return was.Fetched(effect.flow, tuple(pieces), effect.part)
+        return was.Fetched(effect.flow, tuple(row for row in rows if row.part == effect.part))
 
     def _forget(self, names: Sequence[SnapshotName]) -> None:
         """Together with what else is forgotten in this second: each transaction is a sync of the disk, and

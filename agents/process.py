@@ -67,7 +67,7 @@ from elf.job.again import Reading
 from elf.job.log.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince, read_cluster
 from elf.job.log.streamlog import decode_entry
 from elf.job.ports import Spill
-from elf.job.rollup.root import RootSettings
+from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.schema import ColumnType

@@ -1,5 +1,5 @@
 """The making of windows for the masters on an agent, and of panes for its roots: on which threads. What is
-kept in between (``agents.committing.versions``) is the loop's to add and to let go.
+kept in between (``agents.committing.kept``) is the loop's to add and to let go.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import structlog
 
-from agents.committing import drafts, panecommits, windowcommits
+from agents.committing import panecommits, windowcommits
 from agents.committing.early import early_windows
 from agents.committing.finals import FinalFunction, running
 from agents.committing.finals import why_not as final_fails
+from agents.committing.kept import Version, Versions
 from agents.committing.reducing import ReduceFunction, reducing
 from agents.committing.reducing import why_not as reduce_fails
-from agents.committing.versions import Version, Versions
 from agents.disk.store import Store, StoreError
 from agents.lanes.streams import FunctionsAt
 from agents.metrics import Metrics
@@ -77,10 +77,9 @@ class Making:
         """``work``: of the effect."""
         return self._pool_of(_reduce_of(work)).submit(self._draft_panes, effect, work)
 
-    def draft(self, effect: Draft, work: CommitWindows) -> Future[Drafted]:
-        """``work``: of the effect."""
+    def draft(self, work: CommitWindows) -> Future[Drafted]:
         version = self.versions.maker(work)
-        return self._pool_of(work.spec.plan.final).submit(self._draft, effect, work, version)
+        return self._pool_of(work.spec.plan.final).submit(self._draft, work, version)
 
     def early(self, effect: MakeEarly) -> Future[EarlyMade]:
         return self._pool_of(effect.committed.spec.plan.final).submit(self._early, effect)
@@ -114,34 +113,36 @@ class Making:
     def _commit_panes(self, effect: CommitPanes) -> PanesCommitted:
         with self._reduce(effect) as reduce:
             done = panecommits.commit_panes(effect, self._store, reduce, _types)
-        return replace(done, failure=self._failed(reduce))
+        self._has_failed(done)
+        return done
 
     def _draft_panes(self, effect: Draft, work: CommitPanes) -> Drafted:
         with self._reduce(work) as reduce:
-            done = drafts.draft(
-                effect, self._store, None, self._me.address, None, reduces=reduce, types=_types
-            )
-        return replace(done, failure=self._failed(reduce))
+            drafted = panecommits.draft_panes(effect, work, self._store, reduce, _types)
+        self._has_failed(drafted.done)
+        return drafted
 
-    def _failed(self, reduce: ReduceFunction | None) -> str:
-        failure = reduce.failure if reduce is not None else ""
-        if failure:
-            self._log.error("a reduce function has failed", reason=failure)
-        return failure
+    def _has_failed(self, done: PanesCommitted | WindowsCommitted | Failure) -> None:
+        if isinstance(done, PanesCommitted) and done.failure:
+            self._log.error("a reduce function has failed", reason=done.failure)
 
-    def _draft(self, effect: Draft, work: CommitWindows, version: Version) -> Drafted:
+    def _draft(self, work: CommitWindows, version: Version) -> Drafted:
         try:
             with version.alone() as (finisher, kept), self._final(work.spec) as final:
-                done = drafts.draft(effect, self._store, finisher, self._me.address, kept, final)
+                me = self._me.address
+                drafted = windowcommits.draft_windows(work, self._store, finisher, me, kept, final)
         except StoreError:
             raise
         except ElfError as error:
-            return Drafted(work, b"", error=self._not_finished(work, error))
+            text = self._not_finished(work, error)
+            return Drafted(work, Failure(work.spec.uid, text, work.spec.version))
         self._metrics.windows_committed()
-        if final is not None and final.failure:
-            self._log.error("a final function has failed", job=work.spec.name, reason=final.failure)
-            return replace(done, failure=f"{final.failure}, on agent {self._me.name}")
-        return done
+        done = drafted.done
+        if isinstance(done, WindowsCommitted) and done.failure:
+            self._log.error("a final function has failed", job=work.spec.name, reason=done.failure)
+            failure = f"{done.failure}, on agent {self._me.name}"
+            return replace(drafted, done=replace(done, failure=failure))
+        return drafted
 
     def _not_finished(self, effect: CommitWindows, error: ElfError) -> str:
         self._log.error("a window cannot be finished", job=effect.spec.name, reason=str(error))

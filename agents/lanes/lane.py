@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from agents.disk.store import SnapshotName, SnapshotRow, Store
+from agents.disk.store import Store
 from agents.formats import Format
 from agents.inputs import Chunk, Position, Reject
 from agents.inputs.values import REJECT_KEPT_BYTES
@@ -39,6 +39,7 @@ from elf.job.commands import Answered, Command, Feed, Idle, Install, Leap, Outco
 from elf.job.cut import StreamCut
 from elf.job.gaps import Missed
 from elf.job.ports import Spill
+from elf.job.snapshots import SnapshotName
 from elf.job.worker.stream import StreamWorker, WorkerSettings
 from elf.ql.plan import Table
 from elf.schema import ColumnType, declare
@@ -229,11 +230,10 @@ class Lane:
         began = time.perf_counter()
         archive = self._archive.sync() if self._archive is not None else 0
         rejects = self._rejects.sync() if self._rejects is not None else 0
-        snapshots = [SnapshotRow(s.flow, s.start, s.end, s.part, s.tally, s.payload) for s in outcome.sealed]
         joined, cut = _without_tables(cut)
         stored = StoredCut(cut, self._positions, archive, rejects, self._engine.event_time)
         data, news = msgspec.msgpack.encode(stored), None if joined.keys() == self._joined else joined
-        self._store.save_cut(self.facts.stream, data, snapshots, forget=forgotten(outcome), joined=news)
+        self._store.save_cut(self.facts.stream, data, outcome.sealed, forget=forgotten(outcome), joined=news)
         self._joined = frozenset(joined)
         self.metrics.cut(time.perf_counter() - began)
         self._durable = archive

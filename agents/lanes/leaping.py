@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from agents.disk.store import SnapshotName, Store
+from agents.disk.store import Store
 from elf.batch import decode
 from elf.job.commands import Answered, Leap, Outcome
 from elf.job.gaps import Gap, gaps_of
-from elf.job.snapshots import Name, Span
+from elf.job.snapshots import Name, SnapshotName, Span
 from elf.job.stragglers import left_over
 
 

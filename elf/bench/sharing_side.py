@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from agents.committing import panecommits, windowcommits
 from agents.committing.kept import Kept
-from agents.disk.store import PaneCommit, Store
+from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs import Whole, split_inputs
 from agents.lanes.engine import Finisher
@@ -29,7 +29,8 @@ from elf.bench.sharing import Asked, Spent
 from elf.bench.sides import answer
 from elf.bench.sliding_side import NO_CUTS
 from elf.job.commands import Finish, Install, Outcome
-from elf.job.contributions import Batch, Piece
+from elf.job.commits import PaneCommit
+from elf.job.contributions import Piece
 from elf.job.effects import CommitPanes, CommitWindows, Coverage
 from elf.job.snapshots import Sealed
 from elf.job.spec import START_OF_TIME, Flow, JobSpec, flow_uid
@@ -109,8 +110,8 @@ def _committed(store: Store, flow: Flow, pieces: Sequence[Piece]) -> tuple[list[
     """A root's commits, and their CPU seconds."""
     began = time.process_time()
     for piece in pieces:
-        batch = Batch(piece.start, piece.end, 1, (piece,))
-        panecommits.commit_panes(CommitPanes(flow, batch, 0, 1, 0), store)
+        work = CommitPanes(flow, piece.start, piece.end, (piece,), 0, 1, 0)
+        panecommits.commit_panes(work, store)
     took = time.process_time() - began
     return store.pane_commits(flow.uid, pieces[0].start, pieces[-1].end), took
 

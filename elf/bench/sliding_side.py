@@ -26,7 +26,7 @@ from elf.bench.query import plan_of
 from elf.bench.sides import THREADS, answer
 from elf.bench.sliding import TOP_ROWS, Answer, Job
 from elf.job.commands import Finish, Install
-from elf.job.contributions import Batch, Piece
+from elf.job.contributions import Piece
 from elf.job.effects import CommitPanes, CommitWindows, Coverage
 from elf.job.snapshots import Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, flow_uid
@@ -60,8 +60,7 @@ class Master:
 
     def panes(self, start: int, end: int, tally: bytes, payload: bytes) -> None:
         piece = Piece(start, end, 1, tally, payload)
-        batch = Batch(start, end, 1, (piece,))
-        panecommits.commit_panes(CommitPanes(self.spec.flows[0], batch, 0, 1, 0), self.store)
+        panecommits.commit_panes(CommitPanes(self.spec.flows[0], start, end, (piece,), 0, 1, 0), self.store)
 
     def windows(self, first_us: int, last_us: int, panes: tuple[int, int]) -> None:
         """Those that end in ``(first_us, last_us]``, of these committed panes."""

@@ -21,12 +21,12 @@ from elf.batch import encode
 from elf.bench.query import plan_of
 from elf.errors import ElfBug
 from elf.job.approximate import keep_best, with_cut
-from elf.job.rollup.asking import Asking
 from elf.job.snapshots import Threshold
 from elf.job.tally import TALLY_STATES, tally
 from elf.job.thresholds import (
     LEFT_STATES,
     SEEN_STATE,
+    Asking,
     Unsure,
     excerpt,
     first_rows,

@@ -6,17 +6,16 @@ import random
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import overlay as ring
-from agents.committing import drafts, panecommits, windowcommits
+from agents.committing import panecommits, windowcommits
 from agents.committing.early import early_windows
-from agents.committing.versions import Version, Versions
+from agents.committing.kept import Version, Versions
 from agents.disk import copystore, homestore
 from agents.disk.restore import stored_flows, stored_jobs
-from agents.disk.store import SnapshotName, StoreError
+from agents.disk.store import StoreError
 from agents.node.beginning import (
     FOUNDED_FACT,
     HOUSED_FACT,
@@ -39,7 +38,6 @@ from elf.job import effects as do
 from elf.job import events as was
 from elf.job import messages as say
 from elf.job.commands import Suspend
-from elf.job.contributions import Piece
 from elf.job.copies import CopyEffect
 from elf.job.home import port as home
 from elf.job.log.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince, read_cluster
@@ -47,6 +45,7 @@ from elf.job.log.streamlog import decode_entry, encode_entry
 from elf.job.ports import FinisherPort
 from elf.job.program.port import ProgramEffect, ProgramEvent
 from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
+from elf.job.snapshots import SnapshotName
 from elf.job.worker.stream import StreamWorker
 from elf.ql.plan import Plan
 from overlay import replica
@@ -339,7 +338,7 @@ class SimAgent:
             case home.Draft(work=do.CommitPanes() as panes):
                 work = partial(self._answer, partial(self._draft_panes, effect, panes))
             case home.Draft(work=do.CommitWindows() as windows):
-                work = partial(self._answer, partial(self._draft, effect, windows, self._maker(windows)))
+                work = partial(self._answer, partial(self._draft, windows, self._maker(windows)))
             case replica.Persist():
                 work = partial(self._persist, effect)
             case do.Fetch():
@@ -409,19 +408,16 @@ class SimAgent:
 
     def _draft_panes(self, effect: home.Draft, work: do.CommitPanes) -> home.Drafted:
         reduce = py_reduce(work.flow.fragment)
-        done = drafts.draft(effect, self.store, None, self.address, None, reduces=reduce, types=self.types)
-        return replace(done, failure=reduce.failure) if reduce is not None else done
+        return panecommits.draft_panes(effect, work, self.store, reduce, self.types)
 
-    def _draft(self, effect: home.Draft, work: do.CommitWindows, version: Version) -> home.Drafted:
+    def _draft(self, work: do.CommitWindows, version: Version) -> home.Drafted:
         final = py_final(work.spec.plan)
         with version.alone() as (finisher, kept):
-            done = drafts.draft(effect, self.store, finisher, self.address, kept, final)
-        return replace(done, failure=final.failure) if final is not None else done
+            return windowcommits.draft_windows(work, self.store, finisher, self.address, kept, final)
 
     def _panes(self, effect: do.CommitPanes) -> was.PanesCommitted:
         reduce = py_reduce(effect.flow.fragment)
-        done = panecommits.commit_panes(effect, self.store, reduce, self.types)
-        return replace(done, failure=reduce.failure) if reduce is not None else done
+        return panecommits.commit_panes(effect, self.store, reduce, self.types)
 
     def _windows(self, effect: do.CommitWindows, version: Version) -> was.WindowsCommitted:
         with version.alone() as (finisher, kept):
@@ -442,8 +438,7 @@ class SimAgent:
 
     def _fetch(self, effect: do.Fetch) -> was.Fetched:
         rows = self.store.overlapping(effect.flow.uid, effect.start, effect.end)
-        pieces = (Piece(r.start, r.end, 0, r.tally, r.payload) for r in rows if r.part == effect.part)
-        return was.Fetched(effect.flow, tuple(pieces), effect.part)
+        return was.Fetched(effect.flow, tuple(row for row in rows if row.part == effect.part))
 
     def _forget(self, effect: do.Forget) -> None:
         if effect.whole_flow:

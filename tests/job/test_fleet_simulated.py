@@ -12,7 +12,7 @@ import pytest
 from elf.chaos.engine import SECOND, STREAM, plan
 from elf.chaos.world import World
 from elf.job.events import Arrived
-from elf.job.rollup.root import RootSettings
+from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec, stream_topic
 from elf.ql.plan import Plan
 from elf.windows import Sliding

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agents.disk.store import SnapshotName
 from agents.driver import FORGET_S, TICK_MS_MIN
 from agents.lanes.engine import types_of
 from agents.node.beginning import NodeSettings
@@ -21,6 +20,7 @@ from elf.job import events as was
 from elf.job.home import port as home
 from elf.job.ports import FinisherPort
 from elf.job.program.port import ProgramEvent
+from elf.job.snapshots import SnapshotName
 from elf.ql.plan import Plan
 
 if TYPE_CHECKING:
