@@ -97,15 +97,13 @@ class Pile:
     def __iter__(self) -> Iterator[Piece]:
         return iter(self._pieces)
 
-    def add(self, piece: Piece) -> int:
-        """Keep what overlaps nothing; the number of ranges that were refused is returned."""
+    def add(self, piece: Piece) -> None:
+        """Keep what overlaps nothing."""
         free = [(piece.start, piece.end)]
         for kept in self._pieces:
             if kept.members & piece.members:
                 free = [rest for span in free for rest in _without(span, (kept.start, kept.end))]
-        kept_panes = sum(end - start for start, end in free)
         self._pieces.extend(piece.clip(start, end) for start, end in free)
-        return 0 if kept_panes == piece.end - piece.start else 1
 
     def spans(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """``[start, end)`` cut into (start, end, members covered) at every change, gaps included as members

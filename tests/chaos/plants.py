@@ -51,9 +51,8 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 def merges_what_overlaps(patch: pytest.MonkeyPatch) -> None:
     """protocol 4.2, protocol 4.3: inner nodes and roots keep pieces that cover the same member."""
 
-    def add(pile: Pile, piece: Piece) -> int:
+    def add(pile: Pile, piece: Piece) -> None:
         pile._pieces.append(piece)
-        return 0
 
     def take(root: Root, piece: Piece) -> None:
         if root.first_pane is not None and piece.end > root.covered.committed_to():

@@ -44,13 +44,11 @@ class Relay:
         self._reported: dict[str, int] = {}
         self._oldest_ms: int | None = None
         self._sent = START_OF_TIME
-        self.refused = 0
-        self.supplements = 0
 
     def add(self, source: str, piece: Piece, now_ms: int) -> None:
         """A piece from a child (its address) or from our own worker (``SELF``)."""
         self._reported[source] = max(self._reported.get(source, START_OF_TIME), piece.end)
-        self.refused += self._pile.add(piece)
+        self._pile.add(piece)
         if self._pile and self._oldest_ms is None:
             self._oldest_ms = now_ms
 
@@ -79,7 +77,6 @@ class Relay:
         below = top if expired else min(self._reported.values(), default=top)
         below = max(below, self._sent)
         found = self._pile.take(min(piece.start for piece in self._pile), below)
-        self.supplements += sum(pieces[0].start < self._sent for pieces in found)
         self._sent = below
         self._oldest_ms = now_ms if self._pile else None
         return found
