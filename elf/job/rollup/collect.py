@@ -92,7 +92,7 @@ class Covered:
         return coming or self.has_in_hand(member, start, end)
 
     def has_in_hand(self, member: int, start: int, end: int) -> bool:
-        """Whether any of them is held."""
+        """Whether any of them is held: a commit that is proposed may be given up yet."""
         spans = self._held.spans(start, end) + self._late.spans(start, end)
         return any(members >> member & 1 for _, _, members in spans)
 
