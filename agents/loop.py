@@ -19,18 +19,18 @@ from agents.codec import Message
 from agents.committing import panecommits, windowcommits
 from agents.committing.making import Making
 from agents.disk import copystore, homestore
-from agents.disk.store import SnapshotName, Store
+from agents.disk.store import Store
 from agents.node.groups import Persisted
 from agents.node.node import Node, NodeEffect, NodeEvent
 from agents.ports import Ports
 from elf.job import effects as do
 from elf.job import events as was
 from elf.job import messages as say
-from elf.job.contributions import Piece
 from elf.job.copies import CopyEvent
 from elf.job.home import port as home
 from elf.job.log.streamlog import encode_entry
 from elf.job.program.port import ProgramEffect
+from elf.job.snapshots import SnapshotName
 from overlay import replica
 
 TICK_MS_MIN: Final = 1
@@ -225,8 +225,7 @@ class Loop:
 def fetched(effect: do.Fetch, store: Store) -> was.Fetched:
     """Retained snapshots that are asked for again."""
     rows = store.overlapping(effect.flow.uid, effect.start, effect.end)
-    pieces = (Piece(r.start, r.end, 0, r.tally, r.payload) for r in rows if r.part == effect.part)
-    return was.Fetched(effect.flow, tuple(pieces), effect.part)
+    return was.Fetched(effect.flow, tuple(row for row in rows if row.part == effect.part))
 
 
 def arrived(sender: str, message: Message) -> NodeEvent:

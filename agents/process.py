@@ -62,7 +62,7 @@ from elf.functions.sandbox import Limits, Sandboxes, Template
 from elf.job.again import Reading
 from elf.job.log.membership import Identity, StreamSince
 from elf.job.ports import Spill
-from elf.job.rollup.root import RootSettings
+from elf.job.rollup.decide import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.schema import ColumnType
 from elf.transport import ZeroMqTransport

@@ -33,7 +33,7 @@ from elf.client.windows import WINDOW_COLUMNS
 from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.log.membership import Identity, StreamSince
-from elf.job.rollup.root import RootSettings
+from elf.job.rollup.decide import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql.plan import COUNTED, Plan
 from elf.ql.statements import Describe

@@ -11,7 +11,7 @@ import msgspec
 from elf.batch import decode
 from elf.job import messages as say
 from elf.job.log.streamlog import StreamLog
-from elf.job.rollup.flowroots import event_time
+from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord
 from elf.job.stragglers import policy_of
 from elf.ql.plan import Fragment, Plan, Table

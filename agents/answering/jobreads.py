@@ -13,7 +13,7 @@ from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.log.readers import is_read, readable_as
 from elf.job.log.streamlog import StreamLog
-from elf.job.rollup.flowroots import event_time
+from elf.job.rollup.rooted import event_time
 from elf.job.spec import JobSpec
 from elf.ql.plan import Plan
 from elf.windows import Landmark

@@ -8,10 +8,10 @@ import operator
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agents.committing.finishing import finished, staged
 from agents.committing.kept import bounded
 from agents.committing.opening import Types, opened, opens
 from agents.committing.panetables import joined, merged, merged_tallies, opened_groups, opened_tallies
+from agents.committing.sides import finished, staged
 from agents.committing.status import status_of_windows
 from agents.committing.windowcommits import Treat, names_of, pieces_of, treated
 from agents.disk.store import Store

@@ -1,5 +1,5 @@
 """The making of windows for the masters on an agent, and of panes for its roots: the work itself, which any
-thread may do, and on which queue it belongs. What is kept in between (``agents.committing.versions``) is the
+thread may do, and on which queue it belongs. What is kept in between (``agents.committing.kept``) is the
 loop's to add and to let go.
 """
 
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from agents.committing import drafts, panecommits, windowcommits
+from agents.committing import panecommits, windowcommits
 from agents.committing.early import early_windows
 from agents.committing.finals import FinalFunction, running
 from agents.committing.finals import why_not as final_fails
+from agents.committing.kept import Version, Versions
 from agents.committing.reducing import ReduceFunction, reducing
 from agents.committing.reducing import why_not as reduce_fails
-from agents.committing.versions import Version, Versions
 from agents.disk.store import Store, StoreError
 from agents.lanes.streams import Call, FunctionsAt, Running
 from agents.ports import Queue, Reports
@@ -86,7 +86,7 @@ class Making:
                 return _queue(_reduce_of(effect), "commit"), partial(self._commit_panes, effect)
             case Draft(work=CommitWindows() as work):
                 version = self.versions.maker(work)
-                return _queue(work.spec.plan.final), partial(self._draft, effect, work, version)
+                return _queue(work.spec.plan.final), partial(self._draft, work, version)
             case Draft(work=CommitPanes() as work):
                 self._reports.panes_committed()
                 return _queue(_reduce_of(work)), partial(self._draft_panes, effect, work)
@@ -114,40 +114,35 @@ class Making:
     def _commit_panes(self, effect: CommitPanes) -> PanesCommitted:
         with self._reduce(effect) as reduce:
             done = panecommits.commit_panes(effect, self._store, reduce, self._functions.types)
-        return replace(done, failure=self._failed(reduce))
+        self._has_failed(done)
+        return done
 
     def _draft_panes(self, effect: Draft, work: CommitPanes) -> Drafted:
         with self._reduce(work) as reduce:
-            done = drafts.draft(
-                effect,
-                self._store,
-                None,
-                self._me.address,
-                None,
-                reduces=reduce,
-                types=self._functions.types,
-            )
-        return replace(done, failure=self._failed(reduce))
+            drafted = panecommits.draft_panes(effect, work, self._store, reduce, self._functions.types)
+        self._has_failed(drafted.done)
+        return drafted
 
-    def _failed(self, reduce: ReduceFunction | None) -> str:
-        failure = reduce.failure if reduce is not None else ""
-        if failure:
-            self._reports.function_failed("reduce", failure)
-        return failure
+    def _has_failed(self, done: PanesCommitted | WindowsCommitted | Failure) -> None:
+        if isinstance(done, PanesCommitted) and done.failure:
+            self._reports.function_failed("reduce", done.failure)
 
-    def _draft(self, effect: Draft, work: CommitWindows, version: Version) -> Drafted:
+    def _draft(self, work: CommitWindows, version: Version) -> Drafted:
         try:
             with version.alone() as (finisher, kept), self._final(work.spec) as final:
-                done = drafts.draft(effect, self._store, finisher, self._me.address, kept, final)
+                me = self._me.address
+                drafted = windowcommits.draft_windows(work, self._store, finisher, me, kept, final)
         except StoreError:
             raise
         except ElfError as error:
-            return Drafted(work, b"", error=self._not_made(work, error))
+            return Drafted(work, Failure(work.spec.uid, self._not_made(work, error), work.spec.version))
         self._reports.windows_committed()
-        if final is not None and final.failure:
-            self._reports.function_failed("final", final.failure, work.spec.name)
-            return replace(done, failure=f"{final.failure}{self._functions.where}")
-        return done
+        done = drafted.done
+        if isinstance(done, WindowsCommitted) and done.failure:
+            self._reports.function_failed("final", done.failure, work.spec.name)
+            failure = f"{done.failure}{self._functions.where}"
+            return replace(drafted, done=replace(done, failure=failure))
+        return drafted
 
     def _not_made(self, effect: CommitWindows, error: ElfError) -> str:
         self._reports.not_made(effect.spec.name, error)

@@ -9,7 +9,7 @@ fails they are opened one by one, to find out whose they are (``PiecesUnusable``
 
     relay (``combine``)       merges the others. The root misses who was left out, and asks for it itself.
     root (``merged_panes``)   commits nothing. It takes the others again, and that member's snapshot no more
-                              (``elf.job.rollup.refused``): so it is missing, as any other that is not there.
+                              (``elf.job.rollup.collect``): so it is missing, as any other that is not there.
 
 Inner nodes look at types only where pieces differ in them: a root sees whether all of them are wrong.
 """

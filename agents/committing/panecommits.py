@@ -8,23 +8,28 @@ effect (after a crash) answers with what the store has.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from agents.committing import opening
 from agents.committing.opening import PiecesUnusable, Types
 from agents.committing.panetables import check_covered, latest, merged_tallies, us_since
-from agents.disk.store import PaneCommit, Store
+from agents.committing.reducing import ReduceFunction
+from agents.disk.store import Store
 from elf.batch import decode, encode
 from elf.errors import ElfBug, PanesGone
 from elf.job import parts
-from elf.job.contributions import Piece, to_bytes
+from elf.job.commits import PaneCommit
+from elf.job.contributions import Piece, UnusablePieces, members_of, to_bytes
 from elf.job.effects import Combine, CommitPanes, ReadCommits, StorePanes
 from elf.job.events import Combined, CommitsRead, PanesCommitted, PanesStored
+from elf.job.home.port import Draft, Drafted
+from elf.job.home.records import encode as encode_record
 from elf.job.messages import PaneRow
 from elf.job.snapshots import Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME
@@ -33,15 +38,8 @@ from elf.job.thresholds import Unsure, first_rows, threshold_of
 from elf.job.tops import cut_panes
 
 READ_ROWS_MAX: Final = 32
-
-
 READ_BYTES_MAX: Final = 8 << 20
 """Commits, and bytes of them, that are sent to a reader at a time (one at least)."""
-
-
-Reduces = Callable[[pa.Table], tuple[pa.Table, tuple[int, ...]]]
-"""What is done to groups of panes before they are committed: (what they are then, panes that it fails on)
-(``agents.committing.reducing``)."""
 
 
 class Size(NamedTuple):
@@ -57,8 +55,9 @@ def combine(effect: Combine, types: Types | None = None) -> Combined:
     """Merge disjoint pieces into one for the parent, but for those that cannot be used; ``types``: of
     columns."""
     began = time.thread_time_ns()
-    fragment, batch = effect.flow.fragment, effect.batch
-    pieces, unusable = batch.pieces, tuple[tuple[Piece, str], ...]()
+    fragment, pieces = effect.flow.fragment, effect.pieces
+    start, end, members = pieces[0].start, pieces[0].end, members_of(pieces)
+    unusable: UnusablePieces = ()
     while True:
         try:
             tally, payload = opening.merge(fragment, pieces, fragment.keep, types, last=False)
@@ -70,31 +69,54 @@ def combine(effect: Combine, types: Types | None = None) -> Combined:
         if not pieces:
             return Combined(effect.flow, None, us_since(began), unusable)
     excerpt = any(piece.excerpt for piece in pieces)
-    members = batch.members
     for left_out, _ in unusable:
         members &= ~left_out.members
-    piece = Piece(batch.start, batch.end, members, tally, payload, excerpt)
+    piece = Piece(start, end, members, tally, payload, excerpt)
     return Combined(effect.flow, piece, us_since(began), unusable)
 
 
 def commit_panes(
-    effect: CommitPanes, store: Store, reduces: Reduces | None = None, types: Types | None = None
+    work: CommitPanes, store: Store, reduces: ReduceFunction | None = None, types: Types | None = None
 ) -> PanesCommitted:
-    """Merge a batch, on top of the revision before it, and commit it, unless that is gone, groups may be
+    """Merge pieces, on top of the revision before, and commit them, unless that is gone, groups may be
     missing, or some pieces cannot be used."""
+    row, done = made_panes(work, store, 0, reduces, types)
+    return done if row is None else replace(done, seq=store.commit_panes(row))
+
+
+def draft_panes(
+    draft: Draft, work: CommitPanes, store: Store, reduces: ReduceFunction | None, types: Types | None
+) -> Drafted:
+    """The same of a replicated home, but for the commit. ``work``: that of the draft."""
+    row, done = made_panes(work, store, draft.seq, reduces, types)
+    return Drafted(work, done, b"" if row is None else encode_record(row))
+
+
+def made_panes(
+    work: CommitPanes, store: Store, seq: int, reduces: ReduceFunction | None, types: Types | None
+) -> tuple[PaneCommit | None, PanesCommitted]:
+    """What is to be committed, and what is said then; None where it cannot be."""
     began = time.thread_time_ns()
     try:
-        row, threshold = merged_panes(effect, store, reduces=reduces, types=types)
+        row, threshold = merged_panes(work, store, seq, reduces, types)
     except PanesGone:
-        return PanesCommitted(effect, 0, gone=True)
+        return None, PanesCommitted(work, 0, gone=True)
     except Unsure:
-        return PanesCommitted(effect, 0, unsure=True)
+        return None, PanesCommitted(work, 0, unsure=True)
     except PiecesUnusable as error:
-        return PanesCommitted(effect, 0, unusable=error.pieces)
-    seq = store.commit_panes(row)
-    size, took = size_of(row), us_since(began)
-    return PanesCommitted(
-        effect, seq, size.keys, size.bytes, took, threshold=threshold, panes=size.panes, rows=size.rows
+        return None, PanesCommitted(work, 0, unusable=error.pieces)
+    size, failure = size_of(row), "" if reduces is None else reduces.failure
+    took = us_since(began)
+    return row, PanesCommitted(
+        work,
+        seq,
+        size.keys,
+        size.bytes,
+        took,
+        failure=failure,
+        threshold=threshold,
+        panes=size.panes,
+        rows=size.rows,
     )
 
 
@@ -112,30 +134,27 @@ def merged_panes(
     effect: CommitPanes,
     store: Store,
     seq: int = 0,
-    reduces: Reduces | None = None,
+    reduces: ReduceFunction | None = None,
     types: Types | None = None,
 ) -> tuple[PaneCommit, Threshold | None]:
-    """Merge a batch, on top of the revision before it, and find what agents may leave out of the next.
+    """Merge pieces, on top of the revision before, and find what agents may leave out of the next.
 
     Raises ``PanesGone`` if that has been dropped, ``Unsure`` if groups may be missing, ``PiecesUnusable``.
     ``reduces``: the fragment's reduce function, if it has one; ``types``: how its columns are to be.
     """
-    batch, flow = effect.batch, effect.flow
+    flow, start, end = effect.flow, effect.start, effect.end
     base: list[Piece] = []
     if effect.revision:
-        below = [
-            row
-            for row in store.pane_commits(flow.uid, batch.start, batch.end)
-            if row.revision < effect.revision
-        ]
+        below = [row for row in store.pane_commits(flow.uid, start, end) if row.revision < effect.revision]
         if flow.fragment.reduce is not None:
-            before = store.raw_of(flow.uid, batch.start, batch.end)
+            before = store.raw_of(flow.uid, start, end)
             below = [
-                replace(row, payload=before.get((row.start, row.revision), row.payload)) for row in below
+                msgspec.structs.replace(row, payload=before.get((row.start, row.revision), row.payload))
+                for row in below
             ]
-        base = latest(below, batch.start, batch.end)
-        check_covered(flow.uid, [(piece.start, piece.end) for piece in base], batch.start, batch.end)
-    tally, raw = opening.merge(flow.fragment, batch.pieces, types=types, below=base)
+        base = latest(below, start, end)
+        check_covered(flow.uid, [(piece.start, piece.end) for piece in base], start, end)
+    tally, raw = opening.merge(flow.fragment, effect.pieces, types=types, below=base)
     threshold = None
     if flow.fragment.first is not None:
         tally, raw, threshold = _first_rows(effect, tally, raw)
@@ -144,13 +163,11 @@ def merged_panes(
         tally, payload = _reduced(effect, tally, raw, reduces)
     row = PaneCommit(
         flow.uid,
-        batch.start,
-        batch.end,
+        start,
+        end,
         effect.revision,
         to_bytes(effect.members),
         effect.roster_version,
-        effect.epoch,
-        effect.term,
         tally,
         payload,
         seq,
@@ -171,8 +188,6 @@ def store_panes(effect: StorePanes, store: Store) -> PanesStored:
                 row.revision,
                 row.members,
                 row.roster_version,
-                row.epoch,
-                row.term,
                 row.tally,
                 row.payload,
                 row.seq,
@@ -203,8 +218,6 @@ def read_commits(effect: ReadCommits, store: Store) -> CommitsRead:
                 revision=row.revision,
                 members=row.members,
                 roster_version=row.roster_version,
-                epoch=row.epoch,
-                term=row.term,
                 tally=row.tally,
                 payload=payload,
                 cut=effect.cut,
@@ -228,7 +241,7 @@ def _cut(payload: bytes, effect: ReadCommits) -> bytes:
 
 def _first_rows(effect: CommitPanes, tally: bytes, raw: bytes) -> tuple[bytes, bytes, Threshold | None]:
     """(tally, payload) with the first rows of each pane alone, and what agents may leave out of the next."""
-    if not raw and any(piece.excerpt for piece in effect.batch.pieces):
+    if not raw and any(piece.excerpt for piece in effect.pieces):
         raise Unsure("all groups were left out")
     if not raw:
         return tally, raw, None
@@ -238,7 +251,9 @@ def _first_rows(effect: CommitPanes, tally: bytes, raw: bytes) -> tuple[bytes, b
     return encode(counted) if counted is not None else b"", encode(groups), threshold
 
 
-def _reduced(effect: CommitPanes, tally: bytes, raw: bytes, reduces: Reduces | None) -> tuple[bytes, bytes]:
+def _reduced(
+    effect: CommitPanes, tally: bytes, raw: bytes, reduces: ReduceFunction | None
+) -> tuple[bytes, bytes]:
     """(tally, payload) of panes after the reduce function; of those that it fails on as they were."""
     groups = decode(raw) if raw else None
     left: tuple[int, ...] = ()

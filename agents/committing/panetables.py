@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from agents.disk.store import PaneCommit
 from elf.aggregates import State, merge_tables
 from elf.batch import decode_all
 from elf.errors import PanesGone, PeerError
 from elf.job.approximate import CUT_STATE
+from elf.job.commits import PaneCommit
 from elf.job.contributions import Piece
 from elf.job.gaps import gaps_of, with_gaps
 from elf.job.spec import END_OF_TIME

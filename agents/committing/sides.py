@@ -1,22 +1,30 @@
-"""The sides of a plan at the master: a job's windows are made of one set of panes, or, where jobs are joined
-(``elf.ql.job_queries``), of one for each, all with the same windows. The final fragment takes the groups of
-all sides of a window together.
+"""What windows are made of at a master, and how their final fragments are run.
+
+A job's windows are made of one set of panes, or, where jobs are joined, of one for each *side* of the plan
+(``elf.ql.job_joins``), all with the same windows: the final fragment takes the groups of all sides of a
+window together. What a side's windows are made of are panes as they are committed, panes in which the rows of
+two streams meet (``elf.ql.streamjoins``), or the job's own smaller windows (the plan's stages).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from agents.committing.finishing import FINISH_ROWS, finished
 from elf.job.assembly.windows import Assembly
 from elf.job.ports import FinisherPort
 from elf.job.rollup.mirrors import flow_of
 from elf.job.spec import JobSpec
-from elf.ql.plan import Plan
+from elf.ql.plan import Plan, StreamJoin
 from elf.windows import Calendar
+
+FINISH_ROWS: Final = 1 << 20
+"""Groups that one run of the final fragment takes, or a little more."""
 
 
 class Sides:
@@ -99,3 +107,41 @@ def flows_of_sides(spec: JobSpec) -> Iterator[tuple[Plan, Flows, Flows]]:
 def is_of(stored_as: str, flows: Flows) -> bool:
     """Whether what the store has under that name are panes of one of these flows."""
     return flows is None or flow_of(stored_as) in flows
+
+
+def met(
+    join: StreamJoin, rows: pa.Table | None, panes: tuple[int, int], finisher: FinisherPort
+) -> pa.Table | None:
+    """These panes ``[start, end)`` of joined rows. ``rows``: both flows' panes, as far as partners may be."""
+    if rows is None:
+        return None
+    numbers = rows["_pane"].to_numpy()
+    inside = pa.array((numbers >= panes[0]) & (numbers < panes[1]))
+    return finisher.join(rows.filter(pc.or_(pc.equal(rows[join.side], 1), inside)).combine_chunks())
+
+
+def finished(groups: Iterable[pa.Table], finish: Callable[[pa.Table], pa.Table]) -> pa.Table:
+    """``finish`` over windows, many at a time but never so many that they fill the memory."""
+    found: list[pa.Table] = []
+    waiting: list[pa.Table] = []
+    for table in groups:
+        waiting += [table] if table.num_rows else []
+        if sum(one.num_rows for one in waiting) >= FINISH_ROWS:
+            found.append(finish(pa.concat_tables(waiting)))
+            waiting = []
+    if waiting:
+        found.append(finish(pa.concat_tables(waiting)))
+    return pa.concat_tables(found) if found else pa.table({})
+
+
+def staged(
+    plan: Plan, groups: pa.Table | None, start_us: int, end_us: int, finisher: FinisherPort
+) -> pa.Table | None:
+    """What windows are made of: panes, or what the plan's stages make of the smaller windows of
+    ``[start_us, end_us)``, whole ones. It depends on nothing but these panes.
+    """
+    for place, stage in enumerate(plan.stages):
+        smaller = Assembly(plan.before(place), Calendar((stage.window,), plan.fragment.pane_us))
+        groups = finished(smaller.windows(start_us, end_us, groups), partial(finisher.stage, place))
+        groups = groups if groups.num_rows else None
+    return groups

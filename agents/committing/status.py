@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from agents.disk.store import PaneCommitName
 from elf import windows
+from elf.job.commits import PaneCommitName
 from elf.job.contributions import numbers
 from elf.job.effects import CommitWindows, Coverage, Named
 from elf.job.gaps import GAP_TYPE, Gap, gaps_of

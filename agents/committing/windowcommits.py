@@ -9,14 +9,12 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import msgspec
 import pyarrow as pa
 
-from agents.committing.finishing import staged
+from agents.committing.finals import FinalFunction
 from agents.committing.kept import Contents, Kept, PaneRange, alike, bounded, reached
-from agents.committing.meeting import met
 from agents.committing.panetables import (
     check_covered,
     committed_tally,
@@ -27,19 +25,32 @@ from agents.committing.panetables import (
     opened_tallies,
     us_since,
 )
-from agents.committing.portions import has_portions, portion
-from agents.committing.sides import Flows, flows_of_sides, is_of
-from agents.committing.spans import Span, by_span, changed, micros, rows_of, spans_of, touched, without
+from agents.committing.sides import Flows, flows_of_sides, is_of, met, staged
+from agents.committing.spans import (
+    Span,
+    by_span,
+    changed,
+    has_portions,
+    micros,
+    portion,
+    rows_of,
+    spans_of,
+    touched,
+    without,
+)
 from agents.committing.status import status_of_all, status_of_skipped, status_of_windows
-from agents.disk.store import UNNUMBERED, PaneCommitName, Store, WindowCommit
+from agents.disk.store import Store
 from elf.aggregates import identity_row
 from elf.batch import decode, encode
-from elf.errors import ElfBug
+from elf.errors import ElfBug, PanesGone
 from elf.job.approximate import with_bounds
+from elf.job.commits import UNNUMBERED, PaneCommitName, WindowCommit
 from elf.job.contributions import Piece
 from elf.job.effects import CommitWindows, ReadWindows
 from elf.job.events import WindowsCommitted, WindowsRead
 from elf.job.gaps import gaps_alone, gaps_of
+from elf.job.home.port import Drafted
+from elf.job.home.records import encode as encode_record
 from elf.job.messages import WindowResult
 from elf.job.ports import FinisherPort
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec
@@ -61,9 +72,29 @@ def commit_windows(
         effect = portion(effect, pieces_of(effect, store, needs, END_OF_TIME))
     row, new = made_windows(effect, store, finisher, kept)
     if new:
-        row = replace(row, seq=store.commit_windows(row))
+        row = msgspec.structs.replace(row, seq=store.commit_windows(row))
     result = published(effect, row, master)
     return WindowsCommitted(effect, result, decode(row.rows).num_rows, us_since(began))
+
+
+def draft_windows(
+    work: CommitWindows,
+    store: Store,
+    finisher: FinisherPort,
+    master: str,
+    kept: Kept | None = None,
+    final: FinalFunction | None = None,
+) -> Drafted:
+    """The work of a replicated home's commit, but for the commit. ``final``: the final function of the
+    version."""
+    began = time.thread_time_ns()
+    try:
+        row, new = made_windows(work, store, finisher, kept, final)
+    except PanesGone:
+        return Drafted(work, WindowsCommitted(work, None, gone=True))
+    record, result = encode_record(row) if new else b"", published(work, row, master)
+    rows, failure = decode(row.rows).num_rows, "" if final is None else final.failure
+    return Drafted(work, WindowsCommitted(work, result, rows, us_since(began), failure), record)
 
 
 def published(effect: CommitWindows, row: WindowCommit, master: str) -> WindowResult | None:

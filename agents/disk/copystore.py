@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from agents.disk.room import is_refusal
-from agents.disk.store import CopyRow, SnapshotName, Store, StoreError
-from elf.job.contributions import Piece
+from agents.disk.store import CopyRow, Store, StoreError
 from elf.job.copies import (
     CopiesRead,
     CopiesStored,
@@ -29,6 +28,7 @@ from elf.job.copies import (
     SnapshotsRead,
     StoreCopies,
 )
+from elf.job.snapshots import Sealed, SnapshotName
 
 COPY_EFFECTS: Final = (ReadSnapshots, StoreCopies, ForgetCopies, ReadHeld, ReadCopies)
 
@@ -85,9 +85,10 @@ def _read_held(store: Store, effect: ReadHeld) -> HeldRead:
 def _read(store: Store, effect: ReadCopies) -> CopiesRead:
     rows = store.copies_of(effect.flow.uid, effect.member, effect.start, effect.end, effect.part)
     bad = [row for row in rows if not _is_whole(row)]
-    good = tuple(Piece(row.start, row.end, 0, row.tally, row.payload) for row in rows if row not in bad)
+    good = (row for row in rows if row not in bad)
+    snapshots = tuple(Sealed(r.flow, r.start, r.end, r.tally, r.payload, r.part) for r in good)
     damaged = tuple(CopyName(*row[:5]) for row in bad)
-    return CopiesRead(effect.flow, effect.member, effect.part, good, damaged)
+    return CopiesRead(effect.flow, effect.member, snapshots, damaged)
 
 
 def _is_whole(row: CopyRow) -> bool:

@@ -7,14 +7,15 @@ which hears of all records since the last state again, comes to what was there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Final, TypeVar, cast
 
 import msgspec
 
-from agents.disk.store import PaneCommit, Store, WindowCommit
+from agents.disk.store import Store
 from elf.errors import ElfBug
+from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.effects import SaveJob
 from elf.job.home import records as log
 from elf.job.home.homes import StoredJob
@@ -72,9 +73,9 @@ def apply(store: Store, record: bytes) -> int:
                 store.save_job(fact.spec.uid, job_record(fact), fact.state)
             case log.FlowKept():
                 store.save_flow(fact.flow, fact.first_pane)
-            case log.PanesKept():
+            case PaneCommit():
                 return _keep_panes(store, fact)
-            case log.WindowsKept():
+            case WindowCommit():
                 return _keep_windows(store, fact)
             case log.PanesDropped():
                 store.prune_panes(fact.flow, fact.below)
@@ -104,22 +105,19 @@ def apply_run(store: Store, run: ApplyRun) -> list[Applied]:
         return [Applied(one.group, one.record, apply(store, one.record)) for one in run.effects]
 
 
-def _keep_panes(store: Store, fact: log.PanesKept) -> int:
+def _keep_panes(store: Store, row: PaneCommit) -> int:
     """Of a bare word on a commit and the commit itself, whichever comes first, the commit stays."""
-    name = (fact.start, fact.end, fact.revision)
-    known = store.committed_as(fact.flow, *name)
-    if known is not None and known.members and not fact.members:
+    known = store.committed_as(*row.name)
+    if known is not None and known.members and not row.members:
         return known.seq
-    again = known is not None and not known.members and bool(fact.members)
-    return store.commit_panes(_pane_row(fact), again=again)
+    again = known is not None and not known.members and bool(row.members)
+    return store.commit_panes(row, again=again)
 
 
-def _keep_windows(store: Store, fact: log.WindowsKept) -> int:
-    near = store.windows(fact.job, fact.first_start - 1, fact.last_end + 1)
-    name = (fact.first_start, fact.last_end, fact.revision, fact.version)
-    known = (r for r in near if (r.first_start, r.last_end, r.revision, r.version) == name)
-    row = next(known, None)
-    return store.commit_windows(WindowCommit(*msgspec.structs.astuple(fact))) if row is None else row.seq
+def _keep_windows(store: Store, row: WindowCommit) -> int:
+    near = store.windows(row.job, row.first_start - 1, row.last_end + 1)
+    known = next((other for other in near if other.name == row.name), None)
+    return store.commit_windows(row) if known is None else known.seq
 
 
 def install(store: Store, effect: InstallHome) -> None:
@@ -137,7 +135,7 @@ def summary(store: Store, effect: SummariseHome) -> bytes:
     flows = [log.FlowKept(uid, first) for uid in effect.flows if (first := firsts.get(uid)) is not None]
     windows = _fitting(store.last_windows(effect.uid, STATE_WINDOWS))
     numbers = [row.seq for row in windows]  # the next one is given after the last, which may be a revision
-    windows += map(windows_fact, store.windows_after(effect.uid, max(numbers, default=0)))
+    windows += store.windows_after(effect.uid, max(numbers, default=0))
     over = max(sum(map(_size, windows)) - STATE_WINDOWS_BYTES, 0)  # the newest may be larger than that
     share = max(STATE_PANES_BYTES - over, 0) // max(len(flows), 1)
     panes = [row for uid in effect.flows for row in newest(store, uid, share)]
@@ -154,35 +152,32 @@ def _kept_job(store: Store, uid: str, founder: str) -> log.JobKept | log.RangeKe
     return log.JobKept(kept.spec, row.state, kept.first_pane, kept.versions)
 
 
-def newest(store: Store, uid: str, bytes_max: int) -> list[log.PanesKept]:
+def newest(store: Store, uid: str, bytes_max: int) -> list[PaneCommit]:
     """All commits of a flow in their order; the older ones without contents if they are too large."""
-    found: list[log.PanesKept] = []
+    found: list[PaneCommit] = []
     size = 0
     rows = sorted(store.pane_commits(uid, START_OF_TIME, END_OF_TIME), key=lambda row: row.seq)
     parts, raw = store.parts_of(uid), store.raw_of(uid, START_OF_TIME, END_OF_TIME)
     for row in reversed(rows):
         name = row.start, row.revision
-        row = replace(row, parts=parts.get(name, b""), raw=raw.get(name, b""))
+        row = msgspec.structs.replace(row, parts=parts.get(name, b""), raw=raw.get(name, b""))
         size += len(row.tally) + len(row.payload) + len(row.raw)
-        kept = panes_fact(row)
-        if size > bytes_max:
-            kept = log.bare(kept)
-        found.append(kept)
+        found.append(row.bare if size > bytes_max else row)
     return found[::-1]
 
 
-def _fitting(rows: Sequence[WindowCommit]) -> list[log.WindowsKept]:
-    found: list[log.WindowsKept] = []
+def _fitting(rows: Sequence[WindowCommit]) -> list[WindowCommit]:
+    found: list[WindowCommit] = []
     size = 0
     for row in reversed(rows):
         size += _size(row)
         if found and size > STATE_WINDOWS_BYTES:
             break
-        found.append(windows_fact(row))
+        found.append(row)
     return found[::-1]
 
 
-def _size(row: WindowCommit | log.WindowsKept) -> int:
+def _size(row: WindowCommit) -> int:
     return len(row.status) + len(row.rows) + len(row.panes_used)
 
 
@@ -210,45 +205,6 @@ def stored_panes(store: Store, uid: str, first: int | None) -> StoredPanes:
     """A flow's commits, without their contents."""
     commits = tuple((c.start, c.end, c.revision, c.members) for c in store.committed(uid))
     return StoredPanes(first, commits, store.last_seq(uid), store.parts_of(uid))
-
-
-def panes_fact(row: PaneCommit) -> log.PanesKept:
-    """A commit as a record."""
-    return log.PanesKept(
-        row.flow,
-        row.start,
-        row.end,
-        row.revision,
-        row.members,
-        row.roster_version,
-        row.epoch,
-        row.term,
-        row.tally,
-        row.payload,
-        row.seq,
-        row.parts,
-        row.raw,
-    )
-
-
-def _pane_row(fact: log.PanesKept) -> PaneCommit:
-    return PaneCommit(*msgspec.structs.astuple(fact))
-
-
-def windows_fact(row: WindowCommit) -> log.WindowsKept:
-    """A commit as a record."""
-    return log.WindowsKept(
-        row.job,
-        row.first_start,
-        row.last_end,
-        row.revision,
-        row.version,
-        row.provisional,
-        row.status,
-        row.rows,
-        row.panes_used,
-        row.seq,
-    )
 
 
 def perform(store: Store, effect: InstallHome | SummariseHome | LoadHome | ForgetHome) -> HomeEvent | None:

@@ -19,7 +19,7 @@ import sqlite3
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,44 +27,16 @@ from agents.disk import hardstate
 from agents.disk.sqlite import SqliteFile, StoreError
 from agents.disk.tables import APPLICATION_ID, SCHEMA, SCHEMA_VERSION, UPGRADES
 from elf.errors import ElfBug
+from elf.job.commits import UNNUMBERED, PaneCommit, PaneCommitName, WindowCommit
+from elf.job.snapshots import Sealed, SnapshotName
 from overlay import replica
 
 __all__ = [
     "CopyRow",
     "JobRow",
-    "PaneCommit",
-    "PaneCommitName",
-    "SnapshotName",
-    "SnapshotRow",
     "Store",
     "StoreError",
-    "WindowCommit",
 ]
-
-
-class SnapshotName(NamedTuple):
-    """Names the snapshots of one agent: panes ``[start, end)`` of a flow; part 0 is the main one."""
-
-    flow: str
-    start: int
-    end: int
-    part: int = 0
-
-
-@dataclass(frozen=True)
-class SnapshotRow:
-    """Sealed panes ``[start, end)`` of a flow, as retained until a commit includes them."""
-
-    flow: str
-    start: int
-    end: int
-    part: int
-    tally: bytes
-    payload: bytes
-
-    @property
-    def name(self) -> SnapshotName:
-        return SnapshotName(self.flow, self.start, self.end, self.part)
 
 
 class CopyRow(NamedTuple):
@@ -81,57 +53,6 @@ class CopyRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PaneCommitName:
-    """A pane commit without its contents: which members panes ``[start, end)`` cover in this revision."""
-
-    flow: str
-    start: int
-    end: int
-    revision: int
-    members: bytes
-    roster_version: int
-    epoch: int
-    term: int
-
-
-@dataclass(frozen=True)
-class PaneCommit(PaneCommitName):
-    """A root's final word on a revision of panes ``[start, end)``, with its counters (protocol 5.8). ``seq``:
-    its number among those of its flow, ascending; 0 until it is committed. ``parts``: those of late rows that
-    its one pane has (``elf.job.parts``); they are read by ``parts_of`` alone. ``raw``: what the payload was
-    made of, where a reduce function has changed it; it is read by ``raw_of`` alone.
-    """
-
-    tally: bytes
-    payload: bytes
-    seq: int = field(default=0, compare=False)
-    parts: bytes = field(default=b"", compare=False)
-    raw: bytes = field(default=b"", compare=False)
-
-
-UNNUMBERED: Final = -1
-
-
-@dataclass(frozen=True)
-class WindowCommit:
-    """A master's final word on a revision of the windows from ``first_start`` to ``last_end`` (µs). ``seq``:
-    its number among those of its job, ascending by one; ``UNNUMBERED`` until it is committed; 0 if nothing is
-    published of it, as there is no window in it.
-    """
-
-    job: str
-    first_start: int
-    last_end: int
-    revision: int
-    version: int
-    provisional: bool
-    status: bytes
-    rows: bytes
-    panes_used: bytes
-    seq: int = field(default=UNNUMBERED, compare=False)
-
-
-@dataclass(frozen=True)
 class JobRow:
     """A job that this agent is the home of."""
 
@@ -142,7 +63,7 @@ class JobRow:
 
 _SNAPSHOT: Final = "SELECT flow, pane_start, pane_end, part, tally, payload FROM snapshots"
 _COPY_NAME: Final = "flow, member, pane_start, pane_end, part"
-_PANE_NAME: Final = "flow, pane_start, pane_end, revision, members, roster_version, epoch, term"
+_PANE_NAME: Final = "flow, pane_start, pane_end, revision, members, roster_version"
 _PANE: Final = f"SELECT {_PANE_NAME}, tally, payload, seq FROM pane_commits"
 _WINDOW_NAME: Final = "job, first_start, last_end, revision, version, provisional"
 _WINDOW: Final = f'SELECT {_WINDOW_NAME}, status, "rows", panes_used, seq FROM window_commits'
@@ -216,7 +137,7 @@ class Store:
         self,
         stream: str,
         cut: bytes,
-        snapshots: Sequence[SnapshotRow] = (),
+        snapshots: Sequence[Sealed] = (),
         *,
         forget: Sequence[SnapshotName] = (),
         joined: Mapping[str, bytes] | None = None,
@@ -243,29 +164,29 @@ class Store:
             found = con.execute("SELECT digest, data FROM joined WHERE stream = ?", (stream,))
             return {str(digest): bytes(data) for digest, data in found}
 
-    def snapshots(self, flow: str) -> list[SnapshotRow]:
+    def snapshots(self, flow: str) -> list[Sealed]:
         """All that is retained of the flow, by start, end and part."""
         with self._file.reading() as con:
             found = con.execute(f"{_SNAPSHOT} WHERE flow = ? ORDER BY pane_start, pane_end, part", (flow,))
-            return [SnapshotRow(*row) for row in found]
+            return [_sealed(row) for row in found]
 
-    def overlapping(self, flow: str, start: int, end: int) -> list[SnapshotRow]:
+    def overlapping(self, flow: str, start: int, end: int) -> list[Sealed]:
         """What is retained of the flow and has a pane in ``[start, end)``, by start, end and part."""
         with self._file.reading() as con:
             found = con.execute(
                 f"{_SNAPSHOT} {_OVERLAP} ORDER BY pane_start, pane_end, part", (flow, end, start)
             )
-            return [SnapshotRow(*row) for row in found]
+            return [_sealed(row) for row in found]
 
     def delete_snapshots(self, names: Sequence[SnapshotName]) -> None:
         with self._file.writing() as con:
             _remove(con, names)
 
-    def named_snapshots(self, names: Sequence[SnapshotName]) -> list[SnapshotRow]:
+    def named_snapshots(self, names: Sequence[SnapshotName]) -> list[Sealed]:
         """Those of these that are retained."""
         with self._file.reading() as con:
             found = (con.execute(_SNAPSHOT + _NAMED, name).fetchone() for name in names)
-            return [SnapshotRow(*row) for row in found if row is not None]
+            return [_sealed(row) for row in found if row is not None]
 
     def delete_flow(self, flow: str) -> None:
         """Forgets the flow, its snapshots, copies and pane commits."""
@@ -327,11 +248,8 @@ class Store:
         with self._file.writing() as con:
             for row in rows:
                 if again:
-                    con.execute(
-                        f"DELETE FROM pane_commits {_AS}", (row.flow, row.start, row.end, row.revision)
-                    )
-                key = (row.flow, row.start, row.end, row.revision)
-                values = (row.members, row.roster_version, row.epoch, row.term, row.tally, row.payload)
+                    con.execute(f"DELETE FROM pane_commits {_AS}", row.name)
+                values = (*row.name, row.members, row.roster_version, row.tally, row.payload)
                 taken = con.execute(
                     f"{_PANE} {_OVERLAP} AND revision = ?", (row.flow, row.end, row.start, row.revision)
                 )
@@ -342,7 +260,7 @@ class Store:
                     )
                 seq = known[0].seq if known else row.seq or self._last_seq(con, row.flow) + 1
                 con.execute(
-                    f"INSERT OR IGNORE INTO pane_commits VALUES ({_marks(12)})", (*key, *values, seq, row.raw)
+                    f"INSERT OR IGNORE INTO pane_commits VALUES ({_marks(10)})", (*values, seq, row.raw)
                 )
                 if row.parts:
                     named = (row.flow, row.start, row.revision, row.parts)
@@ -455,14 +373,7 @@ class Store:
         seq = 0
         with self._file.writing() as con:
             for row in rows:
-                key = (
-                    row.job,
-                    row.first_start,
-                    row.last_end,
-                    row.revision,
-                    row.version,
-                    int(row.provisional),
-                )
+                key = (*row.name, int(row.provisional))
                 said = (row.status, row.rows, row.panes_used)
                 known = con.execute(f"{_WINDOW} WHERE ({_WINDOW_NAME}) = ({_marks(6)})", key).fetchone()
                 if known is not None and known[6:9] != said:
@@ -572,6 +483,11 @@ def _keep(
     done = con.execute(f"INSERT OR IGNORE INTO {table} VALUES ({_marks(len(whole))})", whole)
     if done.rowcount == 0 and con.execute(known, tuple(key)).fetchone() != whole:
         raise ElfBug(f"{table}: {tuple(key)} is there already, with other contents")
+
+
+def _sealed(row: tuple[str, int, int, int, bytes, bytes]) -> Sealed:
+    flow, start, end, part, tally, payload = row
+    return Sealed(flow, start, end, tally, payload, part)
 
 
 def _window(row: tuple[str, int, int, int, int, int, bytes, bytes, bytes, int]) -> WindowCommit:

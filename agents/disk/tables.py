@@ -6,7 +6,7 @@ from typing import Final
 
 from agents.disk import hardstate
 
-SCHEMA_VERSION: Final = 8
+SCHEMA_VERSION: Final = 9
 APPLICATION_ID: Final = 0x656C6631
 """``elf1``: tells our files from other programs' SQLite files."""
 
@@ -25,8 +25,8 @@ CREATE TABLE snapshots (
   tally BLOB NOT NULL, payload BLOB NOT NULL, PRIMARY KEY (flow, pane_start, pane_end, part));
 CREATE TABLE pane_commits (
   flow TEXT NOT NULL, pane_start INTEGER NOT NULL, pane_end INTEGER NOT NULL, revision INTEGER NOT NULL,
-  members BLOB NOT NULL, roster_version INTEGER NOT NULL, epoch INTEGER NOT NULL, term INTEGER NOT NULL,
-  tally BLOB NOT NULL, payload BLOB NOT NULL, seq INTEGER NOT NULL DEFAULT 0, raw BLOB NOT NULL DEFAULT x'',
+  members BLOB NOT NULL, roster_version INTEGER NOT NULL, tally BLOB NOT NULL, payload BLOB NOT NULL,
+  seq INTEGER NOT NULL DEFAULT 0, raw BLOB NOT NULL DEFAULT x'',
   PRIMARY KEY (flow, pane_start, pane_end, revision));
 CREATE INDEX pane_commits_by_seq ON pane_commits (flow, seq);
 CREATE TABLE pane_parts (
@@ -76,4 +76,8 @@ UPDATE window_commits SET seq = known.number FROM (
 CREATE INDEX window_commits_by_seq ON window_commits (job, seq);
 """,
     7: COPIES,
+    8: """
+ALTER TABLE pane_commits DROP COLUMN epoch;
+ALTER TABLE pane_commits DROP COLUMN term;
+""",
 }

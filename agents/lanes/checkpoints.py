@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 import msgspec
 import pyarrow as pa
 
-from agents.disk.store import SnapshotName, SnapshotRow, Store
+from agents.disk.store import Store
 from agents.inputs import Position
 from elf.batch import decode
 from elf.job.commands import Answered, Leap, Outcome
 from elf.job.cut import StreamCut
 from elf.job.gaps import Gap, gaps_of
-from elf.job.snapshots import Name, Span
+from elf.job.snapshots import Name, SnapshotName, Span
 from elf.job.stragglers import left_over
 from elf.ql.plan import Table
 
@@ -53,7 +53,7 @@ class Checkpoints:
         self._store.save_cut(
             self._stream,
             msgspec.msgpack.encode(replace(cut, worker=worker)),
-            [SnapshotRow(s.flow, s.start, s.end, s.part, s.tally, s.payload) for s in outcome.sealed],
+            outcome.sealed,
             forget=forgotten(outcome),
             joined=None if joined.keys() == self._joined else joined,
         )

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from agents.disk.store import SnapshotName, Store
+from agents.disk.store import Store
 from agents.formats import Format
 from agents.inputs import Chunk, Position
 from agents.lanes.ahead import Ahead, Parsed
@@ -36,6 +36,7 @@ from elf.job.commands import Answered, Command, Feed, Idle, Install, Leap, Outco
 from elf.job.cut import StreamCut
 from elf.job.gaps import Missed
 from elf.job.ports import Spill
+from elf.job.snapshots import SnapshotName
 from elf.job.worker.stream import StreamWorker, WorkerSettings
 from elf.schema import ColumnType, declare
 

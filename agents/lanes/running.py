@@ -113,7 +113,6 @@ def _run(flow: Flow, asked: RunAgain, bytes_max: int, chunk_bytes: int) -> RunSl
     counted = _rows_of(sealed.tally, pane) if sealed is not None else None
     return RunSlice(
         flow=flow.uid,
-        epoch=flow.epoch,
         start=pane,
         end=pane + 1,
         members=to_bytes(1 << asked.member),

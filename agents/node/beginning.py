@@ -13,8 +13,8 @@ from elf.job.home.records import RECORD_BYTES_MAX
 from elf.job.log.keepers import KEEPERS_MAX, LOG_GROUP
 from elf.job.log.membership import Cluster, Identity
 from elf.job.messages import LogEntry
+from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
-from elf.job.rollup.root import RootSettings
 from overlay import replica
 
 PEERS_FACT: Final = "peers"

@@ -20,12 +20,13 @@ A home is over when the log has the job's tombstone and the end of its flows: ea
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agents.node.beginning import FOUNDED_FACT, HOUSED_FACT, as_lines
 from agents.node.groups import GroupDesk, GroupStep
 from agents.node.staffing import QUICK_MS, STAFF_MS, Staffing
+from elf.job.commits import PaneCommit
 from elf.job.effects import (
     CommitPanes,
     CommitWindows,
@@ -217,8 +218,8 @@ class Housing:
         told = wanted.record
         if len(told) > record.RECORD_BYTES_MAX:
             fact = record.record_of(told)
-            if isinstance(fact, record.PanesKept):
-                told = record.encode(record.bare(fact))
+            if isinstance(fact, PaneCommit):
+                told = record.encode(fact.bare)
                 self._machines[key].whole[told] = wanted.record
             elif wanted.drafted is not None and isinstance(wanted.drafted.work, CommitWindows):
                 spec = wanted.drafted.work.spec
@@ -373,17 +374,9 @@ class Housing:
         if led is None or not any(work is known for known in led.drafts):
             return []  # of a term that is over
         led.drafts = [known for known in led.drafts if known is not work]
-        if event.gone and isinstance(work, CommitWindows):
-            return self._homes.panes_gone(work)
-        if (event.gone or event.unsure or event.unusable) and isinstance(work, CommitPanes):
-            undone = PanesCommitted(work, 0, gone=event.gone, unsure=event.unsure, unusable=event.unusable)
-            return self._homes.reading.panes_committed(undone, now_ms)
-        if event.error and spec is not None:
-            return self._homes.failed(Failure(spec.uid, event.error, spec.version))
-        wanted = _Wanted(event.record, event)
         if not event.record:
-            return self._told(wanted, 0, now_ms)
-        return self._want(key, led, wanted, now_ms)
+            return self._done(event.done, 0, now_ms)
+        return self._want(key, led, _Wanted(event.record, event), now_ms)
 
     def _told(self, wanted: _Wanted, seq: int, now_ms: int) -> Sequence[Step]:
         """A record is committed, and applied here."""
@@ -391,25 +384,22 @@ class Housing:
             return self._homes.saved(wanted.saved, now_ms)
         if wanted.begun:
             return self._homes.begun(wanted.begun, now_ms)
-        match wanted.drafted:
-            case Drafted(work=CommitPanes() as work) as done:
-                event = PanesCommitted(
-                    work,
-                    seq,
-                    done.rows,
-                    done.bytes,
-                    done.cpu_us,
-                    failure=done.failure,
-                    threshold=done.threshold,
-                    panes=done.panes,
-                    rows=done.rows_in,
-                )
-                return self._homes.reading.panes_committed(event, now_ms)
-            case Drafted(work=CommitWindows() as work) as done:
+        return [] if wanted.drafted is None else self._done(wanted.drafted.done, seq, now_ms)
+
+    def _done(
+        self, done: PanesCommitted | WindowsCommitted | Failure, seq: int, now_ms: int
+    ) -> Sequence[Step]:
+        """A commit is made, with this number (0: it had one), or cannot be."""
+        match done:
+            case PanesCommitted():
+                return self._homes.reading.panes_committed(replace(done, seq=seq), now_ms)
+            case WindowsCommitted(gone=True):
+                return self._homes.panes_gone(done.done)
+            case WindowsCommitted():
                 result = done.result and numbered(done.result, seq)
-                made = WindowsCommitted(work, result, done.rows, done.cpu_us, done.failure)
-                return self._homes.windows_committed(made, now_ms)
-        return []
+                return self._homes.windows_committed(replace(done, result=result), now_ms)
+            case Failure():
+                return self._homes.failed(done)
 
     def kept(self, key: bytes) -> str:
         """What a group of ours keeps, for people; empty: nothing any more, or nothing yet."""

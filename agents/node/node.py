@@ -55,11 +55,12 @@ from elf.job.log.streamlog import StreamLog
 from elf.job.program.messages import MESSAGES as PROGRAM_MESSAGES
 from elf.job.program.port import ProgramEffect, ProgramEvent
 from elf.job.program.programs import Programs, ToApp
-from elf.job.rollup.beginning import Beginning
 from elf.job.rollup.clocks import Clocks
 from elf.job.rollup.mirrors import is_copy
 from elf.job.rollup.notices import Notices
-from elf.job.rollup.uplink import Uplink, piece_of
+from elf.job.rollup.relay import Beginning
+from elf.job.rollup.slices import piece_of
+from elf.job.rollup.uplink import Uplink
 from overlay import replica
 
 DEFAULT_LATENESS_US = 2_000_000
@@ -261,7 +262,7 @@ class Node:
             case WindowsRead():
                 return list(self.homes.windows_read(event))
             case Fetched():
-                return list(self.uplink.fetched(event.flow, event.pieces, event.part))
+                return list(self.uplink.fetched(event.flow, event.snapshots))
             case Ran():
                 return [Send(event.to, event.answer)]
             case Consulted():

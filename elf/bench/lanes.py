@@ -19,7 +19,7 @@ from agents.lanes.samples import sample_lines
 from elf.batch import decode
 from elf.bench.measure import plan_of
 from elf.job.commands import Finish, Install, Outcome
-from elf.job.contributions import Batch, Piece
+from elf.job.contributions import Piece
 from elf.job.effects import CommitPanes, CommitWindows, Coverage
 from elf.job.snapshots import Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, flow_uid
@@ -97,8 +97,8 @@ class Master:
 
     def panes(self, start: int, end: int, tally: bytes, payload: bytes) -> None:
         """Commit these panes."""
-        batch = Batch(start, end, 1, (Piece(start, end, 1, tally, payload),))
-        panecommits.commit_panes(CommitPanes(self.spec.flows[0], batch, 0, 1, 0), self.store)
+        pieces = (Piece(start, end, 1, tally, payload),)
+        panecommits.commit_panes(CommitPanes(self.spec.flows[0], start, end, pieces, 0, 1, 0), self.store)
 
     def finish(self, sealed: Sealed) -> None:
         """All windows, of its panes."""

@@ -22,7 +22,7 @@ import msgspec
 import pyarrow.compute as pc
 from typer import Option
 
-from agents.disk.store import PaneCommit, Store
+from agents.disk.store import Store
 from elf.batch import decode, encode
 from elf.bench.lanes import Master, flow_of, lane_with, plan_over, read_all
 from elf.bench.options import Hour, Products, Repeat
@@ -30,6 +30,7 @@ from elf.bench.runner import Bench, Figure, Report, Scratch, median, same
 from elf.bench.sides import ask, clocked
 from elf.bench.sliding import HOUR_MS, TOP_ROWS, generate
 from elf.errors import UserError
+from elf.job.commits import PaneCommit
 from elf.job.snapshots import Sealed
 from elf.job.spec import START_OF_TIME, JobSpec
 from elf.ql.plan import Plan

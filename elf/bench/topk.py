@@ -25,12 +25,12 @@ from elf.bench.options import Agents
 from elf.bench.runner import Bench, Figure, Report, Scratch
 from elf.errors import ElfBug
 from elf.job.approximate import keep_best, with_cut
-from elf.job.rollup.asking import Asking
 from elf.job.snapshots import Threshold
 from elf.job.tally import TALLY_STATES, tally
 from elf.job.thresholds import (
     LEFT_STATES,
     SEEN_STATE,
+    Asking,
     Unsure,
     excerpt,
     first_rows,

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from agents.disk.store import CopyRow, PaneCommit, Store, WindowCommit
+from agents.disk.store import CopyRow, Store
 from elf.chaos.ledger import Ledger
+from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.copies import CopyName
 
 PAGES_MAX: Final = 1 << 30

@@ -20,7 +20,7 @@ from agents.lanes.streams import StreamEngine
 from elf.chaos.engine import PyEngine
 from elf.chaos.fates import Fates
 from elf.chaos.files import FileLog
-from elf.chaos.lane import CHUNKS_AHEAD, READ_MS, STUCK_MS, SimLane, snapshots
+from elf.chaos.lane import CHUNKS_AHEAD, READ_MS, STUCK_MS, SimLane
 from elf.job.commands import Command, Feed, Idle, Outcome
 from elf.job.ports import ExtractorPort, MapperPort, Wanted
 from elf.ql.plan import Fragment
@@ -86,7 +86,7 @@ class FileLane(SimLane):
         if agent.up:
             outcome = self._perform(command)
             if outcome.cut is not None and world.ledger is not None:
-                world.ledger.cut(agent.index, outcome.cut, snapshots(outcome), outcome.forgotten)
+                world.ledger.cut(agent.index, outcome.cut, outcome.sealed, outcome.forgotten)
                 for take in self._taken:
                     take()
                 self._taken.clear()

@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from agents.disk.store import SnapshotRow
 from agents.lanes.checkpoints import counted, forgotten
 from elf.chaos.engine import Chunk, PyEngine, Source
 from elf.job import events as was
@@ -94,9 +93,9 @@ class SimLane:
         if agent.up and outcome.cut is not None:
             leapt = forgotten(outcome)
             cut = msgspec.msgpack.encode(outcome.cut)
-            agent.store.save_cut(self._stream, cut, snapshots(outcome), forget=leapt)
+            agent.store.save_cut(self._stream, cut, outcome.sealed, forget=leapt)
             if ledger is not None:
-                ledger.cut(agent.index, outcome.cut, snapshots(outcome), outcome.forgotten)
+                ledger.cut(agent.index, outcome.cut, outcome.sealed, outcome.forgotten)
         if agent.up:
             agent.world.crash_point(agent)
         return agent.up
@@ -142,7 +141,3 @@ class SimLane:
 
     def close(self) -> None:
         """The agent's process is no more."""
-
-
-def snapshots(outcome: Outcome) -> list[SnapshotRow]:
-    return [SnapshotRow(s.flow, s.start, s.end, s.part, s.tally, s.payload) for s in outcome.sealed]

@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from agents.committing.sides import Flows, flows_of_sides, is_of
-from agents.disk.store import CopyRow, PaneCommit, SnapshotRow, WindowCommit
+from agents.disk.store import CopyRow
 from elf.batch import decode
 from elf.chaos.reference import BANG, Counts, Span, Sums, is_right, reduced
+from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.contributions import from_bytes, numbers
 from elf.job.copies import CopyName
 from elf.job.cut import FlowCut, StreamCut
@@ -29,7 +30,7 @@ from elf.job.gaps import GAPS, Gap, gaps_of
 from elf.job.gaps import from_bytes as from_bytes_of_gaps
 from elf.job.messages import FlowEnded, LogEntry, MemberJoined, MemberLeft, WindowResult
 from elf.job.parts import from_bytes as parts_of
-from elf.job.snapshots import Name
+from elf.job.snapshots import Name, Sealed
 from elf.job.spec import Flow, JobSpec
 from elf.job.tally import UNREDUCED
 
@@ -158,7 +159,7 @@ class Ledger:
         self.books.setdefault((flow.uid, agent), Book(live_from))
 
     def cut(
-        self, agent: int, cut: StreamCut, rows: Sequence[SnapshotRow], forgotten: Sequence[tuple[str, Name]]
+        self, agent: int, cut: StreamCut, rows: Sequence[Sealed], forgotten: Sequence[tuple[str, Name]]
     ) -> None:
         """An agent has written a cut, with these snapshots; it needs those no more."""
         for flow in cut.flows:
@@ -180,7 +181,7 @@ class Ledger:
 
     # -- snapshots -------------------------------------------------------------------------------------------
 
-    def sealed(self, agent: int, row: SnapshotRow) -> None:
+    def sealed(self, agent: int, row: Sealed) -> None:
         book = self.books[row.flow, agent]
         rows = counts_of(row.payload, row.start, row.end)
         name = f"a{agent}'s snapshot of panes [{row.start}, {row.end}) of {short(row.flow)}, part {row.part}"

@@ -24,7 +24,7 @@ from elf.chaos.schedule import BUYS, DRAWN, READERS, Fault, Schedule
 from elf.chaos.world import GONE, Armed, World
 from elf.job import events as was
 from elf.job import messages as say
-from elf.job.rollup.root import RootSettings
+from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.plan import Plan, Top, with_first

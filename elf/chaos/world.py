@@ -27,7 +27,7 @@ from elf.job.home.master import Master
 from elf.job.home.records import home_key
 from elf.job.log.lasting import tombstone
 from elf.job.log.streamlog import StreamLog
-from elf.job.rollup.root import RootSettings
+from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec, app_id, range_topic, topics_of
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.plan import Plan

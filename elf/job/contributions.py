@@ -71,16 +71,18 @@ UnusablePieces = tuple[tuple[Piece, str], ...]
 """Pieces that are no tables of their flow, each with the reason (``agents.committing.opening``)."""
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Disjoint pieces that together cover ``members`` in all of ``[start, end)``: ready to be merged into
-    one.
-    """
+Pieces = tuple[Piece, ...]
+"""Disjoint pieces of the same panes, ready to be merged into one."""
 
-    start: int
-    end: int
-    members: int
-    pieces: tuple[Piece, ...]
+
+def members_of(pieces: Iterable[Piece]) -> int:
+    """The contribution set of disjoint pieces of the same panes. Raises ``ElfBug`` if they overlap."""
+    members = 0
+    for piece in pieces:
+        if members & piece.members:
+            raise ElfBug("pieces that overlap would be merged")
+        members |= piece.members
+    return members
 
 
 class Pile:
@@ -95,15 +97,13 @@ class Pile:
     def __iter__(self) -> Iterator[Piece]:
         return iter(self._pieces)
 
-    def add(self, piece: Piece) -> int:
-        """Keep what overlaps nothing; the number of ranges that were refused is returned."""
+    def add(self, piece: Piece) -> None:
+        """Keep what overlaps nothing."""
         free = [(piece.start, piece.end)]
         for kept in self._pieces:
             if kept.members & piece.members:
                 free = [rest for span in free for rest in _without(span, (kept.start, kept.end))]
-        kept_panes = sum(end - start for start, end in free)
         self._pieces.extend(piece.clip(start, end) for start, end in free)
-        return 0 if kept_panes == piece.end - piece.start else 1
 
     def spans(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """``[start, end)`` cut into (start, end, members covered) at every change, gaps included as members
@@ -127,8 +127,8 @@ class Pile:
                 spans.append((left, right, members))
         return spans
 
-    def take(self, start: int, end: int) -> list[Batch]:
-        """Remove all of ``[start, end)`` and return it as batches, in pane order."""
+    def take(self, start: int, end: int) -> list[Pieces]:
+        """Remove all of ``[start, end)`` and return it, in pane order: what is merged together each."""
         inside = [p.clip(start, end) for p in self._pieces if p.start < end and start < p.end]
         if not inside:
             return []
@@ -137,17 +137,14 @@ class Pile:
             outside.extend(piece.clip(a, b) for a, b in _without((piece.start, piece.end), (start, end)))
         self._pieces = outside
         edges = sorted({edge for p in inside for edge in (p.start, p.end)})
-        batches: list[Batch] = []
+        found: list[tuple[int, int, Pieces]] = []
         for left, right in pairwise(edges):
             here = tuple(p for p in inside if p.start <= left and right <= p.end)
-            if not here:
-                continue
-            last = batches[-1] if batches else None
-            if last and last.end == left and last.pieces == here:
-                batches[-1] = replace(last, end=right)
-            else:
-                batches.append(Batch(left, right, _union(here), here))
-        return [replace(b, pieces=tuple(p.clip(b.start, b.end) for p in b.pieces)) for b in batches]
+            if here and found and found[-1][1:] == (left, here):
+                found[-1] = (found[-1][0], right, here)
+            elif here:
+                found.append((left, right, here))
+        return [tuple(p.clip(left, right) for p in here) for left, right, here in found]
 
     def check(self) -> None:
         """Raise ``ElfBug`` when two pieces overlap."""
@@ -159,15 +156,6 @@ class Pile:
                     raise ElfBug(
                         f"pieces overlap in panes {left.start}..{left.end} and {right.start}..{right.end}"
                     )
-
-
-def _union(pieces: Iterable[Piece]) -> int:
-    members = 0
-    for piece in pieces:
-        if members & piece.members:
-            raise ElfBug("a batch would merge overlapping pieces")
-        members |= piece.members
-    return members
 
 
 def _without(span: tuple[int, int], hole: tuple[int, int]) -> list[tuple[int, int]]:

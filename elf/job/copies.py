@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from elf.job.contributions import Piece
+from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
 
 
@@ -109,8 +109,7 @@ class CopiesRead:
 
     flow: Flow
     member: int
-    part: int
-    pieces: tuple[Piece, ...]
+    snapshots: tuple[Sealed, ...]
     damaged: tuple[CopyName, ...] = ()
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from elf.job.commands import Command
-from elf.job.contributions import Batch, PartName, Piece
+from elf.job.contributions import PartName, Piece, Pieces, members_of
 from elf.job.messages import LogEntry, Message, PaneRow, Request, RunAgain, SteerJob
 from elf.job.snapshots import Threshold
 from elf.job.spec import Flow, JobSpec, VersionRecord
@@ -55,32 +56,42 @@ class Run:
 
 @dataclass(frozen=True)
 class Combine:
-    """Merge disjoint pieces into one slice for the parent; comes back as ``Combined``."""
+    """Merge disjoint pieces of the same panes into one for the parent; comes back as ``Combined``."""
 
     flow: Flow
-    batch: Batch
+    pieces: Pieces
 
 
 @dataclass(frozen=True)
 class CommitPanes:
-    """Merge a batch (on top of the committed revision before it, when ``revision`` > 0) and commit it
-    durably; ``PanesCommitted``.
+    """Merge ``pieces``, each of which has all of panes ``[start, end)``, on top of the committed revision
+    before this one (when ``revision`` > 0), and commit the result durably: then ``members`` are in it. Comes
+    back as ``PanesCommitted``.
     """
 
     flow: Flow
-    batch: Batch
+    start: int
+    end: int
+    pieces: Pieces
     revision: int
     members: int
     roster_version: int
-    epoch: int = 0
-    term: int = 0
     parts: frozenset[PartName] = frozenset()
-    """All parts that the revision has, and those of them that are ``new`` in it."""
+    """All parts that the revision has, and those of them that are ``new`` in it: one for each piece."""
     new: tuple[PartName, ...] = ()
     plain: bool = False
     """Without the flow's reduce function, which has failed."""
     told: tuple[Threshold, ...] = ()
     """What its agents were last told to leave out."""
+
+    @cached_property
+    def added(self) -> int:
+        """Members that the pieces add to the revision before."""
+        return members_of(self.pieces)
+
+    def overlaps(self, start: int, end: int) -> bool:
+        """Whether it is of some of these panes."""
+        return self.start < end and start < self.end
 
 
 @dataclass(frozen=True)

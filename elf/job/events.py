@@ -8,7 +8,7 @@ from elf.job.commands import Outcome
 from elf.job.contributions import Piece, UnusablePieces
 from elf.job.effects import CommitPanes, CommitWindows
 from elf.job.messages import Message, NotRun, PaneRow, Request, RunSlice, SteerJob, WindowResult
-from elf.job.snapshots import Threshold
+from elf.job.snapshots import Sealed, Threshold
 from elf.job.spec import Flow
 
 
@@ -84,7 +84,8 @@ class CommitsRead:
 @dataclass(frozen=True)
 class WindowsCommitted:
     """The windows are durable. ``result`` is None when none of them has a row or a status; result rows and
-    CPU time. ``failure``: how the version's final function has failed on some of them.
+    CPU time. ``failure``: how the version's final function has failed on some of them. ``gone``: they are not
+    made, as panes of theirs are here no more.
     """
 
     done: CommitWindows
@@ -92,6 +93,7 @@ class WindowsCommitted:
     rows: int = 0
     cpu_us: int = 0
     failure: str = ""
+    gone: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,10 @@ class FunctionsTried:
 
 @dataclass(frozen=True)
 class Fetched:
-    """Retained snapshots of a flow, as they stand in the store (without members)."""
+    """Retained snapshots of a flow, as they stand in the store."""
 
     flow: Flow
-    pieces: tuple[Piece, ...]
-    part: int = 0
+    snapshots: tuple[Sealed, ...]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import hashlib
 import struct
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,10 +18,20 @@ Name = tuple[int, int, int]
 """Of a snapshot: first pane, end, part."""
 
 
+class SnapshotName(NamedTuple):
+    """Names the snapshots of one agent: panes ``[start, end)`` of a flow; part 0 is the main one."""
+
+    flow: str
+    start: int
+    end: int
+    part: int = 0
+
+
 @dataclass(frozen=True)
 class Sealed:
-    """Snapshots of panes ``[start, end)`` of a flow by this agent: encoded tables, ``payload`` empty when all
-    are. ``part``: 0, or the number of what late rows add to a pane.
+    """A snapshot: panes ``[start, end)`` of a flow, as this agent has sealed them, and retains them until a
+    commit includes them. They are encoded tables, ``payload`` empty when all panes are. ``part``: 0, or the
+    number of what late rows add to a pane.
     """
 
     flow: str
@@ -32,6 +43,10 @@ class Sealed:
     excerpt: tuple[bytes, bytes] | None = None
     """(tally, payload) in which groups are left out (``elf.job.thresholds``): what goes up, if there is one;
     the whole is kept."""
+
+    @property
+    def name(self) -> SnapshotName:
+        return SnapshotName(self.flow, self.start, self.end, self.part)
 
 
 @dataclass(frozen=True)

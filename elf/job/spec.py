@@ -93,8 +93,6 @@ class Flow:
     """Key of its tree on the ring (16 bytes), see ``flow_topic``."""
     home: str
     """Address of its root: the node that commits its panes (its replica group of one)."""
-    epoch: int = 0
-    """Group epoch; with the term it fences off earlier holders (always 0 until groups have more members)."""
 
 
 @dataclass(frozen=True)

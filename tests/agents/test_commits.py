@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.committing import drafts, panecommits, windowcommits
+from agents.committing import panecommits, windowcommits
 from agents.committing.kept import Kept
-from agents.disk.store import PaneCommit, Store
+from agents.disk.store import Store
 from agents.lanes.engine import Finisher, Mapper
 from elf.batch import decode, encode
-from elf.job.contributions import Batch
+from elf.job.commits import PaneCommit
 from elf.job.effects import CommitPanes, CommitWindows, Coverage
 from elf.job.events import PanesCommitted, WindowsCommitted
 from elf.job.home.port import Draft, Drafted
@@ -88,8 +88,6 @@ def test_a_finite_input_is_one_range() -> None:
             0,
             b"\1",
             1,
-            0,
-            0,
             b"",
             commit(5, 1, 0, [("a", 2, 0.5, "x")]).payload,
         )
@@ -132,7 +130,7 @@ def test_a_result_over_no_rows_has_the_types_of_one_over_rows(query: str) -> Non
     found = []
     for payload in (encode(made), b""):
         store = Store(":memory:")
-        store.commit_panes(PaneCommit("flow", 0, 1, 0, b"\1", 1, 0, 0, b"", payload))
+        store.commit_panes(PaneCommit("flow", 0, 1, 0, b"\1", 1, b"", payload))
         wanted = CommitWindows(
             JobSpec("job", "me", 1, plan, (flow,)), 0, 0, (Coverage("flow", 0, 1, 0, 1, 1),), ()
         )
@@ -147,7 +145,7 @@ def test_a_result_over_no_rows_has_the_types_of_one_over_rows(query: str) -> Non
 
 
 def revision_of(start: int, end: int) -> CommitPanes:
-    return CommitPanes(spec(1, 1).flows[0], Batch(start, end, 0, ()), 1, 1, 1)
+    return CommitPanes(spec(1, 1).flows[0], start, end, (), 1, 1, 1)
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 2), (1, 4), (3, 7), (-2, 0), (START_OF_TIME, END_OF_TIME)])
@@ -157,7 +155,8 @@ def test_panes_that_were_dropped_are_not_revised(start: int, end: int) -> None:
     store.prune_panes("flow", 2)
     work = revision_of(start, end)
     assert panecommits.commit_panes(work, store) == PanesCommitted(work, 0, gone=True)
-    assert drafts.draft(Draft(work, 4), store, None, "me", None) == Drafted(work, b"", gone=True)
+    gone = Drafted(work, PanesCommitted(work, 0, gone=True))
+    assert panecommits.draft_panes(Draft(work, 4), work, store, None, None) == gone
     assert not [name for name in store.committed("flow") if name.revision]
     store.close()
 

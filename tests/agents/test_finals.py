@@ -11,10 +11,11 @@ import pytest
 from agents.committing import windowcommits
 from agents.committing.finals import FinalFunction, running, why_not
 from agents.committing.status import STATUS_SCHEMA
-from agents.disk.store import Store, WindowCommit
+from agents.disk.store import Store
 from agents.lanes.streams import FunctionsAt
 from elf.batch import decode, encode
 from elf.errors import UserError
+from elf.job.commits import WindowCommit
 from elf.ql.plan import Function, Plan
 from elf.ql.planner import plan_text
 from elf.ql.user_functions import functions_of, with_function

@@ -64,6 +64,8 @@ def test_a_store_of_the_schema_before_gets_its_tables(tmp_path: Path) -> None:
     for later in ("replica_groups", "replica_entries", "pane_parts", "joined", "copies"):
         con.execute(f"DROP TABLE {later}")
     con.execute("ALTER TABLE pane_commits DROP COLUMN raw")
+    for earlier in ("epoch", "term"):
+        con.execute(f"ALTER TABLE pane_commits ADD COLUMN {earlier} INTEGER NOT NULL DEFAULT 0")
     con.execute("DROP INDEX window_commits_by_seq")
     con.execute("ALTER TABLE window_commits DROP COLUMN seq")
     con.execute("PRAGMA user_version = 2")

@@ -10,9 +10,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from agents.committing.kept import alike
+from agents.committing.kept import VERSIONS_MADE, alike
 from agents.committing.making import Made, Making, Sandboxed
-from agents.committing.versions import VERSIONS_MADE
 from agents.disk.store import Store
 from agents.lanes import engine
 from agents.ports import Told

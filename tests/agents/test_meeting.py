@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from agents.committing import windowcommits
 from agents.committing.kept import Kept
-from agents.disk.store import PaneCommit, Store
+from agents.disk.store import Store
 from agents.lanes.engine import Finisher
 from elf.batch import encode
+from elf.job.commits import PaneCommit
 from elf.job.effects import CommitWindows, Coverage
 from elf.job.spec import Flow, JobSpec
 from elf.job.tally import tally
@@ -78,7 +79,7 @@ class Job:
         self.connection.register("rows", table)
         payload = encode(self.connection.sql(fragment.map_sql).to_arrow_table()) if inside else b""
         counts = encode(tally(pa.array([pane]).to_numpy(), rows_in=len(inside)))
-        self.store.commit_panes(PaneCommit(stream, pane, pane + 1, revision, b"\1", 1, 0, 0, counts, payload))
+        self.store.commit_panes(PaneCommit(stream, pane, pane + 1, revision, b"\1", 1, counts, payload))
 
     def windows(self, first_us: int, last_us: int, revised: tuple[int, int] | None = None) -> None:
         known = sorted(self.revisions.items())

@@ -9,17 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from agents.committing import drafts, opening, panecommits, panetables
+from agents.committing import opening, panecommits, panetables
 from agents.committing.opening import PiecesUnusable, merge, opened
 from agents.disk.store import Store
 from agents.lanes.engine import Mapper, types_of
 from elf.batch import decode, decode_all, encode
 from elf.cbt import BufferTree
 from elf.errors import ElfBug, PeerError
-from elf.job.contributions import Batch, Piece
+from elf.job.contributions import Piece
 from elf.job.effects import Combine, CommitPanes
+from elf.job.events import PanesCommitted
 from elf.job.home.port import Draft
-from elf.job.rollup.root import Root, RootSettings
+from elf.job.rollup.decide import RootSettings
+from elf.job.rollup.root import Root
 from elf.job.spec import Flow
 from elf.job.tally import tally
 from elf.ql.plan import COUNTED, CREDIT
@@ -103,10 +105,11 @@ def works(work: CommitPanes) -> list[tuple[tuple[Piece, str], ...]]:
     store = Store(":memory:")
     try:
         alone = panecommits.commit_panes(work, store, types=types_of)
-        drafted = drafts.draft(Draft(work, 1), store, None, "me", None, types=types_of)
+        drafted = panecommits.draft_panes(Draft(work, 1), work, store, None, types_of)
+        assert isinstance(drafted.done, PanesCommitted)
         assert bool(store.committed("uid")) is not bool(alone.unusable)
-        assert bool(drafted.record) is not bool(drafted.unusable)
-        return [alone.unusable, drafted.unusable]
+        assert bool(drafted.record) is not bool(drafted.done.unusable)
+        return [alone.unusable, drafted.done.unusable]
     finally:
         store.close()
 
@@ -117,16 +120,15 @@ def test_whose_piece_cannot_be_used_is_known_and_the_others_are_merged(how: str,
     ours = flow()
     good = [piece(ours, member) for member in range(3)]
     pieces = [BAD[how](one) if number == place else one for number, one in enumerate(good)]
-    batch = Batch(3, 4, 0b111, tuple(pieces))
-    done = panecommits.combine(Combine(ours, batch), types_of)
+    done = panecommits.combine(Combine(ours, tuple(pieces)), types_of)
     assert [one for one, _ in done.unusable] == [pieces[place]]
     assert done.piece is not None
     assert done.piece.members == 0b111 & ~(1 << place)
     rest = tuple(one for one in good if one is not good[place])
-    again = panecommits.combine(Combine(ours, Batch(3, 4, done.piece.members, rest)), types_of)
+    again = panecommits.combine(Combine(ours, rest), types_of)
     assert again.unusable == ()
     assert again.piece == done.piece
-    for said in works(CommitPanes(ours, batch, 0, 0b111, 1)):
+    for said in works(CommitPanes(ours, 3, 4, tuple(pieces), 0, 0b111, 1)):
         assert [one for one, _ in said] == [pieces[place]]
         assert all(why for _, why in said)
 
@@ -135,7 +137,7 @@ def test_whose_piece_cannot_be_used_is_known_and_the_others_are_merged(how: str,
 def test_a_piece_that_comes_alone_is_looked_at_too(how: str) -> None:
     ours = flow()
     bad = BAD[how](piece(ours, 0))
-    for said in works(CommitPanes(ours, Batch(3, 4, 1, (bad,)), 0, 1, 1)):
+    for said in works(CommitPanes(ours, 3, 4, (bad,), 0, 1, 1)):
         assert [one for one, _ in said] == [bad]
 
 
@@ -149,14 +151,14 @@ def test_a_sum_that_cannot_be_is_its_sender_s() -> None:
         return table.set_column(place, table.column_names[place], pa.array([10**38 - 1] * 2, kind))
 
     bad = replace(more, payload=change(more.payload, huge))
-    done = panecommits.combine(Combine(ours, Batch(3, 4, 3, (good, bad))), types_of)
+    done = panecommits.combine(Combine(ours, (good, bad)), types_of)
     assert [one for one, _ in done.unusable] == [bad]
 
 
 def test_of_bad_pieces_alone_nothing_goes_up() -> None:
     ours = flow()
     bad = tuple(replace(piece(ours, n), payload=b"none") for n in range(2))
-    done = panecommits.combine(Combine(ours, Batch(3, 4, 3, bad)), types_of)
+    done = panecommits.combine(Combine(ours, bad), types_of)
     assert done.piece is None
     assert [one for one, _ in done.unusable] == list(bad)
 
@@ -170,7 +172,7 @@ def test_what_is_good_is_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(panetables, "decode_all", counts)
     ours = flow()
-    panecommits.combine(Combine(ours, Batch(3, 4, 7, tuple(piece(ours, n) for n in range(3)))), types_of)
+    panecommits.combine(Combine(ours, tuple(piece(ours, n) for n in range(3))), types_of)
     assert read == [3, 3]
 
 
@@ -189,7 +191,7 @@ def test_a_bug_of_ours_is_no_peer_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "merged", bug)
     ours = flow()
     with pytest.raises(ElfBug):
-        panecommits.combine(Combine(ours, Batch(3, 4, 1, (piece(ours, 0),))), types_of)
+        panecommits.combine(Combine(ours, (piece(ours, 0),)), types_of)
 
 
 @pytest.mark.parametrize("case", [*queries(), *scalars()[::6]], ids=str)
@@ -241,22 +243,22 @@ def test_a_snapshot_is_refused_and_its_member_not_waited_for() -> None:
     for member in range(3):
         root.take(Piece(10, 11, 1 << member, payload=b"%d" % member))
     work = proposed(root, 100)
-    bad = work.batch.pieces[1]
+    bad = work.pieces[1]
     assert root.unusable(work, ((bad, "why"),)) == [(0b010, "why")]
     root.take(bad)
     again = proposed(root, 100)
-    assert (again.members, again.batch.members) == (0b101, 0b101)
+    assert (again.members, again.added) == (0b101, 0b101)
     root.committed(again, 100)
     root.take(bad)
     assert root.propose(200) == []
-    assert root.verdict(1, 10, 11, 200) == "wait", "as of one that is held"
-    assert root.verdict(1, 10, 11, 10_000_000) == "final"
-    assert not root.lacks(1, 10, 11, 200)
-    assert root.missing(5_000) == []
-    assert root.told_unusable() == {"a1": (1, "why")}
+    assert root.answers.verdict(1, 10, 11, 200) == "wait", "as of one that is held"
+    assert root.answers.verdict(1, 10, 11, 10_000_000) == "final"
+    assert not root.answers.lacks(1, 10, 11, 200)
+    assert root.answers.missing(5_000) == []
+    assert root.answers.unusable() == {"a1": (1, "why")}
     root.hear(1, progress(12), 300)
     root.take(Piece(11, 12, 0b010))
-    assert root.verdict(1, 11, 12, 300) == "wait"
+    assert root.answers.verdict(1, 11, 12, 300) == "wait"
     root.forget(12)
     root.check()
 
@@ -266,10 +268,10 @@ def test_of_a_merged_piece_the_members_are_asked_themselves() -> None:
     root.take(Piece(10, 11, 0b011, payload=b"both"))
     root.take(Piece(10, 11, 0b100))
     work = proposed(root, 100)
-    whose = root.unusable(work, tuple((one, "why") for one in work.batch.pieces if one.payload))
+    whose = root.unusable(work, tuple((one, "why") for one in work.pieces if one.payload))
     assert whose == [(0b011, "why")]
     assert root.propose(200) == []
-    assert {member for member, _, _ in root.missing(2_000)} == {0, 1}
+    assert {member for member, _, _ in root.answers.missing(2_000)} == {0, 1}
     for member in (0, 1):
         root.take(Piece(10, 11, 1 << member))
     assert proposed(root, 2_100).members == 0b111
@@ -286,12 +288,12 @@ def test_what_was_proposed_after_it_is_not_lost() -> None:
         root.take(Piece(start, end, 0b110, payload=b"%d" % start))
     done = []
     while found := root.propose(100):
-        bad = tuple((one, "why") for one in found[0].batch.pieces if one.payload == b"bad")
+        bad = tuple((one, "why") for one in found[0].pieces if one.payload == b"bad")
         if bad:
             root.unusable(found[0], bad)
         else:
             root.committed(found[0], 100)
-            done.append((found[0].batch.start, found[0].batch.end, found[0].members))
+            done.append((found[0].start, found[0].end, found[0].members))
     assert done == [(10, 11, 0b110), (11, 12, 0b110), (12, 14, 0b110)]
     root.take(wide)
     assert root.propose(200) == []
@@ -306,14 +308,14 @@ def test_a_part_that_cannot_be_opened_is_refused_and_others_are_not() -> None:
     for name, payload in (((0, 1), b"good"), ((1, 1), b"bad"), ((1, 2), b"too")):
         root.take_part(name, Piece(10, 11, 0, payload=payload))
     work = proposed(root, 200)
-    (bad,) = (one for one in work.batch.pieces if one.payload == b"bad")
+    (bad,) = (one for one in work.pieces if one.payload == b"bad")
     assert root.unusable(work, ((bad, "why"),)) == [(0b010, "why")]
-    assert root.verdict_of_part((1, 1), 10) == "wait"
+    assert root.answers.verdict_of_part((1, 1), 10) == "wait"
     root.take_part((1, 1), bad)
     again = proposed(root, 200)
     assert again.new == ((0, 1), (1, 2))
     root.committed(again, 200)
-    assert root.verdict_of_part((1, 2), 10) == "included"
+    assert root.answers.verdict_of_part((1, 2), 10) == "included"
 
 
 def test_a_pane_in_which_nobody_is_left_goes_on() -> None:
@@ -322,9 +324,9 @@ def test_a_pane_in_which_nobody_is_left_goes_on() -> None:
     root.hear(0, progress(11), 0)
     root.take(Piece(10, 11, 1))
     work = proposed(root, 100)
-    root.unusable(work, tuple((one, "why") for one in work.batch.pieces))
+    root.unusable(work, tuple((one, "why") for one in work.pieces))
     assert root.propose(200) == []
-    late = root.limit_ms() + 100
+    late = root.stragglers.limit_ms() + 100
     root.hear(0, progress(11), late)
     empty = proposed(root, late)
-    assert (empty.batch.start, empty.batch.end, empty.members) == (10, 11, 0)
+    assert (empty.start, empty.end, empty.members) == (10, 11, 0)

@@ -15,12 +15,13 @@ import pytest
 from agents.committing import panecommits
 from agents.committing.reducing import ReduceFunction, reducing, why_not
 from agents.disk import homestore
-from agents.disk.store import PaneCommit, Store
+from agents.disk.store import Store
 from agents.lanes.streams import FunctionsAt
 from elf.batch import decode, encode
 from elf.chaos.engine import here
 from elf.errors import ElfBug, UserError
-from elf.job.contributions import Batch, Piece
+from elf.job.commits import PaneCommit
+from elf.job.contributions import Piece
 from elf.job.effects import CommitPanes
 from elf.job.home import records as homelog
 from elf.job.spec import Flow
@@ -165,7 +166,7 @@ def work(
     counts = encode(tally(panes, rows_in=len(rows))) if rows else b""
     piece = Piece(start, end, 1 << member, counts, encode(groups(rows)) if rows else b"")
     members = (2 << member) - 1
-    return CommitPanes(flow, Batch(start, end, 1 << member, (piece,)), revision, members, 1)
+    return CommitPanes(flow, start, end, (piece,), revision, members, 1)
 
 
 @pytest.mark.parametrize("body", REDUCED)
@@ -202,8 +203,8 @@ def test_a_failure_is_in_the_tally_and_what_failed_is_not_tried_again() -> None:
     store, flow = Store(":memory:"), flow_of(f"'bomb' in batch['product'].to_pylist() and 1 / 0; {FIRST}")
     ranged = replace(flow, fragment=replace(flow.fragment, range=(1, 2)))
     first = work(ranged, 0, 3, 0, ROWS, 0)
-    (piece,) = first.batch.pieces
-    first = replace(first, batch=replace(first.batch, pieces=(replace(piece, tally=b""),)))
+    (piece,) = first.pieces
+    first = replace(first, pieces=(replace(piece, tally=b""),))
     function = py_reduce(ranged.fragment)
     assert function is not None
     row, _ = panecommits.merged_panes(first, store, reduces=function)
@@ -229,13 +230,12 @@ def test_whoever_leads_next_makes_a_revision_of_what_was_before_the_function() -
     function = py_reduce(flow.fragment)
     first, _ = panecommits.merged_panes(work(flow, 0, 1, 0, [(0, "a", 3), (0, "b", 9)], 0), ours, 1, function)
     assert plain(decode(first.payload)) == [(0, "b", 9)]
-    homestore.apply(theirs, homelog.encode(homestore.panes_fact(first)))
+    homestore.apply(theirs, homelog.encode(first))
     for kept in homestore.newest(theirs, "f", 1 << 20):
         homestore.apply(later, homelog.encode(kept))
     second, _ = panecommits.merged_panes(work(flow, 0, 1, 1, [(0, "a", 2)], 1), later, 2, function)
     assert sorted(plain(decode(second.payload))) == [(0, "a", 5), (0, "b", 9)]
-    bare = homelog.bare(homestore.panes_fact(first))
-    assert not bare.raw
+    assert not first.bare.raw
     for store in (ours, theirs, later):
         store.close()
 
@@ -250,7 +250,7 @@ def test_it_is_tried_on_the_last_groups_that_are_here(at: FunctionsAt) -> None:
     for name, payload in (("other", groups()), ("f.copy", groups()), ("f.copy", None)):
         seq = store.last_seq(name)
         data = encode(payload) if payload is not None else b""
-        store.commit_panes(PaneCommit(name, 3 * seq, 3 * seq + 3, 0, b"\1", 1, 0, 0, b"", data))
+        store.commit_panes(PaneCommit(name, 3 * seq, 3 * seq + 3, 0, b"\1", 1, b"", data))
     said = why_not(planned(body), ("f",), store, at)
     assert said.startswith("r.py:5: ZeroDivisionError")
     assert " at row 1 of the pane from 1970-01-01 00:00:02 to 1970-01-01 00:00:03" in said

@@ -11,9 +11,10 @@ import pytest
 
 from agents.committing import windowcommits
 from agents.committing.kept import Kept
-from agents.disk.store import PaneCommit, Store
+from agents.disk.store import Store
 from elf.aggregates import State, merge_tables
 from elf.batch import encode
+from elf.job.commits import PaneCommit
 from elf.job.effects import CommitWindows, Coverage
 from elf.job.spec import END_OF_TIME, Flow, JobSpec
 from elf.job.tally import tally
@@ -63,7 +64,7 @@ class Job:
         payload = encode(merge_tables([table], ("_pane", "k"), STATES)) if inside else b""
         counts = tally(pa.array([pane]).to_numpy(), rows_in=len(inside))
         self.store.commit_panes(
-            PaneCommit("flow", pane, pane + 1, revision, b"\1", 1, 0, 0, encode(counts), payload)
+            PaneCommit("flow", pane, pane + 1, revision, b"\1", 1, encode(counts), payload)
         )
 
     def windows(self, first_us: int, last_us: int, revised: tuple[int, int] | None = None) -> None:

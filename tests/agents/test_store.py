@@ -9,19 +9,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from agents.disk import homestore
-from agents.disk.homestore import RUN_RECORDS_MAX, ApplyRun, apply_run, in_runs, windows_fact
-from agents.disk.store import PaneCommit, SnapshotName, SnapshotRow, Store, StoreError, WindowCommit
+from agents.disk.homestore import RUN_RECORDS_MAX, ApplyRun, apply_run, in_runs
+from agents.disk.store import Store, StoreError
 from elf.errors import ElfBug, UserError
+from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.home.port import Apply, ForgetHome, SummariseHome
 from elf.job.home.records import encode, state_of
+from elf.job.snapshots import Sealed, SnapshotName
 from elf.job.spec import END_OF_TIME, START_OF_TIME, home_uid
 
 
@@ -32,12 +34,12 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
-def snapshot(start: int, end: int, part: int = 0, flow: str = "f", payload: bytes = b"rows") -> SnapshotRow:
-    return SnapshotRow(flow, start, end, part, b"tally", payload)
+def snapshot(start: int, end: int, part: int = 0, flow: str = "f", payload: bytes = b"rows") -> Sealed:
+    return Sealed(flow, start, end, b"tally", payload, part)
 
 
 def commit(start: int, end: int, revision: int = 0, payload: bytes = b"rows", flow: str = "f") -> PaneCommit:
-    return PaneCommit(flow, start, end, revision, b"\x07", 3, 1, 2, b"tally", payload)
+    return PaneCommit(flow, start, end, revision, b"\x07", 3, b"tally", payload)
 
 
 def window(start: int, end: int, revision: int = 0, provisional: bool = False) -> WindowCommit:
@@ -152,6 +154,8 @@ def test_a_file_of_the_first_schema_is_upgraded(tmp_path: Path) -> None:
             "DROP INDEX pane_commits_by_seq",
             "ALTER TABLE pane_commits DROP COLUMN seq",
             "ALTER TABLE pane_commits DROP COLUMN raw",
+            "ALTER TABLE pane_commits ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0",
+            "ALTER TABLE pane_commits ADD COLUMN term INTEGER NOT NULL DEFAULT 0",
             "DROP TABLE flows",
             "DROP TABLE pane_parts",
             "DROP TABLE joined",
@@ -324,12 +328,13 @@ def test_damage_in_the_middle_is_found_when_it_is_opened(tmp_path: Path) -> None
 
 WRITER = """
 import sys
-from agents.disk.store import SnapshotRow, Store
+from elf.job.snapshots import Sealed
+from agents.disk.store import Store
 store = Store(sys.argv[1])
 n = int(store.load_cut("s") or b"0")
 while True:
     n += 1
-    rows = [SnapshotRow("f", n, n + 1, part, b"", bytes(5000)) for part in (0, 1)]
+    rows = [Sealed("f", n, n + 1, b"", bytes(5000), part) for part in (0, 1)]
     store.save_cut("s", str(n).encode(), rows)
     print(n, flush=True)
 """
@@ -371,7 +376,7 @@ def test_what_is_written_together_is_one_transaction(store: Store) -> None:
 
 def test_records_that_follow_each_other_are_written_in_runs(store: Store) -> None:
     rows = [window(at, at + 1) for at in range(RUN_RECORDS_MAX + 1)]
-    applies = [Apply(bytes(16), encode(windows_fact(row))) for row in rows]
+    applies = [Apply(bytes(16), encode(row)) for row in rows]
     other = ForgetHome("of another job", ())
     runs = list(in_runs([other, *applies, other, applies[0]]))
     assert [len(run.effects) if isinstance(run, ApplyRun) else run for run in runs] == [

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -27,9 +28,14 @@ from elf.job.contributions import Piece, Pile, bitmap, numbers
 from elf.job.effects import CommitWindows, Effect, Work
 from elf.job.log.streamlog import FOREVER_US, Member, StreamLog
 from elf.job.messages import Slice
+from elf.job.rollup.answer import Answers
+from elf.job.rollup.decide import Stragglers
+from elf.job.rollup.panes import Panes
 from elf.job.rollup.proxies import Proxies
 from elf.job.rollup.root import Root
-from elf.job.rollup.uplink import Uplink, _Line, reissued
+from elf.job.rollup.slices import reissued
+from elf.job.rollup.uplink import Uplink, _Line
+from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
 from elf.job.stragglers import Leaps
 from elf.job.tally import TALLY_COLUMNS
@@ -45,21 +51,27 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 def merges_what_overlaps(patch: pytest.MonkeyPatch) -> None:
     """protocol 4.2, protocol 4.3: inner nodes and roots keep pieces that cover the same member."""
 
-    def add(pile: Pile, piece: Piece) -> int:
+    def add(pile: Pile, piece: Piece) -> None:
         pile._pieces.append(piece)
-        return 0
 
     def take(root: Root, piece: Piece) -> None:
-        if root._first is not None and piece.end > max(root._first, root.committed_to()):
-            root._held.add(piece.clip(max(root._first, root.committed_to()), piece.end))
-
-    def union(pieces: Sequence[Piece]) -> int:
-        return bitmap(number for piece in pieces for number in numbers(piece.members))
+        if root.first_pane is not None and piece.end > root.covered.committed_to():
+            root.covered._held.add(piece.clip(root.covered.committed_to(), piece.end))
 
     patch.setattr(Pile, "add", add)
-    patch.setattr(Pile, "check", lambda pile: None)
-    patch.setattr("elf.job.contributions._union", union)
     patch.setattr(Root, "take", take)
+    _look_away(patch)
+
+
+def _look_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would see that pieces overlap looks away."""
+
+    def members(pieces: Sequence[Piece]) -> int:
+        return bitmap(number for piece in pieces for number in numbers(piece.members))
+
+    monkeypatch.setattr(Pile, "check", lambda pile: None)
+    for room in ("elf.job.effects", "elf.job.rollup.decide", "agents.committing.panecommits"):
+        monkeypatch.setattr(f"{room}.members_of", members)
 
 
 def counts_by_place(patch: pytest.MonkeyPatch) -> None:
@@ -139,7 +151,7 @@ def has_one_quota(patch: pytest.MonkeyPatch) -> None:
     """protocol 4.8: what is retained of one flow counts against all."""
 
     def quota(uplink: Uplink, line: _Line) -> list[Effect]:
-        held = sum(sum(other.sizes.values()) for other in uplink._lines.values())
+        held = sum(other.retained.bytes for other in uplink._lines.values())
         stream = line.flow.fragment.stream
         if not line.suspended and held > uplink._retained_bytes_max:
             line.suspended = True
@@ -154,20 +166,21 @@ def has_one_quota(patch: pytest.MonkeyPatch) -> None:
 
 def revises_what_was_leapt_over(patch: pytest.MonkeyPatch) -> None:
     """protocol 8.3: a root takes what comes after the last word."""
-    patch.setattr("elf.job.rollup.root.Root.take", without_leaping(Root.take))
-    patch.setattr("elf.job.rollup.root.Root.verdicts", without_leaping(Root.verdicts))
+    patch.setattr(Root, "take", without_leaping(Root.take, lambda root: root))
+    patch.setattr(Answers, "verdicts", without_leaping(Answers.verdicts, lambda answers: answers._panes))
 
 
-def without_leaping(method: Callable[..., object]) -> Callable[..., object]:
+def without_leaping(method: Callable[..., object], panes_of: Callable[[Any], Panes]) -> Callable[..., object]:
     """The same at a root that knows nothing of leaping."""
 
-    def call(root: Root, *given: object) -> object:
-        flow = root.flow
-        root.flow = replace(flow, fragment=replace(flow.fragment, leap=False))
+    def call(which: object, *given: object) -> object:
+        panes = panes_of(which)
+        flow = panes.flow
+        panes.flow = replace(flow, fragment=replace(flow.fragment, leap=False))
         try:
-            return method(root, *given)
+            return method(which, *given)
         finally:
-            root.flow = flow
+            panes.flow = flow
 
     return call
 
@@ -198,7 +211,7 @@ def leaps_too_far(patch: pytest.MonkeyPatch) -> None:
 
 def does_not_wait_for_the_dead(patch: pytest.MonkeyPatch) -> None:
     """protocol 8.2: WAIT is for those only that are taken to be alive."""
-    patch.setattr(Root, "_begun", lambda root, pane: 0)
+    patch.setattr(Stragglers, "_begun", lambda stragglers, pane: 0)
 
 
 def is_always_sure(patch: pytest.MonkeyPatch) -> None:
@@ -237,8 +250,8 @@ def skips_what_got_lost(patch: pytest.MonkeyPatch) -> None:
 def reissues_as_its_own(patch: pytest.MonkeyPatch) -> None:
     """protocol 9.1: a proxy sends what it has under another number than the owner's."""
 
-    def other(flow: Flow, number: int, pieces: Sequence[Piece], part: int) -> list[Slice]:
-        return reissued(flow, number + 1 if number % 2 == 0 else number - 1, pieces, part)
+    def other(flow: Flow, number: int, snapshots: Iterable[Sealed]) -> list[Slice]:
+        return reissued(flow, number + 1 if number % 2 == 0 else number - 1, snapshots)
 
     patch.setattr("elf.job.rollup.holding.reissued", other)
 
@@ -253,15 +266,11 @@ def holds_a_mirrors_piece_beside(patch: pytest.MonkeyPatch) -> None:
 
     def take(proxies: Proxies, root: Root, sender: str, piece: Piece, now_ms: int) -> None:
         others = [n for n in numbers(piece.members) if (m := root.member(n)) and m.address != sender]
-        if others and root._first is not None and piece.end > root.committed_to():
-            root._held._pieces.append(piece.clip(root.committed_to(), piece.end))
-
-    def union(pieces: Sequence[Piece]) -> int:
-        return bitmap(number for piece in pieces for number in numbers(piece.members))
+        if others and root.first_pane is not None and piece.end > root.covered.committed_to():
+            root.covered._held._pieces.append(piece.clip(root.covered.committed_to(), piece.end))
 
     patch.setattr(Proxies, "take", take)
-    patch.setattr(Pile, "check", lambda pile: None)
-    patch.setattr("elf.job.contributions._union", union)
+    _look_away(patch)
 
 
 def takes_any_window_for_its_own(patch: pytest.MonkeyPatch) -> None:

@@ -26,9 +26,9 @@ from elf.job.messages import (
     Verdict,
     Whereabouts,
 )
-from elf.job.rollup import again
+from elf.job.rollup import proxies
+from elf.job.rollup.decide import MIRROR_OF, RootSettings
 from elf.job.rollup.flowroots import FlowRoots, StoredPanes
-from elf.job.rollup.root import MIRROR_OF, RootSettings
 from elf.job.rollup.uplink import Uplink
 from elf.job.snapshots import Sealed
 from tests.support.flow_copies import HOLDER, OTHER, OWNER, ROOT, flow_of, log_of
@@ -71,7 +71,7 @@ class Fleet:
             root = self.roots.get(uid)
             assert root is not None
             for member in range(3):
-                told = root._presence[member]
+                told = root.stragglers.presence[member]
                 self.says(member, told.progress.sealed, now_ms)
 
     def asked(self, now_ms: int) -> list[tuple[str, int, int]]:
@@ -123,7 +123,7 @@ def test_a_pane_that_has_waited_is_run_by_one_other_and_committed_whole() -> Non
     fleet = ready()
     assert fleet.asked(T0_MS + AFTER_MS + 100) == [], "one at a time"
     work = fleet.committed(fleet.roots.take(HOLDER, answer(1), T0_MS + AFTER_MS + 200))
-    assert (work.batch.members, work.parts, work.new) == (0b111, frozenset({(0, -7)}), ())
+    assert (work.added, work.parts, work.new) == (0b111, frozenset({(0, -7)}), ())
     word = fleet.durable(work, T0_MS + AFTER_MS + 300)
     assert (word.members, word.again) == (to_bytes(0b111), ((0, 7),))
     assert fleet.roots.run_again == 1
@@ -161,17 +161,17 @@ def test_another_is_asked_when_one_cannot_or_says_nothing() -> None:
     fleet, at_ms = ready(), T0_MS + AFTER_MS + 1
     fleet.roots.not_run(OTHER, NotRun(flow=FLOW.uid, member=0, pane=1, why="not asked"), at_ms)
     fleet.roots.not_run(HOLDER, NotRun(flow=FLOW.uid, member=0, pane=1, why="no such file"), at_ms)
-    assert fleet.asked(at_ms + again.AGAIN_MS - 1) == []
-    assert fleet.asked(at_ms + again.AGAIN_MS) == [(OTHER, 0, 1)]
-    later_ms = at_ms + again.AGAIN_MS + again.RUN_MS
+    assert fleet.asked(at_ms + proxies.AGAIN_MS - 1) == []
+    assert fleet.asked(at_ms + proxies.AGAIN_MS) == [(OTHER, 0, 1)]
+    later_ms = at_ms + proxies.AGAIN_MS + proxies.RUN_MS
     fleet.alive(later_ms)
     assert fleet.asked(later_ms) == []
-    fleet.alive(later_ms + 2 * again.AGAIN_MS)
-    assert fleet.asked(later_ms + 2 * again.AGAIN_MS) == [(HOLDER, 0, 1)]
+    fleet.alive(later_ms + 2 * proxies.AGAIN_MS)
+    assert fleet.asked(later_ms + 2 * proxies.AGAIN_MS) == [(HOLDER, 0, 1)]
     fleet.roots.not_run(HOLDER, NotRun(flow=FLOW.uid, member=0, pane=1, why="no"), later_ms + 2_000)
     fleet.alive(later_ms + 4_000)
-    assert fleet.asked(later_ms + 2_000 + 4 * again.AGAIN_MS - 1) == []
-    assert fleet.asked(later_ms + 2_000 + 4 * again.AGAIN_MS) == [(OTHER, 0, 1)]
+    assert fleet.asked(later_ms + 2_000 + 4 * proxies.AGAIN_MS - 1) == []
+    assert fleet.asked(later_ms + 2_000 + 4 * proxies.AGAIN_MS) == [(OTHER, 0, 1)]
     facts = fleet.roots.facts(FLOW.uid)
     assert facts is not None
     assert facts.not_run == {"a": (3, "no")}
@@ -206,7 +206,7 @@ def test_the_panes_of_the_dead_are_run_and_revised() -> None:
     fleet.others_seal(1)
     fleet.roots.peer_down(OWNER, T0_MS)
     work = fleet.committed(fleet.others_send(1, T0_MS))
-    assert work.batch.members == 0b110
+    assert work.added == 0b110
     fleet.durable(work, T0_MS)
     assert fleet.asked(T0_MS + 1) == [(HOLDER, 0, 1)]
     revision = fleet.committed(fleet.roots.take(HOLDER, answer(1), T0_MS + 100))
@@ -227,8 +227,8 @@ def test_the_next_root_knows_whose_piece_was_taken() -> None:
         work = fleet.committed(fleet.roots.take(HOLDER, answer(pane), at_ms + AFTER_MS))
         fleet.durable(work, at_ms + AFTER_MS)
         rows.append(work)
-    commits = tuple((w.batch.start, w.batch.end, w.revision, to_bytes(w.members)) for w in rows)
-    kept = {(w.batch.start, w.revision): parts.to_bytes(w.parts) for w in rows}
+    commits = tuple((w.start, w.end, w.revision, to_bytes(w.members)) for w in rows)
+    kept = {(w.start, w.revision): parts.to_bytes(w.parts) for w in rows}
     heir = Fleet(StoredPanes(1, commits, 2, kept))
     assert heir.verdicts(1, 4) == [(1, 2, "answered", 7), (2, 3, "answered", 7), (3, 4, "send", 0)]
     assert fleet.verdicts(1, 3) == heir.verdicts(1, 3)
@@ -238,11 +238,11 @@ def test_the_next_root_knows_whose_piece_was_taken() -> None:
 def test_an_answer_that_cannot_be_opened_bars_nobody() -> None:
     fleet = ready()
     work = fleet.committed(fleet.roots.take(HOLDER, answer(1), T0_MS + AFTER_MS + 1))
-    (bad,) = [piece for piece in work.batch.pieces if piece.mark]
+    (bad,) = [piece for piece in work.pieces if piece.mark]
     event = PanesCommitted(work, 1, 0, 0, 0, unusable=((bad, "no table"),))
     fleet.roots.committed(event, T0_MS + AFTER_MS + 2)
     again_ = fleet.committed(fleet.roots.take(OWNER, slice_of(1, 0), T0_MS + AFTER_MS + 3))
-    assert (again_.batch.members, again_.parts) == (0b111, frozenset())
+    assert (again_.added, again_.parts) == (0b111, frozenset())
 
 
 # -- the agent that was behind -------------------------------------------------------------------------------

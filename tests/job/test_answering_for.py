@@ -22,9 +22,10 @@ from elf.job.effects import Send
 from elf.job.messages import CopyVerdict, FlowProgress, OfferCopies
 from elf.job.rollup import holding
 from elf.job.rollup.copying import LOOK_MS, SOON_MS
+from elf.job.rollup.decide import MIRROR_OF, RootSettings
 from elf.job.rollup.holding import OFFERS_A_LIMIT
 from elf.job.rollup.proxies import Proxies
-from elf.job.rollup.root import MIRROR_OF, Root, RootSettings
+from elf.job.rollup.root import Root
 from elf.job.spec import flow_uid
 from tests.support.flow_copies import FLOW, HOLDER, OTHER, OWNER, ROOT, Holder, Owner, flow_of, log_of, rooted
 from tests.support.stragglers import Fleet
@@ -111,7 +112,7 @@ def test_one_holder_at_a_time_answers_for_an_agent_that_is_behind() -> None:
     for _ in range(2):
         roots.take(root, OTHER, piece, 12_000)
         root.take(piece)
-    assert (roots.answered, root.refused) == ({0: 1}, 0)
+    assert roots.answered == {0: 1}
     assert told(OTHER, 20_000) == [], "it is held"
     root.take(Piece(1, 2, 0b10))
     (work,) = root.propose(12_100)
@@ -134,7 +135,7 @@ def test_what_an_agent_sends_itself_is_no_mirrors_work() -> None:
 
 def test_elsewhere_nobody_answers_for_the_living() -> None:
     root = rooted()
-    assert not root.wants_mirrors(1, 99_999)
+    assert not root.stragglers.wants_mirrors(1, 99_999)
 
 
 # -- a fleet -------------------------------------------------------------------------------------------------
@@ -203,7 +204,7 @@ def test_an_agent_that_stops_when_it_has_sealed_is_answered_for_and_then_has_not
         """What neighbours have and windows wait for: since now, that is long before the ring takes the agent
         for dead."""
         waits = (n for n in copying._due if n.start >= fleet.committed_to())
-        return [name for name in waits if copying.wanting == 0 and root._due_ms(name.start) is not None]
+        return [name for name in waits if copying.wanting == 0 and root.stragglers.is_due(name.start)]
 
     world.run_until(lambda: bool(behind()))
     (held, *_) = behind()

@@ -14,7 +14,7 @@ from elf.chaos.world import World
 from elf.job import messages as say
 from elf.job.events import Arrived
 from elf.job.messages import Began, Begun, FlowBegun
-from elf.job.rollup.beginning import FORGET_MS, GATHER_MS, Beginning
+from elf.job.rollup.relay import FORGET_MS, GATHER_MS, Beginning
 from elf.job.spec import Flow
 
 FLOW = Flow("uid", plan(2).fragment, b"t" * 16, "home")
@@ -40,7 +40,7 @@ def test_what_gets_lost_on_the_way_is_said_again_with_the_next_beat(monkeypatch:
     home = world.home(spec)
     root = home.node.homes.roots.get(spec.flows[0].uid)
     assert root is not None
-    assert root.why(lambda pane: None, world.now).count("nothing is heard") == 0
+    assert root.answers.why(lambda pane: None, world.now).count("nothing is heard") == 0
 
 
 def test_words_wait_for_their_flow_and_are_forgotten_when_they_were_said_again() -> None:
@@ -85,11 +85,11 @@ def test_a_word_that_comes_after_a_later_one_says_nothing() -> None:
     root = home.node.homes.roots.get(uid)
     assert root is not None
     member = next(m for m in home.node.log.members("clicks") if m.address != home.address)
-    sealed = root.sealed_of(member.number)
-    assert sealed is not None
-    late = Begun(flows=(FlowBegun(uid, (Began(member.number, sealed - 2, sealed - 2),)),))
+    told = root.stragglers.progress_of(member.number)
+    assert told is not None
+    late = Begun(flows=(FlowBegun(uid, (Began(member.number, told.sealed - 2, told.sealed - 2),)),))
     home.handle(Arrived(member.address, late))
-    assert root.sealed_of(member.number) == sealed
+    assert root.stragglers.progress_of(member.number) == told
     root.down(member.address)
     home.handle(Arrived(member.address, late))
-    assert root.is_silent(member.number, 10**9, world.now), "nor does it bring back the dead"
+    assert root.stragglers.is_silent(member.number, 10**9, world.now), "nor does it bring back the dead"

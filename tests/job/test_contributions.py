@@ -7,7 +7,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elf.job.contributions import Piece, Pile, bitmap, from_bytes, numbers, to_bytes
+from elf.job.contributions import Piece, Pieces, Pile, bitmap, from_bytes, members_of, numbers, to_bytes
 from elf.job.rollup.relay import FIRST_MS, SELF, Relay
 
 PANES = 12
@@ -31,22 +31,19 @@ class Panes:
         self.covered = [0] * PANES
         self.tags: list[set[int]] = [set() for _ in range(PANES)]
 
-    def add(self, piece: Piece) -> bool:
-        refused = False
+    def add(self, piece: Piece) -> None:
         for pane in range(piece.start, piece.end):
-            if self.covered[pane] & piece.members:
-                refused = True
-            else:
+            if not self.covered[pane] & piece.members:
                 self.covered[pane] |= piece.members
                 self.tags[pane].add(piece.payload[0])
-        return refused
 
 
 @given(pieces(), st.integers(0, PANES), st.integers(0, PANES))
 def test_pile_is_a_dictionary_of_panes(given_pieces: list[Piece], one: int, other: int) -> None:
     pile, panes = Pile(), Panes()
     for piece in given_pieces:
-        assert bool(pile.add(piece)) == panes.add(piece)
+        pile.add(piece)
+        panes.add(piece)
         pile.check()
     start, end = min(one, other), max(one, other)
     if start < end:
@@ -55,17 +52,22 @@ def test_pile_is_a_dictionary_of_panes(given_pieces: list[Piece], one: int, othe
         for left, right, members in spans:
             assert all(panes.covered[pane] == members for pane in range(left, right))
     seen: list[set[int]] = [set() for _ in range(PANES)]
-    for batch in pile.take(start, end):
-        assert start <= batch.start < batch.end <= end
-        for pane in range(batch.start, batch.end):
-            assert panes.covered[pane] == batch.members
-            seen[pane] |= {piece.payload[0] for piece in batch.pieces}
+    for pieces in pile.take(start, end):
+        ((first, last),) = {(piece.start, piece.end) for piece in pieces}
+        assert start <= first < last <= end
+        for pane in range(first, last):
+            assert panes.covered[pane] == members_of(pieces)
+            seen[pane] |= {piece.payload[0] for piece in pieces}
     assert seen[start:end] == panes.tags[start:end]
     rest: list[set[int]] = [set() for _ in range(PANES)]
     for piece in pile:
         for pane in range(piece.start, piece.end):
             rest[pane].add(piece.payload[0])
     assert rest == [set() if start <= pane < end else tags for pane, tags in enumerate(panes.tags)]
+
+
+def spanned(pieces: Pieces) -> tuple[int, int, int]:
+    return pieces[0].start, pieces[0].end, members_of(pieces)
 
 
 @given(st.sets(st.integers(0, 300)))
@@ -78,16 +80,15 @@ def test_a_relay_waits_for_those_who_reported_and_not_for_ever() -> None:
     relay.add(SELF, Piece(0, 1, 1), 0)
     assert relay.ready(("child",), 0) == []  # the child never reported: a moment
     assert relay.deadline() == FIRST_MS
-    assert [batch.members for batch in relay.ready(("child",), FIRST_MS)] == [1]
+    assert [members_of(pieces) for pieces in relay.ready(("child",), FIRST_MS)] == [1]
     relay.add("child", Piece(0, 1, 2), 60)
-    assert [batch.members for batch in relay.ready(("child",), 60)] == [2]
-    assert relay.supplements == 1
+    assert [members_of(pieces) for pieces in relay.ready(("child",), 60)] == [2]
     relay.add(SELF, Piece(1, 2, 1), 70)
     assert relay.ready(("child",), 70) == []  # now it is waited for
     relay.add("child", Piece(1, 3, 2), 80)
-    assert [(b.start, b.end, b.members) for b in relay.ready(("child",), 80)] == [(1, 2, 3)]
+    assert [spanned(pieces) for pieces in relay.ready(("child",), 80)] == [(1, 2, 3)]
     assert relay.deadline() == 1_080
-    assert [(b.start, b.end, b.members) for b in relay.ready(("child",), 1_080)] == [(2, 3, 2)]
+    assert [spanned(pieces) for pieces in relay.ready(("child",), 1_080)] == [(2, 3, 2)]
 
 
 def test_the_first_panes_of_all_children_go_up_as_one() -> None:
@@ -97,14 +98,14 @@ def test_the_first_panes_of_all_children_go_up_as_one() -> None:
     relay.add(SELF, Piece(0, 2, 1), 5)
     assert relay.ready(("left", "right"), 5) == []
     relay.add("right", Piece(0, 1, 4), 10)
-    assert [(b.start, b.end, b.members) for b in relay.ready(("left", "right"), 10)] == [(0, 1, 7)]
+    assert [spanned(pieces) for pieces in relay.ready(("left", "right"), 10)] == [(0, 1, 7)]
     assert relay.deadline() == 1_010
 
 
 def test_a_root_waits_for_nobody_below_its_own_relay() -> None:
     relay = Relay()
     relay.add(SELF, Piece(0, 1, 1), 0)
-    assert [batch.members for batch in relay.ready(("child",), 0, root=True)] == [1]
+    assert [members_of(pieces) for pieces in relay.ready(("child",), 0, root=True)] == [1]
 
 
 def test_a_relay_does_not_wait_for_a_child_that_went_away() -> None:
@@ -113,4 +114,4 @@ def test_a_relay_does_not_wait_for_a_child_that_went_away() -> None:
     relay.ready(("child",), FIRST_MS)
     relay.add(SELF, Piece(1, 2, 1), 60)
     assert relay.ready(("child",), 60) == []
-    assert [batch.members for batch in relay.ready((), 70)] == [1]
+    assert [members_of(pieces) for pieces in relay.ready((), 70)] == [1]

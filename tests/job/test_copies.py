@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents.disk import copystore
-from agents.disk.store import CopyRow, SnapshotRow, Store
+from agents.disk.store import CopyRow, Store
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import STREAM, plan
 from elf.chaos.ledger import Ledger
@@ -34,9 +34,11 @@ from elf.job.messages import (
 )
 from elf.job.rollup import copying, holding, proxies
 from elf.job.rollup.copying import Copying
+from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.proxies import Proxies
-from elf.job.rollup.root import Root, RootSettings
+from elf.job.rollup.root import Root
 from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
+from elf.job.snapshots import Sealed
 from tests.support.flow_copies import FLOW, HOLDER, OTHER, OWNER, ROOT, Holder, Owner, flow_of, log_of, rooted
 from tests.support.stores import database
 
@@ -319,8 +321,8 @@ def test_a_new_root_waits_longer_for_words_that_come_less_often() -> None:
     root.begin(1, 0)
     root.hear(0, FlowProgress(FLOW.uid, 0, 5, later_ms=3_000), 100)
     root.take(Piece(1, 2, 0b001))
-    assert root.propose(root.limit_ms() + 3_000) == []
-    assert len(root.propose(root.limit_ms() + 3_001)) == 1
+    assert root.propose(root.stragglers.limit_ms() + 3_000) == []
+    assert len(root.propose(root.stragglers.limit_ms() + 3_001)) == 1
 
 
 # -- the disk ------------------------------------------------------------------------------------------------
@@ -328,7 +330,7 @@ def test_a_new_root_waits_longer_for_words_that_come_less_often() -> None:
 
 def test_an_owner_reads_what_it_retains_and_the_first_copy_of_a_name_stays() -> None:
     store = Store(":memory:")
-    store.save_cut("s", b"cut", [SnapshotRow("f", 1, 2, 0, b"t", b"p")])
+    store.save_cut("s", b"cut", [Sealed("f", 1, 2, b"t", b"p")])
     names = (CopyName("f", 7, 1, 2), CopyName("f", 7, 2, 3))
     read = copystore.perform(store, disk.ReadSnapshots(names, (HOLDER,)))
     assert read == disk.SnapshotsRead((HOLDER,), (Copy(names[0], b"t", b"p"),))

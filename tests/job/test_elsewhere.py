@@ -6,7 +6,7 @@ from elf.chaos.agent import SimAgent
 from elf.chaos.engine import STREAM, plan
 from elf.chaos.world import World
 from elf.job.log.keepers import LOG_GROUP
-from elf.job.rollup.root import RootSettings
+from elf.job.rollup.decide import RootSettings
 from tests.support.homes import exact
 
 

@@ -11,7 +11,7 @@ import pytest
 from elf.chaos.engine import SECOND, STREAM, plan
 from elf.chaos.world import World
 from elf.job.events import Arrived
-from elf.job.rollup.root import RootSettings
+from elf.job.rollup.decide import RootSettings
 from elf.job.spec import stream_topic
 from tests.support.histories import begun, check_all, settled
 from tests.support.stories import crashes_loss_and_doubles, snapshots_lost_for_long

@@ -15,7 +15,7 @@ from elf.chaos.world import World
 from elf.job import messages as say
 from elf.job.log.readers import not_taken, readable_as
 from elf.job.log.streamlog import StreamLog
-from elf.job.rollup.root import RootSettings
+from elf.job.rollup.decide import RootSettings
 from elf.job.spec import Flow, JobSpec, flow_uid
 from tests.support.histories import begun, check_all, settled
 from tests.support.stores import database

@@ -17,7 +17,7 @@ from elf.job import messages as say
 from elf.job.home.records import home_key
 from elf.job.log.founding import Founding, founding_of
 from elf.job.log.streamlog import StreamLog
-from elf.job.rollup.root import RootSettings
+from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec, home_uid
 from tests.support.histories import lacking_alone, settled
 from tests.support.homes import exact

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.committing.panetables import merged_tallies
-from agents.disk.store import SnapshotRow, Store
+from agents.disk.store import Store
 from agents.lanes.checkpoints import counted
 from elf.batch import decode
 from elf.chaos.engine import SECOND, PyEngine
@@ -194,7 +194,7 @@ def test_what_panes_lack_for_which_another_agent_has_answered_is_told_with_the_o
     (row,), (gap, _) = outcome.sealed, outcome.gaps[0]
     answered = Answered(FLOW.uid, (((row.start, row.end, row.part), ((row.start, row.end, 1),)),))
     store = Store(":memory:")
-    store.save_cut("s", b"", [SnapshotRow(row.flow, row.start, row.end, row.part, row.tally, row.payload)])
+    store.save_cut("s", b"", [row])
     command = counted(answered, store)
     assert isinstance(command, Answered)
     assert command.gaps == (gap,)

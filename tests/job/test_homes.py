@@ -15,11 +15,12 @@ from elf.chaos.world import World
 from elf.errors import ElfBug
 from elf.job import events as was
 from elf.job import messages as say
+from elf.job.commits import PaneCommit
 from elf.job.effects import CommitWindows, PruneWindows
 from elf.job.home.home import WINDOWS_KEPT, Home
 from elf.job.home.master import Master
-from elf.job.home.records import PanesKept, bare, encode, home_key
-from elf.job.rollup.root import RootSettings
+from elf.job.home.records import encode, home_key
+from elf.job.rollup.decide import RootSettings
 from elf.job.spec import VersionRecord
 from tests.support.histories import begun, settled
 from tests.support.homes import agree, exact, last_end, members, moved, staffed
@@ -261,8 +262,8 @@ def test_records_are_in_the_order_in_which_they_were_wanted() -> None:
 def test_a_commit_that_was_known_by_its_name_is_completed_by_a_state() -> None:
     """And the other way round it stays complete; another word on it is a bug as ever."""
     store = Store(":memory:")
-    whole = PanesKept("f", 3, 4, 0, b"\1", 1, 0, 1, b"tally", b"rows", seq=5)
-    for fact in (bare(whole), whole, bare(whole), whole):
+    whole = PaneCommit("f", 3, 4, 0, b"\1", 1, b"tally", b"rows", seq=5)
+    for fact in (whole.bare, whole, whole.bare, whole):
         assert homestore.apply(store, encode(fact)) == 5
     (row,) = store.pane_commits("f", 0, 9)
     assert (row.members, row.tally, row.payload, row.seq) == (b"\1", b"tally", b"rows", 5)

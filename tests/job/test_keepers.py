@@ -18,7 +18,7 @@ from elf.job.effects import Effect, SaveLog, Send
 from elf.job.log.keepers import LOG_GROUP, wanted
 from elf.job.log.membership import CLUSTER_FACT, FOUNDER_FACT, Cluster, Identity, Membership
 from elf.job.log.streamlog import StreamLog, encode_entry
-from elf.job.rollup.root import RootSettings
+from elf.job.rollup.decide import RootSettings
 
 
 def keepers(world: World) -> set[str]:

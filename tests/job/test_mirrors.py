@@ -12,8 +12,9 @@ from elf.job.events import PanesStored, WindowsCommitted
 from elf.job.home.homes import Homes, StoredJob
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import Answer, DropJob, JobAdded, MemberJoined, PaneRow, ReadPanes
-from elf.job.rollup.history import Segment
-from elf.job.rollup.root import Root, RootSettings
+from elf.job.rollup.decide import RootSettings
+from elf.job.rollup.panes import Segment
+from elf.job.rollup.root import Root
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, VersionRecord, flow_topic, flow_uid
 from elf.ql.plan import Plan, Top
 

@@ -17,7 +17,7 @@ def test_all_hear_every_notice_once_and_in_order_though_messages_are_lost() -> N
     (flow,) = world.home(spec).node.log.flows()
     root = world.home(spec).node.homes.roots.get(flow.uid)
     assert root is not None
-    world.run_until(lambda: len(root.reached()) == len(world.agents))
+    world.run_until(lambda: len(root.answers.reached()) == len(world.agents))
     told = 0
     for number in range(20):
         reply = said(world, number % 8, f"NOTIFY JOB job 'it''s {number}'")

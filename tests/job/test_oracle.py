@@ -36,7 +36,7 @@ def chance(seeds: Iterable[int]) -> list[History]:
 
 def send_nothing_again(patch: pytest.MonkeyPatch) -> None:
     """protocol 4.5: members do not answer when the root asks for what it misses, nor when it says "send"."""
-    patch.setattr("agents.loop.fetched", lambda effect, store: Fetched(effect.flow, (), effect.part))
+    patch.setattr("agents.loop.fetched", lambda effect, store: Fetched(effect.flow, ()))
 
 
 def forget_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def take_parts_again(patch: pytest.MonkeyPatch) -> None:
     """protocol 8.5: a root takes a part of late rows that is in a commit already."""
 
     def take_part(root: Root, name: PartName, piece: Piece) -> None:
-        root._parts.add(name, piece)
+        root.covered.add_part(name, piece)
 
     patch.setattr(Root, "take_part", take_part)
 

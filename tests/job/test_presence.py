@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 from elf.job.contributions import bitmap
 from elf.job.log.streamlog import FOREVER_US, Member
 from elf.job.messages import FlowProgress
-from elf.job.rollup.presence import LATER_MS_MAX, Presence
-from elf.job.rollup.roster import Roster
-from elf.job.rollup.waiting import Told
+from elf.job.rollup.presence import LATER_MS_MAX, Presence, Roster, Told
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 
 GRACE_MS = 30

@@ -16,7 +16,7 @@ from elf.job import messages as say
 from elf.job.effects import Send
 from elf.job.home.homes import ASKING_MS, Homes
 from elf.job.log.streamlog import StreamLog
-from elf.job.rollup.root import RootSettings
+from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec
 from elf.ql.plan import Function, Plan
 from tests.support.versions import steer

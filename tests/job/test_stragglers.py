@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from agents.answering.about import describe
 from agents.committing.windowcommits import window_result
-from agents.disk.store import SnapshotName
 from elf.batch import decode, encode
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, plan
@@ -27,7 +26,9 @@ from elf.job.commands import Leap, Outcome
 from elf.job.contributions import Piece, Pile, bitmap
 from elf.job.log.streamlog import Member
 from elf.job.messages import FlowProgress
-from elf.job.rollup.root import Root, RootSettings
+from elf.job.rollup.decide import RootSettings, Stragglers
+from elf.job.rollup.root import Root
+from elf.job.snapshots import SnapshotName
 from elf.job.spec import Flow
 from elf.job.tally import Tallies, tally
 from elf.ql.plan import Plan
@@ -136,7 +137,7 @@ def test_wait_goes_on_without_most_of_the_fleet() -> None:
         root.take(Piece(10, 11, 1 << member))
     assert root.propose(now + 2_900) == []
     (commit,) = root.propose(now + 3_100)
-    assert (commit.batch.start, commit.batch.end, commit.members) == (10, 11, 0b11)
+    assert (commit.start, commit.end, commit.members) == (10, 11, 0b11)
 
 
 def test_a_finite_input_is_waited_for_whatever_a_job_says() -> None:
@@ -163,7 +164,7 @@ def test_each_pane_of_a_snapshot_has_its_own_verdict_where_agents_are_leapt_over
         root.committed(commit, 1_000 * pane + 3_100)
     root.take(Piece(11, 12, 0b10))
     assert root.propose(1 << 40) == [], "its last word"
-    assert root.verdicts(1, 8, 14, 50_000) == [
+    assert root.answers.verdicts(1, 8, 14, 50_000) == [
         (8, 10, "final"),
         (10, 11, "included"),
         (11, 12, "leapt"),
@@ -171,7 +172,7 @@ def test_each_pane_of_a_snapshot_has_its_own_verdict_where_agents_are_leapt_over
         (13, 14, "send"),
     ]
     root.forget(12)
-    assert root.verdicts(1, 11, 13, 50_000) == [(11, 12, "leapt"), (12, 13, "included")]
+    assert root.answers.verdicts(1, 11, 13, 50_000) == [(11, 12, "leapt"), (12, 13, "included")]
 
 
 def test_a_flow_over_its_quota_leaps_too() -> None:
@@ -266,11 +267,11 @@ def test_a_pane_that_nobody_has_does_not_wait_for_a_member_that_says_nothing(
         for number in (0, 1):
             root.hear(number, FlowProgress("uid", 14, 14 + now_ms // 2_000), now_ms)
             root.take(Piece(14, 15, 1 << number))
-        assert not root.propose(now_ms) or now_ms >= root.limit_ms()
-        if root._in_flight:
+        assert not root.propose(now_ms) or now_ms >= root.stragglers.limit_ms()
+        if root.covered.in_flight:
             break
-    (work,) = root._proposed[:1]
-    assert (work.batch.start, work.members) == (10, 0)
+    (work,) = root.covered._proposed[:1]
+    assert (work.start, work.members) == (10, 0)
 
 
 @pytest.mark.parametrize("query", [plan(2, 1), LEAP, WAIT])
@@ -283,10 +284,10 @@ def test_half_of_the_watermarks_is_found_as_soon_as_it_is_there(query: Plan, see
         number = rng.randrange(members)
         sealed[number] += rng.choice([0, 0, 1, 3])
         root.hear(number, progress(sealed[number]), now_ms)
-        half = root._half_passed(now_ms)
+        half = root.stragglers.half_passed(now_ms)
         if half is not None and (not expected or half > expected[-1][1]):
             expected.append((now_ms, half))
-    assert list(root._passed) == expected
+    assert list(root.stragglers._passed) == expected
     assert len(expected) > 10
 
 
@@ -314,13 +315,13 @@ def test_half_of_those_that_a_pane_expects_have_to_pass_it(
             if not ever or 2 * sum(sealed.get(n, 0) > passed for n in there) < len(there):
                 break
             passed += 1
-        known = root._passed[-1][1] if root._passed else 10
+        known = root.stragglers._passed[-1][1] if root.stragglers._passed else 10
         assert max(known, 10) == passed
 
 
 def test_where_more_have_left_than_stay_who_is_silent_is_asked_and_then_not_waited_for() -> None:
     root = rooted(plan(2, 1), members=5)
-    left = [replace(m, until_us=20 * 2 * SECOND) if m.number > 1 else m for m in root._roster.members]
+    left = [replace(m, until_us=20 * 2 * SECOND) if m.number > 1 else m for m in root.roster.members]
     root.set_roster(tuple(left), 2)
     root.begin(10, 0)
     pane = 20 * 2 * SECOND // root.flow.fragment.pane_us
@@ -333,32 +334,32 @@ def test_where_more_have_left_than_stay_who_is_silent_is_asked_and_then_not_wait
         root.hear(0, progress(pane + 1), now_ms)
         root.hear(1, progress(pane + (now_ms >= 2_000)), now_ms)
         root.take(Piece(pane, pane + 1, 1))
-        asked = root.missing(now_ms)
+        asked = root.answers.missing(now_ms)
         assert asked == ([(1, pane, pane + 1)] if now_ms >= 2_000 else [])
         found = root.propose(now_ms)
-        assert bool(found) is (now_ms >= 1_000 + root.limit_ms())
+        assert bool(found) is (now_ms >= 1_000 + root.stragglers.limit_ms())
         if found:
             break
-    assert [(work.batch.start, work.members) for work in found] == [(pane, 0b01)]
+    assert [(work.start, work.members) for work in found] == [(pane, 0b01)]
 
 
 def test_a_word_of_a_watermark_costs_as_much_among_many_members(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each member speaks every second: what looks at all members for each of their words is their square."""
     looks: list[int] = []
-    look = Root._half_passed
+    look = Stragglers.half_passed
 
-    def half_passed(root: Root, now_ms: int) -> int | None:
+    def half_passed(stragglers: Stragglers, now_ms: int) -> int | None:
         looks.append(now_ms)
-        return look(root, now_ms)
+        return look(stragglers, now_ms)
 
-    monkeypatch.setattr(Root, "_half_passed", half_passed)
+    monkeypatch.setattr(Stragglers, "half_passed", half_passed)
     root = rooted(LEAP, 1_000)
     root.begin(10, 0)
     for pane in range(10, 15):
         for beat in range(3):
             for number in range(1_000):
                 root.hear(number, progress(pane), 1_000 * pane + 300 * beat)
-    assert [half for _, half in root._passed] == [10, 11, 12, 13, 14]
+    assert [half for _, half in root.stragglers._passed] == [10, 11, 12, 13, 14]
     assert len(looks) <= 2 * 5
 
 

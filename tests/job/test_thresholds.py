@@ -18,14 +18,17 @@ from elf.chaos.ledger import Ledger
 from elf.chaos.story import query_of
 from elf.chaos.world import World
 from elf.job.approximate import CUT
-from elf.job.rollup.asking import CALM, RENEWED, RESTED, Asking
 from elf.job.snapshots import Threshold
 from elf.job.tally import TALLY_STATES, tally
 from elf.job.thresholds import (
+    CALM,
     LEFT,
     LEFT_STATES,
+    RENEWED,
+    RESTED,
     SEEN,
     SEEN_STATE,
+    Asking,
     Unsure,
     excerpt,
     first_rows,

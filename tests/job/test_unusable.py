@@ -18,7 +18,6 @@ from elf.chaos.story import query_of
 from elf.chaos.world import World
 from elf.job import events as was
 from elf.job import messages as say
-from elf.job.contributions import Piece
 from elf.job.effects import Effect
 from elf.job.rollup.root import Root
 from elf.job.rollup.uplink import Uplink
@@ -97,11 +96,11 @@ class Fleet:
                 one = replace(one, tally=tally, payload=payload)
             return sealed(uplink, one, now_ms)
 
-        def fetches(uplink: Uplink, flow: Flow, pieces: Iterable[Piece], part: int = 0) -> list[Effect]:
+        def fetches(uplink: Uplink, flow: Flow, snapshots: Iterable[Sealed]) -> list[Effect]:
             if is_bad(uplink):
-                both = ((one, spoilt(one.tally, one.payload)) for one in pieces)
-                pieces = [replace(one, tally=tally, payload=payload) for one, (tally, payload) in both]
-            return fetched(uplink, flow, pieces, part)
+                both = ((one, spoilt(one.tally, one.payload)) for one in snapshots)
+                snapshots = [replace(one, tally=tally, payload=payload) for one, (tally, payload) in both]
+            return fetched(uplink, flow, snapshots)
 
         monkeypatch.setattr(Uplink, "sealed", seals)
         monkeypatch.setattr(Uplink, "fetched", fetches)
@@ -170,7 +169,7 @@ def test_two_of_them_and_the_root_dies_meanwhile(monkeypatch: pytest.MonkeyPatch
     names = {f"a{agent.index}" for agent in fleet.bad}
     last = [status for _, (_, _, status) in sorted(windows.items())][-3:]
     assert all(set(status["missing"]) == names for status in last)
-    assert set(fleet.root().told_unusable()) == names
+    assert set(fleet.root().answers.unusable()) == names
 
 
 def test_it_is_said_of_whom_and_once_it_is_well_again_it_is_in_the_windows(
@@ -181,7 +180,7 @@ def test_it_is_said_of_whom_and_once_it_is_well_again_it_is_in_the_windows(
     world.run(10_000)
     home = world.home(fleet.spec)
     name = f"a{bad.index}"
-    count, why = fleet.root().told_unusable()[name]
+    count, why = fleet.root().answers.unusable()[name]
     assert why == "not a whole Arrow table: its end is missing"
     assert home.node.homes.roots.told_unusable() == {name: count}
     assert count > 1
@@ -195,7 +194,7 @@ def test_it_is_said_of_whom_and_once_it_is_well_again_it_is_in_the_windows(
     assert isinstance(reply, say.Reply)
     described = {row["fact"]: row["value"] for row in decode(reply.payload).to_pylist()}
     assert described["unusable"].endswith(f"pieces of {name} cannot be opened: {why}")
-    assert f"{name} ({why})" in fleet.root().why(lambda pane: pane, world.now)
+    assert f"{name} ({why})" in fleet.root().answers.why(lambda pane: pane, world.now)
     fleet.bad.clear()
     world.run(26_000)
     windows = settled(world, fleet.spec, fleet.until)

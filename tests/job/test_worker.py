@@ -23,7 +23,7 @@ from elf.job.cut import StreamCut
 from elf.job.log.streamlog import Member, StreamLog
 from elf.job.messages import JoinStream, LeaveStream
 from elf.job.ports import Spill
-from elf.job.rollup.roster import Roster
+from elf.job.rollup.presence import Roster
 from elf.job.snapshots import Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.worker.stream import LONG_AGO, StreamWorker, WorkerSettings

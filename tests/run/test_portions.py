@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.committing.portions import PORTION_ROWS
+from agents.committing.spans import PORTION_ROWS
 from agents.run import run
 from agents.runinputs import Asked, RunRequest
 from elf.batch import decode

@@ -23,8 +23,9 @@ from elf.job.messages import (
 )
 from elf.job.rollup import holding
 from elf.job.rollup.copying import Copying
+from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.holding import Holding
-from elf.job.rollup.root import Root, RootSettings
+from elf.job.rollup.root import Root
 from elf.job.rollup.uplink import Uplink
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid

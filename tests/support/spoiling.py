@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from agents.main import main
-from elf.job.contributions import Piece
 from elf.job.effects import Effect
 from elf.job.rollup.uplink import Uplink
 from elf.job.snapshots import Sealed
@@ -21,9 +20,8 @@ class Spoiling(Uplink):
     def sealed(self, sealed: Sealed, now_ms: int) -> list[Effect]:
         return super().sealed(replace(sealed, tally=b"none", payload=b"none"), now_ms)
 
-    def fetched(self, flow: Flow, pieces: Iterable[Piece], part: int = 0) -> list[Effect]:
-        spoilt = (replace(piece, tally=b"none", payload=b"none") for piece in pieces)
-        return super().fetched(flow, spoilt, part)
+    def fetched(self, flow: Flow, snapshots: Iterable[Sealed]) -> list[Effect]:
+        return super().fetched(flow, (replace(one, tally=b"none", payload=b"none") for one in snapshots))
 
 
 if __name__ == "__main__":

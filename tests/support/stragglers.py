@@ -9,7 +9,8 @@ from elf.chaos.ledger import Ledger, windows_of
 from elf.chaos.world import World
 from elf.job.log.streamlog import Member
 from elf.job.messages import FlowProgress
-from elf.job.rollup.root import Root, RootSettings
+from elf.job.rollup.decide import RootSettings
+from elf.job.rollup.root import Root
 from elf.job.spec import Flow
 from elf.ql.plan import Plan
 

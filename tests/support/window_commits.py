@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from agents.disk.store import PaneCommit
 from agents.lanes.engine import Finisher
 from elf.aggregates import State
 from elf.batch import encode
+from elf.job.commits import PaneCommit
 from elf.job.effects import CommitWindows, Coverage, Named
 from elf.job.spec import Flow, JobSpec
 from elf.job.tally import tally
@@ -44,7 +44,7 @@ def commit(start: int, panes: int, revision: int, rows: list[tuple[object, ...]]
     columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(types)]
     table = pa.table([pa.array([start] * len(rows), pa.int64()), *columns], names=("_pane", *names))
     counts = tally(np.array([start], np.int64), rows_in=len(rows) + revision)
-    return PaneCommit("flow", start, start + panes, revision, b"\1", 1, 0, 0, encode(counts), encode(table))
+    return PaneCommit("flow", start, start + panes, revision, b"\1", 1, encode(counts), encode(table))
 
 
 def effect(job: JobSpec, first: int, last: int, made: list[PaneCommit]) -> CommitWindows:

@@ -10,8 +10,8 @@ from elf.job.home.steering import Steering
 from elf.job.home.subscribers import Subscribers
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import CreateJob, FunctionFailed, JobFacts, SteerJob, WindowResult
-from elf.job.rollup.flowroots import event_time
 from elf.job.rollup.panes import PRUNE_MS
+from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.work import JobWork
 

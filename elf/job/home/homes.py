@@ -50,8 +50,8 @@ from elf.job.messages import (
     SubscribeJob,
     Wish,
 )
+from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
-from elf.job.rollup.root import RootSettings
 from elf.job.spec import (
     JobSpec,
     VersionRecord,

@@ -28,8 +28,7 @@ from elf.job.home.versions import Version, is_kept
 from elf.job.log.readers import not_taken
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import AddJob, AddVersion, EndVersion
-from elf.job.rollup.history import Segment
-from elf.job.rollup.panes import Panes
+from elf.job.rollup.panes import Panes, Segment
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord
 from elf.ql.plan import Plan
 

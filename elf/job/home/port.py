@@ -7,12 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from elf.job.contributions import UnusablePieces
 from elf.job.effects import CommitPanes, CommitWindows
+from elf.job.events import Failure, PanesCommitted, WindowsCommitted
 from elf.job.home.homes import StoredJob
-from elf.job.messages import WindowResult
 from elf.job.rollup.flowroots import StoredPanes
-from elf.job.snapshots import Threshold
 
 
 @dataclass(frozen=True)
@@ -76,27 +74,12 @@ HomeEffect = Draft | Apply | InstallHome | SummariseHome | LoadHome | ForgetHome
 
 @dataclass(frozen=True)
 class Drafted:
-    """``record`` is to be committed; it is empty when the store has it already. ``result``: the windows as
-    they will be published; ``error``: they cannot be made; ``gone``: not of the panes that they were to be
-    made of, which the store has no more. ``rows``: keys of panes, or result rows; ``bytes`` of panes;
-    ``cpu_us``: what it took; ``failure``: how a function of the flow or the job has failed; ``unsure``,
-    ``unusable`` and ``threshold``: of panes, as ``PanesCommitted``; ``panes``: how many of them, with
-    ``rows_in`` rows."""
+    """``record`` is to be committed, and ``done`` is what is said then. Without a record there is nothing to
+    commit: the store has it already, or what is done says why it cannot be."""
 
     work: CommitPanes | CommitWindows
-    record: bytes
-    result: WindowResult | None = None
-    error: str = ""
-    gone: bool = False
-    rows: int = 0
-    bytes: int = 0
-    cpu_us: int = 0
-    failure: str = ""
-    unsure: bool = False
-    threshold: Threshold | None = None
-    panes: int = 0
-    rows_in: int = 0
-    unusable: UnusablePieces = ()
+    done: PanesCommitted | WindowsCommitted | Failure
+    record: bytes = b""
 
 
 @dataclass(frozen=True)

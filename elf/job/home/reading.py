@@ -15,11 +15,10 @@ from elf.job.home.home import Home
 from elf.job.home.master import Master
 from elf.job.home.versions import Version
 from elf.job.log.streamlog import StreamLog
+from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import FlowRoots
-from elf.job.rollup.history import Segment
 from elf.job.rollup.mirrors import Mirrors, Need
-from elf.job.rollup.panes import Panes
-from elf.job.rollup.root import RootSettings
+from elf.job.rollup.panes import Panes, Segment
 from elf.job.spec import Flow, JobSpec
 from elf.job.tops import widest
 from elf.ql.plan import Top, cut_of

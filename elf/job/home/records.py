@@ -5,7 +5,8 @@ replica group, keyed by the job's uid: its leader is master and root, the others
 Each key range after a job's first (``TREES m``) has a home of its own, elsewhere on the ring, keyed by its
 ``home_uid``: a group of the same kind whose leader is root alone.
 A record is a fact: who applies it to its own store has what the leader has. So every member can go on where
-the last leader stopped, and nothing that was told can be forgotten or done in another way.
+the last leader stopped, and nothing that was told can be forgotten or done in another way. Members give
+commits (``elf.job.commits``) their numbers, in the order of the records; in a state they have them.
 
 What is committed of a job or a flow is in the records alone; who leads is in the stream log (``HomeMoved``).
 """
@@ -17,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.spec import JobSpec, VersionRecord, flow_uid
 
 RECORD_BYTES_MAX: Final = 32 << 20
@@ -70,41 +72,6 @@ class FlowKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
     first_pane: int
 
 
-class PanesKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A pane commit with its merged rows. ``seq``: its number, in a state; members give it to records, in
-    their order."""
-
-    flow: str
-    start: int
-    end: int
-    revision: int
-    members: bytes
-    roster_version: int
-    epoch: int
-    term: int
-    tally: bytes
-    payload: bytes
-    seq: int = 0
-    parts: bytes = b""
-    raw: bytes = b""
-
-
-class WindowsKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A window commit with its rows. ``seq``: its number, in a state; members give it to records, in their
-    order; 0: it has none (``agents.disk.store``)."""
-
-    job: str
-    first_start: int
-    last_end: int
-    revision: int
-    version: int
-    provisional: bool
-    status: bytes
-    rows: bytes
-    panes_used: bytes
-    seq: int = -1
-
-
 class PanesDropped(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Commits of a flow whose panes are all below ``below`` are needed no more."""
 
@@ -119,7 +86,7 @@ class WindowsDropped(msgspec.Struct, frozen=True, array_like=True, tag=True):
     below_us: int
 
 
-HomeRecord = JobKept | FlowKept | PanesKept | WindowsKept | PanesDropped | WindowsDropped
+HomeRecord = JobKept | FlowKept | PaneCommit | WindowCommit | PanesDropped | WindowsDropped
 
 
 class HomeState(msgspec.Struct, frozen=True, array_like=True):
@@ -127,8 +94,8 @@ class HomeState(msgspec.Struct, frozen=True, array_like=True):
 
     job: JobKept | RangeKept
     flows: tuple[FlowKept, ...] = ()
-    panes: tuple[PanesKept, ...] = ()
-    windows: tuple[WindowsKept, ...] = ()
+    panes: tuple[PaneCommit, ...] = ()
+    windows: tuple[WindowCommit, ...] = ()
 
     @property
     def uid(self) -> str:
@@ -150,8 +117,3 @@ class HomeState(msgspec.Struct, frozen=True, array_like=True):
 encode: Final = msgspec.msgpack.Encoder().encode
 record_of: Final = msgspec.msgpack.Decoder(HomeRecord).decode
 state_of: Final = msgspec.msgpack.Decoder(HomeState).decode
-
-
-def bare(fact: PanesKept) -> PanesKept:
-    """A pane commit of which only its name is left: with nobody in it."""
-    return msgspec.structs.replace(fact, members=b"", tally=b"", payload=b"", raw=b"")

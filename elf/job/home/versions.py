@@ -21,8 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from elf.job.effects import CommitWindows, Coverage, Effect
-from elf.job.rollup.history import Segment
-from elf.job.rollup.panes import Panes
+from elf.job.rollup.panes import Panes, Segment
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord
 from elf.ql.plan import Plan
 from elf.windows import Calendar, Landmark, Session

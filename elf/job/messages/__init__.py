@@ -14,7 +14,7 @@ that the codec can check any bytes against its type; on the wire it is an array 
 goes to the end, with a default. ``payload`` fields hold Arrow IPC and travel as a frame of their own.
 
 Numbers of panes, members and revisions are integers; contribution sets are little-endian bitmaps over member
-numbers; event times are microseconds. ``epoch`` and ``term`` fence off earlier holders of a log.
+numbers; event times are microseconds.
 """
 
 from __future__ import annotations

@@ -53,8 +53,6 @@ class PaneRow(Message, frozen=True, kw_only=True):
     revision: int
     members: bytes
     roster_version: int
-    epoch: int = 0
-    term: int = 0
     tally: bytes = b""
     payload: bytes = b""
     cut: Top | None = None

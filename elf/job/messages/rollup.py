@@ -16,8 +16,6 @@ class Slice(Message, frozen=True, kw_only=True):
     """
 
     flow: str
-    epoch: int = 0
-    term: int = 0
     start: int
     end: int
     members: bytes
@@ -83,7 +81,7 @@ class FlowBegun(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Begun(Message, frozen=True, kw_only=True):
-    """Members to the homes of new flows, up their trees: who has begun (``elf.job.rollup.beginning``)."""
+    """Members to the homes of new flows, up their trees: who has begun (``elf.job.rollup.relay``)."""
 
     flows: tuple[FlowBegun, ...]
 
@@ -142,8 +140,6 @@ class Committed(Message, frozen=True, kw_only=True):
     another's run of their work (``elf.job.again``)."""
 
     flow: str
-    epoch: int = 0
-    term: int = 0
     start: int
     end: int
     revision: int

@@ -31,8 +31,9 @@ from elf.job.messages import (
     KeepCopies,
     OfferCopies,
 )
-from elf.job.rollup.root import RootSettings
-from elf.job.rollup.uplink import OFFERED_MAX, reissued
+from elf.job.rollup.decide import RootSettings
+from elf.job.rollup.slices import reissued
+from elf.job.rollup.uplink import OFFERED_MAX
 from elf.job.snapshots import Span
 from elf.job.spec import Flow
 from elf.job.stragglers import outside
@@ -195,7 +196,7 @@ class Holding:
         """As the proxy: the member's own snapshots, in its name."""
         self.damaged += len(event.damaged)
         flow = self._log.flow(event.flow.uid) or event.flow
-        sent = [Send(flow.home, one) for one in reissued(flow, event.member, event.pieces, event.part)]
+        sent = [Send(flow.home, one) for one in reissued(flow, event.member, event.snapshots)]
         return [*sent, *self._forget(event.damaged)]
 
     def read_held(self, event: HeldRead) -> list[Step]:

@@ -28,9 +28,8 @@ from elf.job.effects import Effect, PrunePanes, Send, StorePanes
 from elf.job.events import PanesStored
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import FlowHead, PaneRow, PaneWish, ReadPanes
-from elf.job.rollup.history import History, Segment
-from elf.job.rollup.panes import PRUNE_MS, Panes
-from elf.job.rollup.root import RootSettings
+from elf.job.rollup.decide import RootSettings
+from elf.job.rollup.panes import PRUNE_MS, History, Panes, Segment
 from elf.job.spec import START_OF_TIME, Flow
 from elf.job.tops import serves
 from elf.ql.plan import Top
@@ -71,7 +70,7 @@ class Mirror(Panes):
     def begin_again(self, stored_as: str, start: int | None) -> None:
         """Take all commits of panes from ``start`` on, as if there were none here, under another name."""
         self._stored_as = stored_as
-        self._history = History()
+        self.history = History()
         self._first = start
         self._have = 0
         self._taken: dict[Top | None, int] = {}
@@ -151,8 +150,8 @@ class Mirror(Panes):
             if self._first is not None and row.end > self._first:
                 start = max(row.start, self._first)
                 new = Segment(start, row.end, row.revision, from_bytes(row.members), now_ms)
-                changed.extend(self._history.copy(new))
-        self._history.compact(self.expected, final_ms)
+                changed.extend(self.history.copy(new))
+        self.history.compact(self.expected, final_ms)
         return changed, self._store()
 
 

@@ -58,7 +58,7 @@ class Notices:
         elif root.first_pane is None or not is_root(root.flow.topic):
             error = "the job's tree is not ready; nothing was sent, try again in a moment"
         else:
-            reached = root.reached()
+            reached = root.answers.reached()
         answer = Answer(id=request.id, error=error, body=msgspec.msgpack.encode(reached))
         if error or root is None:
             return [Send(request.origin, answer)]

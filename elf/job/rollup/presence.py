@@ -1,22 +1,105 @@
-"""Which members of a flow are there, as its root hears of them: what each last said, who is taken for dead,
-and who has been silent for too long to be waited for.
+"""Which members of a flow are expected in a pane, and which of them are there, as its root hears of them.
 
-A root asks with every word and every piece that comes, so the answers are contribution sets that change when
-somebody's state does; what depends on time is looked at again when the first silence may have become too
+``Roster`` is what the stream log says: who is *expected* in which panes (protocol 2.3). Members come and go
+in event time, so between two turns a set holds for all panes. It is made once a roster, when it is first
+asked for.
+
+``Presence`` is what members say: what each said last, who is taken for dead, and who has been silent for too
+long to be waited for. What depends on time is looked at again when the first silence may have become too
 long.
+
+A root asks both with every word and every piece that comes, so their answers are contribution sets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from elf.job.contributions import bitmap
+from elf.job.log.streamlog import FOREVER_US, Member
 from elf.job.messages import FlowProgress
-from elf.job.rollup.waiting import Told
-from elf.job.spec import START_OF_TIME
+from elf.job.spec import END_OF_TIME, START_OF_TIME
 
 LATER_MS_MAX = 10_000
 """Who says that its next word comes later than this is not believed."""
+
+
+class Roster:
+    """``members`` of a stream as the log's entry ``version`` left them, for panes of ``pane_us``."""
+
+    def __init__(self, pane_us: int, members: tuple[Member, ...] = (), version: int = 0) -> None:
+        self.members = members
+        self.version = version
+        self._pane_us = pane_us
+
+    def member(self, number: int) -> Member | None:
+        return self._by_number.get(number)
+
+    def expected(self, pane: int) -> int:
+        """Those of this pane, as a contribution set."""
+        edges, sets = self._spans
+        at = bisect_right(edges, pane)
+        return sets[at - 1] if at else 0
+
+    def edges(self, start: int, end: int) -> Sequence[int]:
+        """The panes inside ``(start, end)`` at which somebody comes or goes."""
+        edges, _ = self._spans
+        return edges[bisect_right(edges, start) : bisect_left(edges, end)]
+
+    @cached_property
+    def all(self) -> int:
+        """Whoever is or was on it."""
+        return bitmap(self._by_number)
+
+    @cached_property
+    def staying(self) -> int:
+        """Those who have not left."""
+        return bitmap(m.number for m in self.members if m.until_us == FOREVER_US)
+
+    @cached_property
+    def _by_number(self) -> dict[int, Member]:
+        return {m.number: m for m in self.members}
+
+    @cached_property
+    def _spans(self) -> tuple[list[int], list[int]]:
+        """Where the set changes, ascending, and what it is from there on."""
+        turns: dict[int, int] = {}  # who comes or goes there
+        for m in self.members:
+            since, until = self._pane_of(m.since_us), self._pane_of(m.until_us)
+            if since < until:
+                for edge in (since, until):
+                    turns[edge] = turns.get(edge, 0) ^ 1 << m.number
+        edges, sets, members = sorted(turns), [], 0
+        for edge in edges:
+            members ^= turns[edge]
+            sets.append(members)
+        return edges, sets
+
+    def _pane_of(self, us: int) -> int:
+        if abs(us) >= END_OF_TIME or not self._pane_us:
+            return END_OF_TIME if us > 0 else START_OF_TIME
+        return -(-us // self._pane_us)
+
+
+@dataclass
+class Told:
+    """What a member last said of a flow, and when each of its counts last grew (None: not since)."""
+
+    progress: FlowProgress
+    at_ms: int
+    rows_ms: int | None = None
+    late_ms: int | None = None
+    future_ms: int | None = None
+
+    def hear(self, progress: FlowProgress, now_ms: int) -> None:
+        before = self.progress
+        self.rows_ms = now_ms if progress.rows > before.rows else self.rows_ms
+        self.late_ms = now_ms if progress.late > before.late else self.late_ms
+        self.future_ms = now_ms if progress.future > before.future else self.future_ms
+        self.progress, self.at_ms = progress, now_ms
 
 
 class Presence:

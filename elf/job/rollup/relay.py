@@ -1,24 +1,38 @@
-"""An inner node of a flow's tree: a combining barrier for the slices of its children and of its own worker
-(paper, 3.2).
+"""What the inner nodes of a flow's tree gather on the way up.
 
-It sends panes up when everybody that it waits for has reported them, or when the oldest piece has waited for
-the limit; what comes later goes up at once, as a supplement. It waits for children in its table that have
+``Relay`` is a combining barrier for the slices of the children and of the node's own worker (paper, 3.2). It
+sends panes up when everybody that it waits for has reported them, or when the oldest piece has waited for the
+limit; what comes later goes up at once, as a supplement. It waits for children in its table that have
 reported before: the root knows the roster and asks for who is missing, so a relay never has to know it.
 Before anything has gone up it waits for all of its children, but not for long: some may have nothing of the
 flow. Else the first panes of all members would come to the root one by one.
+
+``Beginning`` gathers who begins a new flow. All members of a stream begin it within a few ms of each other,
+and its home waits for them. A word from each, straight to it, would keep the home of 1,280 agents busy for
+100 ms, and what is urgent would wait behind them: so a node holds what it hears for ``GATHER_MS``, and sends
+it to its parent together with its own. Words about a flow that has not come to this node's log wait for it.
+Nothing rests on it: with its next beat everybody says the same straight to the home (``uplink``), also to one
+whose parent is dead, or of an elf that knows no such words.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
-from elf.job.contributions import Batch, Piece, Pile
-from elf.job.spec import START_OF_TIME
+from elf.job.contributions import Piece, Pieces, Pile
+from elf.job.effects import Send
+from elf.job.messages import Began, Begun, FlowBegun
+from elf.job.spec import START_OF_TIME, Flow
 
 FIRST_MS: Final = 50
 """How long the first panes wait for children that have not reported anything yet."""
 SELF = ""
 """The source name of the node's own worker."""
+GATHER_MS: Final = 5
+FORGET_MS: Final = 1_000
+"""Words wait for so long for a flow that is not here; by then they have been said again."""
 
 
 class Relay:
@@ -30,13 +44,11 @@ class Relay:
         self._reported: dict[str, int] = {}
         self._oldest_ms: int | None = None
         self._sent = START_OF_TIME
-        self.refused = 0
-        self.supplements = 0
 
     def add(self, source: str, piece: Piece, now_ms: int) -> None:
         """A piece from a child (its address) or from our own worker (``SELF``)."""
         self._reported[source] = max(self._reported.get(source, START_OF_TIME), piece.end)
-        self.refused += self._pile.add(piece)
+        self._pile.add(piece)
         if self._pile and self._oldest_ms is None:
             self._oldest_ms = now_ms
 
@@ -50,7 +62,7 @@ class Relay:
             return None
         return self._oldest_ms + (FIRST_MS if self._sent == START_OF_TIME else self._wait_ms)
 
-    def ready(self, children: tuple[str, ...], now_ms: int, *, root: bool = False) -> list[Batch]:
+    def ready(self, children: tuple[str, ...], now_ms: int, *, root: bool = False) -> list[Pieces]:
         """Take what goes up now. ``root``: there is nobody above, and children's slices don't come here."""
         if not self._pile:
             return []
@@ -64,8 +76,53 @@ class Relay:
         top = max(piece.end for piece in self._pile)
         below = top if expired else min(self._reported.values(), default=top)
         below = max(below, self._sent)
-        batches = self._pile.take(min(piece.start for piece in self._pile), below)
-        self.supplements += sum(batch.start < self._sent for batch in batches)
+        found = self._pile.take(min(piece.start for piece in self._pile), below)
         self._sent = below
         self._oldest_ms = now_ms if self._pile else None
-        return batches
+        return found
+
+
+@dataclass
+class _Words:
+    """Of one flow: when they go on, and until when they matter."""
+
+    due_ms: int
+    until_ms: int
+    members: dict[int, Began] = field(default_factory=dict)
+
+
+class Beginning:
+    """``flow_of``: a flow of this node's log, or None; ``parent_of`` looks into the overlay's trees."""
+
+    def __init__(
+        self, flow_of: Callable[[str], Flow | None], parent_of: Callable[[bytes], str | None]
+    ) -> None:
+        self._flow_of = flow_of
+        self._parent_of = parent_of
+        self._words: dict[str, _Words] = {}
+
+    def add(self, begun: FlowBegun, now_ms: int) -> None:
+        """Ours, or what a child has gathered."""
+        words = self._words.setdefault(begun.flow, _Words(now_ms + GATHER_MS, now_ms + FORGET_MS))
+        words.members.update((one.member, one) for one in begun.members)
+
+    def deadline(self) -> int | None:
+        """Words of a flow that is not here are due when it comes, or are said again."""
+        waits = (
+            words.due_ms if self._flow_of(uid) is not None else words.until_ms
+            for uid, words in self._words.items()
+        )
+        return min(waits, default=None)
+
+    def tick(self, now_ms: int) -> list[Send]:
+        """What has waited long enough, to our parents in the trees, or to homes where there is none."""
+        found: dict[str, list[FlowBegun]] = {}
+        for uid, words in [one for one in self._words.items() if now_ms >= one[1].due_ms]:
+            flow = self._flow_of(uid)
+            if flow is None and now_ms < words.until_ms:
+                continue
+            del self._words[uid]
+            if flow is not None:
+                begun = FlowBegun(uid, tuple(words.members.values()))
+                found.setdefault(self._parent_of(flow.topic) or flow.home, []).append(begun)
+        return [Send(to, Begun(flows=tuple(flows))) for to, flows in found.items()]

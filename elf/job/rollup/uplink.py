@@ -11,34 +11,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 
 from elf.job.again import Where
-from elf.job.commands import Answered, Leap, Resume, SetThreshold, Suspend
-from elf.job.contributions import Batch, Piece, from_bytes, to_bytes
+from elf.job.commands import Resume, SetThreshold, Suspend
+from elf.job.contributions import Piece, Pieces, from_bytes
 from elf.job.copies import CopyName
 from elf.job.effects import Combine, Effect, Fetch, Forget, Send, Unusable, Work
 from elf.job.events import Combined
 from elf.job.messages import (
     Committed,
     EarlyState,
-    Excerpt,
     FlowProgress,
     LeaveOut,
     Offer,
     Progress,
-    RunSlice,
     SendAgain,
-    Slice,
     Verdict,
     Whereabouts,
 )
 from elf.job.rollup.relay import SELF, Relay
-from elf.job.snapshots import Early, Name, Sealed, Span, Threshold
+from elf.job.rollup.retained import Retained
+from elf.job.rollup.slices import reissued, slice_of
+from elf.job.snapshots import Early, Name, Sealed, Threshold
 from elf.job.spec import START_OF_TIME, Flow
-from elf.job.stragglers import Leaps, outside
 from overlay.turns import AT_ONCE, Turns
 
 SNAPSHOT_OVERHEAD = 256
@@ -49,20 +47,15 @@ OFFERED_MAX = 200
 
 @dataclass
 class _Line:
-    """One flow. ``owed``: name of a snapshot → spans of it that no commit includes; ``since``: when it was
-    sealed.
-    """
+    """One flow."""
 
     flow: Flow
     relay: Relay
-    owed: dict[Name, list[Span]] = field(default_factory=dict)
-    since: dict[Name, int] = field(default_factory=dict)
-    sizes: dict[Name, int] = field(default_factory=dict)
+    retained: Retained = field(default_factory=Retained)
     progress: FlowProgress | None = None
     counts: Counter[str] = field(default_factory=Counter)
     lane: Mapping[str, int] = field(default_factory=dict)
     suspended: bool = False
-    leaps: Leaps = field(default_factory=Leaps)
 
 
 class Uplink:
@@ -105,9 +98,7 @@ class Uplink:
         line = self._lines.setdefault(flow.uid, _Line(flow, Relay()))
         line.suspended |= suspended
         for name, size in (retained or {}).items():
-            line.owed[name] = [name[:2]]
-            line.since[name] = 0
-            line.sizes[name] = size
+            line.retained.add(name, size, 0)
 
     def restored(self) -> list[Effect]:
         """After a restart: what the answers that came last lead to. The snapshots may be forgotten and the
@@ -119,7 +110,7 @@ class Uplink:
         line = self._lines.get(flow.uid)
         if line is not None:
             line.flow = flow
-            line.since = dict.fromkeys(line.since, 0)
+            line.retained.offer_again()
             self._homes.forget(flow.home)
             self._next_beat_ms = self._next_offer_ms = 0
 
@@ -132,19 +123,19 @@ class Uplink:
 
     def owing(self) -> bool:
         """Whether a snapshot of any flow is owed."""
-        return any(line.owed for line in self._lines.values())
+        return any(len(line.retained) for line in self._lines.values())
 
     def retained(self) -> int:
         """Snapshots (names) that are still owed."""
-        return sum(len(line.owed) for line in self._lines.values())
+        return sum(len(line.retained) for line in self._lines.values())
 
     def owed_since(self, before_ms: int) -> Iterator[tuple[CopyName, int]]:
         """What is still owed of what was sealed by then, of mirrored flows of all; with sizes in bytes."""
         for uid, line in self._lines.items():
             number, mirrored = self._number_of(line.flow.fragment.stream), line.flow.fragment.mirror
-            for name in line.owed if number is not None else ():
-                if number is not None and (mirrored or line.since[name] <= before_ms):
-                    yield CopyName(uid, number, *name), line.sizes[name]
+            if number is not None:
+                for name, size in line.retained.since(None if mirrored else before_ms):
+                    yield CopyName(uid, number, *name), size
 
     def is_mirrored(self, uid: str) -> bool:
         """Whether neighbours are to have what is sealed of a flow at once (``STRAGGLERS MIRROR``)."""
@@ -158,7 +149,7 @@ class Uplink:
 
     def owes(self, uid: str) -> bool:
         line = self._lines.get(uid)
-        return line is not None and bool(line.owed or line.leaps.counting)
+        return line is not None and line.retained.is_left()
 
     # -- up --------------------------------------------------------------------------------------------------
 
@@ -168,17 +159,13 @@ class Uplink:
         number = self._number_of(line.flow.fragment.stream) if line else None
         if line is None or number is None:
             return []
-        span = (sealed.start, sealed.end)
-        name = (*span, sealed.part)
-        line.owed[name], line.since[name] = [span], now_ms
-        line.sizes[name] = len(sealed.tally) + len(sealed.payload) + SNAPSHOT_OVERHEAD
-        piece = Piece(sealed.start, sealed.end, 1 << number, sealed.tally, sealed.payload)
-        if sealed.excerpt is not None:
-            tally, payload = sealed.excerpt
-            piece = replace(piece, tally=tally, payload=payload, excerpt=True)
+        size = len(sealed.tally) + len(sealed.payload) + SNAPSHOT_OVERHEAD
+        line.retained.add((sealed.start, sealed.end, sealed.part), size, now_ms)
         if sealed.part:
-            sent = reissued(line.flow, number, [piece], sealed.part)
-            return [*(Send(line.flow.home, one) for one in sent), *self._quota(line)]
+            sent = [Send(line.flow.home, one) for one in reissued(line.flow, number, [sealed])]
+            return [*sent, *self._quota(line)]
+        tally, payload = sealed.excerpt or (sealed.tally, sealed.payload)
+        piece = Piece(sealed.start, sealed.end, 1 << number, tally, payload, sealed.excerpt is not None)
         line.relay.add(SELF, piece, now_ms)
         return [*self.flush(line.flow, now_ms), *self._quota(line)]
 
@@ -203,7 +190,7 @@ class Uplink:
 
     def _quota(self, line: _Line) -> list[Effect]:
         """Quotas are per flow (protocol 4.8): one dead root must not stop what else is computed here."""
-        held = sum(line.sizes.values())
+        held = line.retained.bytes
         stream = line.flow.fragment.stream
         if not line.suspended and held > self._retained_bytes_max:
             line.suspended = True
@@ -223,18 +210,16 @@ class Uplink:
         line = self._lines[flow.uid]
         found: list[Effect] = []
         root = self._parent_of(flow.topic) is None
-        for batch in line.relay.ready(self._children_of(flow.topic), now_ms, root=root):
-            found.extend(self._up(flow, batch))
+        for pieces in line.relay.ready(self._children_of(flow.topic), now_ms, root=root):
+            found.extend(self._up(flow, pieces))
         if line.relay:
             self._gathering[flow.uid] = line
         else:
             self._gathering.pop(flow.uid, None)
         return found
 
-    def _up(self, flow: Flow, batch: Batch) -> list[Effect]:
-        if len(batch.pieces) > 1:
-            return [Combine(flow, batch)]
-        return self.send_up(flow, batch.pieces[0])
+    def _up(self, flow: Flow, pieces: Pieces) -> list[Effect]:
+        return [Combine(flow, pieces)] if len(pieces) > 1 else self.send_up(flow, pieces[0])
 
     def send_up(self, flow: Flow, piece: Piece) -> list[Effect]:
         """To the parent, or to the home when there is no parent now. The root takes its own in ``Node``."""
@@ -310,9 +295,7 @@ class Uplink:
         if word.verdict == "wait":
             return []
         if word.verdict == "final":
-            self.left_out += sum(
-                word.start <= a and b <= word.end and part == word.part for a, b, part in line.owed
-            )
+            self.left_out += line.retained.within(word.start, word.end, word.part)
         leap_to = START_OF_TIME if word.verdict == "leapt" else None
         mark = word.mark if word.verdict == "answered" else 0
         return self._settle(line, word.start, word.end, word.part, leap_to, mark)
@@ -328,35 +311,20 @@ class Uplink:
     ) -> list[Effect]:
         """Panes ``[start, end)`` have their answer. Unless ``leap_to`` is None they are leapt over, and open
         ones below it; unless ``mark`` is 0 another has answered for us."""
-        done: list[Name] = []
-        for name, spans in line.owed.items():
-            if name[2] != part:
-                continue
-            rest = [left for span in spans for left in outside(span, start, end)]
-            for span in spans if leap_to is not None or mark else ():
-                line.leaps.over(name, span, start, end, mark)
-            line.owed[name] = rest
-            if not rest:
-                done.append(name)
-        for name in done:
-            del line.owed[name], line.since[name], line.sizes[name]
-        uid, stream = line.flow.uid, line.flow.fragment.stream
-        below = START_OF_TIME if leap_to is None else leap_to
-        taken = line.leaps.take(done)
-        if line.flow.fragment.leap:
-            leapt = tuple((name, tuple(span[:2] for span in spans)) for name, spans in taken)
-            leaps = [Work(stream, Leap(uid, below, leapt))] if leapt or below > START_OF_TIME else []
-        else:
-            leaps = [Work(stream, Answered(uid, taken))] if taken else []
-        gone = tuple(name for name in done if name not in line.leaps.counting)
-        forgets = [Forget(uid, gone)] if gone else []
-        return [*leaps, *forgets, *(self._quota(line) if done else ())]
+        flow, retained = line.flow, line.retained
+        counted = leap_to is not None or bool(mark)
+        done = retained.answered(start, end, part, counted=counted, mark=mark)
+        count = retained.count(flow, done, START_OF_TIME if leap_to is None else leap_to)
+        gone = tuple(name for name in done if not retained.is_counted(name))
+        found: list[Effect] = [] if count is None else [Work(flow.fragment.stream, count)]
+        found += [Forget(flow.uid, gone)] if gone else []
+        return [*found, *(self._quota(line) if done else ())]
 
     def counted(self, forgotten: Iterable[tuple[str, Name]]) -> None:
         """The lane has counted the rows of these snapshots, and deleted them."""
         for uid, name in forgotten:
             if uid in self._lines:
-                self._lines[uid].leaps.counting.discard(name)
+                self._lines[uid].retained.forget_counted(name)
 
     def where(self, where: Iterable[Where]) -> list[Effect]:
         """A cut is durable, from which others may run our work again: their roots are told."""
@@ -372,12 +340,10 @@ class Uplink:
         line = self._lines.get(word.flow)
         return [Fetch(line.flow, word.start, word.end)] if line else []
 
-    def fetched(self, flow: Flow, pieces: Iterable[Piece], part: int = 0) -> list[Effect]:
+    def fetched(self, flow: Flow, snapshots: Iterable[Sealed]) -> list[Effect]:
         """Retained snapshots, from the store, straight to the root."""
         number = self._number_of(flow.fragment.stream)
-        if number is None:
-            return []
-        return [Send(flow.home, one) for one in reissued(flow, number, pieces, part)]
+        return [] if number is None else [Send(flow.home, one) for one in reissued(flow, number, snapshots)]
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -437,40 +403,13 @@ class Uplink:
             if topic is not None and line.flow.topic != topic:
                 continue
             number = self._number_of(line.flow.fragment.stream)
-            old = [name for name in line.owed if now_ms - line.since[name] >= self._offer_ms]
-            if old and number is not None:
-                panes = [span for name in old if not name[2] for span in line.owed[name]][:OFFERED_MAX]
-                parts = [name for name in old if name[2]][:OFFERED_MAX]
-                offer = Offer(flow=line.flow.uid, member=number, panes=tuple(panes), parts=tuple(parts))
+            panes, parts = line.retained.to_offer(now_ms - self._offer_ms)
+            if (panes or parts) and number is not None:
+                offer = Offer(
+                    flow=line.flow.uid,
+                    member=number,
+                    panes=tuple(panes[:OFFERED_MAX]),
+                    parts=tuple(parts[:OFFERED_MAX]),
+                )
                 found.append(Send(line.flow.home, offer))
         return found
-
-
-def slice_of(flow: Flow, piece: Piece, *, direct: bool = False) -> Slice:
-    kind = Excerpt if piece.excerpt else Slice
-    return kind(
-        flow=flow.uid,
-        epoch=flow.epoch,
-        start=piece.start,
-        end=piece.end,
-        members=to_bytes(piece.members),
-        direct=direct,
-        tally=piece.tally,
-        payload=piece.payload,
-    )
-
-
-def reissued(flow: Flow, number: int, pieces: Iterable[Piece], part: int) -> list[Slice]:
-    """Snapshots of a member as its store has them (or a holder's), as they go straight to the root."""
-    if not part:
-        whole = (replace(piece, members=1 << number) for piece in pieces)
-        return [slice_of(flow, piece, direct=True) for piece in whole]
-    alone = (slice_of(flow, replace(piece, members=0), direct=True) for piece in pieces)
-    return [msgspec.structs.replace(one, parts=((number, part),)) for one in alone]
-
-
-def piece_of(message: Slice) -> Piece:
-    whole = Piece(message.start, message.end, from_bytes(message.members), message.tally, message.payload)
-    if isinstance(message, RunSlice):
-        return replace(whole, mark=message.mark)
-    return replace(whole, excerpt=isinstance(message, Excerpt))

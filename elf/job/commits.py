@@ -1,0 +1,91 @@
+"""The last word of roots and masters: commits of panes and of windows.
+
+Each is one value from when it is made until it is forgotten. It is a row of an agent's store
+(``agents.disk.store``), and, where a home is replicated, a record of its group (``elf.job.home.records``), so
+that all members have the same rows.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+UNNUMBERED: Final = -1
+
+
+class PaneCommitName(msgspec.Struct, frozen=True, array_like=True):
+    """A pane commit without its contents: which members panes ``[start, end)`` cover in this revision."""
+
+    flow: str
+    start: int
+    end: int
+    revision: int
+    members: bytes
+    roster_version: int
+
+
+class PaneCommit(PaneCommitName, frozen=True, array_like=True, tag=True):
+    """A root's final word on a revision of panes ``[start, end)``, with its counters (protocol 5.8). ``seq``:
+    its number among those of its flow, ascending; 0 until it is committed. ``parts``: those of late rows that
+    its one pane has (``elf.job.parts``). ``raw``: what the payload was made of, where a reduce function has
+    changed it. Of a stored one these two are read apart. Two are the same word if they differ in nothing
+    else.
+    """
+
+    tally: bytes
+    payload: bytes
+    seq: int = 0
+    parts: bytes = b""
+    raw: bytes = b""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PaneCommit) and self._said() == other._said()
+
+    def __hash__(self) -> int:
+        return hash(self._said())
+
+    def _said(self) -> tuple[object, ...]:
+        return (*self.name, self.members, self.roster_version, self.tally, self.payload)
+
+    @property
+    def name(self) -> tuple[str, int, int, int]:
+        """Flow, first pane, end and revision: there is one word of that name."""
+        return self.flow, self.start, self.end, self.revision
+
+    @property
+    def bare(self) -> PaneCommit:
+        """Of which only the name is left, with nobody in it."""
+        return msgspec.structs.replace(self, members=b"", tally=b"", payload=b"", raw=b"")
+
+
+class WindowCommit(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A master's final word on a revision of the windows from ``first_start`` to ``last_end`` (µs). ``seq``:
+    its number among those of its job, ascending by one; ``UNNUMBERED`` until it is committed; 0 if nothing is
+    published of it, as there is no window in it. Two are the same word if they differ in nothing else.
+    """
+
+    job: str
+    first_start: int
+    last_end: int
+    revision: int
+    version: int
+    provisional: bool
+    status: bytes
+    rows: bytes
+    panes_used: bytes
+    seq: int = UNNUMBERED
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WindowCommit) and self._said() == other._said()
+
+    def __hash__(self) -> int:
+        return hash(self._said())
+
+    def _said(self) -> tuple[object, ...]:
+        return (*self.name, self.provisional, self.status, self.rows, self.panes_used)
+
+    @property
+    def name(self) -> tuple[str, int, int, int, int]:
+        """Job, first start, last end, revision and version."""
+        return self.job, self.first_start, self.last_end, self.revision, self.version

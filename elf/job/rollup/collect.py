@@ -1,0 +1,229 @@
+"""What the root of a flow holds: pieces that are in no commit yet, and what it takes no more.
+
+*Covered* is what is committed, what is being committed (proposed), and what is held (protocol 4.3). A piece
+is taken where it covers what is not; where it overlaps it is refused, and only there. A pane that is
+committed can be revised by members that are not in it: what comes of them waits beside (``late``), and so do
+parts of late rows (``elf.job.parts``).
+
+A snapshot that turned out to be no table of the flow when it was opened (``agents.committing.opening``) is
+*refused* from then on (protocol 4.7). Whose it is is known where one piece is one member's: then it is the
+snapshot itself, which would come again from its store, from a neighbour's, and to the next root. Its member
+is not waited for in those panes and not asked; the pane is committed without it, and so names it as missing.
+The member is told nothing ("wait"): it keeps the snapshot, and offers it, until the panes are settled, as any
+other that came too late; another root may be able to open it. A merged piece is dropped alone, as its members
+are asked for what they have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from elf.errors import ElfBug
+from elf.job.contributions import PartName, Piece, Pieces, Pile, numbers
+from elf.job.effects import CommitPanes
+from elf.job.parts import HeldParts
+from elf.job.rollup.panes import Panes, Segment
+from elf.job.snapshots import Span
+from elf.job.spec import START_OF_TIME
+from elf.job.stragglers import outside
+
+
+class Covered:
+    """What is covered of a flow at its root (see the module's docstring). ``panes``: what is committed."""
+
+    def __init__(self, panes: Panes) -> None:
+        self._panes = panes
+        self._held = Pile()
+        self._late = Pile()
+        self._parts = HeldParts()
+        self._proposed: list[CommitPanes] = []
+        self.in_flight = False
+        """The first that is proposed is being made."""
+        self.refused = Refused()
+
+    # -- what comes ------------------------------------------------------------------------------------------
+
+    def add(self, piece: Piece) -> None:
+        """Hold what a piece covers that is not covered."""
+        if piece.start >= piece.end or not piece.members:
+            return
+        for usable in self.refused.rest(piece):
+            head = self.committed_to()
+            if usable.end > head:
+                self._held.add(usable.clip(head, usable.end))
+            for start, end in self._revisable() if usable.start < head else ():
+                self._add_late(usable.clip(start, end))
+
+    def _revisable(self) -> list[Span]:
+        """Panes that are committed, or are being committed for the first time."""
+        first = [(work.start, work.end) for work in self._proposed if work.revision == 0]
+        return [*((segment.start, segment.end) for segment in self._panes.history), *first]
+
+    def _add_late(self, piece: Piece) -> None:
+        """Hold, of such panes, what is neither in them nor proposed."""
+        if piece.start >= piece.end:
+            return
+        committed = self._panes.history.within(piece.start, piece.end)
+        taken = [(one.start, one.end) for one in committed if one.members & piece.members]
+        taken += [(work.start, work.end) for work in self._proposed if work.added & piece.members]
+        free = [(piece.start, piece.end)]
+        for start, end in taken:
+            free = [rest for span in free for rest in outside(span, start, end)]
+        for span in free:
+            self._late.add(piece.clip(*span))
+
+    def add_part(self, name: PartName, piece: Piece) -> None:
+        """A part of late rows, of one pane, which is not covered."""
+        self._parts.add(name, piece)
+
+    # -- what is covered -------------------------------------------------------------------------------------
+
+    def committed_to(self) -> int:
+        """Panes below this one are committed, or are being committed."""
+        if self._panes.first_pane is None:
+            return START_OF_TIME
+        ends = [work.end for work in self._proposed if work.revision == 0]
+        return max([self._panes.durable_to(), self._panes.first_pane, *ends])
+
+    def has(self, member: int, start: int, end: int) -> bool:
+        """Whether any of these panes of a member is proposed or held."""
+        coming = any(work.added >> member & 1 and work.overlaps(start, end) for work in self._proposed)
+        return coming or self.has_in_hand(member, start, end)
+
+    def has_in_hand(self, member: int, start: int, end: int) -> bool:
+        """Whether any of them is held: a commit that is proposed may be given up yet."""
+        spans = self._held.spans(start, end) + self._late.spans(start, end)
+        return any(members >> member & 1 for _, _, members in spans)
+
+    def has_part(self, name: PartName, pane: int) -> bool:
+        """The same of a part of late rows."""
+        coming = any(name in work.new and work.start == pane for work in self._proposed)
+        return coming or self._parts.has(pane, name)
+
+    def spans(self, start: int, end: int) -> list[tuple[int, int, int]]:
+        """``[start, end)``, not committed yet, cut into (start, end, members held) at every change."""
+        return self._held.spans(start, end)
+
+    def held_to(self, least: int) -> int:
+        """After the last pane of which something is held or refused; ``least`` at least."""
+        return max([least, *(piece.end for piece in self._held), *self.refused.edges()])
+
+    def holds(self) -> bool:
+        """Whether something is held of panes that are not committed."""
+        return bool(self._held)
+
+    # -- what goes into commits ------------------------------------------------------------------------------
+
+    def take(self, start: int, end: int) -> list[Pieces]:
+        """What is held of panes that are to be committed."""
+        return self._held.take(start, end)
+
+    def take_late(self) -> Iterator[tuple[Segment, Pieces]]:
+        """What has come for committed panes of members that are not in them."""
+        for segment in list(self._panes.history) if self._late else ():
+            yield from ((segment, pieces) for pieces in self._late.take(segment.start, segment.end))
+
+    def take_parts(self) -> Iterator[tuple[Segment, int, dict[PartName, Piece]]]:
+        """Parts of late rows for committed panes."""
+        for pane, pieces in self._parts.take(self.committed_to()):
+            yield from ((segment, pane, pieces) for segment in self._panes.history.within(pane, pane + 1))
+
+    def proposes(self) -> bool:
+        """Whether commits are proposed that are not durable."""
+        return bool(self._proposed)
+
+    def propose(self, works: Iterable[CommitPanes]) -> None:
+        """Commits that are to be made, one after the other."""
+        self._proposed += works
+
+    def launch(self, *, plain: bool) -> list[CommitPanes]:
+        """The first one that is proposed, if there is one: it is in flight from now on."""
+        if self._proposed and plain:
+            self._proposed[0] = replace(self._proposed[0], plain=True)
+        self.in_flight = bool(self._proposed)
+        return self._proposed[:1]
+
+    def land(self, work: CommitPanes) -> None:
+        """The commit that was in flight is durable, or will never be."""
+        if not self.in_flight or self._proposed.pop(0) != work:
+            raise ElfBug("a commit that is not the one in flight")
+        self.in_flight = False
+
+    def withdraw(self, work: CommitPanes) -> list[CommitPanes]:
+        """The commit that was in flight cannot be made so: nothing is proposed any more. Returns what was."""
+        self.land(work)
+        proposed, self._proposed = [work, *self._proposed], []
+        return proposed
+
+    def check(self) -> None:
+        """Raise ``ElfBug`` when something is covered twice."""
+        self._held.check()
+        self._late.check()
+        for segment in self._panes.history:
+            for piece in self._late:
+                twice = piece.members & segment.members
+                if twice and piece.start < segment.end and segment.start < piece.end:
+                    raise ElfBug(f"held again: members {numbers(twice)} at {piece.start}")
+
+
+class Refused:
+    """Panes of members, in which nothing more of them is taken, and parts of late rows by pane. ``told``: of
+    each member, how many pieces were unusable, and why the last one was."""
+
+    def __init__(self) -> None:
+        self._spans: dict[int, list[Span]] = {}
+        self._parts: set[tuple[int, PartName]] = set()
+        self.told: dict[int, tuple[int, str]] = {}
+
+    def tell(self, members: int, why: str) -> None:
+        for number in numbers(members):
+            self.told[number] = self.told.get(number, (0, ""))[0] + 1, why
+
+    def add(self, piece: Piece) -> None:
+        """A piece that cannot be used; of several members, nothing is refused."""
+        if piece.members.bit_count() != 1:
+            return
+        spans = self._spans.setdefault(numbers(piece.members)[0], [])
+        rest = [one for span in spans for one in outside(span, piece.start, piece.end)]
+        touching = [one for one in rest if one[1] == piece.start or one[0] == piece.end]
+        start = min([piece.start, *(one[0] for one in touching)])
+        end = max([piece.end, *(one[1] for one in touching)])
+        spans[:] = [*(one for one in rest if one not in touching), (start, end)]
+
+    def add_part(self, name: PartName, pane: int) -> None:
+        self._parts.add((pane, name))
+
+    def has_part(self, name: PartName, pane: int) -> bool:
+        return (pane, name) in self._parts
+
+    def rest(self, piece: Piece) -> list[Piece]:
+        """What may be taken of a piece."""
+        if not self._spans or piece.members.bit_count() != 1:
+            return [piece]
+        found = [(piece.start, piece.end)]
+        for start, end in self._spans.get(numbers(piece.members)[0], ()):
+            found = [one for span in found for one in outside(span, start, end)]
+        return [piece.clip(*span) for span in found]
+
+    def at(self, pane: int) -> int:
+        """Members of whom nothing is taken there, as a contribution set."""
+        found = 0
+        for number, spans in self._spans.items():
+            if any(start <= pane < end for start, end in spans):
+                found |= 1 << number
+        return found
+
+    def overlaps(self, member: int, start: int, end: int) -> bool:
+        """Whether something of a snapshot is refused."""
+        return any(a < end and start < b for a, b in self._spans.get(member, ()))
+
+    def edges(self) -> Iterator[int]:
+        """Where it changes who is refused."""
+        return (edge for spans in self._spans.values() for span in spans for edge in span)
+
+    def forget(self, below: int) -> None:
+        """Panes below this one are not asked about any more."""
+        kept = {n: [span for span in spans if span[1] > below] for n, spans in self._spans.items()}
+        self._spans = {number: spans for number, spans in kept.items() if spans}
+        self._parts = {(pane, name) for pane, name in self._parts if pane >= below}

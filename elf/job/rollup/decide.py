@@ -1,0 +1,338 @@
+"""Which panes the root of a flow commits, and when (protocol 4.4, 5.8, 5.9).
+
+It *expects* the roster of the stream log and *awaits* those of them whose ``live_from`` is at or below the
+pane (``Stragglers``). Panes are committed in order: when everybody awaited is in, or when the straggler limit
+is up (it runs from when half of the watermarks have passed the pane). What has come for a committed pane from
+a member that is not in it becomes a revision: the committed one plus disjoint contributions, never a change
+of what was in (``Deciding``). So do parts of late rows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from elf.job.contributions import PartName, Pieces, bitmap, members_of, numbers
+from elf.job.effects import CommitPanes
+from elf.job.messages import FlowProgress
+from elf.job.rollup.collect import Covered
+from elf.job.rollup.panes import Panes, Segment
+from elf.job.rollup.presence import Presence
+from elf.job.snapshots import Threshold
+from elf.job.spec import END_OF_TIME, START_OF_TIME
+from elf.ql.plan import Fragment
+from overlay.turns import AT_ONCE
+
+MIRROR_OF: Final = 2
+"""Mirrors are wanted when this part of the straggler limit is up: by then a member has been asked itself
+(after ``quiet_ms``), and a second holder can be asked where the first one is silent."""
+
+
+@dataclass(frozen=True)
+class RootSettings:
+    """Straggler limit: two panes, clamped to ``limit_ms_min`` .. ``limit_ms_max``. ``quiet_ms`` before
+    members are asked; ``grace_ms``: an agent silent for longer is expected but no longer awaited;
+    ``revise_ms``: how long corrections are taken. ``prepare_ms``: how long a new flow waits for members that
+    have not said from which pane on they have it, and ``try_ms`` one with a user's function, which they try
+    first. ``reader_ms``: how long panes are kept for a reader on another node that says nothing.
+    ``homes_at_once``: an agent speaks to so many homes of flows a second, in turn (``overlay.turns``).
+    ``patient``: everybody is waited for, whatever a job says (a finite input).
+    """
+
+    limit_ms_min: int = 3_000
+    limit_ms_max: int = 30_000
+    quiet_ms: int = 800
+    ask_every_ms: int = 1_000
+    grace_ms: int = 300_000
+    revise_ms: int = 600_000
+    prepare_ms: int = 3_000
+    try_ms: int = 5_000
+    reader_ms: int = 900_000
+    homes_at_once: int = AT_ONCE
+    patient: bool = False
+
+    def limit_ms(self, fragment: Fragment) -> int:
+        """The straggler limit of a flow without a WAIT of its own."""
+        return max(self.limit_ms_min, min(2 * fragment.pane_us // 1000, self.limit_ms_max))
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Panes ``[start, end)`` of these members are collected again since then, with all groups
+    (``elf.job.thresholds``)."""
+
+    start: int
+    end: int
+    members: int
+    at_ms: int
+
+
+class Stragglers:
+    """For whom the panes of a flow wait, and for how long (``elf.job.stragglers``)."""
+
+    def __init__(self, panes: Panes, covered: Covered, settings: RootSettings) -> None:
+        self._panes = panes
+        self._covered = covered
+        self._settings = settings
+        self._whole: Whole | None = None
+        self._passed: deque[tuple[int, int]] = deque()
+        self._above = 0
+        """Members whose watermark was seen above the last of these: fewer than half of them are not half."""
+        self._began_ms: int | None = None
+        self.presence = Presence(settings.grace_ms)
+
+    def began(self, now_ms: int) -> None:
+        """The flow begins, or its root does."""
+        self._began_ms = now_ms
+
+    # -- watermarks ------------------------------------------------------------------------------------------
+
+    def hear(self, member: int, progress: FlowProgress, now_ms: int) -> bool:
+        """A member's watermark. Whether it may change what is to be done now: most words don't, and there is
+        one of each member each second."""
+        news = self.presence.hear(member, progress, now_ms)
+        last = self.passed_to()
+        if progress.sealed <= last:
+            return news
+        self._above |= 1 << member
+        there = self._panes.roster.expected(self._unpassed_from()) & self._may_be_there(now_ms)
+        if 2 * (self._above & there).bit_count() < there.bit_count():
+            return news
+        half = self.half_passed(now_ms)
+        if half is None or half <= last:
+            return news
+        self._passed.append((now_ms, half))
+        self._above = bitmap(n for n in self.presence if self.presence[n].progress.sealed > half)
+        return True
+
+    def passed_to(self) -> int:
+        """Panes below this one were seen to be passed by half of the watermarks."""
+        return self._passed[-1][1] if self._passed else START_OF_TIME
+
+    def _unpassed_from(self) -> int:
+        """From this pane on it is to be found out when half have passed it: what lies below is committed, has
+        been passed, or is never asked about."""
+        begun = self._panes.first_pane is not None
+        return max(self.passed_to(), self._covered.committed_to() if begun else self.presence.latest)
+
+    def half_passed(self, now_ms: int) -> int | None:
+        """Of those who are expected in it half have passed every pane below this one; where the dead are
+        waited for, half of the others. (Not of all that ever were: where more have left than stay that would
+        never be half, and nobody would be asked for anything, nor the limit be up.)"""
+        start, there = self._unpassed_from(), self._may_be_there(now_ms)
+        passed: int | None = None
+        for end in (*self._panes.roster.edges(start, END_OF_TIME), END_OF_TIME):
+            wanted = self._panes.roster.expected(start) & there
+            half = self._half_of(wanted) if wanted else end
+            if half is None or not (wanted or end < END_OF_TIME):
+                return passed
+            if half < end or end == END_OF_TIME:
+                return half if passed is None else max(passed, half)
+            start = passed = end
+        return passed
+
+    def _half_of(self, members: int) -> int | None:
+        """Half of these say that they have sealed what is below."""
+        told = numbers(members & self.presence.heard)
+        sealed = sorted((self.presence[n].progress.sealed for n in told), reverse=True)
+        need = (members.bit_count() + 1) // 2
+        return sealed[need - 1] if need <= len(sealed) else None
+
+    def _may_be_there(self, now_ms: int) -> int:
+        """Members of whom something is (or, soon after a beginning, may yet be) heard; all where the dead are
+        not waited for."""
+        if self._wait_ms is None:
+            return self._panes.roster.all
+        there = self.presence.there(now_ms)
+        if self._is_new(now_ms):
+            there |= ~(self.presence.heard | self.presence.dead)
+        return self._panes.roster.all & there
+
+    def progress_of(self, member: int) -> FlowProgress | None:
+        """How far a member has said that it is; None: it has said nothing."""
+        told = self.presence.get(member)
+        return None if told is None else told.progress
+
+    def committed(self) -> None:
+        """More panes are: it does not matter any more when they were passed."""
+        while len(self._passed) > 1 and self._passed[1][1] <= self._covered.committed_to():
+            self._passed.popleft()
+
+    # -- for whom --------------------------------------------------------------------------------------------
+
+    def awaited(self, pane: int, now_ms: int) -> int:
+        """Members that a commit of this pane waits for, as a contribution set."""
+        there = self.presence.begun(pane) & self.presence.there(now_ms)
+        return self._panes.expected(pane) & there & ~self._covered.refused.at(pane)
+
+    def wanted(self, pane: int, now_ms: int) -> int:
+        """The same with the dead, where these are waited for; of panes that are collected again, those that
+        were in them."""
+        wanted = self.awaited(pane, now_ms)
+        if self._wait_ms is not None:
+            wanted |= self._begun(pane)
+        if self._whole is not None and pane < self._whole.end:
+            wanted &= self._whole.members
+        return wanted
+
+    def _begun(self, pane: int) -> int:
+        """All that are expected in a pane, but those that say that they began later."""
+        begun = self.presence.begun(pane) | ~self.presence.heard
+        return self._panes.expected(pane) & begun & ~self._covered.refused.at(pane)
+
+    def lacks_words(self, pane: int, now_ms: int) -> bool:
+        """Just (re)started, and somebody of the roster has not yet said how far it is."""
+        unheard = self._panes.expected(pane) & ~(self.presence.heard | self.presence.dead)
+        return bool(unheard) and self._is_new(now_ms)
+
+    def _is_new(self, now_ms: int) -> bool:
+        """So new a root that whoever has said nothing to it yet may be there all the same."""
+        return self._began_ms is None or now_ms - self._began_ms <= self.limit_ms() + self.presence.later_ms
+
+    def is_silent(self, number: int, silent_ms: int, now_ms: int) -> bool:
+        """Whether a member is taken for dead, or owed us a word for so long and none came."""
+        return self.presence.is_silent(number, silent_ms, self._began_ms, now_ms)
+
+    def are_silent(self, members: int, now_ms: int) -> bool:
+        """Whether each of them is, for the straggler limit."""
+        return all(self.is_silent(number, self.limit_ms(), now_ms) for number in numbers(members))
+
+    # -- for how long ----------------------------------------------------------------------------------------
+
+    @property
+    def _wait_ms(self) -> int | None:
+        """How long the job waits for everybody (``STRAGGLERS WAIT``)."""
+        wait_us = None if self._settings.patient else self._panes.flow.fragment.wait_us
+        return None if wait_us is None else wait_us // 1000
+
+    @property
+    def waits_for_all(self) -> bool:
+        """Whether the job waits for everybody, dead or alive."""
+        return self._wait_ms is not None
+
+    def limit_ms(self) -> int:
+        """The straggler limit: two panes long, clamped, or what the job says."""
+        if self._wait_ms is not None:
+            return self._wait_ms
+        return self._settings.limit_ms(self._panes.flow.fragment)
+
+    def is_due(self, pane: int) -> bool:
+        """Whether half of the roster's watermarks have passed this pane, or it was begun again."""
+        return self._due_ms(pane) is not None
+
+    def has_waited(self, pane: int, for_ms: int, now_ms: int) -> bool:
+        """Whether it was due so long ago."""
+        due_ms = self._due_ms(pane)
+        return due_ms is not None and now_ms - due_ms >= for_ms
+
+    def _due_ms(self, pane: int) -> int | None:
+        """When half of the roster's watermarks had passed this pane, or it was begun again."""
+        if self._whole is not None and pane < self._whole.end:
+            return self._whole.at_ms
+        return next((at_ms for at_ms, half in self._passed if half > pane), None)
+
+    def wants_mirrors(self, pane: int, now_ms: int) -> bool:
+        """Whether whoever is not in this pane yet is so far behind that neighbours are to answer for it, dead
+        or alive (``STRAGGLERS MIRROR``)."""
+        mirror = self._panes.flow.fragment.mirror
+        return mirror and self.has_waited(pane, self.limit_ms() // MIRROR_OF, now_ms)
+
+    def collect_again(self, start: int, end: int, members: int, now_ms: int) -> None:
+        """Panes are begun again, with all groups of these members."""
+        self._whole = Whole(start, end, members, now_ms)
+
+    def whole_to(self) -> int:
+        """Below this pane nothing is taken in which groups are left out."""
+        return START_OF_TIME if self._whole is None else self._whole.end
+
+    def edges(self, start: int, end: int) -> list[int]:
+        """The panes inside ``(start, end)`` where it changes who is awaited, or since when."""
+        edges = self.presence.beginnings(start, end) | set(self._panes.roster.edges(start, end))
+        edges |= {half for _, half in self._passed} | set(self._covered.refused.edges()) | {self.whole_to()}
+        return sorted(edge for edge in edges if start < edge < end)
+
+
+class Deciding:
+    """Which panes are to be committed now. ``told``: the last thresholds of the flow's agents
+    (``elf.job.thresholds``)."""
+
+    def __init__(self, panes: Panes, covered: Covered, stragglers: Stragglers) -> None:
+        self._panes = panes
+        self._covered = covered
+        self._stragglers = stragglers
+        self.told: tuple[Threshold, ...] = ()
+
+    def commits(self, now_ms: int) -> list[CommitPanes]:
+        """New panes in order, or, if there are none, revisions of committed ones."""
+        return self._next_panes(now_ms) or list(self._revisions()) or list(self._part_revisions())
+
+    def _next_panes(self, now_ms: int) -> list[CommitPanes]:
+        stragglers = self._stragglers
+        head = self._covered.committed_to()
+        found: list[CommitPanes] = []
+        for start, end, covered in self._spans(head, self._covered.held_to(head)):
+            expired = stragglers.has_waited(start, stragglers.limit_ms(), now_ms)
+            missing = stragglers.wanted(start, now_ms) & ~covered
+            if not expired and (not covered or missing or stragglers.lacks_words(start, now_ms)):
+                break
+            if covered:
+                found.extend(self._commit(pieces) for pieces in self._covered.take(start, end))
+            elif stragglers.are_silent(stragglers.awaited(start, now_ms), now_ms):
+                found.append(self._of(start, end, ()))
+            else:
+                break
+        return found
+
+    def _spans(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """What is held, cut also where the set of awaited members changes and where the limit runs out; one
+        after the other, since the first may have to wait.
+        """
+        if start >= end:
+            return
+        inner = self._stragglers.edges(start, end)
+        for left, right in zip([start, *inner], [*inner, end], strict=True):
+            yield from self._covered.spans(left, right)
+
+    def _revisions(self) -> Iterator[CommitPanes]:
+        for below, pieces in self._covered.take_late():
+            yield self._commit(pieces, below)
+
+    def _part_revisions(self) -> Iterator[CommitPanes]:
+        """A revision of each committed pane for which parts are held."""
+        for below, pane, parts in self._covered.take_parts():
+            yield self._of(pane, pane + 1, tuple(parts.values()), below, tuple(parts))
+
+    def _commit(self, pieces: Pieces, below: Segment | None = None) -> CommitPanes:
+        return self._of(pieces[0].start, pieces[0].end, pieces, below)
+
+    def _of(
+        self,
+        start: int,
+        end: int,
+        pieces: Pieces,
+        below: Segment | None = None,
+        new: tuple[PartName, ...] = (),
+    ) -> CommitPanes:
+        """A commit of these pieces, on top of what is ``below`` them."""
+        members, parts = members_of(pieces), run_again(pieces) | frozenset(new)
+        return CommitPanes(
+            self._panes.flow,
+            start,
+            end,
+            pieces,
+            0 if below is None else below.revision + 1,
+            members if below is None else below.members | members,
+            self._panes.roster.version,
+            parts if below is None else below.parts | parts,
+            new,
+            told=self.told,
+        )
+
+
+def run_again(pieces: Pieces) -> frozenset[PartName]:
+    """Who is among pieces by another's run of its work, and from which mark, as they are kept with the
+    commit: names that no part has (``elf.job.again``). Each such piece is of one pane."""
+    runs = (piece for piece in pieces if piece.mark)
+    return frozenset((number, -piece.mark) for piece in runs for number in numbers(piece.members))

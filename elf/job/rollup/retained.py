@@ -1,0 +1,96 @@
+"""The snapshots of one flow that an agent owes its root: each is retained until all of its panes have their
+answer (protocol 4.6). Here are their names; what is in them is in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from elf.job.commands import Answered, Leap
+from elf.job.snapshots import Name, Span
+from elf.job.spec import START_OF_TIME, Flow
+from elf.job.stragglers import Leaps, outside
+
+
+class Retained:
+    """See the module's docstring."""
+
+    def __init__(self) -> None:
+        self._owed: dict[Name, list[Span]] = {}
+        """Spans of each that have no answer."""
+        self._since: dict[Name, int] = {}
+        self._sizes: dict[Name, int] = {}
+        self._leaps = Leaps()
+
+    def add(self, name: Name, size: int, now_ms: int) -> None:
+        """One was sealed then, and takes so many bytes."""
+        self._owed[name], self._since[name], self._sizes[name] = [name[:2]], now_ms, size
+
+    def __len__(self) -> int:
+        return len(self._owed)
+
+    @property
+    def bytes(self) -> int:
+        """What they take."""
+        return sum(self._sizes.values())
+
+    def is_left(self) -> bool:
+        """Whether one is owed, or is to be counted yet."""
+        return bool(self._owed or self._leaps.counting)
+
+    def since(self, before_ms: int | None) -> Iterator[tuple[Name, int]]:
+        """What was sealed by then (None: at any time), with sizes in bytes."""
+        for name in self._owed:
+            if before_ms is None or self._since[name] <= before_ms:
+                yield name, self._sizes[name]
+
+    def offer_again(self) -> None:
+        """Another root is to hear of all of them at once."""
+        self._since = dict.fromkeys(self._since, 0)
+
+    def to_offer(self, before_ms: int) -> tuple[list[Span], list[Name]]:
+        """What has waited since then for its answer: panes, and parts of late rows."""
+        old = [name for name, _ in self.since(before_ms)]
+        panes = [span for name in old if not name[2] for span in self._owed[name]]
+        return panes, [name for name in old if name[2]]
+
+    def within(self, start: int, end: int, part: int) -> int:
+        """How many are wholly of these panes, of that part."""
+        return sum(start <= a and b <= end and part == other for a, b, other in self._owed)
+
+    def answered(
+        self, start: int, end: int, part: int, *, counted: bool = False, mark: int = 0
+    ) -> list[Name]:
+        """Panes ``[start, end)`` have their answer; those that have none to wait for any more are returned,
+        and forgotten. ``counted``: those panes are leapt over, or, unless ``mark`` is 0, another has answered
+        for us.
+        """
+        done: list[Name] = []
+        for name, spans in self._owed.items():
+            if name[2] != part:
+                continue
+            for span in spans if counted else ():
+                self._leaps.over(name, span, start, end, mark)
+            self._owed[name] = [rest for span in spans for rest in outside(span, start, end)]
+            if not self._owed[name]:
+                done.append(name)
+        for name in done:
+            del self._owed[name], self._since[name], self._sizes[name]
+        return done
+
+    def count(self, flow: Flow, done: Iterable[Name], leap_to: int) -> Leap | Answered | None:
+        """What the lane is to do about those that have their answer: count what is leapt over or answered by
+        another, and leap over open panes below ``leap_to``."""
+        taken = self._leaps.take(done)
+        if flow.fragment.leap:
+            leapt = tuple((name, tuple(span[:2] for span in spans)) for name, spans in taken)
+            return Leap(flow.uid, leap_to, leapt) if leapt or leap_to > START_OF_TIME else None
+        return Answered(flow.uid, taken) if taken else None
+
+    def is_counted(self, name: Name) -> bool:
+        """Whether the lane is to count and delete it."""
+        return name in self._leaps.counting
+
+    def forget_counted(self, name: Name) -> None:
+        """The lane has."""
+        self._leaps.counting.discard(name)

@@ -1,0 +1,263 @@
+"""A flow whose root is this node: the root, and all that is said between it and its members, its readers and
+those who answer for members that are dead or behind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from elf.job.contributions import to_bytes
+from elf.job.effects import CommitPanes, Effect, Multicast, PrunePanes, SaveFlow, Send, Unusable
+from elf.job.events import PanesCommitted
+from elf.job.log.streamlog import StreamLog
+from elf.job.messages import (
+    Began,
+    Committed,
+    FlowFacts,
+    FlowProgress,
+    FlowReader,
+    FunctionFailed,
+    LeaveOut,
+    Offer,
+    RunSlice,
+    SendAgain,
+    Slice,
+    TreeEdge,
+    Verdict,
+)
+from elf.job.rollup.decide import RootSettings
+from elf.job.rollup.panes import Segment
+from elf.job.rollup.proxies import MIRROR_OF, PROXY_MS, Proxies, Runs
+from elf.job.rollup.root import Root
+from elf.job.rollup.serving import Readers
+from elf.job.rollup.slices import piece_of
+from elf.job.snapshots import Threshold
+from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
+from elf.job.thresholds import Asking
+
+FAILED_MS: Final = 1_000
+"""So often masters are told that a reduce function has failed, until they read the flow no more."""
+
+
+class RootedFlow:
+    """See the module's docstring. ``since_ms``: when this node heard of the flow; ``seq``: number of its last
+    commit; ``name``: what people call this agent."""
+
+    def __init__(
+        self, root: Root, settings: RootSettings, log: StreamLog, *, since_ms: int, seq: int, name: str
+    ) -> None:
+        self.root = root
+        self._settings = settings
+        self._log = log
+        self._since_ms = since_ms
+        self._name = name
+        fragment = root.flow.fragment
+        self.readers = Readers(root, seq)
+        self.proxies = Proxies(settings.limit_ms(fragment) // MIRROR_OF if fragment.mirror else PROXY_MS)
+        self.runs = Runs()
+        self.counts: Counter[str] = Counter()
+        """The work of the root (``elf.job.work``)."""
+        self._asking = Asking()
+        self._parents: dict[int, str] = {}
+        self._first: int | None = None
+        """The first pane, from when it is to be stored."""
+        self._told_ms = 0
+
+    # -- what members say ------------------------------------------------------------------------------------
+
+    def heard(self, member: int, report: FlowProgress, now_ms: int) -> list[Effect]:
+        """How far a member is."""
+        self._parents[member] = report.parent
+        return self.advance(now_ms) if self.root.hear(member, report, now_ms) else []
+
+    def begun(self, members: Iterable[Began], now_ms: int) -> list[Effect]:
+        """Members answer for the flow, which is new to them. Of whom we have heard we know more: words that
+        were gathered are older than a beat, which says all of it again."""
+        new = [one for one in members if self.root.stragglers.progress_of(one.member) is None]
+        for one in new:
+            progress = FlowProgress(self.root.flow.uid, one.live_from, one.sealed)
+            self.root.hear(one.member, progress, now_ms)
+        return self.advance(now_ms) if new else []
+
+    def take(self, sender: str, message: Slice, now_ms: int) -> list[Effect]:
+        """Partial results, or parts of late rows."""
+        if isinstance(message, RunSlice) and not self.runs.take(self.root, sender, message, now_ms):
+            return []
+        piece = piece_of(message)
+        if message.direct and not piece.mark and self.root.flow.fragment.mirror:
+            self.proxies.take(self.root, sender, piece, now_ms)
+        for name in message.parts:
+            self.root.take_part(name, piece)
+        if piece.members:
+            self.root.take(piece)
+        return self.advance(now_ms)
+
+    def offered(self, sender: str, offer: Offer, now_ms: int) -> list[Effect]:
+        """What becomes of snapshots that a member retains."""
+        answers, flow = self.root.answers, offer.flow
+        words: list[Verdict] = []
+        for start, end in offer.panes:
+            for first, last, verdict in answers.verdicts(offer.member, start, end, now_ms):
+                mark = answers.run_by_mark(offer.member, first) if verdict == "answered" else 0
+                words.append(Verdict(flow=flow, start=first, end=last, verdict=verdict, mark=mark))
+        for start, end, part in offer.parts:
+            verdict = answers.verdict_of_part((offer.member, part), start)
+            words.append(Verdict(flow=flow, start=start, end=end, verdict=verdict, part=part))
+        return [Send(sender, word) for word in words if word.verdict != "wait"]
+
+    # -- commits ---------------------------------------------------------------------------------------------
+
+    def advance(self, now_ms: int) -> list[Effect]:
+        """Begin, or commit, if it is time."""
+        root, found = self.root, list[Effect]()
+        if self._first is None and (first := root.prepare(now_ms, self._since_ms)) is not None:
+            self._first = first
+            found.append(SaveFlow(root.flow.uid, first))
+            if not self._log.is_replicated(root.flow.uid):  # the store does it before anything that follows
+                return [*found, *self.kept(now_ms)]
+        return [*found, *root.propose(now_ms)]
+
+    def kept(self, now_ms: int) -> list[Effect]:
+        """The first pane is stored, so that a root after us has it too: now readers may know."""
+        if self._first is None:
+            return []
+        self.root.begin(self._first, now_ms)
+        return [*self.readers.begun(), *self.root.propose(now_ms)]
+
+    def committed(self, event: PanesCommitted, now_ms: int) -> tuple[Segment | None, list[Effect]]:
+        """A commit is durable, workers and readers are told: (what it is for masters here, effects)."""
+        done = event.done
+        if event.gone:
+            self.root.give_up(done)
+            return None, self.advance(now_ms)
+        if event.unsure:
+            return None, self._unsure(done, now_ms)
+        if event.unusable:
+            return None, self._unusable(event, now_ms)
+        segment = self.root.committed(done, now_ms)
+        self._count(event)
+        self.root.failure = self.root.failure or event.failure
+        word = Committed(
+            flow=done.flow.uid,
+            start=segment.start,
+            end=segment.end,
+            revision=segment.revision,
+            members=to_bytes(segment.members),
+            parts=done.new,
+            again=tuple(sorted((number, -mark) for number, mark in segment.parts if mark < 0)),
+        )
+        sent = self.readers.committed(event.seq)
+        failed = self._tell_failure(now_ms)
+        threshold = self._asking.committed(event.threshold)
+        asked = [_leave_out(done.flow, threshold)] if threshold is not None else []
+        self.root.told(self._asking.last)
+        told = [Multicast(done.flow.topic, word), *asked]
+        return segment, [*told, *sent, *failed, *self.advance(now_ms)]
+
+    def _count(self, event: PanesCommitted) -> None:
+        self.counts.update(
+            commits=1,
+            commit_keys=event.keys,
+            commit_bytes=event.bytes,
+            commit_us=event.cpu_us,
+            commit_panes=event.panes,
+            commit_rows=event.rows,
+        )
+
+    def _unsure(self, work: CommitPanes, now_ms: int) -> list[Effect]:
+        """What agents left out of these panes may matter: they are asked for all of it."""
+        self.counts.update(unsure=1)
+        told = [_leave_out(work.flow, None)] if self._asking.unsure() else []
+        asked = self._ask(self.root.unsure(work, now_ms))
+        return [*asked, *told, *self.advance(now_ms)]
+
+    def _unusable(self, event: PanesCommitted, now_ms: int) -> list[Effect]:
+        """Some of it cannot be opened: the others go on."""
+        flow, work = self.root.flow, event.done
+        whose = self.root.unusable(work, event.unusable)
+        told = [Unusable(flow, members, work.start, work.end, why) for members, why in whose]
+        return [*told, *self.advance(now_ms)]
+
+    def _tell_failure(self, now_ms: int) -> list[Effect]:
+        """The masters of the flow's readers decide what becomes of a reduce function that has failed."""
+        root = self.root
+        if not root.failure or now_ms - self._told_ms < FAILED_MS:
+            return []
+        self._told_ms = now_ms
+        word = FunctionFailed(flow=root.flow.uid, agent=self._name, text=root.failure)
+        return [Send(to, word) for to in sorted({spec.home for spec in self._log.readers(root.flow.uid)})]
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int, wanted_from: Callable[[str, int], int]) -> list[Effect]:
+        """``wanted_from`` as for ``FlowRoots``."""
+        found = [*self.advance(now_ms), *self._ask(self.root.answers.missing(now_ms))]
+        self.runs.give_up(now_ms)
+        found += self.runs.wanted(self.root, now_ms)
+        return [*found, *self._tell_failure(now_ms), *self._prune(now_ms, wanted_from)]
+
+    def _ask(self, missing: Iterable[tuple[int, int, int]]) -> list[Effect]:
+        return [
+            Send(member.address, SendAgain(flow=self.root.flow.uid, start=start, end=end))
+            for number, start, end in missing
+            if (member := self.root.member(number)) is not None
+        ]
+
+    def _prune(self, now_ms: int, wanted_from: Callable[[str, int], int]) -> list[Effect]:
+        """Forget panes that no revision, no master here, and no reader that is there can want any more."""
+        settled = self.root.settled_to(now_ms, self._settings.revise_ms)
+        if settled is None:
+            return []
+        there = self.readers.have(now_ms - self._settings.reader_ms)
+        uid = self.root.flow.uid
+        below = min([wanted_from(uid, settled), *there])
+        self.root.forget(below)
+        return [PrunePanes(uid, below)]
+
+    # -- what it shows ---------------------------------------------------------------------------------------
+
+    def why(self, now_ms: int) -> str:
+        """Why it gives nothing."""
+        pane_us = self.root.flow.fragment.pane_us
+        return self.root.answers.why(lambda pane: event_time(pane, pane_us), now_ms)
+
+    def facts(self) -> FlowFacts:
+        """What people may know of it."""
+        root, pane_us = self.root, self.root.flow.fragment.pane_us
+        members = self._log.members(root.flow.fragment.stream)
+        tree = tuple(
+            TreeEdge(
+                member.number,
+                member.name,
+                member.address,
+                self._parents.get(member.number, ""),
+                event_time(None if told is None else told.sealed, pane_us),
+            )
+            for member in members
+            for told in (root.stragglers.progress_of(member.number),)
+        )
+        readers = tuple(FlowReader(s.name, s.creator, s.home) for s in self._log.readers(root.flow.uid))
+        times = (event_time(root.first_pane, pane_us), event_time(root.durable_to(), pane_us))
+        answered = self.proxies.answered.items()
+        mirrored = {member.name: sent for n, sent in answered if (member := root.member(n)) is not None}
+        names = {member.number: member.name for member in members}
+        runs = sorted(self.runs.by.items())
+        again = tuple((names.get(a, "?"), names.get(by, "?"), panes) for (a, by), panes in runs)
+        not_run = {names.get(a, "?"): said for a, said in sorted(self.runs.failed.items())}
+        unusable = root.answers.unusable()
+        return FlowFacts(root.flow, *times, readers, tree, mirrored, unusable, again, not_run)
+
+
+def _leave_out(flow: Flow, threshold: Threshold | None) -> Multicast:
+    """Agents are told what groups to send of the next panes (None: all)."""
+    least, watched = (0.0, b"") if threshold is None else (threshold.least, threshold.watched)
+    return Multicast(flow.topic, LeaveOut(flow=flow.uid, least=least, watched=watched))
+
+
+def event_time(pane: int | None, pane_us: int) -> int | None:
+    """When a pane begins; None for one at the beginning or the end of all times."""
+    if pane is None or not pane_us or not START_OF_TIME < pane < END_OF_TIME:
+        return None
+    return pane * pane_us
