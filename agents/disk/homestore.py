@@ -17,7 +17,6 @@ from agents.disk.store import PaneCommit, Store, WindowCommit
 from elf.errors import ElfBug
 from elf.job.effects import SaveJob
 from elf.job.home import records as log
-from elf.job.home.homes import StoredJob
 from elf.job.home.port import (
     Applied,
     Apply,
@@ -26,6 +25,7 @@ from elf.job.home.port import (
     HomeLoaded,
     InstallHome,
     LoadHome,
+    StoredJob,
     Summarised,
     SummariseHome,
 )
@@ -101,7 +101,7 @@ def in_runs(effects: Sequence[T]) -> Iterator[T | ApplyRun]:
 def apply_run(store: Store, run: ApplyRun) -> list[Applied]:
     """Write them, in one transaction."""
     with store.unsynced(), store.together():
-        return [Applied(one.group, one.record, apply(store, one.record)) for one in run.effects]
+        return [Applied(one.group, one.record, apply(store, one.record), one.commit) for one in run.effects]
 
 
 def _keep_panes(store: Store, fact: log.PanesKept) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agents.disk.homestore import stored_job, stored_panes
 from agents.disk.store import Store
-from elf.job.home.homes import StoredJob
+from elf.job.home.port import StoredJob
 from elf.job.rollup.flowroots import StoredPanes
 
 

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import overlay as ring
 from elf.job.copies import CopyName
-from elf.job.home.homes import StoredJob
+from elf.job.home.port import StoredJob
 from elf.job.home.records import RECORD_BYTES_MAX
 from elf.job.log.keepers import KEEPERS_MAX, LOG_GROUP
 from elf.job.log.membership import Cluster, Identity

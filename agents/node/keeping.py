@@ -8,13 +8,13 @@ whole log: those whom an entry concerns hear it at once, and everybody has it wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import overlay as ring
 from agents.codec import pack
-from agents.node.groups import GroupDesk, GroupStep, Machine
+from agents.node.groups import GroupDesk, GroupStep, Machines
 from agents.node.staffing import Staffing
 from elf.errors import UserError
 from elf.job import messages as say
@@ -72,12 +72,12 @@ class Keeping:
         follow_ms: int,
         grace_ms: int,
         keepers_max: int,
-        machine_of: Callable[[bytes], Machine],
     ) -> None:
         self.log = log
         self.membership = Membership(me, streams, log, cluster=cluster, follow_ms=follow_ms)
         self.kept = KeptLog(me.address, me.incarnation)
-        self.desk = GroupDesk(groups, lambda key: self.kept if key == LOG_GROUP else machine_of(key))
+        self.machines = Machines(self.kept)
+        self.desk = GroupDesk(groups, self.machines.of)
         self.staffing = Staffing(me.address, overlay, self.desk, grace_ms=grace_ms)
         self._keepers_max = keepers_max
         self._me = me
@@ -87,7 +87,6 @@ class Keeping:
         self._new_cluster_uid = new_cluster_uid
         self._topics = {stream_topic(stream.name) for stream in streams}
         self._proposed: dict[bytes, int] = {}
-        self._tokens: dict[int, bytes] = {}
         self._unread: dict[str, int] = {}
         self._told: dict[str, int] = {}
         self._told_ms: dict[str, int] = {}
@@ -245,9 +244,7 @@ class Keeping:
         if len(self._proposed) >= PROPOSED_MAX:
             self._proposed = {known: until for known, until in self._proposed.items() if until > now_ms}
         self._proposed[record] = now_ms + PROPOSED_MS
-        token, found = self.desk.propose(LOG_GROUP, record, now_ms)
-        self._tokens[token] = record
-        return self._heard(found, now_ms)
+        return self._heard(self.desk.propose(LOG_GROUP, record, now_ms), now_ms)
 
     def spread(self, new: Sequence[say.LogEntry], now_ms: int) -> list[Step]:
         """As the leader: tell the streams that they have grown; of new members not at once when they were
@@ -295,12 +292,10 @@ class Keeping:
     def follow(self) -> list[Step]:
         """What the group's word leads to: what was decided is ours, and so is who keeps it."""
         found: list[Step] = []
-        for answer in self.desk.answers:
-            record = self._tokens.pop(answer.token, None)
-            if record is not None and isinstance(answer, replica.Rejected):
-                self._proposed.pop(record, None)
-        if LOG_GROUP in self.desk.changed:
-            self.desk.changed.discard(LOG_GROUP)
+        outputs = self.desk.take_outputs(log=True)
+        for _, record in outputs.rejected:
+            self._proposed.pop(record, None)
+        if outputs.changed:
             self._led_here = self.leads
             found.extend(self._kept_by())
         if self.kept.log.last > self.log.last:

@@ -21,7 +21,7 @@ from agents.node import keeping
 from agents.node.beginning import PEERS_FACT, NodeSettings, Restored, as_lines
 from agents.node.copies import Copies
 from agents.node.groups import Persisted
-from agents.node.housing import HomeMachine, Housing
+from agents.node.housing import Housing
 from agents.node.keeping import Keeping
 from agents.node.leaving import Leaving
 from agents.node.requests import Requests
@@ -34,22 +34,27 @@ from elf.job.effects import Effect, Forget, Multicast, Namesake, Run, SaveFact, 
 from elf.job.events import (
     Arrived,
     Combined,
-    CommitsRead,
     Consulted,
-    EarlyMade,
     Event,
-    Failure,
     Fetched,
     FunctionsTried,
-    PanesCommitted,
-    PanesStored,
     Ran,
-    WindowsCommitted,
-    WindowsRead,
     Worked,
 )
+from elf.job.home.commits import Commits, Wanted
 from elf.job.home.homes import Homes
-from elf.job.home.port import HomeEffect, HomeEvent, HomeLoaded
+from elf.job.home.port import (
+    Applied,
+    Commit,
+    Draft,
+    Drafted,
+    FoundHome,
+    HomeEffect,
+    HomeEvent,
+    HomeLoaded,
+    Summarised,
+)
+from elf.job.home.router import Done, Router, ToFlow
 from elf.job.log.membership import Identity, StreamSince
 from elf.job.log.streamlog import StreamLog
 from elf.job.program.messages import MESSAGES as PROGRAM_MESSAGES
@@ -75,7 +80,7 @@ NodeEffect = Effect | HomeEffect | CopyEffect | ring.Send | replica.Send | repli
 
 NodeEvent = Event | HomeEvent | CopyEvent | ring.Received | replica.Received | Persisted | ProgramEvent
 
-Step = keeping.Step | CopyEffect | ToAddress | ToKey | Until | ToApp | ProgramEffect
+Step = keeping.Step | CopyEffect | Commit | FoundHome | ToAddress | ToKey | Until | ToApp | ProgramEffect
 """What the parts of a node want; ``_settle`` does what is for the node itself."""
 
 
@@ -96,7 +101,6 @@ class Node:
         self.me = me
         self.overlay = overlay
         self.log = StreamLog(restored.log)
-        machines: dict[bytes, HomeMachine] = {}
         self.keeping = Keeping(
             me,
             streams,
@@ -109,7 +113,6 @@ class Node:
             follow_ms=settings.follow_ms,
             grace_ms=settings.root.grace_ms,
             keepers_max=settings.keepers_max,
-            machine_of=lambda key: machines.setdefault(key, HomeMachine(key)),
         )
         self.membership = self.keeping.membership
         self.uplink = Uplink(
@@ -123,18 +126,18 @@ class Node:
             retained_bytes_max=settings.retained_bytes_max,
         )
         self.beginning = Beginning(self.log.flow, overlay.parent)
-        self.homes = Homes(
-            me.address, self.log, settings.root, me.name, lambda uid: self.housing.keepers(uid)
-        )
+        self.homes = Homes(me.address, self.log, settings.root, me.name, self.keeping.desk.voters)
+        self.router = Router(self.log, self.homes)
         self.housing = Housing(
             self.homes,
             self.log,
             self.keeping.desk,
             self.keeping.staffing,
-            machines,
+            self.keeping.machines.homes,
             settings.home_members,
             restored.founded,
         )
+        self._commits = Commits(self.log, self.homes, self.router, self.housing.holds)
         names = [stream.name for stream in streams]
         installed = restored.installed
         self.trees = Trees(names, self.log, overlay, self.keeping, self.uplink, self.homes.roots, installed)
@@ -151,6 +154,7 @@ class Node:
             self.keeping,
             self.uplink,
             self.homes,
+            self.router,
             self.notices,
             self.clocks,
             self._leaving,
@@ -235,9 +239,14 @@ class Node:
             case Persisted():
                 return list(self.keeping.persisted(now_ms))
             case HomeLoaded():
-                return [*self.housing.heard(event, now_ms), *self.trees.begin(now_ms)]
-            case _ if isinstance(event, HomeEvent):
+                found = [*self.housing.heard(event, now_ms), *self.router.hear_again(now_ms)]
+                return [*found, *self.trees.begin(now_ms)]
+            case Summarised():
                 return list(self.housing.heard(event, now_ms))
+            case Drafted():
+                return list(self._commits.drafted(event, now_ms))
+            case Applied():
+                return list(self._commits.applied(event, now_ms))
             case _ if isinstance(event, CopyEvent):
                 return list(self.copies.performed(event))
             case Arrived():
@@ -246,20 +255,10 @@ class Node:
                 return self._worked(event, now_ms)
             case Combined():
                 return list(self.uplink.combined(event))
-            case PanesCommitted():
-                return list(self.homes.reading.panes_committed(event, now_ms))
-            case PanesStored():
-                return list(self.homes.reading.panes_stored(event, now_ms))
-            case CommitsRead():
-                return list(self.homes.roots.read(event, now_ms))
-            case WindowsCommitted():
-                return list(self.homes.windows_committed(event, now_ms))
-            case EarlyMade():
-                return list(self.homes.early_made(event, now_ms))
             case FunctionsTried():
-                return [*self.homes.functions_tried(event, now_ms), *self.requests.remind(now_ms)]
-            case WindowsRead():
-                return list(self.homes.windows_read(event))
+                return [*self.router.handle(event, now_ms), *self.requests.remind(now_ms)]
+            case _ if isinstance(event, Done):
+                return list(self.router.handle(event, now_ms))
             case Fetched():
                 return list(self.uplink.fetched(event.flow, event.pieces, event.part))
             case Ran():
@@ -267,8 +266,6 @@ class Node:
             case Consulted():
                 answer = say.Answer(id=event.request.id, error=event.error, body=event.body)
                 return [Send(event.request.origin, answer)]
-            case Failure():
-                return list(self.homes.failed(event))
             case _:
                 return list(self.programs.said(event, now_ms))
 
@@ -318,7 +315,7 @@ class Node:
             self.programs.deadline(),
         ]
         if self._ring_ready:  # before, a tick does nothing about these
-            waits.append(self.homes.deadline(now_ms))
+            waits.append(self.router.deadline(now_ms))
         return min((at for at in waits if at is not None), default=now_ms + 1_000)
 
     def tick(self, now_ms: int) -> list[NodeEffect]:
@@ -328,7 +325,7 @@ class Node:
         found.extend(self.keeping.tick(now_ms))
         found.extend(self.housing.tick(now_ms))
         if self._ring_ready:
-            found.extend(self.homes.tick(now_ms, self.membership.keepers))
+            found.extend(self.router.tick(now_ms, self.membership.keepers))
         found.extend(self.uplink.tick(now_ms))
         found.extend(self.beginning.tick(now_ms))
         found.extend(self.copies.tick(now_ms))
@@ -406,13 +403,22 @@ class Node:
                     todo.extend(self._ask(effect, now_ms))
                 case ToApp():
                     todo.extend(self.overlay.route(effect.app, pack(effect.message), now_ms))
+                case _ if isinstance(effect, Wanted) and (wanted := self._commits.wanted(effect)) is not None:
+                    todo.extend(step for one in wanted for step in self._commit(one, now_ms))
+                case Commit() | FoundHome():
+                    todo.extend(self._commit(effect, now_ms))
                 case _:
-                    housed = self.housing.perform(effect, now_ms)
-                    if housed is None:
-                        found.append(effect)
-                    else:
-                        todo.extend(housed)
+                    found.append(effect)
         return found
+
+    def _commit(self, step: Draft | Commit | FoundHome, now_ms: int) -> Sequence[Step]:
+        match step:
+            case Commit():
+                return self.housing.commit(step, now_ms)
+            case FoundHome():
+                return self.housing.found(step, now_ms)
+            case _:
+                return [step]
 
     def _missed(self, missed: ring.Missed, now_ms: int) -> Sequence[Step]:
         """Multicasts that can't be had: what the log and roots say can be asked for, notices can't."""
@@ -486,7 +492,7 @@ class Node:
         if any(not isinstance(entry, say.MemberLeft) for entry in new):
             found.extend(self.housing.found_ranges(self.me.agent_id))
             found.extend(self.housing.log_grew())
-            found.extend(self.homes.log_changed(now_ms))
+            found.extend(self.router.log_changed(now_ms))
             found.extend(self.trees.begin(now_ms))
             found.extend(self.trees.end(now_ms))
         self.witness.look(self.ready)
@@ -500,40 +506,22 @@ class Node:
             case say.Slice():
                 return self._slice(sender, message, now_ms)
             case say.Progress():
-                return [*self._clock(sender, message, now_ms), *self.homes.heard(message, now_ms)]
+                return [*self._clock(sender, message, now_ms), *self.router.arrived(sender, message, now_ms)]
             case say.Begun():
                 return self._begun(message, now_ms)
-            case say.EarlyState():
-                return list(self.homes.early(message, now_ms))
-            case say.FunctionFailed():
-                return list(self.homes.function_failed(message, now_ms))
             case say.Committed():
                 return [*self.uplink.committed(message), *self.copies.holding.committed(message)]
             case _ if isinstance(message, say.COPY_MESSAGES):
                 return list(self.copies.arrived(sender, message, now_ms))
-            case say.Whereabouts():
-                self.homes.roots.whereabouts(message)
-                return []
             case say.RunAgain():
                 flow = self.log.flow(message.flow)
                 return [Run(flow, message, sender)] if flow is not None else []
-            case say.NotRun():
-                self.homes.roots.not_run(sender, message, now_ms)
-                return []
             case say.Notice():
                 return list(self.notices.heard(message, self.trees.running, now_ms))
             case say.LeaveOut():
                 return list(self.uplink.leave_out(message))
             case say.SendAgain():
                 return list(self.uplink.send_again(message))
-            case say.Offer():
-                return list(self.homes.roots.offered(sender, message, now_ms))
-            case say.ReadPanes():
-                return list(self.homes.asked(sender, message, now_ms))
-            case say.FlowHead():
-                return list(self.homes.head(message, now_ms))
-            case say.PaneRow():
-                return list(self.homes.mirrors.take(message))
             case say.Verdict():
                 return list(self.uplink.verdict(message, now_ms))
             case say.Hello() | say.Welcome() | say.Follow() | say.LogTail() | say.Refused():
@@ -544,6 +532,8 @@ class Node:
                 return list(self.keeping.spread_here(message, now_ms))
             case _ if isinstance(message, PROGRAM_MESSAGES):
                 return list(self.programs.arrived(sender, message, now_ms, self.membership.keeper))
+            case _ if isinstance(message, ToFlow):
+                return list(self.router.arrived(sender, message, now_ms))
             case say.Request():
                 return list(self.requests.answer(message, now_ms))
             case say.Answer() if self.programs.awaits(message.id):
@@ -571,7 +561,7 @@ class Node:
                 here.append(begun)
             else:
                 self.beginning.add(begun, now_ms)
-        return list(self.homes.heard(say.Begun(flows=tuple(here)), now_ms)) if here else []
+        return list(self.router.arrived("", say.Begun(flows=tuple(here)), now_ms)) if here else []
 
     def _clock(self, sender: str, message: say.Progress, now_ms: int) -> list[Step]:
         """A member says what its clock shows."""

@@ -20,6 +20,7 @@ from elf.job import messages as say
 from elf.job.effects import Consult, Examine, Send
 from elf.job.home.homes import Homes, refusal
 from elf.job.home.placing import AtKey, Here, Taken
+from elf.job.home.router import Router
 from elf.job.log.membership import Identity
 from elf.job.log.streamlog import StreamLog
 from elf.job.rollup.clocks import Clocks
@@ -44,6 +45,7 @@ class Requests:
         keeping: Keeping,
         uplink: Uplink,
         homes: Homes,
+        router: Router,
         notices: Notices,
         clocks: Clocks,
         leaving: Leaving,
@@ -55,6 +57,7 @@ class Requests:
         self._keeping = keeping
         self._uplink = uplink
         self._homes = homes
+        self._router = router
         self._notices = notices
         self._clocks = clocks
         self._leaving = leaving
@@ -68,27 +71,19 @@ class Requests:
                 stays = self._keeping.neighbours()[:1] if self._leaving.under_way else []
                 body = msgspec.msgpack.encode(stays[0] if stays else self._me.address)
                 return [Send(request.origin, say.Answer(id=request.id, body=body))]
-            case say.DropJob():
-                return list(self._homes.asked_to_drop(request))
             case say.SteerJob():
-                return [*self._homes.steer(request, now_ms), *self.remind(now_ms)]
-            case say.SubscribeJob():
-                return list(self._homes.subscribed(request, now_ms))
+                return [*self._router.asked(request, now_ms), *self.remind(now_ms)]
+            case say.DropJob() | say.SubscribeJob() | say.Inspect():
+                return list(self._router.asked(request, now_ms))
             case say.NotifyJob():
                 root = self._homes.roots.get(request.flow)
                 return list(self._notices.asked(request, root, self._overlay.is_root, now_ms))
-            case say.Inspect():
-                return list(self._homes.inspected(request))
             case InspectWork():
                 return [self._work(request)]
             case InspectAgent():
                 return [Examine(request)]
-            case say.InspectFlow():
-                return list(self._homes.roots.inspected(request))
             case say.LocateInTree():
                 return [self._keeping.place(request)]
-            case say.AskWhy():
-                return list(self._homes.roots.asked_why(request, now_ms))
             case say.InspectClocks():
                 body = msgspec.msgpack.encode(self._clocks.skews(now_ms))
                 return [Send(request.origin, say.Answer(id=request.id, body=body))]
@@ -114,7 +109,7 @@ class Requests:
 
     def remind(self, now_ms: int) -> list[Step]:
         """What the stream log is to say of our jobs, at once."""
-        return list(self._homes.tick(now_ms, self._keeping.membership.keepers))
+        return list(self._router.tick(now_ms, self._keeping.membership.keepers))
 
     def _create(self, request: say.CreateJob, now_ms: int) -> list[Step]:
         """Become the job's home, unless the log knows it at another one (unknown is never new)."""

@@ -147,12 +147,12 @@ def test_when_a_third_agent_has_come_log_and_job_are_kept_by_three_soon() -> Non
     world.start_all(world.agents[:2])
     spec = world.create(0, plan(2))
     world.run(5_000)
-    assert (len(keepers(world)), len(world.home(spec).node.housing.keepers(spec.uid))) == (1, 1)
+    assert (len(keepers(world)), len(world.home(spec).node.homes.keepers(spec.uid))) == (1, 1)
     world.agents[2].start([world.agents[0].address])
     world.run_until(lambda: world.agents[2].node.ready)
     world.run(2_000)
     assert keepers(world) == {agent.address for agent in world.agents}
-    assert {*world.home(spec).node.housing.keepers(spec.uid)} == keepers(world)
+    assert {*world.home(spec).node.homes.keepers(spec.uid)} == keepers(world)
 
 
 def test_keepers_leave_and_the_last_one_hands_the_log_over() -> None:
