@@ -14,15 +14,15 @@ from typing import Final
 
 import overlay as ring
 from agents.codec import pack
-from agents.node.groups import GroupDesk, GroupStep, Machines
+from agents.node.beginning import Context
+from agents.node.groups import GroupDesk, GroupStep
 from agents.node.staffing import Staffing
 from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.effects import Effect, Send
 from elf.job.log.growing import entry_for, is_behind
 from elf.job.log.keepers import LOG_GROUP, KeptLog, Wished, encode, founding, refusal
-from elf.job.log.membership import Cluster, Identity, Membership, StreamSince
-from elf.job.log.streamlog import StreamLog
+from elf.job.log.membership import Membership
 from elf.job.spec import stream_topic
 from overlay import replica
 
@@ -55,37 +55,34 @@ LogWord = say.Hello | say.Welcome | say.Follow | say.LogTail | say.Refused
 
 
 class Keeping:
-    """See the module's docstring. ``log`` is what this agent knows of the log: a prefix of it, like
-    everybody's."""
+    """See the module's docstring. ``membership`` follows the log, of which this agent knows a prefix, like
+    everybody; ``kept``: the log as its group has decided it, at a keeper. ``founder``: who held a log of
+    before there were keepers."""
 
     def __init__(
         self,
-        me: Identity,
-        streams: Sequence[StreamSince],
-        overlay: ring.Overlay,
-        groups: replica.Groups,
+        context: Context,
+        membership: Membership,
+        kept: KeptLog,
+        desk: GroupDesk,
+        staffing: Staffing,
         *,
-        log: StreamLog,
-        cluster: Cluster | None,
+        keepers_max: int,
         founder: str | None,
         new_cluster_uid: str,
-        follow_ms: int,
-        grace_ms: int,
-        keepers_max: int,
     ) -> None:
-        self.log = log
-        self.membership = Membership(me, streams, log, cluster=cluster, follow_ms=follow_ms)
-        self.kept = KeptLog(me.address, me.incarnation)
-        self.machines = Machines(self.kept)
-        self.desk = GroupDesk(groups, self.machines.of)
-        self.staffing = Staffing(me.address, overlay, self.desk, grace_ms=grace_ms)
+        self.log = context.log
+        self.membership = membership
+        self.kept = kept
+        self.desk = desk
+        self.staffing = staffing
         self._keepers_max = keepers_max
-        self._me = me
-        self._overlay = overlay
-        self._groups = groups
-        self._founds = founder == me.address
+        self._me = context.me
+        self._overlay = context.overlay
+        self._groups = desk.groups
+        self._founds = founder == context.me.address
         self._new_cluster_uid = new_cluster_uid
-        self._topics = {stream_topic(stream.name) for stream in streams}
+        self._topics = {stream_topic(stream) for stream in context.streams}
         self._proposed: dict[bytes, int] = {}
         self._unread: dict[str, int] = {}
         self._told: dict[str, int] = {}
@@ -200,6 +197,10 @@ class Keeping:
     def persisted(self, now_ms: int) -> list[Step]:
         return self._heard(self.desk.persisted(now_ms), now_ms)
 
+    def peer_up(self, now_ms: int) -> None:
+        """An agent has come that may be wanted in groups."""
+        self.staffing.peer_up(now_ms)
+
     def peer_down(self, address: str, now_ms: int) -> list[Step]:
         return self._heard(self.desk.peer_down(address, now_ms), now_ms)
 
@@ -313,6 +314,10 @@ class Keeping:
 
     def _heard(self, steps: Sequence[GroupStep], now_ms: int) -> list[Step]:
         return [*steps, *self.follow()]
+
+    def check(self) -> None:
+        """Raise when an invariant of our groups is broken."""
+        self._groups.check()
 
     def _kept_by(self) -> list[Effect]:
         standing = self.standing

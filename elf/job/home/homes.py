@@ -103,6 +103,11 @@ class Homes:
         """The masters of the jobs that somebody subscribes to."""
         return tuple(home.master for home in self if home.subscribers)
 
+    @property
+    def load(self) -> int:
+        """How much there is to do here: jobs, and roots of flows."""
+        return len(self._homes) + len(self.roots.topics())
+
     def work(self, uids: Iterable[str]) -> tuple[JobWork, ...]:
         """The work of the masters of these jobs, of those that are here."""
         return tuple(self._homes[uid].work() for uid in dict.fromkeys(uids) if uid in self._homes)

@@ -92,7 +92,7 @@ class Router:
         self._log = log
         self._homes = homes
         self._reading = homes.reading
-        self._roots = homes.roots
+        self.roots = homes.roots
         self._ahead = Ahead(homes)
         self._early: set[str] = set()
         """Homes that were told of open panes."""
@@ -119,22 +119,22 @@ class Router:
             case FunctionFailed():
                 return self._function_failed(message, now_ms)
             case Whereabouts():
-                self._roots.whereabouts(message)
+                self.roots.whereabouts(message)
             case NotRun():
-                self._roots.not_run(sender, message, now_ms)
+                self.roots.not_run(sender, message, now_ms)
             case Offer():
-                return self._roots.offered(sender, message, now_ms)
+                return self.roots.offered(sender, message, now_ms)
             case ReadPanes():
                 self._ahead.keep_wishes(sender, message)
-                return self._roots.asked(sender, message, now_ms)
+                return self.roots.asked(sender, message, now_ms)
             case FlowHead():
                 return self._begun(message.flow, now_ms) if self._homes.mirrors.head(message) else []
             case PaneRow():
                 return self._homes.mirrors.take(message)
             case InspectFlow():
-                return self._roots.inspected(message)
+                return self.roots.inspected(message)
             case AskWhy():
-                return self._roots.asked_why(message, now_ms)
+                return self.roots.asked_why(message, now_ms)
         return []
 
     def handle(self, event: Done, now_ms: int) -> list[Effect]:
@@ -145,7 +145,7 @@ class Router:
             case PanesStored():
                 return self._reading.panes_stored(event, now_ms)
             case CommitsRead():
-                return self._roots.read(event, now_ms)
+                return self.roots.read(event, now_ms)
             case WindowsCommitted():
                 return self._windows_committed(event, now_ms)
             case WindowsRead():
@@ -225,10 +225,10 @@ class Router:
         """How far members are with flows."""
         if isinstance(word, Begun):
             self._ahead.keep_begun(word)
-            found = self._roots.begun(word, now_ms)
+            found = self.roots.begun(word, now_ms)
         else:
             self._ahead.keep_progress(word)
-            found = self._roots.heard(word, now_ms)
+            found = self.roots.heard(word, now_ms)
         first = [effect.flow for effect in found if isinstance(effect, SaveFlow)]
         begun = [uid for uid in first if not self._log.is_replicated(uid)]  # others have when that is kept
         return [*found, *(effect for uid in begun for effect in self._begun(uid, now_ms))]
@@ -250,7 +250,7 @@ class Router:
 
     def _open_panes(self, state: EarlyState, now_ms: int) -> list[Effect]:
         """A member's open panes: for the masters here, and by us as the root for those elsewhere."""
-        found = self._roots.early(state)
+        found = self.roots.early(state)
         for home in self._reading.readers(state.flow):
             self._early.add(home.master.spec.uid)
             home.subscribers.take_early(state)
@@ -269,7 +269,7 @@ class Router:
 
     def begun(self, uid: str, now_ms: int) -> list[Effect]:
         """The first pane of a flow of ours is stored."""
-        return [*self._roots.kept(uid, now_ms), *self._begun(uid, now_ms)]
+        return [*self.roots.kept(uid, now_ms), *self._begun(uid, now_ms)]
 
     def _windows_committed(self, event: WindowsCommitted, now_ms: int) -> list[Effect]:
         home = self._homes.get(event.done.spec.uid)
@@ -290,7 +290,19 @@ class Router:
             self._homes.make_again(work.spec.uid)
         return []
 
-    # -- time, and what the stream log says ------------------------------------------------------------------
+    # -- time, and what the stream log and the ring say ------------------------------------------------------
+
+    def peer_up(self, address: str) -> None:
+        """The overlay has heard of an agent (again)."""
+        self.roots.peer_up(address)
+
+    def peer_down(self, address: str, now_ms: int) -> list[Effect]:
+        """It takes one for dead."""
+        return self.roots.peer_down(address, now_ms)
+
+    def roster_changed(self, stream: str) -> None:
+        """A stream has other members."""
+        self._reading.roster_changed(stream)
 
     def log_changed(self, now_ms: int) -> list[Effect]:
         """The stream log says more about jobs and flows."""
