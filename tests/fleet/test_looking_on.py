@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any
 
-from agents.answering.vitals import PATIENCE_MS
+from agents.answering.fleet import PATIENCE_MS
 from elf.client import Client
 from tests.cli.terminal import BACK, HOME, OTHER_SCREEN, plain, watch
 from tests.fleet.fleet import STREAM, Fleet

@@ -78,7 +78,7 @@ def test_a_select_that_cannot_begin_does_not_show_its_inner_name(monkeypatch: py
         yield []
         return plan(2)
 
-    monkeypatch.setattr(world.agents[0].node.clients.statements, "_planned", planned)
+    monkeypatch.setattr(world.agents[0].node.clients.statements.planning, "plan", planned)
     reply = said(world, 0, "SELECT COUNT(*) AS n FROM clicks WINDOWING 2 SECONDS")
     assert isinstance(reply, say.Failed)
     assert reply.text == (
