@@ -302,15 +302,14 @@ class Keeping:
         if self.kept.log.last > self.log.last:
             known = self.log.last
             found.extend(self.membership.take(known, self.kept.log.after(known, self.kept.log.last)))
-        return [*found, *self._granted()] if self.kept.granted else found
+        return [*found, *self._granted(self.kept.take_granted())]
 
-    def _granted(self) -> list[Effect]:
+    def _granted(self, askers: Sequence[str]) -> list[Effect]:
         """Who waits for its wish hears at once that it was granted: trees may be told later, and who joins is
         in none yet."""
-        askers, self.kept.granted = dict.fromkeys(self.kept.granted), []
-        askers.pop(self._me.address, None)
-        known = {asker: self._known_to.pop(asker, self.log.last - 1) for asker in askers}
-        return [step for asker in askers for step in self.membership.tell(asker, known[asker])]
+        others = [asker for asker in dict.fromkeys(askers) if asker != self._me.address]
+        known = {asker: self._known_to.pop(asker, self.log.last - 1) for asker in others}
+        return [step for asker in others for step in self.membership.tell(asker, known[asker])]
 
     def _heard(self, steps: Sequence[GroupStep], now_ms: int) -> list[Step]:
         return [*steps, *self.follow()]

@@ -301,11 +301,10 @@ class Node:
         """What groups and the stream log have said meanwhile."""
         while True:
             found: list[Step] = [*self.keeping.follow(), *self.housing.follow(now_ms)]
-            if not found and self.membership.fresh:
-                found = self._follow(now_ms)
-                if not found:
-                    continue
-            return found
+            if found or not (new := self.membership.take_fresh()):
+                return found
+            if found := self._follow(new, now_ms):
+                return found
 
     def _commit(self, step: Draft | Commit | FoundHome, now_ms: int) -> Sequence[Step]:
         match step:
@@ -382,8 +381,7 @@ class Node:
 
     # -- the stream log grew ---------------------------------------------------------------------------------
 
-    def _follow(self, now_ms: int) -> list[Step]:
-        new, self.membership.fresh = self.membership.fresh, []
+    def _follow(self, new: Sequence[say.LogEntry], now_ms: int) -> list[Step]:
         found: list[Step] = []
         for entry in new:
             found.extend(self.witness.logged(entry))
