@@ -204,9 +204,21 @@ class GroupDesk:
     def leave(self, now_ms: int) -> list[GroupStep]:
         return self._take(self.groups.leave(now_ms), now_ms)
 
+    def holds(self, key: bytes) -> bool:
+        """Whether we have a seat in a group."""
+        return self.groups.holds(key)
+
+    def held(self) -> tuple[bytes, ...]:
+        """The groups in which we have one."""
+        return self.groups.held()
+
+    def standing(self, key: bytes) -> replica.Standing | None:
+        """That of a group, if we have a seat in it."""
+        return self.groups.standing(key)
+
     def voters(self, key: bytes) -> tuple[str, ...]:
         """The members of a group in which we are, by address."""
-        standing = self.groups.standing(key)
+        standing = self.standing(key)
         return tuple(voter.address for voter in standing.membership.voters) if standing is not None else ()
 
     def take_outputs(self, *, log: bool) -> Outputs:

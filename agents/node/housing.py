@@ -96,7 +96,7 @@ class Housing:
 
     def holds(self, uid: str) -> bool:
         """Whether we are a member of a home."""
-        return self._desk.groups.holds(self._key(uid))
+        return self._desk.holds(self._key(uid))
 
     def _key(self, uid: str) -> bytes:
         return home_key(self._log.homes.group(uid))
@@ -104,7 +104,7 @@ class Housing:
     def found(self, home: FoundHome, now_ms: int) -> Sequence[Step]:
         """A new job has its home here."""
         key = home_key(home.uid)
-        return [] if self._desk.groups.holds(key) else self._desk.create(key, home.state, now_ms)
+        return [] if self._desk.holds(key) else self._desk.create(key, home.state, now_ms)
 
     def commit(self, commit: Commit, now_ms: int) -> Sequence[Step]:
         """Have the group of a home that we lead commit a record: what it stands for is applied then."""
@@ -126,7 +126,7 @@ class Housing:
         found: list[Step] = []
         outputs = self._desk.take_outputs(log=False)
         for key in outputs.changed:
-            held, led = self._desk.groups.holds(key), self._led.get(key)
+            held, led = self._desk.holds(key), self._led.get(key)
             term = self._desk.leading.get(key) if held else None  # that word may come later
             if led is not None and led.term != term:
                 found.extend(self._deposed(key, led, now_ms))
@@ -209,7 +209,7 @@ class Housing:
         new = [
             (uid, key)
             for uid, key in named
-            if uid not in self._founded | self._founding and not self._desk.groups.holds(key)
+            if uid not in self._founded | self._founding and not self._desk.holds(key)
         ]
         self._founding.update(uid for uid, _ in new)
         return [SummariseHome(key, 0, uid, self._log.homes.flows(uid), agent_id) for uid, key in new]
@@ -224,7 +224,7 @@ class Housing:
         """Jobs of a data folder of before homes were replicated: found their groups with what is there. That
         is done once; otherwise who was put out of a group would found another."""
         missing = [(s, home_key(s.uid)) for s in specs if s.replicated]
-        missing = [(spec, key) for spec, key in missing if not self._desk.groups.holds(key)]
+        missing = [(spec, key) for spec, key in missing if not self._desk.holds(key)]
         self._adopting = {key for _, key in missing}
         found: list[Step] = [
             SummariseHome(key, 0, spec.uid, record.founded_flows(spec)) for spec, key in missing
@@ -238,7 +238,7 @@ class Housing:
             case Summarised() if event.index:
                 return self._desk.compact(event.group, event.index, event.state, now_ms)
             case Summarised():
-                held = self._desk.groups.holds(event.group)
+                held = self._desk.holds(event.group)
                 return [] if held else self._desk.create(event.group, event.state, now_ms)
             case HomeLoaded():
                 led = self._led.get(event.group)
@@ -274,7 +274,7 @@ class Housing:
     # -- time ------------------------------------------------------------------------------------------------
 
     def deadline(self) -> int | None:
-        held = self._desk.groups.seats > self._desk.groups.holds(LOG_GROUP)
+        held = self._desk.groups.seats > self._desk.holds(LOG_GROUP)
         waits = [self._again_ms, self._next_ms if held else None]
         return min((at for at in waits if at is not None), default=None)
 
@@ -287,7 +287,7 @@ class Housing:
                 for commit in again:
                     found.extend(self._desk.propose(key, commit.record, now_ms, commit.term))
         if now_ms >= self._next_ms:
-            held = [key for key in self._desk.groups.held() if key != LOG_GROUP]
+            held = [key for key in self._desk.held() if key != LOG_GROUP]
             for key in held:
                 if self._staffing.due(key) <= now_ms:
                     found.extend(self._look(key, now_ms))

@@ -88,7 +88,7 @@ class Leaving:
     def _lacking(self, spare: int = 0) -> dict[str, tuple[str, ...]]:
         """What would have no majority without us, and so many more that may be dead, by whom it lacks."""
         found: dict[str, tuple[str, ...]] = {}
-        for key in sorted(self._desk.groups.held(), key=LOG_GROUP.__ne__):
+        for key in sorted(self._desk.held(), key=LOG_GROUP.__ne__):
             kept = "the stream log" if key == LOG_GROUP else self._housing.kept(key)
             missed = self._missed(key, spare) if kept else None
             if missed is not None:
@@ -112,7 +112,7 @@ class Leaving:
     def _missed(self, key: bytes, spare: int) -> tuple[str, ...] | None:
         """The dead without whom a group can't let us go; None: it can, or it has and we have not heard so: as
         one that we do not lead, though it is led, or that we know with members who have left."""
-        standing = self._desk.groups.standing(key)
+        standing = self._desk.standing(key)
         if standing is not None and not standing.leads:
             departed = self._departed()
             left = any(voter.address in departed for voter in standing.membership.voters)

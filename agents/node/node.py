@@ -55,20 +55,6 @@ from overlay import replica
 
 LOOK_MS = 1_000
 """Between two looks at what nothing waits for."""
-Ring = (
-    ring.Ready
-    | ring.JoinFailed
-    | ring.Delivered
-    | ring.Multicasted
-    | ring.Missed
-    | ring.PeerUp
-    | ring.PeerDown
-    | ring.TreeChanged
-    | ring.Anycasted
-    | ring.AnycastFailed
-)
-"""What the overlay tells."""
-
 NodeEffect = Effect | HomeEffect | CopyEffect | ring.Send | replica.Send | replica.Persist | ProgramEffect
 """What the driver performs."""
 
@@ -160,7 +146,7 @@ class Node:
     @property
     def flows(self) -> int:
         """How many flows this agent computes, for any number of jobs."""
-        return len(self._working.trees.running)
+        return self._working.flows
 
     @property
     def unknown_flow(self) -> int:
@@ -199,7 +185,7 @@ class Node:
                 return list(self.keeping.persisted(now_ms))
             case HomeLoaded():
                 found = [*self.housing.heard(event, now_ms), *self.router.hear_again(now_ms)]
-                return [*found, *self._working.trees.begin(now_ms)]
+                return [*found, *self._working.home_loaded(now_ms)]
             case Summarised():
                 return list(self.housing.heard(event, now_ms))
             case Drafted():
@@ -280,7 +266,9 @@ class Node:
                     pass  # not on the ring (again) yet: followers ask, workers offer, so the word gets round
                 case Multicast():
                     todo.extend(self.overlay.multicast(effect.topic, pack(effect.message), now_ms))
-                case _ if isinstance(effect, Ring):
+                case ring.Send():
+                    found.append(effect)
+                case _ if isinstance(effect, ring.Effect):
                     todo.extend(self._ring(effect, now_ms))
                 case Until():
                     todo.extend(self.keeping.ask(now_ms))
@@ -315,7 +303,7 @@ class Node:
             case _:
                 return [step]
 
-    def _ring(self, told: Ring, now_ms: int) -> Sequence[Step]:
+    def _ring(self, told: ring.Effect, now_ms: int) -> Sequence[Step]:
         """The overlay tells something."""
         match told:
             case ring.Ready():
@@ -338,8 +326,8 @@ class Node:
                 self.housing.peer_up(now_ms)
                 return self.witness.peer(told)
             case ring.TreeChanged():
-                return self._working.trees.planted(told.topic, now_ms)
-            case ring.Anycasted() | ring.AnycastFailed():  # nothing of ours is sent so
+                return self._working.planted(told.topic, now_ms)
+            case _:  # nothing of ours is anycast
                 return []
 
     def _missed(self, missed: ring.Missed, now_ms: int) -> Sequence[Step]:
@@ -374,7 +362,7 @@ class Node:
 
     def _on_ring(self, now_ms: int) -> list[Step]:
         self._ring_ready = True
-        found: list[Step] = [*self._working.trees.on_ring(now_ms)]
+        found: list[Step] = [*self._working.on_ring(now_ms)]
         for program in self.log.programs():
             found.extend(self.programs.begin(program, now_ms))
         return [*found, *self.keeping.on_ring(now_ms)]
@@ -408,8 +396,7 @@ class Node:
             found.extend(self.housing.found_ranges(self.me.agent_id))
             found.extend(self.housing.log_grew())
             found.extend(self.router.log_changed(now_ms))
-            found.extend(self._working.trees.begin(now_ms))
-            found.extend(self._working.trees.end(now_ms))
+            found.extend(self._working.log_grew(now_ms))
         self.witness.look(self.ready)
         found.extend(self.clients.log_grew(now_ms))
         return [*found, *self.keeping.spread(new, now_ms)]

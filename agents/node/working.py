@@ -70,7 +70,7 @@ class Working:
             retained_bytes_max=settings.retained_bytes_max,
         )
         self._beginning = Beginning(self._log.flow, self._overlay.parent)
-        self.trees = Trees(context, keeping, self.uplink, self._roots, restored.installed)
+        self._trees = Trees(context, keeping, self.uplink, self._roots, restored.installed)
         self.copies = Copies(context, self.uplink, self._roots, settings, restored)
         self.notices = Notices(self._log)
         self.clocks = Clocks(me.address)
@@ -80,11 +80,11 @@ class Working:
 
     def start(self, restored: Restored, now_ms: int) -> list[WorkStep]:
         """Go on with the flows of an earlier life."""
-        for flow in self.trees.ours():
+        for flow in self._trees.ours():
             # before anything else: the lanes go on at once, and what they seal must find its line
             retained = {(a, b, part): size for uid, a, b, part, size in restored.retained if uid == flow.uid}
             self.uplink.add(flow, retained, suspended=flow.uid in restored.suspended)
-        return [*self.trees.end(now_ms), *self._sweep(restored), *self.uplink.restored()]
+        return [*self._trees.end(now_ms), *self._sweep(restored), *self.uplink.restored()]
 
     def _sweep(self, restored: Restored) -> list[WorkStep]:
         """Forget what a crash left of flows that had ended, and of copies. A flow that our log has not come
@@ -155,7 +155,7 @@ class Working:
                 flow = self._log.flow(message.flow)
                 return [Run(flow, message, sender)] if flow is not None else []
             case say.Notice():
-                return self.notices.heard(message, self.trees.running, now_ms)
+                return self.notices.heard(message, self._trees.running, now_ms)
             case say.LeaveOut():
                 return self.uplink.leave_out(message)
             case say.SendAgain():
@@ -199,6 +199,27 @@ class Working:
 
     # -- what the ring and the log say -----------------------------------------------------------------------
 
+    @property
+    def flows(self) -> int:
+        """How many flows this agent computes."""
+        return len(self._trees.running)
+
+    def on_ring(self, now_ms: int) -> list[WorkStep]:
+        """The ring has us, newly or again."""
+        return [*self._trees.on_ring(now_ms)]
+
+    def planted(self, topic: bytes, now_ms: int) -> list[WorkStep]:
+        """We are in a tree in another way, or newly."""
+        return [*self._trees.planted(topic, now_ms)]
+
+    def home_loaded(self, now_ms: int) -> list[WorkStep]:
+        """A home has been taken up here: be the root of its flows."""
+        return [*self._trees.begin(now_ms)]
+
+    def log_grew(self, now_ms: int) -> list[WorkStep]:
+        """There may be flows that are new, and others that have ended."""
+        return [*self._trees.begin(now_ms), *self._trees.end(now_ms)]
+
     def missed(self, topic: bytes, now_ms: int) -> Sequence[WorkStep]:
         """Multicasts of a tree can't be had."""
         return self.uplink.unheard(topic, now_ms)
@@ -206,7 +227,7 @@ class Working:
     def home_moved(self, uid: str, now_ms: int) -> list[WorkStep]:
         """A home is elsewhere now."""
         self.copies.holding.hurry()
-        return [*self.trees.moved(uid, now_ms)]
+        return [*self._trees.moved(uid, now_ms)]
 
     # -- time ------------------------------------------------------------------------------------------------
 

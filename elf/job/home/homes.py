@@ -84,6 +84,10 @@ class Homes:
         """Whether a job's home is here, and at work."""
         return uid in self._homes
 
+    def is_coming(self, flow: str) -> bool:
+        """Whether a flow may have its root here soon."""
+        return self.reading.is_coming(flow)
+
     def is_rising(self, uid: str) -> bool:
         """Whether the log has a job's home here, and it is not up."""
         return uid not in self._homes and self._log.home(uid) == self._address
