@@ -367,7 +367,7 @@ def test_entries_before_their_turn_wait_for_those_below_them() -> None:
         assert isinstance(asked.message, say.Follow)
     (saved,) = tail(0, 2)
     assert isinstance(saved, SaveLog)
-    assert saved.entries == tuple(membership.fresh) == entries
+    assert saved.entries == tuple(membership.take_fresh()) == entries
 
 
 def test_who_comes_late_asks_for_more_of_the_log_as_soon_as_it_has_some() -> None:
