@@ -185,7 +185,7 @@ class Node:
                 return list(self.keeping.persisted(now_ms))
             case HomeLoaded():
                 found = [*self.housing.heard(event, now_ms), *self.router.hear_again(now_ms)]
-                return [*found, *self._working.home_loaded(now_ms)]
+                return [*found, *self._working.begin(now_ms)]
             case Summarised():
                 return list(self.housing.heard(event, now_ms))
             case Drafted():
@@ -396,7 +396,8 @@ class Node:
             found.extend(self.housing.found_ranges(self.me.agent_id))
             found.extend(self.housing.log_grew())
             found.extend(self.router.log_changed(now_ms))
-            found.extend(self._working.log_grew(now_ms))
+            found.extend(self._working.begin(now_ms))
+            found.extend(self._working.end(now_ms))
         self.witness.look(self.ready)
         found.extend(self.clients.log_grew(now_ms))
         return [*found, *self.keeping.spread(new, now_ms)]

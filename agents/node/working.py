@@ -3,12 +3,14 @@
     (the log) ──▶ Install ──▶ lane ──▶ sealed ──▶ uplink ──▶ parent, in the end the root
                                 └────▶ begun ──▶ gathered on the way up ──▶ the home
 
-Beside that it keeps copies of its snapshots at neighbours and theirs here, what clocks show, and notices.
+The stream log says which flows there are, and where their homes are. A home that moves takes the root of its
+flows along; all others hang below the new one. Beside that the agent keeps copies of its snapshots at
+neighbours and theirs here, what clocks show, and notices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from agents.node.beginning import Context, NodeSettings, Restored
 from agents.node.copies import Copies
@@ -21,7 +23,6 @@ from elf.job.events import Combined, Fetched, Ran, Worked
 from elf.job.home.router import Router
 from elf.job.rollup.beginning import Beginning
 from elf.job.rollup.clocks import Clocks
-from elf.job.rollup.flowroots import FlowRoots
 from elf.job.rollup.mirrors import is_copy
 from elf.job.rollup.notices import Notices
 from elf.job.rollup.uplink import Uplink, piece_of
@@ -56,6 +57,8 @@ class Working:
         me, self._overlay = context.me, context.overlay
         self._me = me
         self._log = context.log
+        self._streams = context.streams
+        self._keeping = keeping
         self._membership = keeping.membership
         self._router = router
         self._roots = router.roots
@@ -70,21 +73,27 @@ class Working:
             retained_bytes_max=settings.retained_bytes_max,
         )
         self._beginning = Beginning(self._log.flow, self._overlay.parent)
-        self._trees = Trees(context, keeping, self.uplink, self._roots, restored.installed)
         self.copies = Copies(context, self.uplink, self._roots, settings, restored)
         self.notices = Notices(self._log)
         self.clocks = Clocks(me.address)
+        self._installed = {uid: stream for stream, uid in sorted(restored.installed)}
+        """What its lanes compute: the flows' streams."""
+        self._running: dict[str, Flow] = {}
+        """The flows in whose trees it is."""
+        self._hosted: dict[str, bytes] = {}
+        """The flows of whose trees it is the root, and their topics."""
+        self._on_ring = False
         self._unfit: dict[str, str] = {}
         """Flows whose functions have failed here, and why."""
         self.unknown_flow = 0
 
     def start(self, restored: Restored, now_ms: int) -> list[WorkStep]:
         """Go on with the flows of an earlier life."""
-        for flow in self._trees.ours():
+        for flow in self._ours():
             # before anything else: the lanes go on at once, and what they seal must find its line
             retained = {(a, b, part): size for uid, a, b, part, size in restored.retained if uid == flow.uid}
             self.uplink.add(flow, retained, suspended=flow.uid in restored.suspended)
-        return [*self._trees.end(now_ms), *self._sweep(restored), *self.uplink.restored()]
+        return [*self.end(now_ms), *self._sweep(restored), *self.uplink.restored()]
 
     def _sweep(self, restored: Restored) -> list[WorkStep]:
         """Forget what a crash left of flows that had ended, and of copies. A flow that our log has not come
@@ -155,7 +164,7 @@ class Working:
                 flow = self._log.flow(message.flow)
                 return [Run(flow, message, sender)] if flow is not None else []
             case say.Notice():
-                return self.notices.heard(message, self._trees.running, now_ms)
+                return self.notices.heard(message, self._running, now_ms)
             case say.LeaveOut():
                 return self.uplink.leave_out(message)
             case say.SendAgain():
@@ -197,37 +206,81 @@ class Working:
         skew = self.clocks.beyond(sender, limit_ms, now_ms)
         return [] if skew is None else [Skewed(sender, skew, limit_ms)]
 
-    # -- what the ring and the log say -----------------------------------------------------------------------
+    # -- the trees in which it is ----------------------------------------------------------------------------
 
     @property
     def flows(self) -> int:
         """How many flows this agent computes."""
-        return len(self._trees.running)
+        return len(self._running)
+
+    def _ours(self) -> list[Flow]:
+        """The flows over streams of which we are a member."""
+        named = [(flow, flow.fragment.stream) for flow in self._log.flows()]
+        number = self._membership.number
+        return [flow for flow, stream in named if stream in self._streams and number(stream) is not None]
 
     def on_ring(self, now_ms: int) -> list[WorkStep]:
         """The ring has us, newly or again."""
-        return [*self._trees.on_ring(now_ms)]
+        self._on_ring = True
+        self._hosted.clear()
+        return self.begin(now_ms)
+
+    def begin(self, now_ms: int) -> list[WorkStep]:
+        """Be the root of flows that are ours to commit, and run those over streams of ours."""
+        found: list[WorkStep] = []
+        for uid, topic in self._roots.topics().items():
+            if self._on_ring and uid not in self._hosted:
+                self._hosted[uid] = topic
+                found.extend(self._overlay.host(topic, now_ms))
+                root = self._roots.get(uid)
+                found.extend(self._keeping.take_part(root.flow.fragment.stream, now_ms) if root else ())
+        for flow in self._ours():
+            if flow.uid not in self._running:
+                self._running[flow.uid] = flow
+                self._installed[flow.uid] = flow.fragment.stream
+                self.uplink.add(flow)
+                found.append(Work(flow.fragment.stream, Install(flow)))
+                found.extend(self._overlay.subscribe(flow.topic, now_ms, home=flow.home))
+        return found
+
+    def end(self, now_ms: int) -> list[WorkStep]:
+        """Stop what the log says has ended: as a worker, as an inner node, as the root. After a restart the
+        log may say so before we are in the flow's tree."""
+        found: list[WorkStep] = []
+        for flow in self.uplink.flows():
+            if self._log.flow(flow.uid) is None:
+                found.extend(self.uplink.remove(flow.uid))
+        for uid in [uid for uid in self._installed if self._log.flow(uid) is None]:
+            found.append(Work(self._installed.pop(uid), Uninstall(uid)))
+            if uid in self._running:
+                found.extend(self._overlay.unsubscribe(self._running.pop(uid).topic, now_ms))
+        for uid in [uid for uid in self._hosted if self._log.flow(uid) is None]:
+            found.extend(self._overlay.unhost(self._hosted.pop(uid), now_ms))
+        return found
+
+    def home_moved(self, job: str, now_ms: int) -> list[WorkStep]:
+        """A home is elsewhere now: send there what its flows have, hang below it in their trees."""
+        self.copies.holding.hurry()
+        found: list[WorkStep] = []
+        for flow in [flow for flow in self._log.flows() if self._log.homes.of(flow.uid) == job]:
+            self.uplink.rehome(flow)
+            if flow.uid in self._running:
+                self._running[flow.uid] = flow
+            if self._roots.get(flow.uid) is not None:
+                continue
+            if flow.uid in self._hosted:
+                found.extend(self._overlay.unhost(self._hosted.pop(flow.uid), now_ms, flow.home))
+            found.extend(self._overlay.rehome(flow.topic, flow.home, now_ms))
+        return found
 
     def planted(self, topic: bytes, now_ms: int) -> list[WorkStep]:
-        """We are in a tree in another way, or newly."""
-        return [*self._trees.planted(topic, now_ms)]
-
-    def home_loaded(self, now_ms: int) -> list[WorkStep]:
-        """A home has been taken up here: be the root of its flows."""
-        return [*self._trees.begin(now_ms)]
-
-    def log_grew(self, now_ms: int) -> list[WorkStep]:
-        """There may be flows that are new, and others that have ended."""
-        return [*self._trees.begin(now_ms), *self._trees.end(now_ms)]
+        """We are in a tree in another way, or newly: see that it knows its home, which may have moved."""
+        homes = [flow.home for flow in self._log.flows() if flow.topic == topic]
+        return list(self._overlay.rehome(topic, homes[0], now_ms)) if homes else []
 
     def missed(self, topic: bytes, now_ms: int) -> Sequence[WorkStep]:
         """Multicasts of a tree can't be had."""
         return self.uplink.unheard(topic, now_ms)
-
-    def home_moved(self, uid: str, now_ms: int) -> list[WorkStep]:
-        """A home is elsewhere now."""
-        self.copies.holding.hurry()
-        return [*self._trees.moved(uid, now_ms)]
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -243,95 +296,3 @@ class Working:
         """Say again what nobody may have heard."""
         self._unfit = {uid: text for uid, text in self._unfit.items() if self._log.flow(uid) is not None}
         return [step for uid in self._unfit for step in self._tell_failure(uid)]
-
-
-class Trees:
-    """The trees in which this agent is: as a worker of flows over its streams, and as the root of those that
-    are committed here. The stream log says which flows there are and where their homes are. A home that moves
-    takes the root of its flows along; all others hang below the new one.
-
-    ``installed``: what its lanes compute from an earlier life, (stream, flow). ``running``: the flows in
-    whose trees it is, by uid."""
-
-    def __init__(
-        self,
-        context: Context,
-        keeping: Keeping,
-        uplink: Uplink,
-        roots: FlowRoots,
-        installed: Iterable[tuple[str, str]] = (),
-    ) -> None:
-        self._streams = context.streams
-        self._log = context.log
-        self._overlay = context.overlay
-        self._keeping = keeping
-        self._uplink = uplink
-        self._roots = roots
-        self._installed = {uid: stream for stream, uid in sorted(installed)}
-        self._hosted: dict[str, bytes] = {}
-        self._on_ring = False
-        self.running: dict[str, Flow] = {}
-
-    def on_ring(self, now_ms: int) -> list[Step]:
-        """The ring has us, newly or again."""
-        self._on_ring = True
-        self._hosted.clear()
-        return self.begin(now_ms)
-
-    def begin(self, now_ms: int) -> list[Step]:
-        """Be the root of flows that are ours to commit, and run those over streams of ours."""
-        found: list[Step] = []
-        for uid, topic in self._roots.topics().items():
-            if self._on_ring and uid not in self._hosted:
-                self._hosted[uid] = topic
-                found.extend(self._overlay.host(topic, now_ms))
-                root = self._roots.get(uid)
-                found.extend(self._keeping.take_part(root.flow.fragment.stream, now_ms) if root else ())
-        for flow in self.ours():
-            if flow.uid not in self.running:
-                self.running[flow.uid] = flow
-                self._installed[flow.uid] = flow.fragment.stream
-                self._uplink.add(flow)
-                found.append(Work(flow.fragment.stream, Install(flow)))
-                found.extend(self._overlay.subscribe(flow.topic, now_ms, home=flow.home))
-        return found
-
-    def ours(self) -> list[Flow]:
-        """The flows over streams of which we are a member."""
-        named = [(flow, flow.fragment.stream) for flow in self._log.flows()]
-        number = self._keeping.membership.number
-        return [flow for flow, stream in named if stream in self._streams and number(stream) is not None]
-
-    def end(self, now_ms: int) -> list[Step]:
-        """Stop what the log says has ended: as a worker, as an inner node, as the root. After a restart the
-        log may say so before we are in the flow's tree."""
-        found: list[Step] = []
-        for flow in self._uplink.flows():
-            if self._log.flow(flow.uid) is None:
-                found.extend(self._uplink.remove(flow.uid))
-        for uid in [uid for uid in self._installed if self._log.flow(uid) is None]:
-            found.append(Work(self._installed.pop(uid), Uninstall(uid)))
-            if uid in self.running:
-                found.extend(self._overlay.unsubscribe(self.running.pop(uid).topic, now_ms))
-        for uid in [uid for uid in self._hosted if self._log.flow(uid) is None]:
-            found.extend(self._overlay.unhost(self._hosted.pop(uid), now_ms))
-        return found
-
-    def moved(self, job: str, now_ms: int) -> list[Step]:
-        """A home is elsewhere now: send there what its flows have, hang below it in their trees."""
-        found: list[Step] = []
-        for flow in [flow for flow in self._log.flows() if self._log.homes.of(flow.uid) == job]:
-            self._uplink.rehome(flow)
-            if flow.uid in self.running:
-                self.running[flow.uid] = flow
-            if self._roots.get(flow.uid) is not None:
-                continue
-            if flow.uid in self._hosted:
-                found.extend(self._overlay.unhost(self._hosted.pop(flow.uid), now_ms, flow.home))
-            found.extend(self._overlay.rehome(flow.topic, flow.home, now_ms))
-        return found
-
-    def planted(self, topic: bytes, now_ms: int) -> list[Step]:
-        """We are in a tree in another way, or newly: see that it knows its home, which may have moved."""
-        homes = [flow.home for flow in self._log.flows() if flow.topic == topic]
-        return list(self._overlay.rehome(topic, homes[0], now_ms)) if homes else []
