@@ -1,8 +1,9 @@
 """The groups of homes of one agent (``elf.job.home.records``): those of which it is a member, and those that
 it leads, between ``Homes`` and the group desk.
 
-    founded ─▶ elected ─▶ load what is applied ─▶ take up ─▶ commit, commit, … ─▶ deposed: released
-                   └─▶ (of a key range: when the log says that it has begun) ─▶ over: ended, forgotten
+    founded ─▶ elected ─┬─▶ load what is applied ─▶ take up ─▶ commit, commit, … ─▶ deposed: released
+                        └─▶ (of a key range) wait until the log has it as begun ─▶ load …
+    its job is over ─▶ ended ─▶ forgotten
 
 A leader that is deposed loses its homes; they begin anew, from the store, where the next leader is, as after
 a restart. All that is under way is nothing then. ``Homes`` tells the stream log where the home is. What is
