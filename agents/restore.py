@@ -8,7 +8,7 @@ from agents.disk import copystore
 from agents.disk.homestore import stored_job, stored_panes
 from agents.disk.store import Store
 from agents.node.beginning import FOUNDED_FACT, HOUSED_FACT, PEERS_FACT, Restored, from_lines
-from elf.job.home.homes import StoredJob
+from elf.job.home.port import StoredJob
 from elf.job.log.membership import CLUSTER_FACT, FOUNDER_FACT, read_cluster
 from elf.job.log.streamlog import decode_entry
 from elf.job.rollup.flowroots import StoredPanes

@@ -196,7 +196,7 @@ class Fleet:
             Restored(),
             new_cluster_uid=CLUSTER,
         )
-        node.clients.statements.finite = True
+        node.clients.statements.planning.finite = True
         limit = UNBOUNDED.message_bytes_max
         driver = Driver(
             node, self._network.listen(address), store, lanes, cluster=CLUSTER, message_bytes_max=limit

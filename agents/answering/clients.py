@@ -172,7 +172,7 @@ class Clients:
         if asker in self._readers and asker is not None:
             text = answer.body.decode()
             if answer.error:
-                spec = self.statements.newest(self._readers[asker].spec)
+                spec = self.statements.masters.newest(self._readers[asker].spec)
                 text = self.statements.masters.told_by_root(spec.flows[0], answer.error)
             return [Send(asker[0], say.Reply(request=asker[1], text=text, done=False))]
         running = self._by_id.pop(answer.id, None)
@@ -217,8 +217,8 @@ class Clients:
     def _why(self, key: tuple[str, int], reader: _Reader) -> list[Step]:
         """Ask the root of the job's flow, or of the first of them, why nothing comes; if it was asked before,
         its silence is the answer. Of a paused job there is nothing to ask."""
-        spec, found = self.statements.newest(reader.spec), list[Step]()
-        if self.statements.is_paused(spec):
+        spec, found = self.statements.masters.newest(reader.spec), list[Step]()
+        if self.statements.masters.is_paused(spec):
             text = f"the job is paused; RESUME JOB {spec.name} has it go on"
             return [Send(key[0], say.Reply(request=key[1], text=text, done=False))]
         self._next_id += 1
@@ -236,7 +236,7 @@ class Clients:
         """``lease_only``: what we have not seen may be under way to us."""
         after = None if lease_only else reader.heard.upto
         request = say.SubscribeJob(id=0, origin=self._address, uid=reader.spec.uid, after=after)
-        return Send(self.statements.home(reader.spec), request)
+        return Send(self.statements.masters.home(reader.spec), request)
 
     def moved(self, uid: str, now_ms: int) -> list[Step]:
         """A job has another home: subscribe there at once."""
@@ -253,7 +253,7 @@ class Clients:
         if reader is None or not reader.drops:
             return []
         drop = say.DropJob(id=0, origin=self._address, uid=reader.spec.uid)
-        return [Send(self.statements.home(reader.spec), drop)]
+        return [Send(self.statements.masters.home(reader.spec), drop)]
 
     def published(self, result: say.WindowResult, now_ms: int) -> list[Step]:
         """Windows of a job that some of our clients read."""

@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 
 import overlay as ring
-from agents.answering.answers import place_of, state_of, stream_tree
 from agents.answering.asks import Ask, Procedure, ToAddress, ToKey, Until
 from elf.errors import UserError
 from elf.job import messages as say
@@ -21,11 +20,17 @@ from elf.job.log.membership import Identity, Membership
 from elf.job.log.streamlog import FOREVER_US, Member, StreamLog
 from elf.job.spec import stream_topic
 from elf.schema import Schema, merge_schemas
+from elf.wire.vitals import AgentVitals, FleetVitals, InspectAgent, Vitals
 
 SAMPLE_MEMBERS: Final = 5
 """Members that are asked which columns a stream has."""
 ROOTS_ASKED_MAX: Final = 16
 """Roots of flows that are asked how far clocks are apart."""
+
+PATIENCE_MS: Final = 2_000
+"""How long an answer is waited for: somebody is looking on."""
+ASKED_MAX: Final = 128
+"""Agents that are asked at once."""
 
 
 class Fleet:
@@ -93,7 +98,7 @@ class Fleet:
                 "number": m.number,
                 "agent": m.name,
                 "address": m.address,
-                "state": state_of(m, lives=self.lives(m)),
+                "state": _state_of(m, lives=self.lives(m)),
                 "log": self._keeps(m),
             }
             for s in self._log.streams()
@@ -212,9 +217,22 @@ class Fleet:
         top, *answers = yield [*asks, *(ToAddress(m.address, where) for m in members)]
         if top.error:
             raise UserError(f"the root of the tree of stream {stream} does not answer; try again")
-        places = list(zip(members, map(place_of, answers), strict=True))
-        tree = stream_tree(stream, place_of(top).address, places)
+        places = list(zip(members, map(_place_of, answers), strict=True))
+        tree = _stream_tree(stream, _place_of(top).address, places)
         return say.Reply(request=request, body=json.dumps(tree).encode())
+
+    def vitals(self, request: int, jobs: int) -> Procedure:
+        """How all agents are (``elf top``): each is asked, and one that does not answer is named. The reply's
+        body is ``FleetVitals``."""
+        found: list[AgentVitals] = []
+        todo = list(self.agents().items())
+        for begin in range(0, len(todo), ASKED_MAX):
+            asked = todo[begin : begin + ASKED_MAX]
+            answers = yield [ToAddress(at, InspectAgent(id=0, origin=""), PATIENCE_MS) for at, _ in asked]
+            for (address, (name, streams)), answer in zip(asked, answers, strict=True):
+                vitals = None if answer.error else msgspec.msgpack.decode(answer.body, type=Vitals)
+                found.append(AgentVitals(name, address, streams, vitals))
+        return say.Reply(request=request, body=msgspec.json.encode(FleetVitals(jobs, tuple(found))))
 
     def take_off(self, request: int, wanted: str) -> Procedure:
         """An agent that is gone for good is expected no more; by its name, or where it was."""
@@ -240,3 +258,26 @@ class Fleet:
 def _seen(answers: Sequence[say.Answer]) -> list[say.StreamSeen]:
     """What those that answered have seen of a stream."""
     return [msgspec.msgpack.decode(a.body, type=say.StreamSeen) for a in answers if not a.error]
+
+
+def _place_of(answer: say.Answer) -> say.TreePlace:
+    """What an agent answered to ``LocateInTree``; one that is silent has no place."""
+    if answer.error:
+        return say.TreePlace("", "")
+    return msgspec.msgpack.decode(answer.body, type=say.TreePlace)
+
+
+def _stream_tree(name: str, root: str, members: Sequence[tuple[Member, say.TreePlace]]) -> dict[str, object]:
+    """The tree of a stream, in the form of a job's with one flow that nobody reads."""
+    edges = [
+        {"name": member.name, "address": member.address, "parent": place.parent, "sealed_us": None}
+        for member, place in members
+    ]
+    flow = {"flow": "", "stream": name, "root": root, "readers": [], "edges": edges}
+    return {"job": f"stream:{name}", "master": "", "flows": [flow]}
+
+
+def _state_of(member: Member, *, lives: bool) -> str:
+    if member.until_us != FOREVER_US:
+        return "left"
+    return "live" if lives else "away"

@@ -1,5 +1,5 @@
-"""What a job's master and the roots of its flows are asked, and what people are told where one of these is
-not at work: as much as this agent and the one that the log names know.
+"""Which job somebody means, what its master and the roots of its flows are asked, and what people are told
+where one of these is not at work: as much as this agent and the one that the log names know.
 
 A home goes on with most of the agents that keep it. Who keeps it only these know; that its leader is taken
 for dead, or is no leader, everybody can find out.
@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from agents.answering.answers import facts_of
 from agents.answering.asks import SILENT, Ask, ToAddress
 from agents.answering.fleet import Fleet
 from elf.errors import UserError
@@ -21,6 +20,7 @@ from elf.job.log.readers import not_led
 from elf.job.log.streamlog import StreamLog
 from elf.job.spec import Flow, JobSpec
 from elf.job.work import InspectWork, WorkFacts
+from elf.wire.clients import ONE_SHOT_PREFIX
 
 HOMES_ASKED_MAX: Final = 16
 """Agents that are asked which jobs they are masters of."""
@@ -32,6 +32,33 @@ class Masters:
     def __init__(self, log: StreamLog, fleet: Fleet) -> None:
         self._log = log
         self._fleet = fleet
+
+    def find(self, name: str, creator: str) -> JobSpec:
+        """A job as a person names it. Raises ``UserError``."""
+        spec = self._log.find_job(name, creator)
+        if spec is None:
+            specs = [s for s in self._log.jobs() if not s.name.startswith(ONE_SHOT_PREFIX)]
+            if self._log.find_program(name, creator) is not None:
+                raise UserError(
+                    f"job {name} is written in Python, it has no windows: DESCRIBE {name} tells more"
+                )
+            names = sorted({*(s.name for s in specs), *(s.name for s in self._log.programs())})
+            raise UserError(
+                f"there is no job {name}; " + (f"jobs: {', '.join(names)}" if names else "there are none")
+            )
+        return spec
+
+    def home(self, spec: JobSpec) -> str:
+        """Where a job's home is now."""
+        return self._log.home(spec.uid) or spec.home
+
+    def newest(self, spec: JobSpec) -> JobSpec:
+        """A job as the log has it by now: an ALTER gives it other flows."""
+        return self._log.job(spec.uid) or spec
+
+    def is_paused(self, spec: JobSpec) -> bool:
+        """Whether the log has no version of it that makes windows."""
+        return self._log.is_paused(spec.uid)
 
     def ask(self, spec: JobSpec, request: say.Request) -> Generator[list[Ask], list[say.Answer], say.Answer]:
         """What a job's master answers. Raises ``UserError`` with what it says against it."""
@@ -67,7 +94,7 @@ class Masters:
         """Of jobs whose masters are not at work, why, by uid."""
         homes: dict[str, list[JobSpec]] = {}
         for spec in specs:
-            homes.setdefault(self._log.home(spec.uid) or spec.home, []).append(spec)
+            homes.setdefault(self.home(spec), []).append(spec)
         live = self._fleet.live()
         found = {s.uid: self.said(at, SILENT) for at in homes.keys() - live for s in homes[at]}
         asked = [at for at in homes if at in live][:HOMES_ASKED_MAX]
@@ -94,3 +121,9 @@ class Masters:
     def told_by_root(self, flow: Flow, error: str) -> str:
         """The same of the root of a job's flow."""
         return self.said(flow.home, error, "the root of its flow")
+
+
+def facts_of(answer: say.Answer) -> say.JobFacts:
+    if answer.error:
+        raise UserError(answer.error)
+    return msgspec.msgpack.decode(answer.body, type=say.JobFacts)

@@ -13,27 +13,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
 
 from agents.answering.about import current_only, describe, job_row, not_comparable, summary, trees
-from agents.answering.answers import facts_of, table_of, with_way_out
 from agents.answering.asks import SILENT, Ask, Procedure, Reading, ToKey, Until
+from agents.answering.changes import Changes
 from agents.answering.explain import Explanations
 from agents.answering.fleet import Fleet
-from agents.answering.jobreads import JobReads
-from agents.answering.masters import Masters
-from agents.answering.sharing import Instead, Sharing
-from agents.answering.steering import Steering
+from agents.answering.masters import Masters, facts_of
+from agents.answering.planning import Planning
+from agents.answering.sharing import Instead
 from agents.answering.submissions import Submissions, described, program_row
 from agents.answering.tapping import Tapping
-from agents.answering.vitals import fleet_vitals
-from elf.errors import ColumnError, UserError
+from elf.batch import encode
+from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.home.homes import Homes
 from elf.job.log.membership import Identity
 from elf.job.log.streamlog import StreamLog
 from elf.job.rollup.notices import CHARS_MAX
-from elf.job.spec import JobSpec, app_id, range_topic
-from elf.ql.plan import Plan, Table
+from elf.job.spec import JobSpec, app_id
+from elf.ql.plan import Plan
 from elf.wire.clients import ONE_SHOT_PREFIX
 
 if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement, which most agents never see
@@ -66,18 +66,12 @@ class Statements:
         self._fleet = fleet
         self._homes = homes
         self.masters = Masters(log, fleet)
-        self._reads = JobReads(log, self._find, self.masters.inspect)
-        self._sharing = Sharing(log, fleet.sample)
-        self._steering = Steering(
-            log, self._find, self.masters.ask, self._planned, self._reads.unread, self._range_roots
-        )
-        self._submissions = Submissions(log, fleet.schema, self._streams_of)
+        self.planning = Planning(log, fleet, self.masters)
+        self._changes = Changes(log, self.masters, self.planning)
+        self._submissions = Submissions(log, fleet, self.planning)
         self._explanations = Explanations(log, fleet)
         self._tapping = Tapping(log, fleet)
         self._one_shots = 0
-        self.finite = False
-        """True for ``elf run``: inputs end, any name after FROM means the only stream, windows are optional.
-        """
 
     # -- statements ------------------------------------------------------------------------------------------
 
@@ -101,13 +95,13 @@ class Statements:
             case statements.CreateJob():
                 return (yield from self._create(asked, statement))
             case changes.AlterJob():
-                return (yield from self._steering.alter(asked, statement))
+                return (yield from self._changes.alter(asked, statement))
             case changes.SteerJob():
-                return (yield from self._steering.steer(asked, statement))
+                return (yield from self._changes.steer(asked, statement))
             case statements.Select():
                 return (yield from self._select(asked, statement))
             case statements.Subscribe():
-                spec = self._find(statement.name, asked.creator)
+                spec = self.masters.find(statement.name, asked.creator)
                 after = asked.after[1] if asked.after is not None and asked.after[0] == spec.uid else None
                 return Reading(spec, drops=False, after=after)
             case statements.DropJob():
@@ -121,108 +115,6 @@ class Statements:
             case statements.Explain():
                 return (yield from self._explain(asked, statement))
 
-    def _find(self, name: str, creator: str) -> JobSpec:
-        spec = self._log.find_job(name, creator)
-        if spec is None:
-            specs = [s for s in self._log.jobs() if not s.name.startswith(ONE_SHOT_PREFIX)]
-            if self._log.find_program(name, creator) is not None:
-                raise UserError(
-                    f"job {name} is written in Python, it has no windows: DESCRIBE {name} tells more"
-                )
-            names = sorted({*(s.name for s in specs), *(s.name for s in self._log.programs())})
-            raise UserError(
-                f"there is no job {name}; " + (f"jobs: {', '.join(names)}" if names else "there are none")
-            )
-        return spec
-
-    def home(self, spec: JobSpec) -> str:
-        """Where a job's home is now."""
-        return self._log.home(spec.uid) or spec.home
-
-    def newest(self, spec: JobSpec) -> JobSpec:
-        """A job as the log has it by now: an ALTER gives it other flows."""
-        return self._log.job(spec.uid) or spec
-
-    def is_paused(self, spec: JobSpec) -> bool:
-        return self._log.is_paused(spec.uid)
-
-    def _planned(
-        self,
-        asked: say.Execute,
-        query: statements.Query,
-        known: Mapping[str, Table] | None = None,
-        within: Sequence[str] = (),
-        instead: Instead | None = None,
-    ) -> Generator[list[Ask], list[say.Answer], Plan]:
-        """The plan of a query over a stream of this fleet; its columns are what members have seen. ``known``:
-        tables that it joins, where they do not come with the statement; ``within``: whose query it is."""
-        from elf.ql import files, jobs, planner, user_functions
-
-        expanded = jobs.expand(query, lambda name: self._reads.read(name, asked.creator), within)
-        query = expanded.query
-        late = self._late_flows(query, asked.creator)
-        tables = files.tables_of(query, dict(asked.tables), known)
-        views = {}
-        for stream in late or expanded.streams or self._streams_of(query):
-            views[stream] = yield from self._fleet.view(stream, finite=self.finite)
-        schemas = {stream: view.schema for stream, view in views.items()}
-
-        def make(pane_us: int | None) -> Plan:
-            try:
-                plan = expanded.finish(planner.plan_streams(query, schemas, tables, pane_us))
-            except ColumnError as error:
-                raise with_way_out(error, views, finite=self.finite) from None
-            if late:
-                plan = planner.over_late(query, plan, late)
-            for function in (instead.functions if instead is not None else None) or ():
-                plan = user_functions.with_function(plan, function)
-            return plan
-
-        if self.finite:  # what is late must not depend on how far an earlier job has read
-            plan = make(None)
-        else:
-            plan = yield from self._sharing.plan(make, instead)
-        plan = yield from self._reads.since(plan)
-        if not plan.windows and not self.finite:
-            raise UserError(
-                "a query over live streams never ends, so it says at its end when there is a result: "
-                "WINDOWING 30 SECONDS (of each 30 s), or WINDOWING LANDMARK EVERY 30 SECONDS "
-                "(of all since it began, after each 30 s that brought a row)"
-            )
-        return plan
-
-    def _late_flows(self, query: statements.Query, creator: str) -> dict[str, str]:
-        """Of ``FROM LATE job``: the flows (uids, by stream) whose late rows these are, or none."""
-        from elf.ql import planner
-
-        name = planner.late_of(query)
-        spec = None if name is None else self._find(name, creator)
-        if spec is not None and spec.plan.fragment.late_of:
-            raise UserError(f"FROM LATE {name}: the job reads late rows itself, and none of these is late")
-        if spec is not None and spec.plan.beside:
-            raise UserError(
-                f"FROM LATE {name}: the job joins jobs; FROM LATE of each of them has its late rows"
-            )
-        if spec is not None and spec.plan.trees > 1:
-            raise UserError(f"FROM LATE {name}: a job with TREES keeps no late rows; make it one tree")
-        return {} if spec is None else {flow.fragment.stream: flow.uid for flow in spec.flows}
-
-    def _streams_of(self, query: statements.Query) -> tuple[str, ...]:
-        from elf.ql import planner
-
-        named = planner.streams_of(query)
-        streams = tuple(self._log.streams())
-        if self.finite and len(streams) == 1:
-            return streams
-        if named == "*":
-            if not streams:
-                raise UserError("there is no stream yet")
-            return streams
-        for name in named:
-            if name not in streams:
-                raise UserError(f"there is no stream {name}; streams: {', '.join(streams) or 'none'}")
-        return tuple(named)
-
     def _found_job(
         self, name: str, asked: say.Execute, query: statements.Query, *, replacing: bool
     ) -> Generator[list[Ask], list[say.Answer], say.JobFacts]:
@@ -231,14 +123,14 @@ class Statements:
         if replaced is not None and replaced.creator != creator:
             replaced = None
         instead = None if replaced is None else Instead(replaced)
-        plan = yield from self._planned(asked, query, None, [name], instead)
+        plan = yield from self.planning.plan(asked, query, None, [name], instead)
         if replaced is not None:
-            self._reads.unread(replaced)
+            self.planning.unread(replaced)
         if any((s.name, s.creator) == (name, creator) for s in self._log.programs()):
             raise UserError(f"job {name} exists already, written in Python; DROP JOB {name} first")
         spec = JobSpec(name, creator, 0, plan, ())
         if spec.replicated:  # else they are where the job is: it is asked again when that dies
-            spec = replace(spec, roots=(yield from self._range_roots(name, creator, plan)))
+            spec = replace(spec, roots=(yield from self.planning.range_roots(name, creator, plan)))
         request = say.CreateJob(id=0, origin="", spec=spec, replace=replacing)
         (answer,) = yield [ToKey(app_id(name, creator), request)]
         if answer.error == SILENT:
@@ -247,17 +139,6 @@ class Statements:
                 raise UserError(f"the SELECT has not begun: {silent}; try again in a moment")
             raise UserError(f"job {name}: {silent}; SHOW JOBS tells if it exists")
         return facts_of(answer)
-
-    def _range_roots(
-        self, name: str, creator: str, plan: Plan
-    ) -> Generator[list[Ask], list[say.Answer], tuple[str, ...]]:
-        """The nodes that are to found the homes of the key ranges of a job after the first."""
-        keys = [range_topic(name, creator, place) for place in range(1, max(s.trees for s in plan.sides))]
-        answers = (yield [ToKey(key, say.WhoIsThere(id=0, origin="")) for key in keys]) if keys else []
-        if any(answer.error for answer in answers):
-            what = "the SELECT" if name.startswith(ONE_SHOT_PREFIX) else f"job {name}"
-            raise UserError(f"{what}: a node that is to root a key range does not answer; try again")
-        return tuple(msgspec.msgpack.decode(answer.body, type=str) for answer in answers)
 
     def _create(self, asked: say.Execute, statement: statements.CreateJob) -> Procedure:
         facts = yield from self._found_job(
@@ -292,8 +173,8 @@ class Statements:
         program = self._log.find_program(statement.name, asked.creator)
         if program is not None and self._log.find_job(statement.name, asked.creator) is None:
             return (yield from self._submissions.drop(asked.request, program))
-        spec = self._find(statement.name, asked.creator)
-        self._reads.unread(spec)
+        spec = self.masters.find(statement.name, asked.creator)
+        self.planning.unread(spec)
         yield from self.masters.ask(spec, say.DropJob(id=0, origin="", uid=spec.uid))
         yield [Until(lambda: self._log.is_dropped(spec.uid))]
         return say.Reply(request=asked.request, text=f"job {spec.name} dropped")
@@ -301,7 +182,7 @@ class Statements:
     def _notify(self, asked: say.Execute, statement: statements.NotifyJob) -> Procedure:
         if len(statement.text) > CHARS_MAX:
             raise UserError(f"a notice of {len(statement.text)} characters is too long: {CHARS_MAX} at most")
-        spec = self._find(statement.name, asked.creator)
+        spec = self.masters.find(statement.name, asked.creator)
         answers = yield from self.masters.ask_roots(
             spec,
             lambda flow: say.NotifyJob(id=0, origin="", uid=spec.uid, text=statement.text, flow=flow.uid),
@@ -313,12 +194,12 @@ class Statements:
 
     def _explain(self, asked: say.Execute, statement: statements.Explain) -> Procedure:
         if isinstance(statement.target, str):
-            spec = self._find(statement.target, asked.creator)
+            spec = self.masters.find(statement.target, asked.creator)
             return (
                 yield from self._explanations.of(asked.request, spec.plan, spec, analyze=statement.analyze)
             )
         if not statement.analyze:
-            plan = yield from self._planned(asked, statement.target)
+            plan = yield from self.planning.plan(asked, statement.target)
             return (yield from self._explanations.of(asked.request, plan, None))
         running = yield from self._one_shot(asked, statement.target)
         then = self._explanations.of_one_shot(asked.request, running.plan, running)
@@ -338,26 +219,26 @@ class Statements:
             rows = self._fleet.streams()
         else:
             rows = yield from self._fleet.told_members()
-        return table_of(request, rows, what)
+        return _table_of(request, rows, what)
 
     def _describe(self, asked: say.Execute, name: str) -> Procedure:
         if name in self._log.streams():
-            schema = (yield from self._fleet.view(name, finite=self.finite)).schema
+            schema = (yield from self._fleet.view(name, finite=self.planning.finite)).schema
             columns: list[dict[str, object]] = [
                 {"column": column.name, "type": column.type} for column in schema.columns
             ]
-            return table_of(asked.request, columns, f"columns of {name}: no line has shown any")
+            return _table_of(asked.request, columns, f"columns of {name}: no line has shown any")
         if self._log.find_job(name, asked.creator) is None:
             for program, known in (yield from self._submissions.inspect()):
                 if program == self._log.find_program(name, asked.creator):
                     about = described(program, known).items()
-                    return table_of(asked.request, [{"fact": k, "value": v} for k, v in about], name)
-        spec = self._find(name, asked.creator)
+                    return _table_of(asked.request, [{"fact": k, "value": v} for k, v in about], name)
+        spec = self.masters.find(name, asked.creator)
         facts = yield from self.masters.inspect(spec, LEAPT_WINDOWS if spec.plan.fragment.leap else 1)
         roots = yield from self._explanations.roots(spec)
         told = describe(facts, self._log, self._fleet.named, roots)
         told["stragglers"] += self._unmirrored(spec.plan)
-        return table_of(asked.request, [{"fact": k, "value": v} for k, v in told.items()], name)
+        return _table_of(asked.request, [{"fact": k, "value": v} for k, v in told.items()], name)
 
     # -- calls -----------------------------------------------------------------------------------------------
 
@@ -369,7 +250,7 @@ class Statements:
             case "tree" if call.argument.startswith(STREAM_PREFIX):
                 return (yield from self._fleet.tree(call.request, call.argument.removeprefix(STREAM_PREFIX)))
             case "tree":
-                spec = self._find(call.argument, call.creator)
+                spec = self.masters.find(call.argument, call.creator)
                 flows = yield from self.masters.inspect_flows(spec)
                 return say.Reply(request=call.request, body=json.dumps(trees(spec, flows)).encode())
             case "submit":
@@ -381,7 +262,7 @@ class Statements:
             case "take off":
                 return (yield from self._fleet.take_off(call.request, call.argument))
             case "fleet":
-                return (yield from fleet_vitals(call.request, self._fleet.agents(), self._jobs()))
+                return (yield from self._fleet.vitals(call.request, len(self._jobs())))
             case "tap":
                 return (yield from self._tapping.tap(call))
             case _:
@@ -411,7 +292,7 @@ class Statements:
 
     def _compare(self, call: say.Call) -> Procedure:
         """Close and ship the archives of the job's streams, then hand out what the job committed."""
-        spec = self._find(call.argument, call.creator)
+        spec = self.masters.find(call.argument, call.creator)
         if why := not_comparable(spec.plan):
             raise UserError(f"job {spec.name} {why}")
         sources: list[dict[str, object]] = []
@@ -422,3 +303,18 @@ class Statements:
         body = {"job": spec.name, "streams": sources, **summary(facts, len(members))}
         payload = msgspec.msgpack.encode(facts)
         return say.Reply(request=call.request, body=json.dumps(body).encode(), payload=payload)
+
+
+def _table_of(request: int, rows: Sequence[dict[str, object]], what: str) -> say.Reply:
+    if not rows:
+        return say.Reply(request=request, text=f"no {what}")
+    columns = {
+        name: [row[name] if isinstance(row[name], int) else str(row[name]) for row in rows]
+        for name in rows[0]
+    }
+    table = pa.table({name: _column(values) for name, values in columns.items()})
+    return say.Reply(request=request, payload=encode(table))
+
+
+def _column(values: Sequence[object]) -> Sequence[object]:
+    return values if all(isinstance(v, int) for v in values) else [str(v) for v in values]

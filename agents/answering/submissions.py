@@ -8,12 +8,13 @@ that members have seen, so that every agent computes alike, and routed to the ap
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING
+from collections.abc import Generator
 
 import msgspec
 
 from agents.answering.asks import SILENT, Ask, Procedure, ToKey, Until
+from agents.answering.fleet import Fleet
+from agents.answering.planning import Planning
 from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.log.streamlog import StreamLog
@@ -22,24 +23,17 @@ from elf.job.program.calls import Wish
 from elf.job.program.spec import TEXT_BYTES_MAX, ProgramSpec, Question, Submission, Tap
 from elf.job.program.values import pack_value
 from elf.job.spec import app_id
-from elf.schema import Schema
-
-if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
-    from elf.ql import statements
-
-SchemaOf = Callable[[str], Generator[list[Ask], list[say.Answer], Schema]]
-StreamsOf = Callable[["statements.Query"], tuple[str, ...]]
 
 Found = tuple[ProgramSpec, note.ProgramFacts | None]
 
 
 class Submissions:
-    """``schema_of`` asks members of a stream for its columns; ``streams_of``: the streams of a query."""
+    """Of clients of this agent."""
 
-    def __init__(self, log: StreamLog, schema_of: SchemaOf, streams_of: StreamsOf) -> None:
+    def __init__(self, log: StreamLog, fleet: Fleet, planning: Planning) -> None:
         self._log = log
-        self._schema_of = schema_of
-        self._streams_of = streams_of
+        self._fleet = fleet
+        self._planning = planning
 
     def submit(self, call: say.Call) -> Procedure:
         """A client's job."""
@@ -98,18 +92,18 @@ class Submissions:
             if wish.stream not in self._log.streams():
                 known = ", ".join(self._log.streams()) or "none"
                 raise UserError(f"there is no stream {wish.stream}; streams: {known}")
-            schema = yield from self._schema_of(wish.stream)
+            schema = yield from self._fleet.schema(wish.stream)
             return Tap(wish.name, plan_rows(wish.columns, wish.where, schema, stream=wish.stream))
         parsed = statements.parse(wish.query)
         if len(parsed) != 1 or not isinstance(parsed[0], statements.Select):
             raise UserError(f"subscription {wish.name}: one SELECT is needed")
         query = parsed[0].query
-        stream, *others = self._streams_of(query)
+        stream, *others = self._planning.streams_of(query)
         if others:
             raise UserError(
                 f"subscription {wish.name}: a job's query is of one stream, not {1 + len(others)}"
             )
-        schema = yield from self._schema_of(stream)
+        schema = yield from self._fleet.schema(stream)
         groups = plan_groups(query, schema, stream=stream)
         return Tap(wish.name, groups.fragment, groups.keys, groups.states)
 

@@ -1,5 +1,5 @@
 """Early results: windows that are not complete, out of committed and of open panes
-(``elf.job.home.early``)."""
+(``elf.job.home.subscribers``)."""
 
 from __future__ import annotations
 

@@ -18,7 +18,6 @@ from elf.errors import ElfBug
 from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.effects import SaveJob
 from elf.job.home import records as log
-from elf.job.home.homes import StoredJob
 from elf.job.home.port import (
     Applied,
     Apply,
@@ -27,6 +26,7 @@ from elf.job.home.port import (
     HomeLoaded,
     InstallHome,
     LoadHome,
+    StoredJob,
     Summarised,
     SummariseHome,
 )
@@ -102,7 +102,7 @@ def in_runs(effects: Sequence[T], records_max: int = RUN_RECORDS_MAX) -> Iterato
 def apply_run(store: Store, run: ApplyRun) -> list[Applied]:
     """Write them, in one transaction."""
     with store.unsynced(), store.together():
-        return [Applied(one.group, one.record, apply(store, one.record)) for one in run.effects]
+        return [Applied(one.group, one.record, apply(store, one.record), one.commit) for one in run.effects]
 
 
 def _keep_panes(store: Store, row: PaneCommit) -> int:

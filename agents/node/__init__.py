@@ -1,1 +1,24 @@
-"""The node of an agent, pure: ring, stream log, homes and clients; events in, effects out."""
+"""A node: all that one agent decides, as one pure state machine (``node``).
+
+    driver ──event──▶ Node.handle ──▶ the part that it is for ──steps──▶ Node._settle ──effects──▶ driver
+
+    keeping     the stream log: followed, kept; ``membership`` in ``elf.job.log``
+    housing     the replica groups of homes: founded, led, ended; ``staffing``: who is in a group
+    groups      all replica groups, between ``overlay.replica`` and the disk
+    working     the worker side: uplink, trees, ``copies``, notices, clocks
+    requests    what other nodes ask of this one
+    leaving     how the agent goes; ``witness``: who comes and goes, and what the agent waits for
+
+The parts are built in this order, each from those before it, and call only those: ``Context`` (who we are,
+the log, the overlay) ─▶ the groups ─▶ ``Keeping`` ─▶ ``Homes`` ─▶ ``Router`` ─▶ ``Housing`` ─▶ ``Commits`` ─▶
+the worker ─▶ whoever asks. What goes the other way is a step, which ``_settle`` hands to whom it is for.
+
+**A commit** enters ``Housing`` once, as a record, and nothing is said of it before it is durable:
+
+    root, master ─▶ Commits.wanted ─▶ Draft ─▶ (a thread) ─▶ Commits.drafted
+      ─▶ Housing.commit ─▶ GroupDesk.propose ─▶ Persist ─▶ (fsync) ─▶ to the other members
+      ─▶ (majority) ─▶ HomeMachine.apply ─▶ Apply ─▶ (the store) ─▶ Commits.applied ─▶ root, master
+
+What groups have to say is taken, when all else is settled, by ``GroupDesk.take_outputs``. The way of an ALTER
+is drawn in ``elf.job.home``.
+"""

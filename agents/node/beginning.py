@@ -1,4 +1,5 @@
-"""What a node begins with: its settings, and what an earlier life of the agent left in its store."""
+"""What a node begins with: who it is and what it is part of, its settings, and what an earlier life of the
+agent left in its store."""
 
 from __future__ import annotations
 
@@ -8,10 +9,11 @@ from typing import Final, Literal
 
 import overlay as ring
 from elf.job.copies import CopyName
-from elf.job.home.homes import StoredJob
+from elf.job.home.port import StoredJob
 from elf.job.home.records import RECORD_BYTES_MAX
 from elf.job.log.keepers import KEEPERS_MAX, LOG_GROUP
 from elf.job.log.membership import Cluster, Identity
+from elf.job.log.streamlog import StreamLog
 from elf.job.messages import LogEntry
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
@@ -38,6 +40,17 @@ def as_lines(uids: Iterable[str]) -> bytes:
 def from_lines(fact: bytes | None) -> tuple[str, ...]:
     """What such a fact names."""
     return tuple((fact or b"").decode().split())
+
+
+@dataclass(frozen=True)
+class Context:
+    """What all parts of a node share: who the agent is, its ``streams``, its copy of the stream ``log``, and
+    its place on the ring and in trees."""
+
+    me: Identity
+    streams: frozenset[str]
+    log: StreamLog
+    overlay: ring.Overlay
 
 
 @dataclass(frozen=True)

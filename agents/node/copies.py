@@ -5,14 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import overlay as ring
-from agents.node.beginning import NodeSettings, Restored
+from agents.node.beginning import Context, NodeSettings, Restored
 from elf.job import copies as disk
 from elf.job import messages as say
 from elf.job.copies import CopyEffect
 from elf.job.effects import Effect
 from elf.job.log.keepers import apart
-from elf.job.log.streamlog import StreamLog
 from elf.job.rollup.copying import Copying
 from elf.job.rollup.flowroots import FlowRoots
 from elf.job.rollup.holding import Holding
@@ -23,27 +21,24 @@ Step = Effect | CopyEffect
 
 
 class Copies:
-    """Of the agent at ``address``: as an owner (``copying``), as a holder (``holding``), as one that leaves
-    (``handing``)."""
+    """Of an agent: as an owner (``copying``), as a holder (``holding``), as one that leaves (``handing``)."""
 
     def __init__(
         self,
-        address: str,
-        log: StreamLog,
-        overlay: ring.Overlay,
+        context: Context,
         uplink: Uplink,
         roots: FlowRoots,
         settings: NodeSettings,
         restored: Restored,
     ) -> None:
-        self._address = address
-        self._overlay = overlay
+        self._address = context.me.address
+        self._overlay = context.overlay
         self._roots = roots
         self.copying = Copying(
             uplink, self._neighbours, copies=settings.copies, after_ms=settings.copy_after_ms
         )
         self.holding = Holding(
-            log,
+            context.log,
             self._alive,
             bytes_max=settings.copies_bytes_max,
             settings=settings.root,

@@ -9,7 +9,8 @@ machine told, before what it rests on is on the disk, and a busy agent makes one
 one message to each peer.
 
 What the records of a group mean is its *machine*'s to say: one object a group, told in the order of the
-indices, from the group's snapshot on, at every start again.
+indices, from the group's snapshot on, at every start again. The stream log's is ``KeptLog``, that of a home
+``HomeMachine``: all of a home's meaning is in the store.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from typing import Final, Protocol
 
 import overlay as ring
 from elf.job.effects import Effect
-from elf.job.home.port import HomeEffect
+from elf.job.home import records as home
+from elf.job.home.port import Apply, Commit, HomeEffect, InstallHome, SummariseHome
+from elf.job.log.keepers import LOG_GROUP, KeptLog
 from overlay import replica
 
 
@@ -65,15 +68,81 @@ class Machine(Protocol):
         ``GroupDesk.compact``."""
 
 
+class HomeMachine:
+    """Of a home: here is only which job it is of, and what we want of it as its leader."""
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+        self.uid = self.founder = ""
+        self.flows: tuple[str, ...] = ()
+        self.commits: dict[bytes, Commit] = {}
+        """Those under way that we want as its leader, by their records."""
+        self._whole: dict[bytes, bytes] = {}
+        """What was too large to be told, by what was told in its place."""
+
+    def install(self, state: bytes) -> list[HomeEffect]:
+        if not state:
+            return []
+        known = home.state_of(state)
+        self.uid, self.founder = known.uid, known.founder
+        self._know(*known.founded)
+        return [InstallHome(self.key, state)]
+
+    def _know(self, *flows: str) -> None:
+        self.flows = tuple(dict.fromkeys((*self.flows, *flows)))
+
+    def apply(self, data: bytes) -> list[HomeEffect]:
+        fact = home.record_of(data)
+        if isinstance(fact, home.JobKept):
+            self._know(*fact.founded)
+        elif isinstance(fact, home.FlowKept):
+            self._know(fact.flow)
+        return [Apply(self.key, self._whole.pop(data, data), self.commits.pop(data, None))]
+
+    def wants(self, commit: Commit) -> None:
+        """It is on its way to the group."""
+        self.commits[commit.record] = commit
+        if commit.whole:
+            self._whole[commit.record] = commit.whole
+
+    def state(self, index: int) -> list[HomeEffect]:
+        return [SummariseHome(self.key, index, self.uid, self.flows, self.founder)]
+
+
+class Machines:
+    """The stream log's machine, and those of ``homes``, by group; they are made when a group is first told
+    of."""
+
+    def __init__(self, log: KeptLog) -> None:
+        self._log = log
+        self.homes: dict[bytes, HomeMachine] = {}
+
+    def of(self, key: bytes) -> Machine:
+        if key == LOG_GROUP:
+            return self._log
+        if key not in self.homes:
+            self.homes[key] = HomeMachine(key)
+        return self.homes[key]
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """``changed``: groups of whose standing there was word. ``rejected``: records that were proposed, and
+    that their groups have not taken."""
+
+    changed: tuple[bytes, ...] = ()
+    rejected: tuple[tuple[bytes, bytes], ...] = ()
+
+
+NOTHING: Final = Outputs()
+
+
 class GroupDesk:
-    """All groups of the node, each with its machine. ``changed`` names those of whose standing there was word
-    since it was last emptied; ``answers``: what became of proposals, likewise. ``leading``: the groups that
-    we lead and all of which has come out here, with the term."""
+    """All groups of the node, each with its machine. ``leading``: the groups that we lead and all of which
+    has come out here, with the term."""
 
     def __init__(self, groups: replica.Groups, machine_of: Callable[[bytes], Machine]) -> None:
         self.groups = groups
-        self.changed: set[bytes] = set()
-        self.answers: list[replica.Accepted | replica.Rejected] = []
         self.leading: dict[bytes, int] = {}
         self._machine_of = machine_of
         self._bytes: dict[bytes, tuple[int, int]] = {}
@@ -81,7 +150,10 @@ class GroupDesk:
         self._writing = False
         self._behind: list[replica.Send | _Word] = []
         self._waiting: list[replica.Effect] = []
+        self._changed: set[bytes] = set()
         self._token = 0
+        self._proposed: dict[int, bytes] = {}
+        self._rejected: list[tuple[bytes, bytes]] = []
 
     # -- calls -----------------------------------------------------------------------------------------------
 
@@ -106,11 +178,12 @@ class GroupDesk:
     def create(self, key: bytes, state: bytes, now_ms: int) -> list[GroupStep]:
         return self._take(self.groups.create(key, state, (), now_ms), now_ms)
 
-    def propose(self, key: bytes, record: bytes, now_ms: int, term: int = 0) -> tuple[int, list[GroupStep]]:
-        """Append a record, if a leader can be reached; with ``term``, in that term only. (Its token,
-        effects): an answer of that token tells what became of it. Records bear to stand twice."""
+    def propose(self, key: bytes, record: bytes, now_ms: int, term: int = 0) -> list[GroupStep]:
+        """Append a record, if a leader can be reached; with ``term``, in that term only. Records bear to
+        stand twice."""
         self._token += 1
-        return self._token, self._take(self.groups.propose(key, self._token, record, now_ms, term), now_ms)
+        self._proposed[self._token] = record
+        return self._take(self.groups.propose(key, self._token, record, now_ms, term), now_ms)
 
     def compact(self, key: bytes, index: int, state: bytes, now_ms: int) -> list[GroupStep]:
         """The state at an index stands for all records up to it."""
@@ -130,6 +203,33 @@ class GroupDesk:
 
     def leave(self, now_ms: int) -> list[GroupStep]:
         return self._take(self.groups.leave(now_ms), now_ms)
+
+    def holds(self, key: bytes) -> bool:
+        """Whether we have a seat in a group."""
+        return self.groups.holds(key)
+
+    def held(self) -> tuple[bytes, ...]:
+        """The groups in which we have one."""
+        return self.groups.held()
+
+    def standing(self, key: bytes) -> replica.Standing | None:
+        """That of a group, if we have a seat in it."""
+        return self.groups.standing(key)
+
+    def voters(self, key: bytes) -> tuple[str, ...]:
+        """The members of a group in which we are, by address."""
+        standing = self.standing(key)
+        return tuple(voter.address for voter in standing.membership.voters) if standing is not None else ()
+
+    def take_outputs(self, *, log: bool) -> Outputs:
+        """What there was since the last time, of the stream log's group or of all others."""
+        if not self._changed and not self._rejected:
+            return NOTHING
+        changed = {key for key in self._changed if (key == LOG_GROUP) is log}
+        rejected = [one for one in self._rejected if (one[0] == LOG_GROUP) is log]
+        self._changed -= changed
+        self._rejected = [one for one in self._rejected if (one[0] == LOG_GROUP) is not log]
+        return Outputs(tuple(sorted(changed)), tuple(rejected))
 
     @property
     def busy(self) -> bool:
@@ -178,14 +278,18 @@ class GroupDesk:
             case replica.Installed():
                 self._index[key] = word.index
                 self._bytes[key] = (0, len(word.state))
-                self.changed.add(key)
+                self._changed.add(key)
                 return self._machine_of(key).install(word.state)
             case replica.Committed():
                 return self._committed(key, word.entry, now_ms)
             case replica.CompactWanted():
                 return self._compact(key, now_ms)
-            case replica.Accepted() | replica.Rejected():
-                self.answers.append(word)
+            case replica.Accepted():
+                self._proposed.pop(word.token, None)
+                return ()
+            case replica.Rejected():
+                if (record := self._proposed.pop(word.token, None)) is not None:
+                    self._rejected.append((key, record))
                 return ()
             case replica.Readable():
                 return ()
@@ -193,7 +297,7 @@ class GroupDesk:
                 self.leading[key] = word.term
             case replica.Elected() | replica.Following() | replica.Retired():
                 self.leading.pop(key, None)
-        self.changed.add(key)
+        self._changed.add(key)
         return ()
 
     def _committed(self, key: bytes, entry: replica.Entry, now_ms: int) -> Sequence[GroupStep]:

@@ -1,13 +1,13 @@
-"""Replicated homes of one agent (``elf.job.home.records``): the groups of jobs of which it is a member, and
-those that it leads, between ``Homes`` and the group desk.
+"""The groups of homes of one agent (``elf.job.home.records``): those of which it is a member, and those that
+it leads, between ``Homes`` and the group desk.
 
-    elected ─▶ load what is applied ─▶ take up ─▶ a commit: draft ─▶ propose ─▶ (majority) ─▶ apply ─▶ told
-                                          └─▶ deposed: released, all that is under way is nothing
+    founded ─▶ elected ─┬─▶ load what is applied ─▶ take up ─▶ commit, commit, … ─▶ deposed: released
+                        └─▶ (of a key range) wait until the log has it as begun ─▶ load …
+    its job is over ─▶ ended ─▶ forgotten
 
-``Homes`` and its roots and masters do not know that they are replicated: what they want committed comes
-through here (``perform``), and they hear of it when it is committed and applied. A leader that is deposed
-loses them; they begin anew, from the store, where the next leader is, as after a restart. Each proposal
-carries the term in which its root or master began. ``Homes`` tells the stream log where the home is.
+A leader that is deposed loses its homes; they begin anew, from the store, where the next leader is, as after
+a restart. All that is under way is nothing then. ``Homes`` tells the stream log where the home is. What is
+committed, and who is told, is decided elsewhere (``elf.job.home.commits``): it comes here once, as a record.
 
 The home of a key range after a job's first (``TREES m``) is founded by the agent that the log names for it,
 once in that agent's life (``FOUNDED_FACT``): a group of that key may be elsewhere by then. Its leader takes
@@ -20,46 +20,29 @@ A home is over when the log has the job's tombstone and the end of its flows: ea
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from agents.node.beginning import FOUNDED_FACT, HOUSED_FACT, as_lines
-from agents.node.groups import GroupDesk, GroupStep
+from agents.node.groups import GroupDesk, GroupStep, HomeMachine
 from agents.node.staffing import QUICK_MS, STAFF_MS, Staffing
-from elf.job.commits import PaneCommit
-from elf.job.effects import (
-    CommitPanes,
-    CommitWindows,
-    Effect,
-    PrunePanes,
-    PruneWindows,
-    SaveFact,
-    SaveFlow,
-    SaveJob,
-)
-from elf.job.events import Failure, PanesCommitted, WindowsCommitted
+from elf.job.effects import Effect, SaveFact
 from elf.job.home import records as record
 from elf.job.home.homes import Homes
 from elf.job.home.port import (
-    Applied,
-    Apply,
-    Draft,
-    Drafted,
+    Commit,
     ForgetHome,
+    FoundHome,
     HomeEffect,
-    HomeEvent,
     HomeLoaded,
-    InstallHome,
     LoadHome,
     Summarised,
     SummariseHome,
 )
 from elf.job.home.records import home_key
-from elf.job.home.subscribers import numbered
 from elf.job.log.keepers import LOG_GROUP
 from elf.job.log.streamlog import StreamLog
 from elf.job.spec import END_OF_TIME, JobSpec, is_range, job_of
-from overlay import replica
 
 AGAIN_MS: Final = 200
 STRAY_MS: Final = 60_000
@@ -69,63 +52,15 @@ Step = GroupStep | Effect | HomeEffect
 
 
 @dataclass
-class _Wanted:
-    """A record under way, and what is to be told when it is applied. ``begun``: a flow."""
-
-    record: bytes
-    drafted: Drafted | None = None
-    saved: SaveJob | None = None
-    begun: str = ""
-
-
-@dataclass
 class _Led:
-    """A home that we lead. ``drafts``: works that are being done; ``tokens``: records that the group has not
-    answered; ``waiting``: those that are not applied; ``again``: those that it could not take just then.
-    """
+    """A home that we lead. ``again``: commits that its group could not take just then."""
 
     term: int
-    drafts: list[CommitPanes | CommitWindows] = field(default_factory=list)
-    tokens: dict[int, _Wanted] = field(default_factory=dict)
-    waiting: dict[bytes, _Wanted] = field(default_factory=dict)
-    again: list[_Wanted] = field(default_factory=list)
+    again: list[Commit] = field(default_factory=list)
     ended: set[str] = field(default_factory=set)
     """Flows of versions that are over."""
     begun: bool = True
     """False: of a key range that the log has not as begun."""
-
-
-class HomeMachine:
-    """One group: all of its meaning is in the store; here is only which job it is of."""
-
-    def __init__(self, key: bytes) -> None:
-        self.key = key
-        self.uid = self.founder = ""
-        self.flows: tuple[str, ...] = ()
-        self.whole: dict[bytes, bytes] = {}
-        """Records that were too large to be told, by what was told in their place."""
-
-    def install(self, state: bytes) -> list[Step]:
-        if not state:
-            return []
-        known = record.state_of(state)
-        self.uid, self.founder = known.uid, known.founder
-        self._know(*known.founded)
-        return [InstallHome(self.key, state)]
-
-    def _know(self, *flows: str) -> None:
-        self.flows = tuple(dict.fromkeys((*self.flows, *flows)))
-
-    def apply(self, data: bytes) -> list[Step]:
-        fact = record.record_of(data)
-        if isinstance(fact, record.JobKept):
-            self._know(*fact.founded)
-        elif isinstance(fact, record.FlowKept):
-            self._know(fact.flow)
-        return [Apply(self.key, self.whole.pop(data, data))]
-
-    def state(self, index: int) -> list[Step]:
-        return [SummariseHome(self.key, index, self.uid, self.flows, self.founder)]
 
 
 class Housing:
@@ -160,105 +95,61 @@ class Housing:
 
     # -- what homes want -------------------------------------------------------------------------------------
 
-    def holds(self, flow: str) -> bool:
-        """Whether we are a member of the home of a flow."""
-        return self._desk.groups.holds(self._key_of(flow))
+    def holds(self, uid: str) -> bool:
+        """Whether we are a member of a home."""
+        return self._desk.holds(self._key(uid))
 
-    def _key_of(self, flow: str) -> bytes:
-        return home_key(self._log.homes.group(self._log.homes.of(flow) or ""))
+    def _key(self, uid: str) -> bytes:
+        return home_key(self._log.homes.group(uid))
 
-    def perform(self, effect: object, now_ms: int) -> Sequence[Step] | None:
-        """Do for a replicated home what it wants; None: it is for the driver."""
-        match effect:
-            case SaveJob() if effect.spec.replicated:
-                return self._save_job(effect, now_ms)
-            case SaveFlow() if self._log.is_replicated(effect.flow):
-                fact = record.FlowKept(effect.flow, effect.first_pane)
-                return self._propose(self._key_of(effect.flow), fact, now_ms, begun=effect.flow)
-            case CommitPanes() if self._log.is_replicated(effect.flow.uid):
-                seq = self._homes.roots.next_seq(effect.flow.uid)
-                return self._draft(self._key_of(effect.flow.uid), Draft(effect, seq))
-            case CommitWindows() if effect.spec.replicated:
-                return self._draft(home_key(effect.spec.uid), Draft(effect))
-            case PrunePanes() if self.holds(effect.flow):
-                key, below = self._key_of(effect.flow), effect.below
-                return (
-                    []
-                    if below is None
-                    else self._propose(key, record.PanesDropped(effect.flow, below), now_ms)
-                )
-            case PruneWindows() if home_key(effect.job) in self._led:
-                dropped = record.WindowsDropped(effect.job, effect.below_us)
-                return self._propose(home_key(effect.job), dropped, now_ms)
-        return None
+    def found(self, home: FoundHome, now_ms: int) -> Sequence[Step]:
+        """A new job has its home here."""
+        key = home_key(home.uid)
+        return [] if self._desk.holds(key) else self._desk.create(key, home.state, now_ms)
 
-    def _draft(self, key: bytes, draft: Draft) -> Sequence[Step]:
+    def commit(self, commit: Commit, now_ms: int) -> Sequence[Step]:
+        """Have the group of a home that we lead commit a record: what it stands for is applied then."""
+        key = self._key(commit.uid)
         led = self._led.get(key)
-        if led is None:
-            return []
-        led.drafts.append(draft.work)
-        return [draft]
+        return [] if led is None or led.term != commit.term else self._propose(key, led, commit, now_ms)
 
-    def _save_job(self, effect: SaveJob, now_ms: int) -> Sequence[Step]:
-        fact = record.JobKept(effect.spec, effect.state, effect.first_pane, effect.versions)
-        key = home_key(fact.spec.uid)
-        if not self._desk.groups.holds(key) and self._homes.founding(fact.spec.uid):
-            return self._desk.create(key, record.encode(record.HomeState(fact)), now_ms)
-        led = self._led.get(key)
-        return [] if led is None else self._want(key, led, _Wanted(record.encode(fact), saved=effect), now_ms)
-
-    def _propose(
-        self, key: bytes, fact: record.HomeRecord, now_ms: int, *, begun: str = ""
-    ) -> Sequence[Step]:
-        led = self._led.get(key)
-        wanted = _Wanted(record.encode(fact), begun=begun)
-        return [] if led is None else self._want(key, led, wanted, now_ms)
-
-    def _want(self, key: bytes, led: _Led, wanted: _Wanted, now_ms: int) -> Sequence[Step]:
-        told = wanted.record
-        if len(told) > record.RECORD_BYTES_MAX:
-            fact = record.record_of(told)
-            if isinstance(fact, PaneCommit):
-                told = record.encode(fact.bare)
-                self._machines[key].whole[told] = wanted.record
-            elif wanted.drafted is not None and isinstance(wanted.drafted.work, CommitWindows):
-                spec = wanted.drafted.work.spec
-                text = f"job {spec.name}: windows of {len(told)} bytes are too large to be committed"
-                return self._homes.failed(Failure(spec.uid, text, spec.version))
+    def _propose(self, key: bytes, led: _Led, commit: Commit, now_ms: int) -> Sequence[Step]:
+        self._machines[key].wants(commit)
         if led.again:  # in the order in which they were wanted: later ones may rest on earlier ones
-            led.again.append(wanted)
+            led.again.append(commit)
             return []
-        token, found = self._desk.propose(key, told, now_ms, led.term)
-        led.tokens[token] = led.waiting[wanted.record] = wanted
-        return found
+        return self._desk.propose(key, commit.record, now_ms, commit.term)
 
     # -- what groups say -------------------------------------------------------------------------------------
 
     def follow(self, now_ms: int) -> list[Step]:
         """What the groups' word leads to: homes are taken up and released, records are told again."""
         found: list[Step] = []
-        for key in sorted(self._desk.changed - {LOG_GROUP}):
-            self._desk.changed.discard(key)
-            held, led = self._desk.groups.holds(key), self._led.get(key)
+        outputs = self._desk.take_outputs(log=False)
+        for key in outputs.changed:
+            held, led = self._desk.holds(key), self._led.get(key)
             term = self._desk.leading.get(key) if held else None  # that word may come later
             if led is not None and led.term != term:
-                del self._led[key]
-                self._unbegun.discard(key)
-                uid = self._machines[key].uid
-                self._homes.wait_no_more(uid)
-                found.extend(self._homes.release(uid, now_ms) if led.begun else ())
+                found.extend(self._deposed(key, led, now_ms))
             if term is not None and key not in self._led:
                 found.extend(self._elected(key, term, now_ms))
             if not held:
                 found.extend(self._retired(key))
-        answers, self._desk.answers = self._desk.answers, []
-        for answer in answers:
-            led = self._led.get(answer.group)
-            wanted = led.tokens.pop(answer.token, None) if led is not None else None
-            if led is not None and wanted is not None and isinstance(answer, replica.Rejected):
-                led.again.append(wanted)
+        for key, told in outputs.rejected:
+            led, machine = self._led.get(key), self._machines.get(key)
+            commit = machine.commits.get(told) if machine is not None else None
+            if led is not None and commit is not None:
+                led.again.append(commit)
                 self._again_ms = self._again_ms or now_ms + AGAIN_MS
         return found
+
+    def _deposed(self, key: bytes, led: _Led, now_ms: int) -> Sequence[Step]:
+        del self._led[key]
+        self._unbegun.discard(key)
+        machine = self._machines[key]
+        machine.commits.clear()
+        self._homes.wait_no_more(machine.uid)
+        return self._homes.release(machine.uid, now_ms) if led.begun else ()
 
     def _retired(self, key: bytes) -> Sequence[Step]:
         """We are no member any more, or the home is over."""
@@ -267,7 +158,7 @@ class Housing:
             return []
         if any(other.uid == machine.uid for other in self._machines.values()):
             return []  # another founder's, which has begun: what is in the store is of that one
-        self._homes.misfounded.discard(machine.uid)
+        self._homes.retired(machine.uid)
         return [ForgetHome(machine.uid, machine.flows)]
 
     def _elected(self, key: bytes, term: int, now_ms: int) -> Sequence[Step]:
@@ -319,7 +210,7 @@ class Housing:
         new = [
             (uid, key)
             for uid, key in named
-            if uid not in self._founded | self._founding and not self._desk.groups.holds(key)
+            if uid not in self._founded | self._founding and not self._desk.holds(key)
         ]
         self._founding.update(uid for uid, _ in new)
         return [SummariseHome(key, 0, uid, self._log.homes.flows(uid), agent_id) for uid, key in new]
@@ -334,7 +225,7 @@ class Housing:
         """Jobs of a data folder of before homes were replicated: found their groups with what is there. That
         is done once; otherwise who was put out of a group would found another."""
         missing = [(s, home_key(s.uid)) for s in specs if s.replicated]
-        missing = [(spec, key) for spec, key in missing if not self._desk.groups.holds(key)]
+        missing = [(spec, key) for spec, key in missing if not self._desk.holds(key)]
         self._adopting = {key for _, key in missing}
         found: list[Step] = [
             SummariseHome(key, 0, spec.uid, record.founded_flows(spec)) for spec, key in missing
@@ -343,20 +234,15 @@ class Housing:
 
     # -- what has been done ----------------------------------------------------------------------------------
 
-    def heard(self, event: HomeEvent, now_ms: int) -> Sequence[Step]:
-        led = self._led.get(event.group) if not isinstance(event, Drafted) else None
+    def heard(self, event: Summarised | HomeLoaded, now_ms: int) -> Sequence[Step]:
         match event:
-            case Drafted():
-                return self._drafted(event, now_ms)
-            case Applied():
-                wanted = led.waiting.pop(event.record, None) if led is not None else None
-                return self._told(wanted, event.seq, now_ms) if wanted is not None else []
             case Summarised() if event.index:
                 return self._desk.compact(event.group, event.index, event.state, now_ms)
             case Summarised():
-                held = self._desk.groups.holds(event.group)
+                held = self._desk.holds(event.group)
                 return [] if held else self._desk.create(event.group, event.state, now_ms)
             case HomeLoaded():
+                led = self._led.get(event.group)
                 if led is None or led.term != event.term:
                     return []
                 uid = self._machines[event.group].uid
@@ -365,41 +251,6 @@ class Housing:
                 if event.job is None:
                     return []
                 return self._homes.take_up(event.job, event.flows, event.term, now_ms)
-
-    def _drafted(self, event: Drafted, now_ms: int) -> Sequence[Step]:
-        work = event.work
-        spec = work.spec if isinstance(work, CommitWindows) else None
-        key = home_key(spec.uid) if spec is not None else self._key_of(work.flow.uid)  # type: ignore[union-attr]
-        led = self._led.get(key)
-        if led is None or not any(work is known for known in led.drafts):
-            return []  # of a term that is over
-        led.drafts = [known for known in led.drafts if known is not work]
-        if not event.record:
-            return self._done(event.done, 0, now_ms)
-        return self._want(key, led, _Wanted(event.record, event), now_ms)
-
-    def _told(self, wanted: _Wanted, seq: int, now_ms: int) -> Sequence[Step]:
-        """A record is committed, and applied here."""
-        if wanted.saved is not None:
-            return self._homes.saved(wanted.saved, now_ms)
-        if wanted.begun:
-            return self._homes.begun(wanted.begun, now_ms)
-        return [] if wanted.drafted is None else self._done(wanted.drafted.done, seq, now_ms)
-
-    def _done(
-        self, done: PanesCommitted | WindowsCommitted | Failure, seq: int, now_ms: int
-    ) -> Sequence[Step]:
-        """A commit is made, with this number (0: it had one), or cannot be."""
-        match done:
-            case PanesCommitted():
-                return self._homes.reading.panes_committed(replace(done, seq=seq), now_ms)
-            case WindowsCommitted(gone=True):
-                return self._homes.panes_gone(done.done)
-            case WindowsCommitted():
-                result = done.result and numbered(done.result, seq)
-                return self._homes.windows_committed(replace(done, result=result), now_ms)
-            case Failure():
-                return self._homes.failed(done)
 
     def kept(self, key: bytes) -> str:
         """What a group of ours keeps, for people; empty: nothing any more, or nothing yet."""
@@ -424,7 +275,7 @@ class Housing:
     # -- time ------------------------------------------------------------------------------------------------
 
     def deadline(self) -> int | None:
-        held = self._desk.groups.seats > self._desk.groups.holds(LOG_GROUP)
+        held = self._desk.groups.seats > self._desk.holds(LOG_GROUP)
         waits = [self._again_ms, self._next_ms if held else None]
         return min((at for at in waits if at is not None), default=None)
 
@@ -432,12 +283,12 @@ class Housing:
         found: list[Step] = []
         if self._again_ms is not None and now_ms >= self._again_ms:
             self._again_ms = None
-            for key, led in list(self._led.items()):
+            for key, led in self._led.items():
                 again, led.again = led.again, []
-                for wanted in again:
-                    found.extend(self._want(key, led, wanted, now_ms))
+                for commit in again:
+                    found.extend(self._desk.propose(key, commit.record, now_ms, commit.term))
         if now_ms >= self._next_ms:
-            held = [key for key in self._desk.groups.held() if key != LOG_GROUP]
+            held = [key for key in self._desk.held() if key != LOG_GROUP]
             for key in held:
                 if self._staffing.due(key) <= now_ms:
                     found.extend(self._look(key, now_ms))
@@ -450,11 +301,6 @@ class Housing:
         """An agent has come that may be wanted in our groups."""
         self._next_ms = min(self._next_ms, now_ms + QUICK_MS)
 
-    def keepers(self, uid: str) -> tuple[str, ...]:
-        """The members of a job's home that we lead, by address; none if it is not replicated."""
-        standing = self._desk.groups.standing(home_key(uid))
-        return tuple(voter.address for voter in standing.membership.voters) if standing is not None else ()
-
     def _look(self, key: bytes, now_ms: int) -> Sequence[Step]:
         """End a group that is over; else see to who is in it."""
         machine = self._machines.get(key)
@@ -465,7 +311,7 @@ class Housing:
         self._strays.pop(key, None)
         if self._is_over(uid, machine):
             return self._desk.end(key, now_ms)
-        if uid in self._homes.misfounded:
+        if self._homes.is_misfounded(uid):
             return self._desk.end(key, now_ms) if key in self._led else []
         return [*self._end_flows(key, uid, now_ms), *self._staffing.look(key, self._most, now_ms)]
 
@@ -476,5 +322,6 @@ class Housing:
         for flow in self._machines[key].flows if led is not None else ():
             if led is not None and self._log.has_ended(flow) and flow not in led.ended:
                 led.ended.add(flow)
-                found += self._propose(key, record.PanesDropped(flow, END_OF_TIME), now_ms)
+                fact = record.PanesDropped(flow, END_OF_TIME)
+                found += self._propose(key, led, Commit(uid, led.term, record.encode(fact)), now_ms)
         return found

@@ -8,21 +8,21 @@ whole log: those whom an entry concerns hear it at once, and everybody has it wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import overlay as ring
 from agents.codec import pack
-from agents.node.groups import GroupDesk, GroupStep, Machine
+from agents.node.beginning import Context
+from agents.node.groups import GroupDesk, GroupStep
 from agents.node.staffing import Staffing
 from elf.errors import UserError
 from elf.job import messages as say
 from elf.job.effects import Effect, Send
 from elf.job.log.growing import entry_for, is_behind
 from elf.job.log.keepers import LOG_GROUP, KeptLog, Wished, encode, founding, refusal
-from elf.job.log.membership import Cluster, Identity, Membership, StreamSince
-from elf.job.log.streamlog import StreamLog
+from elf.job.log.membership import Membership
 from elf.job.spec import stream_topic
 from overlay import replica
 
@@ -55,39 +55,35 @@ LogWord = say.Hello | say.Welcome | say.Follow | say.LogTail | say.Refused
 
 
 class Keeping:
-    """See the module's docstring. ``log`` is what this agent knows of the log: a prefix of it, like
-    everybody's."""
+    """See the module's docstring. ``membership`` follows the log, of which this agent knows a prefix, like
+    everybody; ``kept``: the log as its group has decided it, at a keeper. ``founder``: who held a log of
+    before there were keepers."""
 
     def __init__(
         self,
-        me: Identity,
-        streams: Sequence[StreamSince],
-        overlay: ring.Overlay,
-        groups: replica.Groups,
+        context: Context,
+        membership: Membership,
+        kept: KeptLog,
+        desk: GroupDesk,
+        staffing: Staffing,
         *,
-        log: StreamLog,
-        cluster: Cluster | None,
+        keepers_max: int,
         founder: str | None,
         new_cluster_uid: str,
-        follow_ms: int,
-        grace_ms: int,
-        keepers_max: int,
-        machine_of: Callable[[bytes], Machine],
     ) -> None:
-        self.log = log
-        self.membership = Membership(me, streams, log, cluster=cluster, follow_ms=follow_ms)
-        self.kept = KeptLog(me.address, me.incarnation)
-        self.desk = GroupDesk(groups, lambda key: self.kept if key == LOG_GROUP else machine_of(key))
-        self.staffing = Staffing(me.address, overlay, self.desk, grace_ms=grace_ms)
+        self.log = context.log
+        self.membership = membership
+        self.kept = kept
+        self.desk = desk
+        self.staffing = staffing
         self._keepers_max = keepers_max
-        self._me = me
-        self._overlay = overlay
-        self._groups = groups
-        self._founds = founder == me.address
+        self._me = context.me
+        self._overlay = context.overlay
+        self._groups = desk.groups
+        self._founds = founder == context.me.address
         self._new_cluster_uid = new_cluster_uid
-        self._topics = {stream_topic(stream.name) for stream in streams}
+        self._topics = {stream_topic(stream) for stream in context.streams}
         self._proposed: dict[bytes, int] = {}
-        self._tokens: dict[int, bytes] = {}
         self._unread: dict[str, int] = {}
         self._told: dict[str, int] = {}
         self._told_ms: dict[str, int] = {}
@@ -201,6 +197,10 @@ class Keeping:
     def persisted(self, now_ms: int) -> list[Step]:
         return self._heard(self.desk.persisted(now_ms), now_ms)
 
+    def peer_up(self, now_ms: int) -> None:
+        """An agent has come that may be wanted in groups."""
+        self.staffing.peer_up(now_ms)
+
     def peer_down(self, address: str, now_ms: int) -> list[Step]:
         return self._heard(self.desk.peer_down(address, now_ms), now_ms)
 
@@ -245,9 +245,7 @@ class Keeping:
         if len(self._proposed) >= PROPOSED_MAX:
             self._proposed = {known: until for known, until in self._proposed.items() if until > now_ms}
         self._proposed[record] = now_ms + PROPOSED_MS
-        token, found = self.desk.propose(LOG_GROUP, record, now_ms)
-        self._tokens[token] = record
-        return self._heard(found, now_ms)
+        return self._heard(self.desk.propose(LOG_GROUP, record, now_ms), now_ms)
 
     def spread(self, new: Sequence[say.LogEntry], now_ms: int) -> list[Step]:
         """As the leader: tell the streams that they have grown; of new members not at once when they were
@@ -295,29 +293,30 @@ class Keeping:
     def follow(self) -> list[Step]:
         """What the group's word leads to: what was decided is ours, and so is who keeps it."""
         found: list[Step] = []
-        for answer in self.desk.answers:
-            record = self._tokens.pop(answer.token, None)
-            if record is not None and isinstance(answer, replica.Rejected):
-                self._proposed.pop(record, None)
-        if LOG_GROUP in self.desk.changed:
-            self.desk.changed.discard(LOG_GROUP)
+        outputs = self.desk.take_outputs(log=True)
+        for _, record in outputs.rejected:
+            self._proposed.pop(record, None)
+        if outputs.changed:
             self._led_here = self.leads
             found.extend(self._kept_by())
         if self.kept.log.last > self.log.last:
             known = self.log.last
             found.extend(self.membership.take(known, self.kept.log.after(known, self.kept.log.last)))
-        return [*found, *self._granted()] if self.kept.granted else found
+        return [*found, *self._granted(self.kept.take_granted())]
 
-    def _granted(self) -> list[Effect]:
+    def _granted(self, askers: Sequence[str]) -> list[Effect]:
         """Who waits for its wish hears at once that it was granted: trees may be told later, and who joins is
         in none yet."""
-        askers, self.kept.granted = dict.fromkeys(self.kept.granted), []
-        askers.pop(self._me.address, None)
-        known = {asker: self._known_to.pop(asker, self.log.last - 1) for asker in askers}
-        return [step for asker in askers for step in self.membership.tell(asker, known[asker])]
+        others = [asker for asker in dict.fromkeys(askers) if asker != self._me.address]
+        known = {asker: self._known_to.pop(asker, self.log.last - 1) for asker in others}
+        return [step for asker in others for step in self.membership.tell(asker, known[asker])]
 
     def _heard(self, steps: Sequence[GroupStep], now_ms: int) -> list[Step]:
         return [*steps, *self.follow()]
+
+    def check(self) -> None:
+        """Raise when an invariant of our groups is broken."""
+        self._groups.check()
 
     def _kept_by(self) -> list[Effect]:
         standing = self.standing

@@ -13,19 +13,19 @@ its way then, goes after ``GOING_MS`` (``agents.node.keeping``) without its grou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
-import overlay as ring
-from agents.node.copies import Copies
+from agents.node.beginning import Context
+from agents.node.groups import GroupDesk
 from agents.node.housing import Housing
 from agents.node.keeping import Keeping, Step
+from agents.node.staffing import Staffing
+from agents.node.working import Working
 from elf.job import messages as say
 from elf.job.commands import SealOpen
 from elf.job.effects import Send, Stop, Work
 from elf.job.log.keepers import LOG_GROUP
-from elf.job.log.membership import Identity
-from elf.job.rollup.uplink import Uplink
 
 HANDING_MS: Final = 15_000
 """So long it looks for somebody who takes the copies that it has of the dead."""
@@ -34,25 +34,27 @@ SURE_MS: Final = 4_000
 
 
 class Leaving:
-    """Of the agent ``me``, with these streams."""
+    """Of one agent."""
 
     def __init__(
         self,
-        me: Identity,
-        streams: Sequence[str],
-        overlay: ring.Overlay,
+        context: Context,
+        desk: GroupDesk,
+        staffing: Staffing,
         keeping: Keeping,
         housing: Housing,
-        uplink: Uplink,
-        copies: Copies,
+        working: Working,
     ) -> None:
-        self._me = me
-        self._streams = frozenset(streams)
-        self._overlay = overlay
+        self._me = context.me
+        self._streams = context.streams
+        self._log = context.log
+        self._overlay = context.overlay
+        self._desk = desk
+        self._staffing = staffing
         self._keeping = keeping
         self._housing = housing
-        self._uplink = uplink
-        self._copies = copies
+        self._uplink = working.uplink
+        self._copies = working.copies
         self._owed_ms: int | None = None
         """Since when nothing of our own is owed."""
         self._untils: dict[str, int] = {}
@@ -86,7 +88,7 @@ class Leaving:
     def _lacking(self, spare: int = 0) -> dict[str, tuple[str, ...]]:
         """What would have no majority without us, and so many more that may be dead, by whom it lacks."""
         found: dict[str, tuple[str, ...]] = {}
-        for key in sorted(self._keeping.desk.groups.held(), key=LOG_GROUP.__ne__):
+        for key in sorted(self._desk.held(), key=LOG_GROUP.__ne__):
             kept = "the stream log" if key == LOG_GROUP else self._housing.kept(key)
             missed = self._missed(key, spare) if kept else None
             if missed is not None:
@@ -110,20 +112,20 @@ class Leaving:
     def _missed(self, key: bytes, spare: int) -> tuple[str, ...] | None:
         """The dead without whom a group can't let us go; None: it can, or it has and we have not heard so: as
         one that we do not lead, though it is led, or that we know with members who have left."""
-        standing = self._keeping.desk.groups.standing(key)
+        standing = self._desk.standing(key)
         if standing is not None and not standing.leads:
             departed = self._departed()
             left = any(voter.address in departed for voter in standing.membership.voters)
             if left or (not standing.leader and self._is_led(key)):
                 return None
-        missed = self._keeping.staffing.stranded(key, spare)
+        missed = self._staffing.stranded(key, spare)
         if missed == ():  # we keep it alone: the last agent of a cluster goes as it likes
             return tuple(self._others()) or None
         return missed
 
     def _stalled(self) -> str:
         """What stands still without us, for people: jobs over streams that no other agent has."""
-        log, me = self._keeping.log, self._me.agent_id
+        log, me = self._log, self._me.agent_id
         left = [
             stream
             for stream in sorted(self._streams)
@@ -144,7 +146,7 @@ class Leaving:
     def _others(self) -> dict[str, str]:
         """The other agents that have not left the cluster, by address; those without a stream are on the ring
         only."""
-        log = self._keeping.log
+        log = self._log
         members = [member for stream in log.streams() for member in log.members(stream)]
         others = [m for m in members if log.is_member(m.agent_id) and m.address != self._me.address]
         known = {member.address for member in members}
@@ -153,7 +155,7 @@ class Leaving:
 
     def _departed(self) -> set[str]:
         """Where agents were that have left the cluster; not those that never were in a stream."""
-        log = self._keeping.log
+        log = self._log
         members = [member for stream in log.streams() for member in log.members(stream)]
         return {member.address for member in members} - log.addresses()
 

@@ -7,24 +7,19 @@ or sends it on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
-import overlay as ring
 from agents.answering.asks import ToKey
 from agents.node import keeping
+from agents.node.beginning import Context
 from agents.node.keeping import Keeping
 from agents.node.leaving import Leaving
+from agents.node.working import Working
 from elf.job import messages as say
 from elf.job.effects import Consult, Examine, Send
 from elf.job.home.homes import Homes, refusal
 from elf.job.home.placing import AtKey, Here, Taken
-from elf.job.log.membership import Identity
-from elf.job.log.streamlog import StreamLog
-from elf.job.rollup.clocks import Clocks
-from elf.job.rollup.notices import Notices
-from elf.job.rollup.uplink import Uplink
+from elf.job.home.router import Router
 from elf.job.spec import app_id
 from elf.job.work import InspectWork, WorkFacts, flow_work
 from elf.wire.vitals import InspectAgent
@@ -33,30 +28,25 @@ Step = keeping.Step | ToKey
 
 
 class Requests:
-    """To the agent ``me``, with these streams."""
+    """To one agent."""
 
     def __init__(
         self,
-        me: Identity,
-        streams: Sequence[str],
-        log: StreamLog,
-        overlay: ring.Overlay,
+        context: Context,
         keeping: Keeping,
-        uplink: Uplink,
         homes: Homes,
-        notices: Notices,
-        clocks: Clocks,
+        router: Router,
+        working: Working,
         leaving: Leaving,
     ) -> None:
-        self._me = me
-        self._streams = frozenset(streams)
-        self._log = log
-        self._overlay = overlay
+        self._me = context.me
+        self._streams = context.streams
+        self._log = context.log
+        self._overlay = context.overlay
         self._keeping = keeping
-        self._uplink = uplink
         self._homes = homes
-        self._notices = notices
-        self._clocks = clocks
+        self._router = router
+        self._working = working
         self._leaving = leaving
 
     def answer(self, request: say.Request, now_ms: int) -> list[Step]:
@@ -68,29 +58,21 @@ class Requests:
                 stays = self._keeping.neighbours()[:1] if self._leaving.under_way else []
                 body = msgspec.msgpack.encode(stays[0] if stays else self._me.address)
                 return [Send(request.origin, say.Answer(id=request.id, body=body))]
-            case say.DropJob():
-                return list(self._homes.asked_to_drop(request))
             case say.SteerJob():
-                return [*self._homes.steer(request, now_ms), *self.remind(now_ms)]
-            case say.SubscribeJob():
-                return list(self._homes.subscribed(request, now_ms))
+                return [*self._router.asked(request, now_ms), *self.remind(now_ms)]
+            case say.DropJob() | say.SubscribeJob() | say.Inspect():
+                return list(self._router.asked(request, now_ms))
             case say.NotifyJob():
                 root = self._homes.roots.get(request.flow)
-                return list(self._notices.asked(request, root, self._overlay.is_root, now_ms))
-            case say.Inspect():
-                return list(self._homes.inspected(request))
+                return list(self._working.notices.asked(request, root, self._overlay.is_root, now_ms))
             case InspectWork():
                 return [self._work(request)]
             case InspectAgent():
                 return [Examine(request)]
-            case say.InspectFlow():
-                return list(self._homes.roots.inspected(request))
             case say.LocateInTree():
                 return [self._keeping.place(request)]
-            case say.AskWhy():
-                return list(self._homes.roots.asked_why(request, now_ms))
             case say.InspectClocks():
-                body = msgspec.msgpack.encode(self._clocks.skews(now_ms))
+                body = msgspec.msgpack.encode(self._working.clocks.skews(now_ms))
                 return [Send(request.origin, say.Answer(id=request.id, body=body))]
             case say.DescribeStream() | say.RollArchive() | say.PeekStream():
                 if request.stream in self._streams:
@@ -106,7 +88,7 @@ class Requests:
         for uid in request.flows:
             flow = self._log.flow(uid)
             parent = self._overlay.parent(flow.topic) if flow is not None else None
-            counts = (*self._uplink.counts(uid), self._homes.roots.counts(uid))
+            counts = (*self._working.uplink.counts(uid), self._homes.roots.counts(uid))
             found.append(flow_work(uid, parent or "", counts))
         flows = tuple(one for one in found if one is not None)
         facts = WorkFacts(self._me.name, flows, self._homes.work(request.jobs))
@@ -114,7 +96,7 @@ class Requests:
 
     def remind(self, now_ms: int) -> list[Step]:
         """What the stream log is to say of our jobs, at once."""
-        return list(self._homes.tick(now_ms, self._keeping.membership.keepers))
+        return list(self._router.tick(now_ms, self._keeping.membership.keepers))
 
     def _create(self, request: say.CreateJob, now_ms: int) -> list[Step]:
         """Become the job's home, unless the log knows it at another one (unknown is never new)."""

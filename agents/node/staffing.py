@@ -68,7 +68,7 @@ class Staffing:
 
         A group is led on and changed by a majority of those it has; who enters comes before somebody goes.
         """
-        standing = self._desk.groups.standing(key)
+        standing = self._desk.standing(key)
         voters = [voter.address for voter in standing.membership.voters] if standing is not None else []
         if self._address not in voters:
             return None
@@ -85,10 +85,10 @@ class Staffing:
         """Look at one, if it is time to: change who is in it (``most`` at most), one at a time."""
         if now_ms < self.due(key):
             return []
-        standing = self._desk.groups.standing(key) if self.going or self._desk.groups.leads(key) else None
+        standing = self._desk.standing(key) if self.going or self._desk.groups.leads(key) else None
         if standing is None:
             self._watches.pop(key, None)
-            if self._desk.groups.holds(key):  # those whom we follow see to it
+            if self._desk.holds(key):  # those whom we follow see to it
                 self._watches[key] = _Watch(now_ms + STAFF_MS)
             return []
         watch = self._watches.setdefault(key, _Watch())

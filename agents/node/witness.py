@@ -1,4 +1,5 @@
-"""Who comes and who goes, for the agent's log, and what the agent itself still waits for.
+"""Who comes and who goes, for the agent's log and for its next start, and what the agent itself still waits
+for.
 
 Said is what happens from the moment on at which the agent is ready: it hears of all that was before when it
 joins. A neighbour that falls silent is told of by its name in the stream log. Agents that are not neighbours
@@ -7,17 +8,21 @@ on the ring are told of when they join or leave a stream.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 import overlay as ring
+from agents.node.beginning import PEERS_FACT, as_lines
 from elf.job import messages as say
-from elf.job.effects import Seen
+from elf.job.effects import SaveFact, Seen
 from elf.job.log.membership import Membership
 from elf.job.log.streamlog import StreamLog
 
 GONE_MAX: Final = 1_024
 """Neighbours that are remembered as gone, to be told of when they are back."""
+REMEMBER_MS: Final = 5_000
+"""Between two times that the peers to be remembered are written down."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ class Witness:
         self._contacts: tuple[str, ...] = ()
         self._ready = False
         self._gone: dict[str, None] = {}
+        self._saved: frozenset[str] = frozenset()
+        self._remember_ms = 0
 
     def start(self, contacts: tuple[str, ...]) -> None:
         self._contacts = contacts
@@ -87,6 +94,14 @@ class Witness:
     def look(self, ready: bool) -> None:
         """Whether the agent is ready now, after what it has just heard of."""
         self._ready = ready
+
+    def remember(self, neighbours: Iterable[str], now_ms: int) -> list[SaveFact]:
+        """Write down who is there, to find the ring again after a restart."""
+        peers = frozenset(neighbours)
+        if now_ms < self._remember_ms or not peers or peers == self._saved:
+            return []
+        self._saved, self._remember_ms = peers, now_ms + REMEMBER_MS
+        return [SaveFact(PEERS_FACT, as_lines(peers))]
 
     def name(self, address: str) -> str:
         """Of the agent that is there; empty: the log knows none."""

@@ -3,7 +3,7 @@
 The job's query stands in the place of its name, as a subquery: its windows are that query's windows, and the
 two read one flow, so that agents compute nothing twice and the reader's windows are made of the very commits
 that the job's own are made of, revision by revision. While a job is read it is not altered or dropped
-(``agents.answering.steering``), so a reader never stands over another query than the job runs.
+(``agents.answering.changes``), so a reader never stands over another query than the job runs.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Reading:
     """One client that reads. ``hear``: what it is sent, and what is asked of the job's home."""
 
     def __init__(self, heard: Heard) -> None:
-        self.clients = Clients(ME, SimpleNamespace(home=lambda spec: HOME))  # type: ignore[arg-type]
+        self.clients = Clients(ME, SimpleNamespace(masters=SimpleNamespace(home=lambda spec: HOME)))  # type: ignore[arg-type]
         self.clients._readers[CLIENT, 3] = _Reader(CLIENT, 3, SPEC, None, False, 0, 0, heard)
 
     def hear(self, published: WindowResult, now_ms: int = 0) -> tuple[list[int], list[int | None]]:

@@ -126,7 +126,7 @@ def test_nothing_is_said_or_done_before_it_is_durable_and_nothing_twice(seed: in
                 steps = desk.persisted(now)
             elif chance < 0.7:
                 proposed += 1
-                _, steps = desk.propose(KEY, b"%d" % proposed, now)
+                steps = desk.propose(KEY, b"%d" % proposed, now)
             else:
                 steps = desk.tick(now)
         said += [s.value for s in steps if isinstance(s, SaveFact) and s.value not in said]
@@ -160,7 +160,7 @@ def test_a_state_that_is_too_large_stays_records() -> None:
             if written:
                 steps = desk.persisted(now)
             elif groups.leads(KEY) and turn % 4 == 0 and first < 40 * life:
-                _, steps = desk.propose(KEY, b"record-%d" % first, now)
+                steps = desk.propose(KEY, b"record-%d" % first, now)
                 first += 1
             else:
                 steps = desk.tick(now)

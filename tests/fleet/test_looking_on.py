@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any
 
-from agents.answering.vitals import PATIENCE_MS
+from agents.answering.fleet import PATIENCE_MS
 from elf.client import Client
 from tests.support.fleet import STREAM, Fleet
 from tests.support.terminal import BACK, HOME, OTHER_SCREEN, plain, watch

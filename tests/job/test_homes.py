@@ -20,6 +20,7 @@ from elf.job.effects import CommitWindows, PruneWindows
 from elf.job.home.home import WINDOWS_KEPT, Home
 from elf.job.home.master import Master
 from elf.job.home.records import encode, home_key
+from elf.job.log.streamlog import StreamLog
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import VersionRecord
 from tests.support.histories import begun, settled
@@ -194,7 +195,7 @@ def test_a_home_leaves_while_another_member_is_dead() -> None:
     assert home_key(spec.uid) not in home.store.load_groups(), "it was let go"
     world.run(until - world.now + 12_000)
     assert len(settled(world, spec, until)) >= 12
-    assert other.address in world.home(spec).node.housing.keepers(spec.uid)
+    assert other.address in world.home(spec).node.homes.keepers(spec.uid)
     agree(world, spec)
 
 
@@ -357,7 +358,7 @@ def test_windows_of_long_ago_are_forgotten_in_twentieths() -> None:
     """Not with a record of the group for each minute."""
     job, minute_us = made_of(60_000, 60_000), 60 * SECOND
     master = Master([VersionRecord(job, "committed", first_pane=0)], state="active", assembled={1: 0})
-    home, pruned = Home("a", master, 0), []
+    home, pruned = Home("a", StreamLog(), master, 0), []
     for minute in range(1, 2_100):
         master.windows_committed(CommitWindows(job, (minute - 1) * minute_us, minute * minute_us, (), ()))
         pruned += home.prune(minute * 60_000)

@@ -148,12 +148,12 @@ def test_when_a_third_agent_has_come_log_and_job_are_kept_by_three_soon() -> Non
     world.start_all(world.agents[:2])
     spec = world.create(0, plan(2))
     world.run(5_000)
-    assert (len(keepers(world)), len(world.home(spec).node.housing.keepers(spec.uid))) == (1, 1)
+    assert (len(keepers(world)), len(world.home(spec).node.homes.keepers(spec.uid))) == (1, 1)
     world.agents[2].start([world.agents[0].address])
     world.run_until(lambda: world.agents[2].node.ready)
     world.run(2_000)
     assert keepers(world) == {agent.address for agent in world.agents}
-    assert {*world.home(spec).node.housing.keepers(spec.uid)} == keepers(world)
+    assert {*world.home(spec).node.homes.keepers(spec.uid)} == keepers(world)
 
 
 def test_keepers_leave_and_the_last_one_hands_the_log_over() -> None:
@@ -368,7 +368,7 @@ def test_entries_before_their_turn_wait_for_those_below_them() -> None:
         assert isinstance(asked.message, say.Follow)
     (saved,) = tail(0, 2)
     assert isinstance(saved, SaveLog)
-    assert saved.entries == tuple(membership.fresh) == entries
+    assert saved.entries == tuple(membership.take_fresh()) == entries
 
 
 def test_who_comes_late_asks_for_more_of_the_log_as_soon_as_it_has_some() -> None:

@@ -207,10 +207,10 @@ def test_where_one_more_death_would_leave_no_majority_it_waits_though_others_cou
     """Of the five that keep a job two are dead, and a third has just died: others can't enter any more."""
     world, spec, _ = fleet(7)
     home = world.home(spec)
-    keepers = home.node.housing.keepers(spec.uid)
+    keepers = home.node.homes.keepers(spec.uid)
     others = [agent for agent in world.agents if agent.address in keepers and agent is not home]
     killed(world, others[:2])
-    assert set(keepers) == set(home.node.housing.keepers(spec.uid)), "nobody has taken their place yet"
+    assert set(keepers) == set(home.node.homes.keepers(spec.uid)), "nobody has taken their place yet"
     others[2].crash()
     assert ask(world, home).startswith(f"a{home.index} stays: ")
     assert not home.node.leaving
@@ -265,7 +265,7 @@ def test_where_all_that_live_of_a_group_leave_at_once_their_leader_has_others_in
     """There is none among them to hand it to; a job went with the last of them (chaos 342256)."""
     world, spec, until = fleet(8, members=3)
     home = world.home(spec)
-    keepers = {world.by_address[address] for address in home.node.housing.keepers(spec.uid)}
+    keepers = {world.by_address[address] for address in home.node.homes.keepers(spec.uid)}
     dead, other = (agent for agent in world.agents if agent in keepers - {home})
     dead.crash()
     for agent in (home, other):

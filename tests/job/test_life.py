@@ -284,7 +284,7 @@ def test_a_job_that_is_created_on_both_sides_of_a_partition_is_one() -> None:
     assert sorted(answer.error[:23] for answer in answers) == ["", "job job exists already;"]
     loser = next(a for a in founded if a in few)
     assert home_key(spec.uid) not in loser.node.keeping.desk.groups.held() or loser.address in {
-        *world.home(spec).node.housing.keepers(spec.uid)
+        *world.home(spec).node.homes.keepers(spec.uid)
     }
 
 

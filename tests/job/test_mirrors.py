@@ -9,7 +9,9 @@ from elf.chaos.engine import SECOND, STREAM, plan
 from elf.job.contributions import to_bytes
 from elf.job.effects import CommitWindows, Effect, PrunePanes, Send, StorePanes
 from elf.job.events import PanesStored, WindowsCommitted
-from elf.job.home.homes import Homes, StoredJob
+from elf.job.home.homes import Homes
+from elf.job.home.port import StoredJob
+from elf.job.home.router import Router
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages import Answer, DropJob, JobAdded, MemberJoined, PaneRow, ReadPanes
 from elf.job.rollup.decide import RootSettings
@@ -37,7 +39,9 @@ class Reader:
             seq=1, stream=STREAM, number=0, agent_id="a", name="a0", incarnation=1, address=ROOT, since_us=-1
         )
         added = [JobAdded(seq=n, spec=spec) for n, spec in enumerate([founder, *self.specs], 2)]
-        self.homes = Homes(HERE, StreamLog([joined, *added]), RootSettings())
+        log = StreamLog([joined, *added])
+        self.homes = Homes(HERE, log, RootSettings())
+        self.router = Router(log, self.homes)
         self.windows: list[CommitWindows] = []
         self.wishes: list[tuple[int, int | None]] = []
         self.names: list[str] = []
@@ -72,13 +76,11 @@ class Reader:
                 case StorePanes():
                     self.names.append(effect.stored_as)
                     self.perform(
-                        self.homes.reading.panes_stored(
-                            PanesStored(effect.flow, effect.stored_as, effect.rows), 0
-                        )
+                        self.router.handle(PanesStored(effect.flow, effect.stored_as, effect.rows), 0)
                     )
                 case CommitWindows():
                     self.windows.append(effect)
-                    self.perform(self.homes.windows_committed(WindowsCommitted(effect, None, 0, 0), 0))
+                    self.perform(self.router.handle(WindowsCommitted(effect, None, 0, 0), 0))
                 case Send(message=ReadPanes(wishes=(wish,))):
                     self.wishes.append((wish.after, wish.start))
 

@@ -14,7 +14,8 @@ from elf.chaos.world import World
 from elf.job import events as was
 from elf.job import messages as say
 from elf.job.effects import Send
-from elf.job.home.homes import ASKING_MS, Homes
+from elf.job.home.homes import Homes
+from elf.job.home.wishes import ASKING_MS
 from elf.job.log.streamlog import StreamLog
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec

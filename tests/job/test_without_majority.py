@@ -30,7 +30,7 @@ def test_who_asks_is_told_that_the_job_is_not_led_and_why(home_dies: bool) -> No
     staffed(world, spec, 5)
     world.run(3_000)
     home = world.home(spec)
-    keepers = [a for a in world.agents if a is not home and a.node.housing.keepers(spec.uid)]
+    keepers = [a for a in world.agents if a is not home and a.node.homes.keepers(spec.uid)]
     dying = [home, *keepers[:2]] if home_dies else keepers[:3]
     for agent in dying:
         agent.crash()
@@ -78,7 +78,7 @@ def test_a_select_that_cannot_begin_does_not_show_its_inner_name(monkeypatch: py
         yield []
         return plan(2)
 
-    monkeypatch.setattr(world.agents[0].node.clients.statements, "_planned", planned)
+    monkeypatch.setattr(world.agents[0].node.clients.statements.planning, "plan", planned)
     reply = said(world, 0, "SELECT COUNT(*) AS n FROM clicks WINDOWING 2 SECONDS")
     assert isinstance(reply, say.Failed)
     assert reply.text == (

@@ -25,5 +25,5 @@ class Spoiling(Uplink):
 
 
 if __name__ == "__main__":
-    pytest.MonkeyPatch().setattr("agents.node.node.Uplink", Spoiling)
+    pytest.MonkeyPatch().setattr("agents.node.working.Uplink", Spoiling)
     main()

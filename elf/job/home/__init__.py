@@ -1,1 +1,43 @@
-"""A job where it lives: its master and versions, its windows, who reads them, who keeps it."""
+"""Job groups: a job's master and the roots of its flows, on the agent that leads the job's replica group.
+
+    homes       which are here: how they come, how they go             (the registry)
+    router      which of them a message or an event is for             (the router)
+    home        one of them: master, steering, subscribers
+    master      the life of a job; ``versions``: one version's windows
+    steering    how it is changed; who waits for that
+    reading     the panes of flows that masters here read
+    commits     what a home commits, and who is told; ``records``: the log of its group
+    wishes      what the stream log is to say of homes, and does not say yet
+
+**The way of an ALTER, from shell to worker.** Each arrow is a call or a message; each box is passed once.
+
+    shell
+      │ Execute                                       the agent that was asked
+      ▼
+    Clients ─▶ Statements ─▶ Changes.alter ─▶ Planning.plan
+      │ SteerJob                                      the agent that leads the job's group
+      ▼
+    Requests ─▶ Router.asked ─▶ Home.steer ─▶ Steering.steer ─▶ Master.alter      PREPARE: a ``Change``
+      │ SaveJob ─▶ Commits.wanted ─▶ Housing.commit ─▶ (majority, store) ─▶ Commits.applied ─▶ Steering.saved
+      ▼
+    Wishes.say
+      │ AddVersion                                    the keepers of the stream log
+      ▼
+    Keeping.serve ─▶ (majority) ─▶ VersionAdded ─▶ Keeping.spread, down the streams' trees
+      │ VersionAdded                                  every member of a stream of the job
+      ▼
+    Node._follow ─▶ Working.begin ─▶ Install ─▶ the stream's lane
+      │ Begun, gathered on the way up                 the root of each new flow, mostly where the master is
+      ▼
+    Working ─▶ Router.arrived ─▶ FlowRoots.begun
+      │ SaveFlow ─▶ Commits.wanted ─▶ Housing.commit ─▶ (majority, store) ─▶ Commits.applied
+      ▼
+    Homes.advance ─▶ Home.advance ─▶ Steering.advance ─▶ Master.advance           COMMIT(P), or ABORT
+      │ SaveJob ─▶ (as above) ─▶ Steering.take_answers
+      │ Answer                                        the agent that was asked
+      ▼
+    Clients ─▶ Changes, until its log has the version ─▶ Reply ─▶ shell
+
+All that is known of a change under way is one value, ``master.Change``: the version that is prepared, since
+when, who waits for it, and how it has ended. Whoever leads the group next begins with the job's record.
+"""

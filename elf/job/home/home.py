@@ -1,15 +1,16 @@
-"""One job at its home: its master, who waits for changes of it, who reads its windows."""
+"""One job at its home: its master, how it is changed and who waits for that, who reads its windows."""
 
 from __future__ import annotations
 
-from elf.job.effects import Effect, PruneWindows
+import msgspec
+
+from elf.job.effects import Effect, PruneWindows, Send
 from elf.job.events import Failure, WindowsCommitted
-from elf.job.home.changes import Changes
 from elf.job.home.master import Master
 from elf.job.home.steering import Steering
 from elf.job.home.subscribers import Subscribers
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import CreateJob, FunctionFailed, JobFacts, SteerJob, WindowResult
+from elf.job.messages import Answer, CreateJob, FunctionFailed, JobFacts, SteerJob, WindowResult
 from elf.job.rollup.panes import PRUNE_MS
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, START_OF_TIME
@@ -31,6 +32,7 @@ class Home:
     def __init__(
         self,
         address: str,
+        log: StreamLog,
         master: Master,
         now_ms: int,
         *,
@@ -41,7 +43,7 @@ class Home:
         self.master = master
         self.founder = master.spec.master
         self.durable = durable
-        self.changes = Changes(creator)
+        self.steering = Steering(address, log, master, creator)
         self.subscribers = Subscribers(master, now_ms, published)
         self._address = address
         self._created_ms = now_ms
@@ -52,43 +54,41 @@ class Home:
 
     # -- changes ---------------------------------------------------------------------------------------------
 
-    def steer(self, steering: Steering, request: SteerJob, now_ms: int) -> list[Effect]:
+    @property
+    def is_saved(self) -> bool:
+        """Whether the stream log may be told of what the job's record says."""
+        return self.durable and self.steering.durable
+
+    def steer(self, request: SteerJob, now_ms: int) -> list[Effect]:
         """Change the job, as a statement says. Raises ``UserError``."""
-        found = self._saving(steering.steer(self.master, request, now_ms))
-        self.changes.asked(request)
-        return [*found, *self.answers()]
+        return [*self.steering.steer(request, now_ms), *self.answers()]
 
-    def function_failed(self, steering: Steering, word: FunctionFailed, now_ms: int) -> list[Effect]:
+    def function_failed(self, word: FunctionFailed, now_ms: int) -> list[Effect]:
         """A user's function has failed at a member."""
-        return [*self._saving(steering.failed(self.master, word, now_ms)), *self.answers()]
+        return [*self.steering.function_failed(word, now_ms), *self.answers()]
 
-    def final_failed(self, steering: Steering, event: WindowsCommitted, now_ms: int) -> list[Effect]:
-        """The final function has, on windows that are committed without it."""
-        number = event.done.spec.version
-        return self._saving(steering.final_failed(self.master, number, event.failure, now_ms))
-
-    def refused(self, log: StreamLog) -> list[Effect]:
-        """The stream log has not taken the version that is being prepared."""
-        found = self._saving(self.master.refused(log))
+    def refused(self) -> list[Effect]:
+        """The stream log may not have taken the version that is being prepared."""
+        found = self.steering.refused()
         return [*found, *self.answers()] if found else []
 
     def advance(self, now_ms: int) -> list[Effect]:
         """What the master goes on with."""
-        found = self._saving(self.master.advance(now_ms))
+        found = self.steering.advance(now_ms)
         if not found:
             return []
-        if self.master.outcome == "" and not self.master.current.failed:
+        change = self.master.change
+        if change is not None and change.outcome == "" and not self.master.current.failed:
             self._failure = ""
         return [*found, *self.answers()]
 
-    def _saving(self, found: list[Effect]) -> list[Effect]:
-        if self.master.spec.replicated:
-            self.changes.saving(found)
-        return found
-
     def answers(self) -> list[Effect]:
         """For those who wait and can be told by now."""
-        return self.changes.answers(self.master, self.facts)
+        found: list[Effect] = []
+        for request, error in self.steering.take_answers():
+            body = b"" if error else msgspec.msgpack.encode(self.facts())
+            found.append(Send(request.origin, Answer(id=request.id, error=error, body=body)))
+        return found
 
     def tell_of_silence(self, unbegun: str, now_ms: int) -> list[Effect]:
         """The job stays, and begins when the root is back, or another one has begun (``unbegun``: why it has
@@ -101,7 +101,7 @@ class Home:
         name = self.master.spec.name
         self._waiting = unbegun or f"the root of a running flow that it shares, {away[0]}, does not answer"
         begins = "then" if unbegun else "when that agent is back"
-        return self.changes.not_created(
+        return self.steering.not_created(
             f"job {name} is created, but {self._waiting}: it begins {begins} (or DROP JOB {name})"
         )
 

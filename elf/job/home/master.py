@@ -19,7 +19,7 @@ restarted master, or another leader of the home's group, goes on with what is pe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from elf.errors import ElfBug, UserError
@@ -27,7 +27,7 @@ from elf.job.effects import CommitWindows, Effect, SaveJob
 from elf.job.home.versions import Version, is_kept
 from elf.job.log.readers import not_taken
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import AddJob, AddVersion, EndVersion
+from elf.job.messages import AddJob, AddVersion, EndVersion, SteerJob
 from elf.job.rollup.panes import Panes, Segment
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord
 from elf.ql.plan import Plan
@@ -69,8 +69,21 @@ VERSIONS_KEPT: Final = 20
 """The last versions of a job that its record names, and that it can go back to."""
 
 
+@dataclass
+class Change:
+    """One change of a job, from PREPARE to COMMIT or ABORT: the version that is prepared, and since when.
+    ``asker``: who waits for its end; nobody does when the job changes by itself, or begins."""
+
+    version: Version
+    since_ms: int
+    asker: SteerJob | None = None
+    outcome: str | None = None
+    """How it has ended: empty when it was committed, else why it was aborted. None: it has not."""
+
+
 class Master:
-    """One job at its home. ``assembled``: by version, the end of what the store has of its windows."""
+    """One job at its home. ``assembled``: by version, the end of what the store has of its windows.
+    ``change``: the change that is under way, or the last one that was."""
 
     def __init__(
         self,
@@ -82,9 +95,8 @@ class Master:
     ) -> None:
         self.state: JobState = state
         self.versions = [Version(r, (assembled or {}).get(r.spec.version)) for r in versions]
-        self.outcome: str | None = None
-        """How the last PREPARE ended: empty when it was committed, else why it was aborted."""
-        self._since_ms = now_ms
+        preparing = [v for v in self.versions if v.record.state == "preparing"]
+        self.change = Change(preparing[0], now_ms) if preparing else None
 
     @property
     def current(self) -> Version:
@@ -118,8 +130,10 @@ class Master:
         """Whether a version is being prepared."""
         return self.state in ("preparing", "altering", "resuming")
 
-    def _pending(self) -> Version | None:
-        return next((v for v in self.versions if v.record.state == "preparing"), None)
+    @property
+    def pending(self) -> Change | None:
+        """The change that is under way."""
+        return self.change if self.change is not None and self.change.outcome is None else None
 
     def live(self) -> list[Version]:
         """Versions that read, or are to read, flows."""
@@ -186,8 +200,8 @@ class Master:
         """Until it is committed, a record says by ``after_us`` that it is cut by ends, and by ``cut_us`` that
         what lies across P is skipped.
         """
-        self.versions.append(Version(record))
-        self.outcome, self._since_ms = None, now_ms
+        self.change = Change(Version(record), now_ms)
+        self.versions.append(self.change.version)
 
     def pause(self) -> list[Effect]:
         """No window any more, but for those that are being committed: a version that owes some is finished
@@ -252,13 +266,17 @@ class Master:
     def advance(self, now_ms: int) -> list[Effect]:
         """Choose P when all flows of a version have begun, or abort it; end versions that are done."""
         found: list[Effect] = []
-        pending = self._pending()
-        begun = pending.begun() if pending is not None else None
+        pending = self.pending
+        begun = pending.version.begun() if pending is not None else None
         if pending is not None and begun is not None:
             self._commit(pending, begun)
             found.append(self._saved())
-        elif pending is not None and self.state != "preparing" and self._expired(now_ms):
-            found.extend(self.abort(self._silence(pending)))
+        elif (
+            pending is not None
+            and self.state != "preparing"
+            and now_ms - pending.since_ms >= PREPARE_LIMIT_MS
+        ):
+            found.extend(self.abort(_silence(pending.version)))
         done = [v for v in self.live() if v.record.state == "committed" and v.ended()]
         for version in done:
             version.change(state="finished")
@@ -269,25 +287,15 @@ class Master:
             found.append(self._saved())
         return [*found, *self.assemble()] if found else []
 
-    def _expired(self, now_ms: int) -> bool:
-        return now_ms - self._since_ms >= PREPARE_LIMIT_MS
-
-    def _silence(self, pending: Version) -> str:
-        silent = [f.flow.home for f in pending.flows if f.first_pane is None]
-        what = (
-            f"the root of its flow, {silent[0]}, hears of no member" if silent else "the stream log is away"
-        )
-        return f"nobody answered in {PREPARE_LIMIT_MS // 1000} s ({what})"
-
-    def _commit(self, new: Version, begun: int) -> None:
+    def _commit(self, change: Change, begun: int) -> None:
         """COMMIT(P)."""
         if self.state == "preparing":
             self._move("prepared")
-            self._begin(new, begun)
+            self._begin(change.version, begun)
         else:
-            self._replace(self.current, new, begun)
+            self._replace(self.current, change.version, begun)
             self._move("committed")
-        self.outcome = ""
+        change.outcome = ""
 
     def _replace(self, old: Version, new: Version, begun: int) -> None:
         pane_us, grain_us, wish = new.spec.plan.fragment.pane_us, new.spec.plan.grain_us, new.record
@@ -350,17 +358,19 @@ class Master:
 
     def function_failed(self, uid: str, why: str) -> list[Effect]:
         """Before COMMIT: the version that is being prepared never begins."""
-        pending, made = self._pending(), {flow.flow.uid for flow in self.current.flows}
-        if pending is None or uid in made or all(flow.flow.uid != uid for flow in pending.flows):
+        pending, made = self.pending, {flow.flow.uid for flow in self.current.flows}
+        if pending is None or uid in made or all(f.flow.uid != uid for f in pending.version.flows):
             return []
         return self.abort(why)
 
     def refused(self, log: StreamLog) -> list[Effect]:
         """The stream log says that a version which is being prepared is over: it never begins."""
-        pending = self._pending()
-        if pending is None or self.state == "preparing" or not log.is_over(self.spec.uid, pending.number):
+        if self.pending is None or self.state == "preparing":
             return []
-        return self.abort(not_taken(log, pending.spec) or "what it reads, or who reads it, changed meanwhile")
+        spec = self.pending.version.spec
+        if not log.is_over(spec.uid, spec.version):
+            return []
+        return self.abort(not_taken(log, spec) or "what it reads, or who reads it, changed meanwhile")
 
     def abort(self, why: str) -> list[Effect]:
         """The version that is being prepared is given up: the job stays as it was."""
@@ -370,11 +380,11 @@ class Master:
         return [self._saved()]
 
     def _abort(self, why: str) -> bool:
-        pending = self._pending()
+        pending = self.pending
         if pending is not None:
-            pending.change(state="aborted", note=f"{pending.record.note}; aborted: {why}")
-            pending.release()
-            self.outcome = why
+            version, pending.outcome = pending.version, why
+            version.change(state="aborted", note=f"{version.record.note}; aborted: {why}")
+            version.release()
         return pending is not None
 
     # -- panes and windows -----------------------------------------------------------------------------------
@@ -427,3 +437,10 @@ class Master:
 
     def _version(self, number: int) -> Version | None:
         return next((v for v in self.versions if v.number == number), None)
+
+
+def _silence(pending: Version) -> str:
+    """Why a version has not begun in time."""
+    silent = [f.flow.home for f in pending.flows if f.first_pane is None]
+    what = f"the root of its flow, {silent[0]}, hears of no member" if silent else "the stream log is away"
+    return f"nobody answered in {PREPARE_LIMIT_MS // 1000} s ({what})"

@@ -1,5 +1,6 @@
-"""What a replicated home wants of the driver, and what comes back. Except for ``Draft`` these are performed
-one after the other, in the order in which they are given: a home is loaded with all that was applied before.
+"""What a replicated home wants of its group (``FoundHome``, ``Commit``) and of the driver, and what comes
+back. Except for ``Draft`` the driver performs these one after the other, in the order in which they are
+given: a home is loaded with all that was applied before.
 """
 
 from __future__ import annotations
@@ -7,10 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from elf.job.effects import CommitPanes, CommitWindows
+from elf.job.effects import CommitPanes, CommitWindows, SaveFlow, SaveJob
 from elf.job.events import Failure, PanesCommitted, WindowsCommitted
-from elf.job.home.homes import StoredJob
 from elf.job.rollup.flowroots import StoredPanes
+from elf.job.spec import JobSpec, VersionRecord
+
+
+@dataclass(frozen=True)
+class StoredJob:
+    """A job's record from the store, by version the end of what was assembled of it, and the number of its
+    last windows."""
+
+    spec: JobSpec
+    state: str
+    versions: tuple[VersionRecord, ...]
+    assembled: Mapping[int, int] = field(default_factory=dict)
+    published: int = 0
 
 
 @dataclass(frozen=True)
@@ -29,6 +42,8 @@ class Apply:
 
     group: bytes
     record: bytes
+    commit: Commit | None = None
+    """The leader's, of which the record is."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +98,33 @@ class Drafted:
 
 
 @dataclass(frozen=True)
+class FoundHome:
+    """A new job's home is to have a group, which begins with this state."""
+
+    uid: str
+    state: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Commit:
+    """A record that a home is to commit which we lead in this ``term``. ``whole``: what the record stands
+    for, if that is too large for the group. ``done``: of what is told when it is applied."""
+
+    uid: str
+    term: int
+    record: bytes
+    whole: bytes = b""
+    done: Drafted | SaveJob | SaveFlow | None = None
+
+
+@dataclass(frozen=True)
 class Applied:
     """``seq``: number of the pane commit, of one."""
 
     group: bytes
     record: bytes
     seq: int
+    commit: Commit | None = None
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,9 @@
-"""What is done to a master when a statement, or a function that fails, wants its job to be changed; and the
-flows that a new version proposes.
+"""How one job is changed: by a statement, by a function that fails, or because the stream log has refused a
+version; and who waits for that, and hears how it has ended.
+
+A change needs a PREPARE, or is done at once (PAUSE, EMPTY). What needs a PREPARE ends later than it was asked
+for (``elf.job.home.master.Change``). Of a replicated job nobody hears anything before its group has committed
+the last word on its versions.
 """
 
 from __future__ import annotations
@@ -7,75 +11,110 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elf.errors import UserError
-from elf.job.effects import Effect, TryFunctions
+from elf.job.effects import Effect, SaveJob, Send, TryFunctions
+from elf.job.events import WindowsCommitted
 from elf.job.home.master import Master
 from elf.job.log.readers import is_read
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import FunctionFailed, SteerJob
+from elf.job.messages import Answer, CreateJob, FunctionFailed, SteerJob
 from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid, range_topic, topics_of
 from elf.ql.plan import Plan
 
 
 class Steering:
-    """For the masters at ``address``."""
+    """Of the job of a ``master`` at ``address``. ``creator``: who waits for the job itself."""
 
-    def __init__(self, address: str, log: StreamLog) -> None:
+    def __init__(
+        self, address: str, log: StreamLog, master: Master, creator: CreateJob | None = None
+    ) -> None:
+        self.creator = creator
         self._address = address
         self._log = log
+        self._master = master
+        self._ended: list[tuple[SteerJob, str]] = []
+        """How changes have ended, for those who asked for them."""
+        self._unsaved: SaveJob | None = None
+        """The last word on its versions, while its group has not committed that."""
 
-    def steer(self, master: Master, request: SteerJob, now_ms: int) -> list[Effect]:
-        """Do as a statement says. Raises ``UserError``."""
-        readers = self._log.read_by(request.uid)
-        if readers and request.verb not in ("pause", "resume"):
-            raise UserError(is_read(master.spec.name, readers))
-        match request.verb:
-            case "pause":
-                return master.pause()
-            case "empty":
-                return master.empty()[1]
-            case "resume":
-                return master.resume(self._next(master, master.spec.plan), now_ms)
-            case _:
-                plan = request.plan if request.plan is not None else master.plan_of(request.version)
-                reset, at_once = request.reset, request.immediately
-                spec = self._next(master, plan, request.roots)
-                return master.alter(spec, request.note, now_ms, reset=reset, immediately=at_once)
+    # -- what it is to do ------------------------------------------------------------------------------------
 
-    def to_try(self, master: Master, request: SteerJob) -> TryFunctions | None:
+    def to_try(self, request: SteerJob) -> TryFunctions | None:
         """What is to be tried before a statement is done: a reduce or a final function, on what the job has
         made so far. Raises ``UserError``."""
         plan = request.plan
         if request.verb == "rollback":
-            plan = master.plan_of(request.version)
+            plan = self._master.plan_of(request.version)
         if plan is None or (plan.final is None and plan.fragment.reduce is None):
             return None
         alike = replace(plan.fragment, reduce=None)
-        same = [f for f in master.spec.flows if replace(f.fragment, reduce=None, range=(0, 1)) == alike]
+        flows = self._master.spec.flows
+        same = [f for f in flows if replace(f.fragment, reduce=None, range=(0, 1)) == alike]
         return TryFunctions(request, plan, tuple(flow.uid for flow in same))
 
-    def final_failed(self, master: Master, number: int, why: str, now_ms: int) -> list[Effect]:
+    def steer(self, request: SteerJob, now_ms: int) -> list[Effect]:
+        """Do as a statement says. Raises ``UserError``."""
+        master, readers = self._master, self._log.read_by(request.uid)
+        if readers and request.verb not in ("pause", "resume"):
+            raise UserError(is_read(master.spec.name, readers))
+        match request.verb:
+            case "pause":
+                return self._done(request, master.pause())
+            case "empty":
+                return self._done(request, master.empty()[1])
+            case "resume":
+                return self._prepared(request, master.resume(self._next(master.spec.plan), now_ms))
+            case _:
+                plan = request.plan if request.plan is not None else master.plan_of(request.version)
+                reset, at_once = request.reset, request.immediately
+                spec = self._next(plan, request.roots)
+                found = master.alter(spec, request.note, now_ms, reset=reset, immediately=at_once)
+                return self._prepared(request, found)
+
+    def _done(self, request: SteerJob, found: list[Effect]) -> list[Effect]:
+        """What is asked for has happened."""
+        self._ended.append((request, ""))
+        return self._saving(found)
+
+    def _prepared(self, request: SteerJob, found: list[Effect]) -> list[Effect]:
+        """What is asked for is under way."""
+        if self._master.change is not None:
+            self._master.change.asker = request
+        return self._saving(found)
+
+    def final_failed(self, event: WindowsCommitted, now_ms: int) -> list[Effect]:
         """The final function of a version has failed on windows, which are committed without it: the job
         goes on with the same query and no final function, from the first window that is not made yet. While
         another change is under way nothing is done: each window that it fails on says so again."""
-        current = master.current
-        if master.state != "active" or current.number != number or current.spec.plan.final is None:
+        master, current = self._master, self._master.current
+        same = current.number == event.done.spec.version
+        if master.state != "active" or not same or current.spec.plan.final is None:
             return []
-        spec = self._next(master, replace(current.spec.plan, final=None))
-        return master.alter(spec, f"dropped its final function by itself: {why}", now_ms, by_ends=True)
+        spec = self._next(replace(current.spec.plan, final=None))
+        note = f"dropped its final function by itself: {event.failure}"
+        return self._saving(master.alter(spec, note, now_ms, by_ends=True))
 
-    def failed(self, master: Master, word: FunctionFailed, now_ms: int) -> list[Effect]:
+    def function_failed(self, word: FunctionFailed, now_ms: int) -> list[Effect]:
         """A user's function has failed at a member: the version never begins, or the job goes back to the
         last one without it, unless others read it.
         """
-        why = f"{word.text} on agent {word.agent}"
+        master, why = self._master, f"{word.text} on agent {word.agent}"
         back = master.before_failure(word.flow)
         if back is None or self._log.read_by(master.spec.uid):
-            return master.function_failed(word.flow, why)
+            return self._saving(master.function_failed(word.flow, why))
         note = f"rolled back by itself to what version {back} did: {why}"
-        return master.alter(self._next(master, master.plan_of(back)), note, now_ms, reset=True)
+        return self._saving(master.alter(self._next(master.plan_of(back)), note, now_ms, reset=True))
 
-    def _next(self, master: Master, plan: Plan, roots: tuple[str, ...] = ()) -> JobSpec:
+    def refused(self) -> list[Effect]:
+        """The stream log has grown; it may not have taken the version that is being prepared."""
+        return self._saving(self._master.refused(self._log))
+
+    def advance(self, now_ms: int) -> list[Effect]:
+        """What the master goes on with."""
+        return self._saving(self._master.advance(now_ms))
+
+    def _next(self, plan: Plan, roots: tuple[str, ...] = ()) -> JobSpec:
         """The next version, with flows that it proposes: those of before where they are equal."""
+        master = self._master
         spec = replace(master.next_spec(plan), master=self._address)
         spec = replace(spec, roots=roots or spec.roots)
         mine = {
@@ -90,6 +129,62 @@ class Steering:
         return replace(
             spec, flows=tuple(running.get(f.fragment, f) for f in proposed(spec, key, self._address))
         )
+
+    # -- what its group has committed ------------------------------------------------------------------------
+
+    @property
+    def durable(self) -> bool:
+        """Whether nothing of the job waits for its group."""
+        return self._unsaved is None
+
+    def _saving(self, effects: list[Effect]) -> list[Effect]:
+        """The group of a replicated job is to commit what these say of it."""
+        if self._master.spec.replicated:
+            self._unsaved = next((e for e in reversed(effects) if isinstance(e, SaveJob)), self._unsaved)
+        return effects
+
+    def saved(self, job: SaveJob) -> bool:
+        """The group has committed a record; whether that is the last word."""
+        if self._unsaved != job:
+            return False
+        self._unsaved = None
+        return True
+
+    # -- who waits -------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """Whoever waits for a change that has ended by now is to hear of it."""
+        change = self._master.change
+        if change is None or change.asker is None or change.outcome is None:
+            return
+        error = f"nothing is changed: {change.outcome}" if change.outcome else ""
+        self._ended.insert(0, (change.asker, error))
+        change.asker = None
+
+    def take_answers(self) -> list[tuple[SteerJob | CreateJob, str]]:
+        """Whoever can be told by now, each with its error."""
+        self._end()
+        if not self.durable:
+            return []
+        found: list[tuple[SteerJob | CreateJob, str]] = [*self._ended]
+        self._ended.clear()
+        if self.creator is not None and self._master.state != "preparing":
+            found.append((self.creator, ""))
+            self.creator = None
+        return found
+
+    def moved(self) -> list[Effect]:
+        """Who waits hears that another agent may go on with it, or not."""
+        name, change = self._master.spec.name, self._master.change
+        asker = change.asker if change is not None else None
+        waiting = (*(request for request, _ in self._ended), asker, self.creator)
+        error = f"the home of job {name} moved meanwhile; DESCRIBE {name} says what has become of that"
+        return [Send(one.origin, Answer(id=one.id, error=error)) for one in waiting if one is not None]
+
+    def not_created(self, error: str) -> list[Effect]:
+        """The creator, if it still waits, does so no more."""
+        request, self.creator = self.creator, None
+        return [Send(request.origin, Answer(id=request.id, error=error))] if request is not None else []
 
 
 def proposed(spec: JobSpec, key: bytes, address: str) -> tuple[Flow, ...]:

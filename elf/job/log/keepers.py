@@ -73,9 +73,13 @@ class KeptLog:
     def __init__(self, address: str, life: int) -> None:
         self.log = StreamLog()
         self.cluster_uid = ""
-        self.granted: list[str] = []
-        """Who is to hear from us that its wish was granted: empty it when you have told them."""
+        self._granted: list[str] = []
         self._me = (address, life)
+
+    def take_granted(self) -> list[str]:
+        """Who is to hear from us that its wish was granted."""
+        granted, self._granted = self._granted, []
+        return granted
 
     def install(self, state: bytes) -> list[Effect]:
         """The state is now this one."""
@@ -93,7 +97,7 @@ class KeptLog:
         except UserError as refused:
             return [refusal(wished.asker, wished.wish, refused)] if ours else []
         if ours:
-            self.granted.append(wished.asker)
+            self._granted.append(wished.asker)
         return []
 
     def state(self, index: int = 0) -> bytes:

@@ -100,7 +100,7 @@ def read_cluster(cluster: bytes | None, founder: bytes | None) -> Cluster | None
 
 
 class Membership:
-    """This node's view of the stream log. Methods return effects; new entries are read from ``fresh``."""
+    """This node's view of the stream log. Methods return effects; new entries are taken (``take_fresh``)."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Membership:
         self.me = me
         self.log = log
         self.cluster = cluster
-        self.fresh: list[LogEntry] = []
+        self._fresh: list[LogEntry] = []
         self._streams = tuple(streams)
         self._follow_ms = follow_ms
         self._next_ms = 0
@@ -125,6 +125,11 @@ class Membership:
         self._ahead: dict[int, tuple[LogEntry, ...]] = {}
         self._asked = crc32(me.agent_id.encode())
         self._asked_us: dict[str, None] = {}
+
+    def take_fresh(self) -> list[LogEntry]:
+        """The entries that are new since the last time."""
+        fresh, self._fresh = self._fresh, []
+        return fresh
 
     def deadline(self) -> int:
         return self._next_ms
@@ -330,7 +335,7 @@ class Membership:
         while ready := [early for early in self._ahead if early <= self.log.last]:
             for early in ready:
                 new += self.log.extend(early, self._ahead.pop(early))
-        self.fresh.extend(new)
+        self._fresh.extend(new)
         return [SaveLog(new)] if new else []
 
 

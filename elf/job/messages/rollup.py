@@ -88,8 +88,8 @@ class Begun(Message, frozen=True, kw_only=True):
 
 class EarlyState(Message, frozen=True, kw_only=True):
     """Member to the root of a flow, and on to its readers: all open panes, from ``start`` on, as they are now
-    (``elf.job.home.early``). ``end``: after the last that has a row; ``number`` counts since the agent's
-    start.
+    (``elf.job.home.subscribers``). ``end``: after the last that has a row; ``number`` counts since the
+    agent's start.
     """
 
     flow: str

@@ -7,7 +7,7 @@ which windows are the new version's, or with why nothing is changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,8 @@ import msgspec
 
 from agents.answering.about import moment_of
 from agents.answering.asks import Ask, Procedure, Until
+from agents.answering.masters import Masters
+from agents.answering.planning import Planning
 from agents.answering.sharing import Instead
 from elf.errors import UserError
 from elf.job import messages as say
@@ -23,42 +25,21 @@ from elf.job.spec import JobSpec
 from elf.ql.plan import Function, Plan, Table
 
 if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
-    from elf.ql import changes, statements
-
-Find = Callable[[str, str], JobSpec]
-AskHome = Callable[[JobSpec, say.Request], Generator[list[Ask], list[say.Answer], say.Answer]]
-Planned = Callable[
-    [say.Execute, "statements.Query", "Mapping[str, Table] | None", Sequence[str], Instead | None],
-    Generator[list[Ask], list[say.Answer], Plan],
-]
-RangeRoots = Callable[[str, str, Plan], Generator[list[Ask], list[say.Answer], tuple[str, ...]]]
+    from elf.ql import changes
 
 
-class Steering:
-    """``find`` a job by name and creator, ``ask_home`` its master, ``planned``: the plan of a
-    query, with the tables that it joins, the job that it is for, and that job's functions; ``unread`` raises
-    when other jobs read one; ``range_roots``: where its key ranges are to have their homes."""
+class Changes:
+    """Of jobs, as people ask this agent for them."""
 
-    def __init__(
-        self,
-        log: StreamLog,
-        find: Find,
-        ask_home: AskHome,
-        planned: Planned,
-        unread: Callable[[JobSpec], None],
-        range_roots: RangeRoots,
-    ) -> None:
+    def __init__(self, log: StreamLog, masters: Masters, planning: Planning) -> None:
         self._log = log
-        self._range_roots = range_roots
-        self._find = find
-        self._ask_home = ask_home
-        self._planned = planned
-        self._unread = unread
+        self._masters = masters
+        self._planning = planning
 
     def alter(self, asked: say.Execute, statement: changes.AlterJob) -> Procedure:
-        spec = self._find(statement.name, asked.creator)
+        spec = self._masters.find(statement.name, asked.creator)
         plan = yield from self._new_plan(asked, statement, spec)
-        self._unread(spec)
+        self._planning.unread(spec)
         request = say.SteerJob(
             id=0,
             origin="",
@@ -68,7 +49,7 @@ class Steering:
             reset=statement.reset,
             immediately=statement.immediately,
             note=statement.sql,
-            roots=(yield from self._range_roots(spec.name, spec.creator, plan)),
+            roots=(yield from self._planning.range_roots(spec.name, spec.creator, plan)),
         )
         return (yield from self._ask(asked, spec, request))
 
@@ -99,12 +80,12 @@ class Steering:
             query = with_file(query, name, file)
             del known[name.lower()]
         instead = Instead(spec, tuple(functions.values()))
-        return (yield from self._planned(asked, query, known, [spec.name], instead))
+        return (yield from self._planning.plan(asked, query, known, [spec.name], instead))
 
     def steer(self, asked: say.Execute, statement: changes.SteerJob) -> Procedure:
-        spec = self._find(statement.name, asked.creator)
+        spec = self._masters.find(statement.name, asked.creator)
         if statement.verb in ("rollback", "empty"):
-            self._unread(spec)
+            self._planning.unread(spec)
         request = say.SteerJob(
             id=0,
             origin="",
@@ -118,7 +99,7 @@ class Steering:
         return (yield from self._ask(asked, spec, request))
 
     def _ask(self, asked: say.Execute, spec: JobSpec, request: say.SteerJob) -> Procedure:
-        answer = yield from self._ask_home(spec, request)
+        answer = yield from self._masters.ask(spec, request)
         facts = msgspec.msgpack.decode(answer.body, type=say.JobFacts)
         yield [Until(lambda: self._log.has_version(spec.uid, facts.spec.version))]
         return say.Reply(request=asked.request, text=f"job {spec.name} {_told(facts, request.verb)}")

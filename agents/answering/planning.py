@@ -1,0 +1,187 @@
+"""The plan of a query over streams of this fleet (``agents.answering.asks``), and what it rests on: columns
+as members have seen them, jobs that it reads (FROM JOB, ``elf.ql.jobs``) and what may not happen to these
+meanwhile, panes that it shares, and where its key ranges are to have their homes.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agents.answering.asks import Ask, ToKey
+from agents.answering.fleet import Fleet
+from agents.answering.masters import Masters
+from agents.answering.sharing import Instead, Sharing
+from elf.errors import ColumnError, UserError
+from elf.job import messages as say
+from elf.job.log.readers import is_read, readable_as
+from elf.job.log.streamlog import StreamLog
+from elf.job.rollup.rooted import event_time
+from elf.job.spec import JobSpec, range_topic
+from elf.ql.plan import Plan, Table
+from elf.windows import Landmark
+from elf.wire.clients import ONE_SHOT_PREFIX
+
+if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
+    from elf.ql import statements
+    from elf.ql.jobs import Read
+
+
+class Planning:
+    """At one agent."""
+
+    def __init__(self, log: StreamLog, fleet: Fleet, masters: Masters) -> None:
+        self._log = log
+        self._fleet = fleet
+        self._masters = masters
+        self._sharing = Sharing(log, fleet.sample)
+        self.finite = False
+        """True for ``elf run``: inputs end, any name after FROM means the only stream, windows are optional.
+        """
+
+    def plan(
+        self,
+        asked: say.Execute,
+        query: statements.Query,
+        known: Mapping[str, Table] | None = None,
+        within: Sequence[str] = (),
+        instead: Instead | None = None,
+    ) -> Generator[list[Ask], list[say.Answer], Plan]:
+        """The plan of a query over a stream of this fleet; its columns are what members have seen. ``known``:
+        tables that it joins, where they do not come with the statement; ``within``: whose query it is."""
+        from elf.ql import files, jobs, planner, user_functions
+
+        expanded = jobs.expand(query, lambda name: self._read(name, asked.creator), within)
+        query = expanded.query
+        late = self._late_flows(query, asked.creator)
+        tables = files.tables_of(query, dict(asked.tables), known)
+        views = {}
+        for stream in late or expanded.streams or self.streams_of(query):
+            views[stream] = yield from self._fleet.view(stream, finite=self.finite)
+        schemas = {stream: view.schema for stream, view in views.items()}
+
+        def make(pane_us: int | None) -> Plan:
+            try:
+                plan = expanded.finish(planner.plan_streams(query, schemas, tables, pane_us))
+            except ColumnError as error:
+                raise _with_way_out(error, views, finite=self.finite) from None
+            if late:
+                plan = planner.over_late(query, plan, late)
+            for function in (instead.functions if instead is not None else None) or ():
+                plan = user_functions.with_function(plan, function)
+            return plan
+
+        if self.finite:  # what is late must not depend on how far an earlier job has read
+            plan = make(None)
+        else:
+            plan = yield from self._sharing.plan(make, instead)
+        plan = yield from self._since(plan)
+        if not plan.windows and not self.finite:
+            raise UserError(
+                "a query over live streams never ends, so it says at its end when there is a result: "
+                "WINDOWING 30 SECONDS (of each 30 s), or WINDOWING LANDMARK EVERY 30 SECONDS "
+                "(of all since it began, after each 30 s that brought a row)"
+            )
+        return plan
+
+    def _late_flows(self, query: statements.Query, creator: str) -> dict[str, str]:
+        """Of ``FROM LATE job``: the flows (uids, by stream) whose late rows these are, or none."""
+        from elf.ql import planner
+
+        name = planner.late_of(query)
+        spec = None if name is None else self._masters.find(name, creator)
+        if spec is not None and spec.plan.fragment.late_of:
+            raise UserError(f"FROM LATE {name}: the job reads late rows itself, and none of these is late")
+        if spec is not None and spec.plan.beside:
+            raise UserError(
+                f"FROM LATE {name}: the job joins jobs; FROM LATE of each of them has its late rows"
+            )
+        if spec is not None and spec.plan.trees > 1:
+            raise UserError(f"FROM LATE {name}: a job with TREES keeps no late rows; make it one tree")
+        return {} if spec is None else {flow.fragment.stream: flow.uid for flow in spec.flows}
+
+    def streams_of(self, query: statements.Query) -> tuple[str, ...]:
+        """The streams of a query."""
+        from elf.ql import planner
+
+        named = planner.streams_of(query)
+        streams = tuple(self._log.streams())
+        if self.finite and len(streams) == 1:
+            return streams
+        if named == "*":
+            if not streams:
+                raise UserError("there is no stream yet")
+            return streams
+        for name in named:
+            if name not in streams:
+                raise UserError(f"there is no stream {name}; streams: {', '.join(streams) or 'none'}")
+        return tuple(named)
+
+    def range_roots(
+        self, name: str, creator: str, plan: Plan
+    ) -> Generator[list[Ask], list[say.Answer], tuple[str, ...]]:
+        """The nodes that are to found the homes of the key ranges of a job after the first."""
+        keys = [range_topic(name, creator, place) for place in range(1, max(s.trees for s in plan.sides))]
+        answers = (yield [ToKey(key, say.WhoIsThere(id=0, origin="")) for key in keys]) if keys else []
+        if any(answer.error for answer in answers):
+            what = "the SELECT" if name.startswith(ONE_SHOT_PREFIX) else f"job {name}"
+            raise UserError(f"{what}: a node that is to root a key range does not answer; try again")
+        return tuple(msgspec.msgpack.decode(answer.body, type=str) for answer in answers)
+
+    # -- jobs that a query reads -----------------------------------------------------------------------------
+
+    def _read(self, name: str, creator: str) -> Read:
+        """A job that a query reads. Raises ``UserError``."""
+        from elf.ql.jobs import Read
+
+        spec = self._masters.find(name, creator)
+        if readable_as(self._log, spec.uid) is None:
+            raise UserError(
+                f"job {name} is being changed: while the windows of two of its versions are made it can't be "
+                f"read; DESCRIBE {name} tells until when"
+            )
+        return Read(spec.uid, spec.name, spec.plan)
+
+    def unread(self, spec: JobSpec) -> None:
+        """Raises ``UserError`` when other jobs read this one."""
+        readers = self._log.read_by(spec.uid)
+        if readers:
+            raise UserError(is_read(spec.name, readers))
+
+    def _since(self, plan: Plan) -> Generator[list[Ask], list[say.Answer], Plan]:
+        """The plan, with the landmark of the job that it reads if its windows are that job's. On finite input
+        both begin with the first row. Raises ``UserError``.
+        """
+        if not plan.reads or plan.stages or not any(isinstance(kind, Landmark) for kind in plan.windows):
+            return plan
+        spec = self._log.job(plan.reads[0])
+        if spec is None:
+            raise UserError("the job that is read has been dropped meanwhile")
+        facts = yield from self._masters.inspect(spec, 0)
+        made = next((one for one in facts.versions if one.spec.version == facts.spec.version), None)
+        if made is None or made.first_pane is None or facts.state == "preparing":
+            raise UserError(f"job {spec.name} is still being prepared; try again in a moment")
+        first_us = event_time(made.first_pane, plan.fragment.pane_us)
+        if first_us is None:
+            return plan
+        landmark_us = (made.landmarks or (first_us,))[-1]
+        return replace(plan, since=(landmark_us, max(landmark_us, facts.committed_us or landmark_us)))
+
+
+def _with_way_out(error: ColumnError, views: Mapping[str, say.StreamSeen], *, finite: bool) -> UserError:
+    """What is wrong with a column, and where a person declares it, if its streams let them. ``finite``: in
+    ``elf run``."""
+    able = [stream for stream, view in views.items() if error.type or view.format == "json"]
+    if not able:
+        return error
+    kind = error.type or "TYPE"
+    where = (
+        f"--column {shlex.quote(f'{error.name}={kind}')}"
+        if finite
+        else f"columns: {{{error.name}: {kind}}} of stream {able[0]} in the agents' settings"
+    )
+    return error.with_way_out(f"{'or' if error.type else 'if no sample shows it,'} declare it: {where}")

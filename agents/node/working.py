@@ -1,0 +1,299 @@
+"""The worker side of a node: what the agent does for flows, as a member of their trees.
+
+    (the log) ──▶ Install ──▶ lane ──▶ sealed ──▶ uplink ──▶ parent, in the end the root
+                                └────▶ begun ──▶ gathered on the way up ──▶ the home
+
+The stream log says which flows there are, and where their homes are. A home that moves takes the root of its
+flows along; all others hang below the new one. Beside that the agent keeps copies of its snapshots at
+neighbours and theirs here, what clocks show, and notices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agents.node.beginning import Context, NodeSettings, Restored
+from agents.node.copies import Copies
+from agents.node.keeping import Keeping, Step
+from elf.job import messages as say
+from elf.job.commands import Install, Uninstall
+from elf.job.copies import CopyEffect, CopyEvent
+from elf.job.effects import Forget, Run, Send, Skewed, Work
+from elf.job.events import Combined, Fetched, Ran, Worked
+from elf.job.home.router import Router
+from elf.job.rollup.clocks import Clocks
+from elf.job.rollup.mirrors import is_copy
+from elf.job.rollup.notices import Notices
+from elf.job.rollup.relay import Beginning
+from elf.job.rollup.slices import piece_of
+from elf.job.rollup.uplink import Uplink
+from elf.job.spec import Flow
+
+DEFAULT_LATENESS_US = 2_000_000
+"""Of a flow that leaves it to its streams, for warnings about clocks."""
+
+WorkStep = Step | CopyEffect
+
+ToWorker = (
+    say.Slice
+    | say.Progress
+    | say.Begun
+    | say.Committed
+    | say.CopyMessage
+    | say.RunAgain
+    | say.Notice
+    | say.LeaveOut
+    | say.SendAgain
+    | say.Verdict
+)
+DoneWork = Worked | Combined | Fetched | Ran | CopyEvent
+
+
+class Working:
+    """Of one agent. What is for roots that are here goes to the ``router``."""
+
+    def __init__(
+        self, context: Context, keeping: Keeping, router: Router, settings: NodeSettings, restored: Restored
+    ) -> None:
+        me, self._overlay = context.me, context.overlay
+        self._me = me
+        self._log = context.log
+        self._streams = context.streams
+        self._keeping = keeping
+        self._membership = keeping.membership
+        self._router = router
+        self._roots = router.roots
+        self.uplink = Uplink(
+            self._overlay.parent,
+            self._overlay.children,
+            self._membership.number,
+            incarnation=me.incarnation,
+            beat_ms=settings.beat_ms,
+            homes_at_once=settings.root.homes_at_once,
+            offer_ms=settings.offer_ms,
+            retained_bytes_max=settings.retained_bytes_max,
+        )
+        self._beginning = Beginning(self._log.flow, self._overlay.parent)
+        self.copies = Copies(context, self.uplink, self._roots, settings, restored)
+        self.notices = Notices(self._log)
+        self.clocks = Clocks(me.address)
+        self._installed = {uid: stream for stream, uid in sorted(restored.installed)}
+        """What its lanes compute: the flows' streams."""
+        self._running: dict[str, Flow] = {}
+        """The flows in whose trees it is."""
+        self._hosted: dict[str, bytes] = {}
+        """The flows of whose trees it is the root, and their topics."""
+        self._on_ring = False
+        self._unfit: dict[str, str] = {}
+        """Flows whose functions have failed here, and why."""
+        self.unknown_flow = 0
+
+    def start(self, restored: Restored, now_ms: int) -> list[WorkStep]:
+        """Go on with the flows of an earlier life."""
+        for flow in self._ours():
+            # before anything else: the lanes go on at once, and what they seal must find its line
+            retained = {(a, b, part): size for uid, a, b, part, size in restored.retained if uid == flow.uid}
+            self.uplink.add(flow, retained, suspended=flow.uid in restored.suspended)
+        return [*self.end(now_ms), *self._sweep(restored), *self.uplink.restored()]
+
+    def _sweep(self, restored: Restored) -> list[WorkStep]:
+        """Forget what a crash left of flows that had ended, and of copies. A flow that our log has not come
+        to may be of a home in whose group we are already."""
+        gone = [uid for uid in restored.flows if self._log.has_ended(uid) or is_copy(uid)]
+        return [Forget(uid, whole_flow=True) for uid in gone]
+
+    # -- what has been done ----------------------------------------------------------------------------------
+
+    def handle(self, event: DoneWork, now_ms: int) -> Sequence[WorkStep]:
+        """Something that this side wanted has been done."""
+        match event:
+            case Worked():
+                return self._worked(event, now_ms)
+            case Combined():
+                return self.uplink.combined(event)
+            case Fetched():
+                return self.uplink.fetched(event.flow, event.snapshots)
+            case Ran():
+                return [Send(event.to, event.answer)]
+            case _:
+                return self.copies.performed(event)
+
+    def _worked(self, event: Worked, now_ms: int) -> list[WorkStep]:
+        found: list[WorkStep] = []
+        for sealed in event.outcome.sealed:
+            found.extend(self.uplink.sealed(sealed, now_ms))
+            self.copies.copying.sealed(sealed.flow, now_ms)
+        for early in event.outcome.early:
+            found.extend(self.uplink.early(early))
+        found.extend(self.uplink.where(event.outcome.where))
+        self.uplink.counted(event.outcome.forgotten)
+        self.uplink.worked(event.outcome.work)
+        for uid, text in event.outcome.failed:
+            self._unfit.setdefault(uid, text)
+            found.extend(self._tell_failure(uid))
+        told = event.outcome.progress
+        if event.command == "Install":  # who fails the first time does not answer for the flow
+            told = tuple(one for one in told if one.flow not in self._unfit)
+        news, number = self.uplink.progress(told), self._membership.number(event.stream)
+        if news and number is not None:
+            ours = ((one.flow, say.Began(number, one.live_from, one.sealed)) for one in news)
+            begun = say.Begun(flows=tuple(say.FlowBegun(flow, (began,)) for flow, began in ours))
+            found.extend(self._begun(begun, now_ms))
+        if event.command == "Finish":
+            found.extend(self.uplink.beat(now_ms))
+        return found
+
+    def _tell_failure(self, uid: str) -> list[WorkStep]:
+        """A user's function has failed here: the masters of its jobs decide what becomes of it."""
+        word = say.FunctionFailed(flow=uid, agent=self._me.name, text=self._unfit[uid])
+        return [Send(to, word) for to in sorted({spec.home for spec in self._log.readers(uid)})]
+
+    # -- messages --------------------------------------------------------------------------------------------
+
+    def arrived(self, sender: str, message: ToWorker, now_ms: int) -> Sequence[WorkStep]:
+        """Somebody in a tree of ours, or a neighbour, says something."""
+        match message:
+            case say.Slice():
+                return self._slice(sender, message, now_ms)
+            case say.Progress():
+                return [*self._clock(sender, message, now_ms), *self._router.arrived(sender, message, now_ms)]
+            case say.Begun():
+                return self._begun(message, now_ms)
+            case say.Committed():
+                return [*self.uplink.committed(message), *self.copies.holding.committed(message)]
+            case say.RunAgain():
+                flow = self._log.flow(message.flow)
+                return [Run(flow, message, sender)] if flow is not None else []
+            case say.Notice():
+                return self.notices.heard(message, self._running, now_ms)
+            case say.LeaveOut():
+                return self.uplink.leave_out(message)
+            case say.SendAgain():
+                return self.uplink.send_again(message)
+            case say.Verdict():
+                return self.uplink.verdict(message, now_ms)
+            case _:
+                return self.copies.arrived(sender, message, now_ms)
+
+    def _slice(self, sender: str, message: say.Slice, now_ms: int) -> list[WorkStep]:
+        if self._roots.get(message.flow) is not None:
+            return list(self._roots.take(sender, message, now_ms))
+        flow = self._log.flow(message.flow)
+        alone = bool(message.parts) or isinstance(message, say.RunSlice)
+        if flow is None or flow.home == self._me.address or alone:
+            # its root is here no more, or not yet; late rows go up no tree: they are offered to the new root;
+            # nor what was run again, which was asked for by that root
+            self.unknown_flow += 1
+            return []
+        return list(self.uplink.carry(sender, flow, piece_of(message), now_ms))
+
+    def _begun(self, message: say.Begun, now_ms: int) -> list[WorkStep]:
+        """Of flows whose home is here, or of such that we are on the way to."""
+        here: list[say.FlowBegun] = []
+        for begun in message.flows:
+            flow = self._log.flow(begun.flow)
+            if flow is not None and flow.home == self._me.address:
+                here.append(begun)
+            else:
+                self._beginning.add(begun, now_ms)
+        return list(self._router.arrived("", say.Begun(flows=tuple(here)), now_ms)) if here else []
+
+    def _clock(self, sender: str, message: say.Progress, now_ms: int) -> list[WorkStep]:
+        """A member says what its clock shows."""
+        self.clocks.hear(sender, message.now_ms, now_ms, self._overlay.rtt_ms(sender))
+        flows = (self._log.flow(one.flow) for one in message.flows)
+        lates = [flow.fragment.lateness_us for flow in flows if flow is not None]
+        limit_ms = min((late for late in lates if late is not None), default=DEFAULT_LATENESS_US) // 1000
+        skew = self.clocks.beyond(sender, limit_ms, now_ms)
+        return [] if skew is None else [Skewed(sender, skew, limit_ms)]
+
+    # -- the trees in which it is ----------------------------------------------------------------------------
+
+    @property
+    def flows(self) -> int:
+        """How many flows this agent computes."""
+        return len(self._running)
+
+    def _ours(self) -> list[Flow]:
+        """The flows over streams of which we are a member."""
+        named = [(flow, flow.fragment.stream) for flow in self._log.flows()]
+        number = self._membership.number
+        return [flow for flow, stream in named if stream in self._streams and number(stream) is not None]
+
+    def on_ring(self, now_ms: int) -> list[WorkStep]:
+        """The ring has us, newly or again."""
+        self._on_ring = True
+        self._hosted.clear()
+        return self.begin(now_ms)
+
+    def begin(self, now_ms: int) -> list[WorkStep]:
+        """Be the root of flows that are ours to commit, and run those over streams of ours."""
+        found: list[WorkStep] = []
+        for uid, topic in self._roots.topics().items():
+            if self._on_ring and uid not in self._hosted:
+                self._hosted[uid] = topic
+                found.extend(self._overlay.host(topic, now_ms))
+                root = self._roots.get(uid)
+                found.extend(self._keeping.take_part(root.flow.fragment.stream, now_ms) if root else ())
+        for flow in self._ours():
+            if flow.uid not in self._running:
+                self._running[flow.uid] = flow
+                self._installed[flow.uid] = flow.fragment.stream
+                self.uplink.add(flow)
+                found.append(Work(flow.fragment.stream, Install(flow)))
+                found.extend(self._overlay.subscribe(flow.topic, now_ms, home=flow.home))
+        return found
+
+    def end(self, now_ms: int) -> list[WorkStep]:
+        """Stop what the log says has ended: as a worker, as an inner node, as the root. After a restart the
+        log may say so before we are in the flow's tree."""
+        found: list[WorkStep] = []
+        for flow in self.uplink.flows():
+            if self._log.flow(flow.uid) is None:
+                found.extend(self.uplink.remove(flow.uid))
+        for uid in [uid for uid in self._installed if self._log.flow(uid) is None]:
+            found.append(Work(self._installed.pop(uid), Uninstall(uid)))
+            if uid in self._running:
+                found.extend(self._overlay.unsubscribe(self._running.pop(uid).topic, now_ms))
+        for uid in [uid for uid in self._hosted if self._log.flow(uid) is None]:
+            found.extend(self._overlay.unhost(self._hosted.pop(uid), now_ms))
+        return found
+
+    def home_moved(self, job: str, now_ms: int) -> list[WorkStep]:
+        """A home is elsewhere now: send there what its flows have, hang below it in their trees."""
+        self.copies.holding.hurry()
+        found: list[WorkStep] = []
+        for flow in [flow for flow in self._log.flows() if self._log.homes.of(flow.uid) == job]:
+            self.uplink.rehome(flow)
+            if flow.uid in self._running:
+                self._running[flow.uid] = flow
+            if self._roots.get(flow.uid) is not None:
+                continue
+            if flow.uid in self._hosted:
+                found.extend(self._overlay.unhost(self._hosted.pop(flow.uid), now_ms, flow.home))
+            found.extend(self._overlay.rehome(flow.topic, flow.home, now_ms))
+        return found
+
+    def planted(self, topic: bytes, now_ms: int) -> list[WorkStep]:
+        """We are in a tree in another way, or newly: see that it knows its home, which may have moved."""
+        homes = [flow.home for flow in self._log.flows() if flow.topic == topic]
+        return list(self._overlay.rehome(topic, homes[0], now_ms)) if homes else []
+
+    def missed(self, topic: bytes, now_ms: int) -> Sequence[WorkStep]:
+        """Multicasts of a tree can't be had."""
+        return self.uplink.unheard(topic, now_ms)
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def deadline(self) -> int | None:
+        waits = (self.uplink.deadline(), self._beginning.deadline(), self.copies.deadline())
+        return min((at for at in waits if at is not None), default=None)
+
+    def tick(self, now_ms: int) -> list[WorkStep]:
+        parts = (self.uplink, self._beginning, self.copies)
+        return [step for part in parts for step in part.tick(now_ms)]
+
+    def look(self) -> list[WorkStep]:
+        """Say again what nobody may have heard."""
+        self._unfit = {uid: text for uid, text in self._unfit.items() if self._log.flow(uid) is not None}
+        return [step for uid in self._unfit for step in self._tell_failure(uid)]

@@ -1,0 +1,367 @@
+"""Which of the homes here a message, or what the driver has done, is for.
+
+A message about a job is for its master, one about a flow for its root, and for the masters that read it; what
+was read, made or committed is for whoever wanted it. Each window is published once a revision, when it is
+committed.
+
+**Ahead.** The entry of a new flow reaches members, readers and home each when the tree comes to it, and the
+home of a key range is founded only then. Who hears of it sooner may have begun, failed, or asked before the
+flow is at its home; who reads a job's windows may ask where its home has just come (or come back) and is not
+up. Such a word waits here, so that nobody has to wait until it is said again, nor misses a window meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from elf.errors import UserError
+from elf.job import events as was
+from elf.job import messages as say
+from elf.job.effects import CommitWindows, Effect, ReadWindows, SaveFlow, SaveJob, Send
+from elf.job.home.home import Home
+from elf.job.home.homes import Homes, absent
+from elf.job.log.streamlog import StreamLog
+
+WORDS_MAX: Final = 4_096
+"""Words that wait; of more the oldest are forgotten. All of them are said again, each second or two."""
+
+Word = say.Progress | say.Begun | say.ReadPanes | say.FunctionFailed | say.SubscribeJob
+
+ToJob = say.DropJob | say.SteerJob | say.SubscribeJob | say.Inspect
+ToFlow = (
+    say.Progress
+    | say.Begun
+    | say.EarlyState
+    | say.FunctionFailed
+    | say.Whereabouts
+    | say.NotRun
+    | say.Offer
+    | say.ReadPanes
+    | say.FlowHead
+    | say.PaneRow
+    | say.InspectFlow
+    | say.AskWhy
+)
+Done = (
+    was.PanesCommitted
+    | was.PanesStored
+    | was.CommitsRead
+    | was.WindowsCommitted
+    | was.WindowsRead
+    | was.EarlyMade
+    | was.FunctionsTried
+    | was.Failure
+)
+
+
+class Router:
+    """To the ``homes`` of this agent."""
+
+    def __init__(self, log: StreamLog, homes: Homes) -> None:
+        self._log = log
+        self._homes = homes
+        self._reading = homes.reading
+        self.roots = homes.roots
+        self._ahead = Ahead(homes)
+        self._early: set[str] = set()
+        """Homes that were told of open panes."""
+
+    def asked(self, request: ToJob, now_ms: int) -> list[Effect]:
+        """Somebody asks something of a job."""
+        match request:
+            case say.DropJob():
+                return self._homes.asked_to_drop(request)
+            case say.SteerJob():
+                return self._steer(request, now_ms)
+            case say.SubscribeJob():
+                return self._subscribed(request, now_ms)
+            case say.Inspect():
+                return self._inspected(request)
+
+    def arrived(self, sender: str, message: ToFlow, now_ms: int) -> list[Effect]:
+        """A member, a root or a reader of a flow says something, or somebody asks something of its root."""
+        match message:
+            case say.Progress() | say.Begun():
+                return self._progress(message, now_ms)
+            case say.EarlyState():
+                return self._open_panes(message, now_ms)
+            case say.FunctionFailed():
+                return self._function_failed(message, now_ms)
+            case say.Whereabouts():
+                self.roots.whereabouts(message)
+            case say.NotRun():
+                self.roots.not_run(sender, message, now_ms)
+            case say.Offer():
+                return self.roots.offered(sender, message, now_ms)
+            case say.ReadPanes():
+                self._ahead.keep_wishes(sender, message)
+                return self.roots.asked(sender, message, now_ms)
+            case say.FlowHead():
+                return self._begun(message.flow, now_ms) if self._homes.mirrors.head(message) else []
+            case say.PaneRow():
+                return self._homes.mirrors.take(message)
+            case say.InspectFlow():
+                return self.roots.inspected(message)
+            case say.AskWhy():
+                return self.roots.asked_why(message, now_ms)
+        return []
+
+    def handle(self, event: Done, now_ms: int) -> list[Effect]:
+        """Something that a root or a master wanted has been done."""
+        match event:
+            case was.PanesCommitted():
+                return self._reading.panes_committed(event, now_ms)
+            case was.PanesStored():
+                return self._reading.panes_stored(event, now_ms)
+            case was.CommitsRead():
+                return self.roots.read(event, now_ms)
+            case was.WindowsCommitted():
+                return self._windows_committed(event, now_ms)
+            case was.WindowsRead():
+                return self._windows_read(event)
+            case was.EarlyMade():
+                home = self._homes.get(event.uid)
+                return home.subscribers.early_made(event, now_ms) if home is not None else []
+            case was.FunctionsTried():
+                return self._functions_tried(event, now_ms)
+            case was.Failure():
+                home = self._homes.get(event.uid)
+                return home.failed(event) if home is not None else []
+
+    # -- what people ask of a job ----------------------------------------------------------------------------
+
+    def _steer(self, request: say.SteerJob, now_ms: int) -> list[Effect]:
+        """Change a job, as a statement says. Functions for panes and windows are tried first; what needs a
+        PREPARE is answered when that has ended.
+        """
+        home = self._homes.get(request.uid)
+        try:
+            tried = None if home is None else home.steering.to_try(request)
+        except UserError as refused:
+            return [Send(request.origin, say.Answer(id=request.id, error=str(refused)))]
+        return self._change(request, now_ms) if tried is None else [tried]
+
+    def _functions_tried(self, event: was.FunctionsTried, now_ms: int) -> list[Effect]:
+        """The functions that a change brings work, or one does not."""
+        if not event.error:
+            return self._change(event.request, now_ms)
+        error = f"nothing is changed: {event.error}"
+        return [Send(event.request.origin, say.Answer(id=event.request.id, error=error))]
+
+    def _change(self, request: say.SteerJob, now_ms: int) -> list[Effect]:
+        home = self._homes.get(request.uid)
+        if home is None:
+            return [absent(self._log, request)]
+        self._homes.stir(request.uid, now_ms)
+        try:
+            return home.steer(request, now_ms)
+        except UserError as refused:
+            return [Send(request.origin, say.Answer(id=request.id, error=str(refused)))]
+
+    def _subscribed(self, request: say.SubscribeJob, now_ms: int) -> list[Effect]:
+        home = self._homes.get(request.uid)
+        if home is not None:
+            return home.subscribers.add(request, now_ms)
+        self._ahead.keep_reader(request)
+        return [absent(self._log, request)]
+
+    def _inspected(self, request: say.Inspect) -> list[Effect]:
+        home = self._homes.get(request.uid)
+        if home is None:
+            return [absent(self._log, request)]
+        return [ReadWindows(home.master.spec, request, count=request.windows)]
+
+    def _windows_read(self, event: was.WindowsRead) -> list[Effect]:
+        request = event.request
+        if isinstance(request, say.Inspect):
+            home = self._homes.get(request.uid)
+            if home is None:
+                return [absent(self._log, request)]
+            facts = msgspec.structs.replace(
+                home.facts(event.results), keepers=self._homes.keepers(request.uid)
+            )
+            body = msgspec.msgpack.encode(facts)
+            return [Send(request.origin, say.Answer(id=request.id, body=body))]
+        found: list[Effect] = []
+        for result in event.results:
+            home = self._homes.get(result.job)
+            found.append(Send(request.origin, home.subscribers.marked(result) if home else result))
+        return found
+
+    # -- what roots and members say --------------------------------------------------------------------------
+
+    def _progress(self, word: say.Progress | say.Begun, now_ms: int) -> list[Effect]:
+        """How far members are with flows."""
+        if isinstance(word, say.Begun):
+            self._ahead.keep_begun(word)
+            found = self.roots.begun(word, now_ms)
+        else:
+            self._ahead.keep_progress(word)
+            found = self.roots.heard(word, now_ms)
+        first = [effect.flow for effect in found if isinstance(effect, SaveFlow)]
+        begun = [uid for uid in first if not self._log.is_replicated(uid)]  # others have when that is kept
+        return [*found, *(effect for uid in begun for effect in self._begun(uid, now_ms))]
+
+    def _begun(self, uid: str, now_ms: int) -> list[Effect]:
+        """A flow may have begun."""
+        readers = self._reading.readers(uid)
+        waiting = [home for home in readers if home.master.state in ("preparing", "altering", "resuming")]
+        return [effect for home in waiting for effect in self._homes.advance(home, now_ms)]
+
+    def _function_failed(self, word: say.FunctionFailed, now_ms: int) -> list[Effect]:
+        """A user's function has failed at a member."""
+        self._ahead.keep_failure(word)
+        found: list[Effect] = []
+        for home in self._reading.readers(word.flow):
+            found.extend(home.function_failed(word, now_ms))
+            self._homes.stir(home.master.spec.uid, now_ms)
+        return found
+
+    def _open_panes(self, state: say.EarlyState, now_ms: int) -> list[Effect]:
+        """A member's open panes: for the masters here, and by us as the root for those elsewhere."""
+        found = self.roots.early(state)
+        for home in self._reading.readers(state.flow):
+            self._early.add(home.master.spec.uid)
+            home.subscribers.take_early(state)
+            found.extend(home.subscribers.make_early(now_ms))
+        return found
+
+    # -- what has been done ----------------------------------------------------------------------------------
+
+    def saved(self, job: SaveJob, now_ms: int) -> list[Effect]:
+        """The group of a job has committed its record."""
+        home = self._homes.get(job.spec.uid)
+        if home is None or not home.steering.saved(job):
+            return []
+        self._homes.stir(job.spec.uid, now_ms)
+        return home.answers()
+
+    def begun(self, uid: str, now_ms: int) -> list[Effect]:
+        """The first pane of a flow of ours is stored."""
+        return [*self.roots.kept(uid, now_ms), *self._begun(uid, now_ms)]
+
+    def _windows_committed(self, event: was.WindowsCommitted, now_ms: int) -> list[Effect]:
+        home = self._homes.get(event.done.spec.uid)
+        if home is None:
+            return []
+        found = [*home.windows_committed(event), *self._homes.advance(home, now_ms)]
+        if event.failure:
+            found.extend(home.steering.final_failed(event, now_ms))
+            self._homes.stir(event.done.spec.uid, now_ms)
+        if event.result is not None:
+            found.extend(home.subscribers.publish(event.result))
+        return found
+
+    def panes_gone(self, work: CommitWindows) -> list[Effect]:
+        home = self._homes.get(work.spec.uid)
+        if home is not None:
+            home.master.panes_gone(work)
+            self._homes.make_again(work.spec.uid)
+        return []
+
+    # -- time, and what the stream log and the ring say ------------------------------------------------------
+
+    def peer_up(self, address: str) -> None:
+        """The overlay has heard of an agent (again)."""
+        self.roots.peer_up(address)
+
+    def peer_down(self, address: str, now_ms: int) -> list[Effect]:
+        """It takes one for dead."""
+        return self.roots.peer_down(address, now_ms)
+
+    def roster_changed(self, stream: str) -> None:
+        """A stream has other members."""
+        self._reading.roster_changed(stream)
+
+    def log_changed(self, now_ms: int) -> list[Effect]:
+        """The stream log says more about jobs and flows."""
+        return [*self._homes.log_changed(now_ms), *self.hear_again(now_ms)]
+
+    def hear_again(self, now_ms: int) -> list[Effect]:
+        """What was said of flows and homes that have come meanwhile."""
+        found: list[Effect] = []
+        for sender, word in self._ahead.take():
+            match word:
+                case say.SubscribeJob():
+                    found.extend(self._subscribed(word, now_ms))
+                case _:
+                    found.extend(self.arrived(sender, word, now_ms))
+        return found
+
+    def deadline(self, now_ms: int) -> int | None:
+        waits = [self._homes.deadline(now_ms)]
+        waits += [home.subscribers.early_due_ms() for home in self._told_early()]
+        return min((at for at in waits if at is not None), default=None)
+
+    def tick(self, now_ms: int, keepers: Sequence[str]) -> list[Effect]:
+        """``keepers``: of the stream log, by address."""
+        found = self._homes.tick(now_ms, keepers)
+        for home in self._told_early():
+            found.extend(home.subscribers.make_early(now_ms))
+        return found
+
+    def _told_early(self) -> list[Home]:
+        self._early = {uid for uid in self._early if self._homes.has(uid)}
+        return [home for uid in sorted(self._early) if (home := self._homes.get(uid)) is not None]
+
+
+class Ahead:
+    """Of each sender the last word of a kind about a flow, while it is coming here; or about a job, while its
+    home is rising."""
+
+    def __init__(self, homes: Homes) -> None:
+        self._homes = homes
+        self._words: dict[tuple[str, type[Word], str], Word] = {}
+
+    def keep_progress(self, progress: say.Progress) -> None:
+        """A member has begun."""
+        for report in progress.flows:
+            if self._homes.is_coming(report.flow):
+                word = msgspec.structs.replace(progress, flows=(report,))
+                self._keep(report.flow, str(progress.member), word)
+
+    def keep_begun(self, message: say.Begun) -> None:
+        """Members have begun, several at once."""
+        for begun in message.flows:
+            for one in begun.members if self._homes.is_coming(begun.flow) else ():
+                word = say.Begun(flows=(say.FlowBegun(begun.flow, (one,)),))
+                self._keep(begun.flow, str(one.member), word)
+
+    def keep_wishes(self, sender: str, message: say.ReadPanes) -> None:
+        """A reader asks."""
+        for wish in message.wishes:
+            if self._homes.is_coming(wish.flow):
+                self._keep(wish.flow, sender, say.ReadPanes(wishes=(wish,)))
+
+    def keep_failure(self, word: say.FunctionFailed) -> None:
+        """A user's function has failed at a member."""
+        if self._homes.is_coming(word.flow):
+            self._keep(word.flow, word.agent, word)
+
+    def keep_reader(self, request: say.SubscribeJob) -> None:
+        """Somebody wants a job's windows."""
+        if self._homes.is_rising(request.uid):
+            self._keep(request.uid, request.origin, request)
+
+    def _keep(self, uid: str, sender: str, word: Word) -> None:
+        self._words.pop((uid, type(word), sender), None)
+        self._words[uid, type(word), sender] = word
+        if len(self._words) > WORDS_MAX:
+            del self._words[next(iter(self._words))]
+
+    def take(self) -> list[tuple[str, Word]]:
+        """(Sender, word) of each whose flow or home has come, in the order in which they were said."""
+        if not self._words:
+            return []
+        known = {key: word for key, word in self._words.items() if not self._waits(key[0], word)}
+        for key in known:
+            del self._words[key]
+        return [(sender, word) for (_, _, sender), word in known.items()]
+
+    def _waits(self, uid: str, word: Word) -> bool:
+        return (
+            self._homes.is_rising(uid) if isinstance(word, say.SubscribeJob) else self._homes.is_coming(uid)
+        )

@@ -1,0 +1,203 @@
+"""What the stream log is to say of the homes here, and does not say yet: new jobs and versions, versions and
+jobs that are over, homes that have moved, and who founds those of key ranges (``elf.job.log.founding``).
+
+One keeper after the other is asked: who led the log may have died with the home that has moved. A home is
+*stirred* while the log may have something to say of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
+
+from elf.job.effects import Effect, Send
+from elf.job.home.home import Home
+from elf.job.log.flowhomes import RangeHome
+from elf.job.log.founding import Founding
+from elf.job.log.streamlog import StreamLog
+from elf.job.messages import Answer, DropJob, DropJobEntry, MoveHome, Wish
+from elf.job.spec import JobSpec, job_of
+
+ASKING_MS: Final = 250
+"""Between two words to keepers of the log, one after the other, while it does not say what it must: one may
+be dead, or a keeper no more, and nobody has noticed."""
+
+
+class Wishes:
+    """Of the ``homes`` at ``address``, by uid. ``led``: the terms of those that we lead, and of key ranges;
+    ``grace_ms``: so long a founder may take; ``keepers``: the agents that keep a job, by its uid."""
+
+    def __init__(
+        self,
+        address: str,
+        log: StreamLog,
+        homes: Mapping[str, Home],
+        led: Mapping[str, int],
+        grace_ms: int,
+        keepers: Callable[[str], tuple[str, ...]],
+    ) -> None:
+        self._address = address
+        self._log = log
+        self._homes = homes
+        self._led = led
+        self.dropping = Dropping(log)
+        self.founders = Founders(address, log, grace_ms, keepers)
+        self._stirred: set[str] = set()
+        self._next_ms: int | None = None
+        self._asked = 0
+
+    def __bool__(self) -> bool:
+        """Whether there may be some."""
+        return bool(self._homes or self._led or self.dropping or self.founders)
+
+    def stir(self, uid: str, at_ms: int) -> None:
+        """The log may have to say more of a home."""
+        self._stirred.add(uid)
+        self.hurry(at_ms)
+
+    def stir_all(self) -> None:
+        self._stirred = {*self._homes, *self._led}
+
+    def hurry(self, at_ms: int = 0) -> None:
+        """Say it by then."""
+        self._next_ms = at_ms if self._next_ms is None else min(self._next_ms, at_ms)
+
+    def deadline(self) -> int | None:
+        return self._next_ms
+
+    def say(self, keepers: Sequence[str], now_ms: int) -> list[Effect]:
+        """Ask the next one of the log's ``keepers`` for them; those of which it says all are stirred no
+        more."""
+        found = self._found() if keepers else []
+        self._asked += bool(keepers)
+        self._next_ms = now_ms + ASKING_MS if self._stirred or found else None
+        return [Send(keepers[self._asked % len(keepers)], wish) for wish in found]
+
+    def _found(self) -> list[Wish]:
+        found: list[Wish] = []
+        for uid in sorted(self._stirred):
+            home = self._homes.get(uid)
+            master = home.master if home is not None and home.is_saved else None
+            wishes = [*(master.wishes(self._log) if master is not None else ()), *self._moved(uid)]
+            if not wishes and (home is None or master is not None):
+                self._stirred.discard(uid)
+            found.extend(wishes)
+        return [*found, *self.founders.wishes(), *self.dropping.wishes()]
+
+    def _moved(self, uid: str) -> list[MoveHome]:
+        """If a home is here that the stream log has elsewhere."""
+        term = self._led.get(uid)
+        if term is None or self._log.home(uid) in (None, self._address):
+            return []
+        return [MoveHome(uid=uid, home=self._address, term=term)]
+
+
+class Dropping:
+    """Jobs that are over here, until the stream log has their tombstones; and who waits for these."""
+
+    def __init__(self, log: StreamLog) -> None:
+        self._log = log
+        self._uids: set[str] = set()
+        self._asked: dict[str, list[DropJob]] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._uids
+
+    def __bool__(self) -> bool:
+        return bool(self._uids)
+
+    def add(self, uid: str) -> None:
+        self._uids.add(uid)
+
+    def release(self, uid: str) -> None:
+        """It is for another agent to say so."""
+        self._uids.discard(uid)
+
+    def wishes(self) -> list[DropJobEntry]:
+        """What the log is to say and does not say yet."""
+        self._uids = {uid for uid in self._uids if not self._log.is_dropped(uid)}
+        return [DropJobEntry(uid=uid) for uid in sorted(self._uids)]
+
+    def asked(self, request: DropJob) -> None:
+        self._asked.setdefault(request.uid, []).append(request)
+
+    def dropped(self, uid: str) -> list[Effect]:
+        """The log says so: who waits is told."""
+        return [Send(one.origin, Answer(id=one.id)) for one in self._asked.pop(uid, [])]
+
+
+class Founders:
+    """That the home of a key range has begun whose group we lead, and that another agent is to found one of a
+    job that we lead, if nobody does."""
+
+    def __init__(
+        self, address: str, log: StreamLog, grace_ms: int, keepers: Callable[[str], tuple[str, ...]]
+    ) -> None:
+        self._address = address
+        self._log = log
+        self._grace_ms = grace_ms
+        self._keepers = keepers
+        self._founded: dict[str, str] = {}
+        self._since: dict[tuple[str, str], int] = {}
+        self._named: list[Founding] = []
+
+    def __bool__(self) -> bool:
+        """Whether a group here waits for the log."""
+        return bool(self._founded)
+
+    def wait_for(self, uid: str, founder: str) -> None:
+        """We lead the group of a key range, which this agent has founded (empty: the first that was to)."""
+        self._founded[uid] = founder
+
+    def wait_no_more(self, uid: str) -> None:
+        self._founded.pop(uid, None)
+
+    def look(self, led: Collection[str], heard: Callable[[], Collection[str]], now_ms: int) -> None:
+        """Name somebody for what has not begun in time, of the jobs of these homes. ``heard``: homes whose
+        roots have spoken; one that the log does not have as begun is led by an earlier elf."""
+        waiting = [(uid, home) for uid, home in self._log.unbegun() if job_of(uid) in led]
+        names = [(uid, home.founder) for uid, home in waiting]
+        self._since = {name: self._since.get(name, now_ms) for name in names}
+        spoken = heard() if waiting else ()
+        self._named = []
+        for uid, home in waiting:
+            if uid in spoken:
+                self._named.append(Founding(uid, home.founder))
+                continue
+            late = now_ms - self._since[uid, home.founder] >= self._grace_ms
+            if late or not self._log.is_member(home.founder):
+                self._named += self._instead(uid, home)
+
+    def _instead(self, uid: str, home: RangeHome) -> list[Founding]:
+        near = (self._log.agent_at(at) for at in (self._address, *self._keepers(job_of(uid))))
+        able = [agent for agent in near if agent and agent not in (home.founder, *home.replaced)]
+        return [Founding(uid, home.founder, agent) for agent in able[:1]]
+
+    def wishes(self) -> list[DropJobEntry]:
+        """What the log is to say and does not say yet."""
+        begun = [
+            Founding(uid, founder or self._log.homes.founders(uid)[0])
+            for uid, founder in sorted(self._founded.items())
+            if founder or self._log.homes.founders(uid)
+        ]
+        return [
+            DropJobEntry(uid=said.uid)
+            for said in (*begun, *self._named)
+            if not self._log.is_dropped(said.uid)
+        ]
+
+    def why(self, spec: JobSpec, now_ms: int) -> str:
+        """Why nothing of a job is committed: the roots of these key ranges are not there; empty: all are."""
+        homes = {self._log.homes.of(flow.uid): flow for flow in spec.flows}
+        found = []
+        for uid, home in self._log.unbegun():
+            flow = homes.get(uid)
+            if flow is not None:
+                place, count = flow.fragment.range
+                left_ms = self._grace_ms - (now_ms - self._since.get((uid, home.founder), now_ms))
+                founder = self._log.name_of(home.founder) or home.address
+                found.append(
+                    f"key range {place + 1} of {count} has no root yet: {founder} was to found its home and "
+                    f"has not; another agent is named in {max(0, left_ms) // 1000} s"
+                )
+        return "; ".join(found)
