@@ -23,6 +23,7 @@ import msgspec
 from elf.job import messages as job_messages
 from elf.job import work as work_messages
 from elf.job.program import messages as program_messages
+from elf.wire import base
 from elf.wire import vitals as vitals_messages
 from elf.wire.base import FAMILY
 from elf.wire.frames import Codec, Form, form_of_struct
@@ -74,7 +75,7 @@ def _kind(hint: Any) -> Any:
     return hint
 
 
-Message = job_messages.Message | overlay_messages.Message | replica.Message
+Message = base.Message | overlay_messages.Message | replica.Message
 """A message of ours: a struct of ``elf.job.messages``, or a dataclass of ``overlay.messages`` or
 ``overlay.replica.messages``."""
 

@@ -36,9 +36,9 @@ from elf.errors import ElfError, PeerError
 from elf.functions.hosts import Hosts, Settings
 from elf.functions.sandbox import Sandboxes
 from elf.job import effects as do
-from elf.job.messages import Message
 from elf.job.program.port import ProgramEvent
 from elf.transport import Closed, Transport
+from elf.wire.base import Message
 from elf.wire.frames import OtherCluster
 from elf.wire.vitals import Vitals
 

@@ -12,8 +12,7 @@ from agents.driver import Driver
 from agents.http import Fact, NotServing
 from elf.batch import decode
 from elf.client.values import plain, rfc3339
-from elf.job import messages as say
-from elf.wire.clients import ONE_SHOT_PREFIX
+from elf.wire.clients import ONE_SHOT_PREFIX, Cancel, Execute, KeepAlive, Published, Reply, WindowResult
 
 
 class Facts:
@@ -121,22 +120,22 @@ class Facts:
         creator = next(spec.creator for spec in self._driver.node.log.jobs() if spec.name == job)
         inbox = self._driver.open_client(client)
         try:
-            self._driver.from_client(client, say.Execute(request=1, sql=f"SUBSCRIBE {job}", creator=creator))
+            self._driver.from_client(client, Execute(request=1, sql=f"SUBSCRIBE {job}", creator=creator))
             while True:
                 try:
                     async with asyncio.timeout(2):
                         message = await inbox.get()
                 except TimeoutError:
-                    self._driver.from_client(client, say.KeepAlive(request=1))
+                    self._driver.from_client(client, KeepAlive(request=1))
                     continue
-                if isinstance(message, say.Reply) and not message.done:  # why nothing comes, for people
+                if isinstance(message, Reply) and not message.done:  # why nothing comes, for people
                     continue
-                if not isinstance(message, say.Published):
+                if not isinstance(message, Published):
                     return
                 for fact in _facts(message.result):
                     yield fact
         finally:
-            self._driver.from_client(client, say.Cancel(request=1))
+            self._driver.from_client(client, Cancel(request=1))
             self._driver.close_client(client)
 
 
@@ -182,7 +181,7 @@ def moment(ms: int) -> str:
     return rfc3339(datetime.fromtimestamp(ms / 1e3, UTC))
 
 
-def _facts(result: say.WindowResult) -> list[Fact]:
+def _facts(result: WindowResult) -> list[Fact]:
     """A fact for each window: status and rows, their times in UTC."""
     rows = decode(result.payload).to_pylist()
     found: list[Fact] = []

@@ -25,12 +25,12 @@ from agents.node.node import Node, NodeEffect, NodeEvent
 from agents.ports import Ports
 from elf.job import effects as do
 from elf.job import events as was
-from elf.job import messages as say
 from elf.job.copies import CopyEvent
 from elf.job.home import port as home
 from elf.job.log.streamlog import encode_entry
 from elf.job.program.port import ProgramEffect
 from elf.job.snapshots import SnapshotName
+from elf.wire import base
 from overlay import replica
 
 TICK_MS_MIN: Final = 1
@@ -230,7 +230,7 @@ def fetched(effect: do.Fetch, store: Store) -> was.Fetched:
 
 def arrived(sender: str, message: Message) -> NodeEvent:
     """The event of a message. ``sender``: where an answer goes to."""
-    if isinstance(message, say.Message):
+    if isinstance(message, base.Message):
         return was.Arrived(sender, message)
     if isinstance(message, replica.Message):
         return replica.Received(message)

@@ -15,7 +15,7 @@ from structlog.typing import FilteringBoundLogger
 
 from agents import codec
 from agents.node.node import Node
-from elf.job import messages as say
+from elf.wire.clients import Failed
 from elf.wire.frames import OtherCluster
 
 T = TypeVar("T")
@@ -109,7 +109,7 @@ class Readiness:
         now = asyncio.get_running_loop().time()
         if not refused.told and now >= self._told.get(sender, 0.0):
             _remember(self._told, sender, now + TOLD_AGAIN_S)
-            word = say.Failed(request=0, text=f"this agent is of cluster {self._cluster!r}")
+            word = Failed(request=0, text=f"this agent is of cluster {self._cluster!r}")
             self._send(sender, codec.encode(word, cluster=self._cluster, sender=self._node.me.address))
 
 

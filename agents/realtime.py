@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 from agents import codec
 from agents.codec import Message
 from agents.ports import Queue
-from elf.job.messages import Message as JobMessage
 from elf.transport import Transport
+from elf.wire.base import Message as JobMessage
 
 T = TypeVar("T")
 

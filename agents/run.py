@@ -31,13 +31,14 @@ from agents.runinputs import FleetStream, RunRequest, streams_of
 from elf.batch import decode
 from elf.client.windows import WINDOW_COLUMNS
 from elf.errors import UserError
-from elf.job import messages as say
 from elf.job.log.membership import Identity, StreamSince
 from elf.job.rollup.decide import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql.plan import COUNTED, Plan
 from elf.ql.statements import Describe
 from elf.transport import Limits, MemoryNetwork, MemoryTransport
+from elf.wire.base import Message
+from elf.wire.clients import Execute, Failed, KeepAlive, Published, Reply, WindowResult
 from overlay import Overlay, OverlayConfig, Peer
 from overlay.replica import Groups
 
@@ -87,7 +88,7 @@ class Summary:
     """Whether the inputs have nothing but blank lines, where they were looked at."""
 
 
-def run(request: RunRequest, on_windows: Callable[[say.WindowResult], None]) -> Summary:
+def run(request: RunRequest, on_windows: Callable[[WindowResult], None]) -> Summary:
     """Run a query to its end; ``on_windows`` gets every window, in order. Raises ``UserError``."""
     logs.configure("error", "console")  # what a person should know of the inputs is in the summary
     made, notes = streams_of(request)
@@ -103,7 +104,7 @@ def run(request: RunRequest, on_windows: Callable[[say.WindowResult], None]) -> 
     return replace(summary, notes=notes, blank=not any(one.samples for one in made))
 
 
-def ask(request: RunRequest) -> say.Reply:
+def ask(request: RunRequest) -> Reply:
     """The answer to a question; lines are only sampled. Raises ``UserError``."""
     logs.configure("error", "console")
     made, _ = streams_of(request)
@@ -112,7 +113,7 @@ def ask(request: RunRequest) -> say.Reply:
     return asyncio.run(_ask(lambda: Fleet(made), sql, request.tables))
 
 
-async def _ask(make: Callable[[], Fleet], sql: str, tables: Mapping[str, bytes]) -> say.Reply:
+async def _ask(make: Callable[[], Fleet], sql: str, tables: Mapping[str, bytes]) -> Reply:
     fleet = make()
     try:
         await fleet.start()
@@ -122,7 +123,7 @@ async def _ask(make: Callable[[], Fleet], sql: str, tables: Mapping[str, bytes])
 
 
 async def _run(
-    make: Callable[[], Fleet], request: RunRequest, on_windows: Callable[[say.WindowResult], None]
+    make: Callable[[], Fleet], request: RunRequest, on_windows: Callable[[WindowResult], None]
 ) -> Summary:
     began = time.monotonic()
     fleet = make()
@@ -130,7 +131,7 @@ async def _run(
         await fleet.start()
         windows = 0
 
-        def count(_: int, result: say.WindowResult) -> None:
+        def count(_: int, result: WindowResult) -> None:
             nonlocal windows
             windows += decode(result.status).num_rows
             on_windows(result)
@@ -232,7 +233,7 @@ class Fleet:
     async def answer(
         self,
         queries: Sequence[str],
-        on_windows: Callable[[int, say.WindowResult], None],
+        on_windows: Callable[[int, WindowResult], None],
         tables: Mapping[str, bytes] | None = None,
     ) -> dict[int, str]:
         """Submit the queries, then let the inputs be read; ``on_windows`` gets every window with the number
@@ -243,7 +244,7 @@ class Fleet:
         failed: dict[int, str] = {}
         for number, sql in enumerate(queries):
             given = tuple((tables or {}).items())
-            self._send(client, say.Execute(request=number + 1, sql=sql, creator="run", tables=given))
+            self._send(client, Execute(request=number + 1, sql=sql, creator="run", tables=given))
         beats = asyncio.ensure_future(self._beat(client, len(queries)))
         opened = asyncio.ensure_future(self._open_when_installed(len(queries), failed))
         collected = asyncio.ensure_future(self._collect(client, set(range(len(queries))), failed, on_windows))
@@ -260,24 +261,24 @@ class Fleet:
                     await task
             await client.close()
 
-    async def ask(self, sql: str, tables: Mapping[str, bytes]) -> say.Reply:
+    async def ask(self, sql: str, tables: Mapping[str, bytes]) -> Reply:
         """The answer to a statement that gives no windows. Raises ``UserError``."""
         client = self._network.dial()
         try:
             given = tuple(tables.items())
-            self._send(client, say.Execute(request=1, sql=sql, creator="run", tables=given))
+            self._send(client, Execute(request=1, sql=sql, creator="run", tables=given))
             while True:
                 _, frames = await client.receive()
                 decoded = codec.decode(frames, cluster=CLUSTER, max_bytes=UNBOUNDED.message_bytes_max)
                 match decoded.message:
-                    case say.Failed(text=text):
+                    case Failed(text=text):
                         raise UserError(text)
-                    case say.Reply(done=True) as reply:
+                    case Reply(done=True) as reply:
                         return reply
         finally:
             await client.close()
 
-    def _send(self, client: MemoryTransport, message: say.Message) -> None:
+    def _send(self, client: MemoryTransport, message: Message) -> None:
         client.send(
             self._drivers[0].node.me.address, codec.encode(message, cluster=CLUSTER, sender=client.address)
         )
@@ -286,7 +287,7 @@ class Fleet:
         while True:
             await asyncio.sleep(2)
             for request in range(1, requests + 1):
-                self._send(client, say.KeepAlive(request=request))
+                self._send(client, KeepAlive(request=request))
 
     async def _open_when_installed(self, queries: int, failed: Mapping[int, str]) -> None:
         """Read only when all queries that were not refused are jobs that somebody reads and whose masters
@@ -319,7 +320,7 @@ class Fleet:
         client: MemoryTransport,
         waiting: set[int],
         failed: dict[int, str],
-        on_windows: Callable[[int, say.WindowResult], None],
+        on_windows: Callable[[int, WindowResult], None],
     ) -> None:
         receive = asyncio.ensure_future(client.receive())
         try:
@@ -332,12 +333,12 @@ class Fleet:
                 decoded = codec.decode(frames, cluster=CLUSTER, max_bytes=UNBOUNDED.message_bytes_max)
                 receive = asyncio.ensure_future(client.receive())
                 match message := decoded.message:
-                    case say.Failed():
+                    case Failed():
                         failed[message.request - 1] = message.text
                         waiting.discard(message.request - 1)
-                    case say.Published():
+                    case Published():
                         await self._hand_over(message, on_windows)
-                    case say.Reply(done=True):
+                    case Reply(done=True):
                         if message.text:  # of a job that ended before its last window
                             failed[message.request - 1] = message.text
                         waiting.discard(message.request - 1)
@@ -345,9 +346,7 @@ class Fleet:
             receive.cancel()
             await asyncio.gather(receive, return_exceptions=True)
 
-    async def _hand_over(
-        self, message: say.Published, on_windows: Callable[[int, say.WindowResult], None]
-    ) -> None:
+    async def _hand_over(self, message: Published, on_windows: Callable[[int, WindowResult], None]) -> None:
         """Beside the loop, which has leases to renew. No more windows are made meanwhile than those that are
         being made, and nobody asks for these again."""
         for driver in self._drivers:

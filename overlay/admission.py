@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from overlay.context import Context
 from overlay.ids import Peer, key_of, to_int
-from overlay.messages import Subscribe
 from overlay.pastry import Pastry
 from overlay.proximity import steps
 from overlay.tree import PATH_MAX, Tree
+from overlay.treemessages import Subscribe
 
 
 def scattered(asker: Peer, child: Peer) -> int:

@@ -28,18 +28,10 @@ from overlay.effects import TreeChanged
 from overlay.errors import OverlayBug
 from overlay.history import Histories
 from overlay.ids import Peer, closeness, node_id, to_int
-from overlay.messages import (
-    Handover,
-    Refreshed,
-    Refused,
-    Subscribe,
-    Subscribed,
-    TopicPath,
-    Unsubscribe,
-)
 from overlay.multicasts import Multicasts
 from overlay.pastry import Pastry
 from overlay.tree import FAR_MS, PATH_MAX, Child, Tree
+from overlay.treemessages import Handover, Refreshed, Refused, Subscribe, Subscribed, TopicPath, Unsubscribe
 
 _SILENT_FORGIVEN_TRIES = 4
 """After so many tries a next hop that was silent is asked again: it may have been slow only."""

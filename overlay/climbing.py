@@ -18,8 +18,8 @@ from typing import Final
 
 from overlay.bonds import Bonds
 from overlay.context import Context
-from overlay.messages import Subscribe
 from overlay.tree import Child, Tree
+from overlay.treemessages import Subscribe
 
 _AGAIN_MS: Final = 10_000
 

@@ -21,7 +21,7 @@ from sortedcontainers import SortedDict
 
 from overlay.errors import OverlayBug
 from overlay.ids import Peer, key_of
-from overlay.messages import Head
+from overlay.treemessages import Head
 
 ROOTS_MAX: Final = 32
 """Roots of one topic whose numbers are remembered: there is one, and there were others before."""

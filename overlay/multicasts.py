@@ -22,8 +22,8 @@ from overlay.context import Context
 from overlay.effects import Missed, Multicasted
 from overlay.errors import OverlayBug
 from overlay.history import Word
-from overlay.messages import Head, Heard, Lost, Multicast, Repair
 from overlay.tree import Child, Tree
+from overlay.treemessages import Head, Heard, Lost, Multicast, Repair
 
 _ALL = 1 << 64
 

@@ -19,8 +19,6 @@ from overlay.messages import (
     Anycast,
     AnycastAck,
     AnycastEnd,
-    Handover,
-    Heard,
     Heartbeat,
     HopAck,
     JoinReply,
@@ -28,27 +26,31 @@ from overlay.messages import (
     LeafProbe,
     LeafReply,
     Leave,
-    Lost,
     Message,
-    Multicast,
     Ping,
     Pong,
     ProbeReport,
     ProbeRequest,
-    Refresh,
-    Refreshed,
-    Refused,
-    Repair,
     Route,
     RowReply,
     RowRequest,
-    Subscribe,
-    Subscribed,
-    Unsubscribe,
     well_formed,
 )
 from overlay.pastry import Pastry
 from overlay.scribe import Scribe
+from overlay.treemessages import (
+    Handover,
+    Heard,
+    Lost,
+    Multicast,
+    Refresh,
+    Refreshed,
+    Refused,
+    Repair,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
 
 _EVENTS_KEPT = 32
 _RUNNING = (State.JOINING, State.READY)

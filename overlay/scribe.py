@@ -14,10 +14,10 @@ from overlay.bonds import Bonds
 from overlay.context import Context
 from overlay.errors import NotRoot
 from overlay.ids import Peer
-from overlay.messages import Heard, Lost, Multicast, Repair, Unsubscribe
 from overlay.multicasts import Multicasts
 from overlay.pastry import Pastry
 from overlay.tree import Tree
+from overlay.treemessages import Heard, Lost, Multicast, Repair, Unsubscribe
 from overlay.upkeep import Upkeep
 
 

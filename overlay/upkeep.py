@@ -14,9 +14,9 @@ from overlay.climbing import Climbing
 from overlay.context import Context
 from overlay.history import mark
 from overlay.ids import Peer
-from overlay.messages import Refresh, Refreshed, TopicMark, TopicPath
 from overlay.multicasts import Multicasts
 from overlay.tree import Tree
+from overlay.treemessages import Refresh, Refreshed, TopicMark, TopicPath
 from overlay.turns import Turns
 
 _TOPICS_A_MESSAGE = 256

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from elf.job import messages as say
 from elf.job.spec import JobSpec
+from elf.wire.base import Answer, Request
+from elf.wire.clients import Reply
 
 ANSWER_MS = 8_000
 """How long a node may take to answer."""
@@ -25,7 +26,7 @@ class ToAddress:
     together the longest counts."""
 
     to: str
-    request: say.Request
+    request: Request
     within_ms: int = ANSWER_MS
 
 
@@ -34,7 +35,7 @@ class ToKey:
     """Ask the node nearest to a key."""
 
     key: bytes
-    request: say.Request
+    request: Request
     within_ms: int = ANSWER_MS
 
 
@@ -61,4 +62,4 @@ class Reading:
 
 
 Ask = ToAddress | ToKey | Until
-Procedure = Generator[list[Ask], list[say.Answer], say.Reply | Reading]
+Procedure = Generator[list[Ask], list[Answer], Reply | Reading]

@@ -19,10 +19,12 @@ from agents.answering.masters import Masters
 from agents.answering.planning import Planning
 from agents.answering.sharing import Instead
 from elf.errors import UserError
-from elf.job import messages as say
 from elf.job.log.streamlog import StreamLog
+from elf.job.messages.homes import JobFacts, SteerJob
 from elf.job.spec import JobSpec
 from elf.ql.plan import Function, Plan, Table
+from elf.wire.base import Answer
+from elf.wire.clients import Execute, Reply
 
 if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
     from elf.ql import changes
@@ -36,11 +38,11 @@ class Changes:
         self._masters = masters
         self._planning = planning
 
-    def alter(self, asked: say.Execute, statement: changes.AlterJob) -> Procedure:
+    def alter(self, asked: Execute, statement: changes.AlterJob) -> Procedure:
         spec = self._masters.find(statement.name, asked.creator)
         plan = yield from self._new_plan(asked, statement, spec)
         self._planning.unread(spec)
-        request = say.SteerJob(
+        request = SteerJob(
             id=0,
             origin="",
             uid=spec.uid,
@@ -54,8 +56,8 @@ class Changes:
         return (yield from self._ask(asked, spec, request))
 
     def _new_plan(
-        self, asked: say.Execute, statement: changes.AlterJob, spec: JobSpec
-    ) -> Generator[list[Ask], list[say.Answer], Plan]:
+        self, asked: Execute, statement: changes.AlterJob, spec: JobSpec
+    ) -> Generator[list[Ask], list[Answer], Plan]:
         """What the job is to do. A function stays until it is dropped."""
         from elf.ql import statements as ql
         from elf.ql.files import tables_in, with_file
@@ -82,11 +84,11 @@ class Changes:
         instead = Instead(spec, tuple(functions.values()))
         return (yield from self._planning.plan(asked, query, known, [spec.name], instead))
 
-    def steer(self, asked: say.Execute, statement: changes.SteerJob) -> Procedure:
+    def steer(self, asked: Execute, statement: changes.SteerJob) -> Procedure:
         spec = self._masters.find(statement.name, asked.creator)
         if statement.verb in ("rollback", "empty"):
             self._planning.unread(spec)
-        request = say.SteerJob(
+        request = SteerJob(
             id=0,
             origin="",
             uid=spec.uid,
@@ -98,11 +100,11 @@ class Changes:
         )
         return (yield from self._ask(asked, spec, request))
 
-    def _ask(self, asked: say.Execute, spec: JobSpec, request: say.SteerJob) -> Procedure:
+    def _ask(self, asked: Execute, spec: JobSpec, request: SteerJob) -> Procedure:
         answer = yield from self._masters.ask(spec, request)
-        facts = msgspec.msgpack.decode(answer.body, type=say.JobFacts)
+        facts = msgspec.msgpack.decode(answer.body, type=JobFacts)
         yield [Until(lambda: self._log.has_version(spec.uid, facts.spec.version))]
-        return say.Reply(request=asked.request, text=f"job {spec.name} {_told(facts, request.verb)}")
+        return Reply(request=asked.request, text=f"job {spec.name} {_told(facts, request.verb)}")
 
 
 def _no_table(spec: JobSpec, name: str, own: Iterable[Table]) -> str:
@@ -114,7 +116,7 @@ def _no_table(spec: JobSpec, name: str, own: Iterable[Table]) -> str:
     return f"job {spec.name} joins no table {name}; tables: {there}"
 
 
-def _read(asked: say.Execute, kind: str, file: str, *, had: bool) -> Function | None:
+def _read(asked: Execute, kind: str, file: str, *, had: bool) -> Function | None:
     """The function of a statement; none when it is dropped."""
     if not file:
         if not had:
@@ -126,7 +128,7 @@ def _read(asked: say.Execute, kind: str, file: str, *, had: bool) -> Function | 
     return Function(kind, files[file], file.replace("\\", "/").rsplit("/", 1)[-1])
 
 
-def _told(facts: say.JobFacts, verb: str) -> str:
+def _told(facts: JobFacts, verb: str) -> str:
     """What has become of it."""
     current = next(one for one in facts.versions if one.spec.version == facts.spec.version)
     if verb == "pause":

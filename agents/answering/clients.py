@@ -16,9 +16,12 @@ import msgspec
 from agents.answering.asks import SILENT, Ask, Procedure, Reading, Until
 from agents.answering.statements import Statements
 from elf.errors import ElfError
-from elf.job import messages as say
 from elf.job.effects import Effect, Faulted, Send
+from elf.job.messages.homes import DropJob, JobFailed, SubscribeJob
+from elf.job.messages.inquiries import AskWhy
 from elf.job.spec import JobSpec
+from elf.wire.base import Answer
+from elf.wire.clients import Call, Cancel, Execute, Failed, KeepAlive, Published, Reply, WindowResult
 from elf.wire.heard import Heard
 
 LOG_MS = 2_000
@@ -43,7 +46,7 @@ class _Running:
     request: int
     procedure: Procedure
     windows: int | None
-    waiting: dict[int, say.Answer | None] = field(default_factory=dict)
+    waiting: dict[int, Answer | None] = field(default_factory=dict)
     until: Until | None = None
     deadline_ms: int = 0
 
@@ -89,35 +92,33 @@ class Clients:
 
     # -- from clients ----------------------------------------------------------------------------------------
 
-    def heard(
-        self, client: str, message: say.Execute | say.Call | say.KeepAlive | say.Cancel, now_ms: int
-    ) -> list[Step]:
+    def heard(self, client: str, message: Execute | Call | KeepAlive | Cancel, now_ms: int) -> list[Step]:
         key = (client, message.request)
         match message:
-            case say.KeepAlive():
+            case KeepAlive():
                 if key in self._readers:
                     self._readers[key].heard_ms = now_ms
                 return []
-            case say.Cancel():
+            case Cancel():
                 return self._close(key)
-            case say.Execute():
+            case Execute():
                 running = _Running(client, message.request, self.statements.execute(message), message.windows)
-            case say.Call():
+            case Call():
                 running = _Running(client, message.request, self.statements.call(message), None)
         self._running[key] = running
         return self._step(running, None, now_ms)
 
-    def _step(self, running: _Running, answers: list[say.Answer] | None, now_ms: int) -> list[Step]:
+    def _step(self, running: _Running, answers: list[Answer] | None, now_ms: int) -> list[Step]:
         """Run a procedure up to its next question, or to its end."""
         try:
             asks = next(running.procedure) if answers is None else running.procedure.send(answers)
         except StopIteration as done:
             return self._finish(running, done.value, now_ms)
         except ElfError as refused:
-            return self._finish(running, say.Failed(request=running.request, text=str(refused)), now_ms)
+            return self._finish(running, Failed(request=running.request, text=str(refused)), now_ms)
         except Exception as bug:  # a procedure changes nothing of the node's: it alone has failed
             text = f"this agent has a bug, its log has more: {bug!r}"
-            failed = say.Failed(request=running.request, text=text)
+            failed = Failed(request=running.request, text=text)
             return [Faulted(bug), *self._finish(running, failed, now_ms)]
         found: list[Step] = []
         running.waiting = {}
@@ -144,7 +145,7 @@ class Clients:
         seen = [run for run in self._running.values() if run.until is not None and run.until.seen()]
         return [step for running in seen for step in self._go_on(running, now_ms)]
 
-    def _finish(self, running: _Running, end: say.Reply | say.Failed | Reading, now_ms: int) -> list[Step]:
+    def _finish(self, running: _Running, end: Reply | Failed | Reading, now_ms: int) -> list[Step]:
         key = (running.client, running.request)
         self._running.pop(key, None)
         if not isinstance(end, Reading):
@@ -164,17 +165,17 @@ class Clients:
             now_ms,
         )
         self._readers[key] = reader
-        patience = [Send(running.client, say.Reply(request=running.request, done=False))] if end.then else []
+        patience = [Send(running.client, Reply(request=running.request, done=False))] if end.then else []
         return [*patience, self._renewal(reader)]
 
-    def answered(self, answer: say.Answer, now_ms: int) -> list[Step]:
+    def answered(self, answer: Answer, now_ms: int) -> list[Step]:
         asker = self._whys.pop(answer.id, None)
         if asker in self._readers and asker is not None:
             text = answer.body.decode()
             if answer.error:
                 spec = self.statements.masters.newest(self._readers[asker].spec)
                 text = self.statements.masters.told_by_root(spec.flows[0], answer.error)
-            return [Send(asker[0], say.Reply(request=asker[1], text=text, done=False))]
+            return [Send(asker[0], Reply(request=asker[1], text=text, done=False))]
         running = self._by_id.pop(answer.id, None)
         if running is None or answer.id not in running.waiting:
             return []
@@ -182,7 +183,7 @@ class Clients:
         return self._go_on(running, now_ms) if all(running.waiting.values()) else []
 
     def _go_on(self, running: _Running, now_ms: int) -> list[Step]:
-        answers = [answer or say.Answer(id=id_, error=SILENT) for id_, answer in running.waiting.items()]
+        answers = [answer or Answer(id=id_, error=SILENT) for id_, answer in running.waiting.items()]
         for id_ in running.waiting:
             self._by_id.pop(id_, None)
         running.until = None
@@ -220,22 +221,22 @@ class Clients:
         spec, found = self.statements.masters.newest(reader.spec), list[Step]()
         if self.statements.masters.is_paused(spec):
             text = f"the job is paused; RESUME JOB {spec.name} has it go on"
-            return [Send(key[0], say.Reply(request=key[1], text=text, done=False))]
+            return [Send(key[0], Reply(request=key[1], text=text, done=False))]
         self._next_id += 1
         flow = spec.flows[0]
         if key in self._whys.values():
             text = self.statements.masters.told_by_root(flow, SILENT)
-            found.append(Send(key[0], say.Reply(request=key[1], text=text, done=False)))
+            found.append(Send(key[0], Reply(request=key[1], text=text, done=False)))
         self._whys = {id_: asker for id_, asker in self._whys.items() if asker != key}
         self._whys[self._next_id] = key
-        return [*found, Send(flow.home, say.AskWhy(id=self._next_id, origin=self._address, uid=flow.uid))]
+        return [*found, Send(flow.home, AskWhy(id=self._next_id, origin=self._address, uid=flow.uid))]
 
     # -- readers ---------------------------------------------------------------------------------------------
 
     def _renewal(self, reader: _Reader, *, lease_only: bool = False) -> Send:
         """``lease_only``: what we have not seen may be under way to us."""
         after = None if lease_only else reader.heard.upto
-        request = say.SubscribeJob(id=0, origin=self._address, uid=reader.spec.uid, after=after)
+        request = SubscribeJob(id=0, origin=self._address, uid=reader.spec.uid, after=after)
         return Send(self.statements.masters.home(reader.spec), request)
 
     def moved(self, uid: str, now_ms: int) -> list[Step]:
@@ -252,10 +253,10 @@ class Clients:
         reader = self._readers.pop(key, None)
         if reader is None or not reader.drops:
             return []
-        drop = say.DropJob(id=0, origin=self._address, uid=reader.spec.uid)
+        drop = DropJob(id=0, origin=self._address, uid=reader.spec.uid)
         return [Send(self.statements.masters.home(reader.spec), drop)]
 
-    def published(self, result: say.WindowResult, now_ms: int) -> list[Step]:
+    def published(self, result: WindowResult, now_ms: int) -> list[Step]:
         """Windows of a job that some of our clients read."""
         found: list[Step] = []
         for key, reader in list(self._readers.items()):
@@ -266,7 +267,7 @@ class Clients:
                 continue
             reader.told_ms = now_ms
             if reader.then is None:
-                found.append(Send(reader.client, say.Published(request=reader.request, result=result)))
+                found.append(Send(reader.client, Published(request=reader.request, result=result)))
             if result.early:
                 continue
             reader.came()
@@ -285,16 +286,16 @@ class Clients:
                 self._running[key] = running
                 found.extend(self._step(running, None, now_ms))
             elif ended:
-                found.append(Send(reader.client, say.Reply(request=reader.request)))
+                found.append(Send(reader.client, Reply(request=reader.request)))
                 found.extend(self._close(key))
         return found
 
-    def job_failed(self, failure: say.JobFailed) -> list[Step]:
+    def job_failed(self, failure: JobFailed) -> list[Step]:
         """Nothing more will come of this job's windows."""
         found: list[Step] = []
         for key, reader in list(self._readers.items()):
             if reader.spec.uid == failure.job:
-                found.append(Send(reader.client, say.Failed(request=reader.request, text=failure.text)))
+                found.append(Send(reader.client, Failed(request=reader.request, text=failure.text)))
                 found.extend(self._close(key))
         return found
 
@@ -303,7 +304,5 @@ class Clients:
         for key, reader in list(self._readers.items()):
             if reader.spec.uid == uid:
                 del self._readers[key]
-                found.append(
-                    Send(reader.client, say.Reply(request=reader.request, text="the job was dropped"))
-                )
+                found.append(Send(reader.client, Reply(request=reader.request, text="the job was dropped")))
         return found

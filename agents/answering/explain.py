@@ -18,8 +18,9 @@ from agents.answering.about import described, functions_told, read_jobs
 from agents.answering.asks import Ask, Procedure, ToAddress
 from agents.answering.explained import laid_out
 from agents.answering.fleet import Fleet
-from elf.job import messages as say
 from elf.job.log.streamlog import StreamLog
+from elf.job.messages.homes import DropJob
+from elf.job.messages.inquiries import FlowFacts, InspectFlow
 from elf.job.spec import Flow, JobSpec
 from elf.job.stragglers import policy_of
 from elf.job.tops import not_thresholds, strategy
@@ -27,6 +28,8 @@ from elf.job.work import FlowWork, InspectWork, JobWork, WorkFacts
 from elf.ql.plan import Fragment, Function, Plan, StreamJoin, side_groups
 from elf.windows.merging import describe as merges
 from elf.windows.sharing import Choice
+from elf.wire.base import Answer
+from elf.wire.clients import Reply
 
 ASKED_MAX: Final = 128
 """Agents that are asked at a time."""
@@ -53,12 +56,12 @@ class Explanations:
                 flow["depth"] = None if known is None else _depth(known)
         if spec is not None and analyze:
             told["live"] = yield from self._live(spec)
-        return say.Reply(request=request, text=laid_out(told), body=json.dumps(told).encode())
+        return Reply(request=request, text=laid_out(told), body=json.dumps(told).encode())
 
     def of_one_shot(self, request: int, plan: Plan, spec: JobSpec) -> Procedure:
         """The same of a SELECT that ran for some windows; it is dropped."""
         reply = yield from self.of(request, plan, spec, analyze=True)
-        yield [ToAddress(spec.home, say.DropJob(id=0, origin="", uid=spec.uid))]
+        yield [ToAddress(spec.home, DropJob(id=0, origin="", uid=spec.uid))]
         return reply
 
     # -- the plan --------------------------------------------------------------------------------------------
@@ -107,19 +110,19 @@ class Explanations:
             "shared_with": sorted(job.name for job in readers if spec is None or job.uid != spec.uid),
         }
 
-    def roots(self, spec: JobSpec) -> Generator[list[Ask], list[say.Answer], list[say.FlowFacts | None]]:
+    def roots(self, spec: JobSpec) -> Generator[list[Ask], list[Answer], list[FlowFacts | None]]:
         """What the roots know; None of one that does not answer."""
         answers = yield [
-            ToAddress(flow.home, say.InspectFlow(id=0, origin="", uid=flow.uid)) for flow in spec.flows
+            ToAddress(flow.home, InspectFlow(id=0, origin="", uid=flow.uid)) for flow in spec.flows
         ]
         return [
-            None if answer.error else msgspec.msgpack.decode(answer.body, type=say.FlowFacts)
+            None if answer.error else msgspec.msgpack.decode(answer.body, type=FlowFacts)
             for answer in answers
         ]
 
     # -- what it costs ---------------------------------------------------------------------------------------
 
-    def _live(self, spec: JobSpec) -> Generator[list[Ask], list[say.Answer], Told]:
+    def _live(self, spec: JobSpec) -> Generator[list[Ask], list[Answer], Told]:
         todo = [m.address for stream in spec.plan.streams for m in self._fleet.expected(stream)]
         todo = list(dict.fromkeys([spec.home, *(flow.home for flow in spec.flows), *todo]))
         request = InspectWork(id=0, origin="", flows=tuple(flow.uid for flow in spec.flows), jobs=(spec.uid,))
@@ -213,7 +216,7 @@ def _join(join: StreamJoin) -> Told:
     }
 
 
-def _depth(facts: say.FlowFacts) -> int:
+def _depth(facts: FlowFacts) -> int:
     """Edges from the deepest member to the root, as it last heard."""
     parents = {edge.address: edge.parent for edge in facts.tree}
     return max((depth_of(address, parents, facts.flow.home) for address in parents), default=0)

@@ -15,11 +15,20 @@ import msgspec
 import overlay as ring
 from agents.answering.asks import Ask, Procedure, ToAddress, ToKey, Until
 from elf.errors import UserError
-from elf.job import messages as say
 from elf.job.log.membership import Identity, Membership
 from elf.job.log.streamlog import FOREVER_US, Member, StreamLog
+from elf.job.messages.inquiries import (
+    DescribeStream,
+    InspectClocks,
+    LocateInTree,
+    RollArchive,
+    StreamSeen,
+    TreePlace,
+)
 from elf.job.spec import stream_topic
 from elf.schema import Schema, merge_schemas
+from elf.wire.base import Answer
+from elf.wire.clients import Reply
 from elf.wire.vitals import AgentVitals, FleetVitals, InspectAgent, Vitals
 
 SAMPLE_MEMBERS: Final = 5
@@ -133,11 +142,11 @@ class Fleet:
 
     # -- what members say ------------------------------------------------------------------------------------
 
-    def seen(self, stream: str) -> Generator[list[Ask], list[say.Answer], list[say.StreamSeen]]:
+    def seen(self, stream: str) -> Generator[list[Ask], list[Answer], list[StreamSeen]]:
         """What some members of a stream have seen of it, of those that answer: somebody has to."""
         sample = self.sample(stream)
         answers = yield [
-            ToAddress(member.address, say.DescribeStream(id=0, origin="", stream=stream)) for member in sample
+            ToAddress(member.address, DescribeStream(id=0, origin="", stream=stream)) for member in sample
         ]
         seen = _seen(answers)
         if not seen:
@@ -146,13 +155,11 @@ class Fleet:
             )
         return seen
 
-    def schema(self, stream: str) -> Generator[list[Ask], list[say.Answer], Schema]:
+    def schema(self, stream: str) -> Generator[list[Ask], list[Answer], Schema]:
         """The columns of a stream."""
         return (yield from self.view(stream)).schema
 
-    def view(
-        self, stream: str, *, finite: bool = False
-    ) -> Generator[list[Ask], list[say.Answer], say.StreamSeen]:
+    def view(self, stream: str, *, finite: bool = False) -> Generator[list[Ask], list[Answer], StreamSeen]:
         """A stream as some of its members have seen it. Unless it is ``finite`` they have seen something of
         it, or were told its columns."""
         seen = yield from self.seen(stream)
@@ -165,12 +172,10 @@ class Fleet:
             )
         return msgspec.structs.replace(seen[0], schema=schema)
 
-    def shipped(self, stream: str) -> Generator[list[Ask], list[say.Answer], dict[str, object]]:
+    def shipped(self, stream: str) -> Generator[list[Ask], list[Answer], dict[str, object]]:
         """Where a stream's lines are, after its members have closed and shipped their archives."""
         members = self.expected(stream)
-        answers = yield [
-            ToAddress(m.address, say.RollArchive(id=0, origin="", stream=stream)) for m in members
-        ]
+        answers = yield [ToAddress(m.address, RollArchive(id=0, origin="", stream=stream)) for m in members]
         seen = _seen(answers)
         if not seen:
             raise UserError(
@@ -185,17 +190,17 @@ class Fleet:
             "silent": [m.name for m, a in zip(members, answers, strict=True) if a.error],
         }
 
-    def _skews(self) -> Generator[list[Ask], list[say.Answer], dict[str, int]]:
+    def _skews(self) -> Generator[list[Ask], list[Answer], dict[str, int]]:
         """How far each agent's clock is ahead of the median (ms), as the roots of flows see it; an agent that
         several of them hear is told by the one that hears most."""
         roots = list(dict.fromkeys(flow.home for flow in self._log.flows()))[:ROOTS_ASKED_MAX]
         if not roots:
             return {}
-        answers = yield [ToAddress(root, say.InspectClocks(id=0, origin="")) for root in roots]
+        answers = yield [ToAddress(root, InspectClocks(id=0, origin="")) for root in roots]
         heard = [msgspec.msgpack.decode(a.body, type=dict[str, int]) for a in answers if not a.error]
         return {address: skew for one in sorted(heard, key=len) for address, skew in one.items()}
 
-    def told_members(self) -> Generator[list[Ask], list[say.Answer], list[dict[str, object]]]:
+    def told_members(self) -> Generator[list[Ask], list[Answer], list[dict[str, object]]]:
         """``members``, each with how far its clock is ahead, where that is known, and what is wrong with it,
         if anything is with one of them."""
         skews = yield from self._skews()
@@ -212,14 +217,14 @@ class Fleet:
         if stream not in self._log.streams():
             known = ", ".join(self._log.streams()) or "none"
             raise UserError(f"there is no stream {stream}; streams: {known}")
-        members, where = self.expected(stream), say.LocateInTree(id=0, origin="", stream=stream)
+        members, where = self.expected(stream), LocateInTree(id=0, origin="", stream=stream)
         asks: list[Ask] = [ToKey(stream_topic(stream), where)]
         top, *answers = yield [*asks, *(ToAddress(m.address, where) for m in members)]
         if top.error:
             raise UserError(f"the root of the tree of stream {stream} does not answer; try again")
         places = list(zip(members, map(_place_of, answers), strict=True))
         tree = _stream_tree(stream, _place_of(top).address, places)
-        return say.Reply(request=request, body=json.dumps(tree).encode())
+        return Reply(request=request, body=json.dumps(tree).encode())
 
     def vitals(self, request: int, jobs: int) -> Procedure:
         """How all agents are (``elf top``): each is asked, and one that does not answer is named. The reply's
@@ -232,7 +237,7 @@ class Fleet:
             for (address, (name, streams)), answer in zip(asked, answers, strict=True):
                 vitals = None if answer.error else msgspec.msgpack.decode(answer.body, type=Vitals)
                 found.append(AgentVitals(name, address, streams, vitals))
-        return say.Reply(request=request, body=msgspec.json.encode(FleetVitals(jobs, tuple(found))))
+        return Reply(request=request, body=msgspec.json.encode(FleetVitals(jobs, tuple(found))))
 
     def take_off(self, request: int, wanted: str) -> Procedure:
         """An agent that is gone for good is expected no more; by its name, or where it was."""
@@ -252,22 +257,22 @@ class Fleet:
                 f"{wanted} is still expected: the agents that keep the log do not answer; try again"
             )
         (one, *_) = dead.values()
-        return say.Reply(request=request, text=f"{one.name} ({one.address}) is expected no more")
+        return Reply(request=request, text=f"{one.name} ({one.address}) is expected no more")
 
 
-def _seen(answers: Sequence[say.Answer]) -> list[say.StreamSeen]:
+def _seen(answers: Sequence[Answer]) -> list[StreamSeen]:
     """What those that answered have seen of a stream."""
-    return [msgspec.msgpack.decode(a.body, type=say.StreamSeen) for a in answers if not a.error]
+    return [msgspec.msgpack.decode(a.body, type=StreamSeen) for a in answers if not a.error]
 
 
-def _place_of(answer: say.Answer) -> say.TreePlace:
+def _place_of(answer: Answer) -> TreePlace:
     """What an agent answered to ``LocateInTree``; one that is silent has no place."""
     if answer.error:
-        return say.TreePlace("", "")
-    return msgspec.msgpack.decode(answer.body, type=say.TreePlace)
+        return TreePlace("", "")
+    return msgspec.msgpack.decode(answer.body, type=TreePlace)
 
 
-def _stream_tree(name: str, root: str, members: Sequence[tuple[Member, say.TreePlace]]) -> dict[str, object]:
+def _stream_tree(name: str, root: str, members: Sequence[tuple[Member, TreePlace]]) -> dict[str, object]:
     """The tree of a stream, in the form of a job's with one flow that nobody reads."""
     edges = [
         {"name": member.name, "address": member.address, "parent": place.parent, "sealed_us": None}

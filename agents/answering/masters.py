@@ -15,11 +15,13 @@ import msgspec
 from agents.answering.asks import SILENT, Ask, ToAddress
 from agents.answering.fleet import Fleet
 from elf.errors import UserError
-from elf.job import messages as say
 from elf.job.log.readers import not_led
 from elf.job.log.streamlog import StreamLog
+from elf.job.messages.homes import Inspect, JobFacts
+from elf.job.messages.inquiries import FlowFacts, InspectFlow
 from elf.job.spec import Flow, JobSpec
 from elf.job.work import InspectWork, WorkFacts
+from elf.wire.base import Answer, Request
 from elf.wire.clients import ONE_SHOT_PREFIX
 
 HOMES_ASKED_MAX: Final = 16
@@ -60,7 +62,7 @@ class Masters:
         """Whether the log has no version of it that makes windows."""
         return self._log.is_paused(spec.uid)
 
-    def ask(self, spec: JobSpec, request: say.Request) -> Generator[list[Ask], list[say.Answer], say.Answer]:
+    def ask(self, spec: JobSpec, request: Request) -> Generator[list[Ask], list[Answer], Answer]:
         """What a job's master answers. Raises ``UserError`` with what it says against it."""
         (answer,) = yield [ToAddress(spec.home, request)]
         if answer.error:
@@ -68,14 +70,14 @@ class Masters:
             raise UserError(f"job {spec.name}: {self.said(spec.home, said)}")
         return answer
 
-    def inspect(self, spec: JobSpec, windows: int) -> Generator[list[Ask], list[say.Answer], say.JobFacts]:
+    def inspect(self, spec: JobSpec, windows: int) -> Generator[list[Ask], list[Answer], JobFacts]:
         """What a job's master knows of it, with its last ``windows``. Raises ``UserError``, as ``ask``."""
-        request = say.Inspect(id=0, origin="", uid=spec.uid, windows=windows)
+        request = Inspect(id=0, origin="", uid=spec.uid, windows=windows)
         return facts_of((yield from self.ask(spec, request)))
 
     def ask_roots(
-        self, spec: JobSpec, request: Callable[[Flow], say.Request], *, first_ranges: bool = False
-    ) -> Generator[list[Ask], list[say.Answer], list[say.Answer]]:
+        self, spec: JobSpec, request: Callable[[Flow], Request], *, first_ranges: bool = False
+    ) -> Generator[list[Ask], list[Answer], list[Answer]]:
         """What the root of each of a job's flows answers (``first_ranges``: of those that all its agents have
         between them). Raises ``UserError`` with what one says against it."""
         flows = [flow for flow in spec.flows if not first_ranges or not flow.fragment.range[0]]
@@ -85,12 +87,12 @@ class Masters:
                 raise UserError(f"job {spec.name}: {self.told_by_root(flow, answer.error)}")
         return answers
 
-    def inspect_flows(self, spec: JobSpec) -> Generator[list[Ask], list[say.Answer], list[say.FlowFacts]]:
+    def inspect_flows(self, spec: JobSpec) -> Generator[list[Ask], list[Answer], list[FlowFacts]]:
         """What the roots of a job's flows know. Raises ``UserError``, as ``ask_roots``."""
-        answers = yield from self.ask_roots(spec, lambda flow: say.InspectFlow(id=0, origin="", uid=flow.uid))
-        return [msgspec.msgpack.decode(answer.body, type=say.FlowFacts) for answer in answers]
+        answers = yield from self.ask_roots(spec, lambda flow: InspectFlow(id=0, origin="", uid=flow.uid))
+        return [msgspec.msgpack.decode(answer.body, type=FlowFacts) for answer in answers]
 
-    def not_led(self, specs: Sequence[JobSpec]) -> Generator[list[Ask], list[say.Answer], dict[str, str]]:
+    def not_led(self, specs: Sequence[JobSpec]) -> Generator[list[Ask], list[Answer], dict[str, str]]:
         """Of jobs whose masters are not at work, why, by uid."""
         homes: dict[str, list[JobSpec]] = {}
         for spec in specs:
@@ -123,7 +125,7 @@ class Masters:
         return self.said(flow.home, error, "the root of its flow")
 
 
-def facts_of(answer: say.Answer) -> say.JobFacts:
+def facts_of(answer: Answer) -> JobFacts:
     if answer.error:
         raise UserError(answer.error)
-    return msgspec.msgpack.decode(answer.body, type=say.JobFacts)
+    return msgspec.msgpack.decode(answer.body, type=JobFacts)

@@ -17,14 +17,16 @@ from agents.answering.fleet import Fleet
 from agents.answering.masters import Masters
 from agents.answering.sharing import Instead, Sharing
 from elf.errors import ColumnError, UserError
-from elf.job import messages as say
 from elf.job.log.readers import is_read, readable_as
 from elf.job.log.streamlog import StreamLog
+from elf.job.messages.homes import WhoIsThere
+from elf.job.messages.inquiries import StreamSeen
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import JobSpec, range_topic
 from elf.ql.plan import Plan, Table
 from elf.windows import Landmark
-from elf.wire.clients import ONE_SHOT_PREFIX
+from elf.wire.base import Answer
+from elf.wire.clients import ONE_SHOT_PREFIX, Execute
 
 if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
     from elf.ql import statements
@@ -45,12 +47,12 @@ class Planning:
 
     def plan(
         self,
-        asked: say.Execute,
+        asked: Execute,
         query: statements.Query,
         known: Mapping[str, Table] | None = None,
         within: Sequence[str] = (),
         instead: Instead | None = None,
-    ) -> Generator[list[Ask], list[say.Answer], Plan]:
+    ) -> Generator[list[Ask], list[Answer], Plan]:
         """The plan of a query over a stream of this fleet; its columns are what members have seen. ``known``:
         tables that it joins, where they do not come with the statement; ``within``: whose query it is."""
         from elf.ql import files, jobs, planner, user_functions
@@ -123,10 +125,10 @@ class Planning:
 
     def range_roots(
         self, name: str, creator: str, plan: Plan
-    ) -> Generator[list[Ask], list[say.Answer], tuple[str, ...]]:
+    ) -> Generator[list[Ask], list[Answer], tuple[str, ...]]:
         """The nodes that are to found the homes of the key ranges of a job after the first."""
         keys = [range_topic(name, creator, place) for place in range(1, max(s.trees for s in plan.sides))]
-        answers = (yield [ToKey(key, say.WhoIsThere(id=0, origin="")) for key in keys]) if keys else []
+        answers = (yield [ToKey(key, WhoIsThere(id=0, origin="")) for key in keys]) if keys else []
         if any(answer.error for answer in answers):
             what = "the SELECT" if name.startswith(ONE_SHOT_PREFIX) else f"job {name}"
             raise UserError(f"{what}: a node that is to root a key range does not answer; try again")
@@ -152,7 +154,7 @@ class Planning:
         if readers:
             raise UserError(is_read(spec.name, readers))
 
-    def _since(self, plan: Plan) -> Generator[list[Ask], list[say.Answer], Plan]:
+    def _since(self, plan: Plan) -> Generator[list[Ask], list[Answer], Plan]:
         """The plan, with the landmark of the job that it reads if its windows are that job's. On finite input
         both begin with the first row. Raises ``UserError``.
         """
@@ -172,7 +174,7 @@ class Planning:
         return replace(plan, since=(landmark_us, max(landmark_us, facts.committed_us or landmark_us)))
 
 
-def _with_way_out(error: ColumnError, views: Mapping[str, say.StreamSeen], *, finite: bool) -> UserError:
+def _with_way_out(error: ColumnError, views: Mapping[str, StreamSeen], *, finite: bool) -> UserError:
     """What is wrong with a column, and where a person declares it, if its streams let them. ``finite``: in
     ``elf run``."""
     able = [stream for stream, view in views.items() if error.type or view.format == "json"]

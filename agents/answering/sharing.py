@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 
 from agents.answering.asks import Ask, ToAddress
-from elf.job import messages as say
 from elf.job.log.streamlog import Member, StreamLog
 from elf.job.spec import Flow, JobSpec
 from elf.job.work import FlowWork, InspectWork, WorkFacts
@@ -23,6 +22,7 @@ from elf.ql.plan import Fragment, Function, Plan
 from elf.windows import Counted, Landmark, Session
 from elf.windows.kinds import HOUR_US, span
 from elf.windows.sharing import Choice, Measured, choose
+from elf.wire.base import Answer
 
 CANDIDATES_MAX: Final = 4
 """Lengths of panes that are looked at, the longest first: these take the fewest merges."""
@@ -67,7 +67,7 @@ class Sharing:
 
     def plan(
         self, make: Callable[[int | None], Plan], instead: Instead | None
-    ) -> Generator[list[Ask], list[say.Answer], Plan]:
+    ) -> Generator[list[Ask], list[Answer], Plan]:
         """``make`` gives the plan with panes of this length; None: its own, which are as long as they can
         be."""
         plan = make(None)
@@ -106,7 +106,7 @@ class Sharing:
 
     def _measured(
         self, candidates: Sequence[Flows]
-    ) -> Generator[list[Ask], list[say.Answer], tuple[list[Measured], list[str]]]:
+    ) -> Generator[list[Ask], list[Answer], tuple[list[Measured], list[str]]]:
         """(what is known, why nothing is of the others)"""
         roots = [flow.home for flows in candidates for flow in flows]
         streams = dict.fromkeys(flow.fragment.stream for flow in candidates[0])

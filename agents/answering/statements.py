@@ -27,14 +27,16 @@ from agents.answering.submissions import Submissions, described, program_row
 from agents.answering.tapping import Tapping
 from elf.batch import encode
 from elf.errors import UserError
-from elf.job import messages as say
 from elf.job.home.homes import Homes
 from elf.job.log.membership import Identity
 from elf.job.log.streamlog import StreamLog
+from elf.job.messages.homes import CreateJob, DropJob, JobFacts
+from elf.job.messages.inquiries import NotifyJob
 from elf.job.rollup.notices import CHARS_MAX
 from elf.job.spec import JobSpec, app_id
 from elf.ql.plan import Plan
-from elf.wire.clients import ONE_SHOT_PREFIX
+from elf.wire.base import Answer
+from elf.wire.clients import ONE_SHOT_PREFIX, Call, Execute, Reply
 
 if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement, which most agents never see
     from elf.ql import statements
@@ -75,7 +77,7 @@ class Statements:
 
     # -- statements ------------------------------------------------------------------------------------------
 
-    def execute(self, asked: say.Execute) -> Procedure:
+    def execute(self, asked: Execute) -> Procedure:
         """All statements of a text, one after the other; the last one's reply is the reply."""
         from elf.ql import statements
 
@@ -88,7 +90,7 @@ class Statements:
             yield from self._statement(asked, statement)
         return (yield from self._statement(asked, parsed[-1]))
 
-    def _statement(self, asked: say.Execute, statement: statements.Statement) -> Procedure:
+    def _statement(self, asked: Execute, statement: statements.Statement) -> Procedure:
         from elf.ql import changes, statements
 
         match statement:
@@ -116,8 +118,8 @@ class Statements:
                 return (yield from self._explain(asked, statement))
 
     def _found_job(
-        self, name: str, asked: say.Execute, query: statements.Query, *, replacing: bool
-    ) -> Generator[list[Ask], list[say.Answer], say.JobFacts]:
+        self, name: str, asked: Execute, query: statements.Query, *, replacing: bool
+    ) -> Generator[list[Ask], list[Answer], JobFacts]:
         creator = asked.creator
         replaced = self._log.find_job(name, creator) if replacing else None
         if replaced is not None and replaced.creator != creator:
@@ -131,7 +133,7 @@ class Statements:
         spec = JobSpec(name, creator, 0, plan, ())
         if spec.replicated:  # else they are where the job is: it is asked again when that dies
             spec = replace(spec, roots=(yield from self.planning.range_roots(name, creator, plan)))
-        request = say.CreateJob(id=0, origin="", spec=spec, replace=replacing)
+        request = CreateJob(id=0, origin="", spec=spec, replace=replacing)
         (answer,) = yield [ToKey(app_id(name, creator), request)]
         if answer.error == SILENT:
             silent = "its master or the keepers of the stream log do not answer"
@@ -140,7 +142,7 @@ class Statements:
             raise UserError(f"job {name}: {silent}; SHOW JOBS tells if it exists")
         return facts_of(answer)
 
-    def _create(self, asked: say.Execute, statement: statements.CreateJob) -> Procedure:
+    def _create(self, asked: Execute, statement: statements.CreateJob) -> Procedure:
         facts = yield from self._found_job(
             statement.name, asked, statement.query, replacing=statement.replace
         )
@@ -148,7 +150,7 @@ class Statements:
         text = f"job {statement.name} created; its master is {self._fleet.named(facts.master)}"
         text += self._unmirrored(facts.spec.plan)
         body = json.dumps({"job": statement.name, "master": facts.master, "uid": facts.spec.uid}).encode()
-        return say.Reply(request=asked.request, text=text, body=body)
+        return Reply(request=asked.request, text=text, body=body)
 
     def _unmirrored(self, plan: Plan) -> str:
         """What to add where a job wants mirrors, and this agent makes none."""
@@ -156,12 +158,12 @@ class Statements:
             return ""
         return "; this agent makes no copies (protocol.copies is 0): when it is behind, nobody answers for it"
 
-    def _select(self, asked: say.Execute, statement: statements.Select) -> Procedure:
+    def _select(self, asked: Execute, statement: statements.Select) -> Procedure:
         return Reading((yield from self._one_shot(asked, statement.query)), drops=True)
 
     def _one_shot(
-        self, asked: say.Execute, query: statements.Query
-    ) -> Generator[list[Ask], list[say.Answer], JobSpec]:
+        self, asked: Execute, query: statements.Query
+    ) -> Generator[list[Ask], list[Answer], JobSpec]:
         """The job of a SELECT that somebody reads."""
         self._one_shots += 1
         name = f"{ONE_SHOT_PREFIX}{self._me.agent_id[:8]}_{self._me.incarnation}_{self._one_shots}"
@@ -169,30 +171,30 @@ class Statements:
         spec = self._log.job(facts.spec.uid)
         return facts.spec if spec is None else spec
 
-    def _drop(self, asked: say.Execute, statement: statements.DropJob) -> Procedure:
+    def _drop(self, asked: Execute, statement: statements.DropJob) -> Procedure:
         program = self._log.find_program(statement.name, asked.creator)
         if program is not None and self._log.find_job(statement.name, asked.creator) is None:
             return (yield from self._submissions.drop(asked.request, program))
         spec = self.masters.find(statement.name, asked.creator)
         self.planning.unread(spec)
-        yield from self.masters.ask(spec, say.DropJob(id=0, origin="", uid=spec.uid))
+        yield from self.masters.ask(spec, DropJob(id=0, origin="", uid=spec.uid))
         yield [Until(lambda: self._log.is_dropped(spec.uid))]
-        return say.Reply(request=asked.request, text=f"job {spec.name} dropped")
+        return Reply(request=asked.request, text=f"job {spec.name} dropped")
 
-    def _notify(self, asked: say.Execute, statement: statements.NotifyJob) -> Procedure:
+    def _notify(self, asked: Execute, statement: statements.NotifyJob) -> Procedure:
         if len(statement.text) > CHARS_MAX:
             raise UserError(f"a notice of {len(statement.text)} characters is too long: {CHARS_MAX} at most")
         spec = self.masters.find(statement.name, asked.creator)
         answers = yield from self.masters.ask_roots(
             spec,
-            lambda flow: say.NotifyJob(id=0, origin="", uid=spec.uid, text=statement.text, flow=flow.uid),
+            lambda flow: NotifyJob(id=0, origin="", uid=spec.uid, text=statement.text, flow=flow.uid),
             first_ranges=True,
         )
         reached = [msgspec.msgpack.decode(answer.body, type=list[str]) for answer in answers]
         text = f"notice sent to the {len(set().union(*reached))} agents of job {spec.name}"
-        return say.Reply(request=asked.request, text=text)
+        return Reply(request=asked.request, text=text)
 
-    def _explain(self, asked: say.Execute, statement: statements.Explain) -> Procedure:
+    def _explain(self, asked: Execute, statement: statements.Explain) -> Procedure:
         if isinstance(statement.target, str):
             spec = self.masters.find(statement.target, asked.creator)
             return (
@@ -221,7 +223,7 @@ class Statements:
             rows = yield from self._fleet.told_members()
         return _table_of(request, rows, what)
 
-    def _describe(self, asked: say.Execute, name: str) -> Procedure:
+    def _describe(self, asked: Execute, name: str) -> Procedure:
         if name in self._log.streams():
             schema = (yield from self._fleet.view(name, finite=self.planning.finite)).schema
             columns: list[dict[str, object]] = [
@@ -242,17 +244,17 @@ class Statements:
 
     # -- calls -----------------------------------------------------------------------------------------------
 
-    def call(self, call: say.Call) -> Procedure:
+    def call(self, call: Call) -> Procedure:
         """A client's other wishes."""
         match call.verb:
             case "status":
-                return say.Reply(request=call.request, body=json.dumps(self.status()).encode())
+                return Reply(request=call.request, body=json.dumps(self.status()).encode())
             case "tree" if call.argument.startswith(STREAM_PREFIX):
                 return (yield from self._fleet.tree(call.request, call.argument.removeprefix(STREAM_PREFIX)))
             case "tree":
                 spec = self.masters.find(call.argument, call.creator)
                 flows = yield from self.masters.inspect_flows(spec)
-                return say.Reply(request=call.request, body=json.dumps(trees(spec, flows)).encode())
+                return Reply(request=call.request, body=json.dumps(trees(spec, flows)).encode())
             case "submit":
                 return (yield from self._submissions.submit(call))
             case "query":
@@ -290,7 +292,7 @@ class Statements:
         names = (*(s.name for s in self._log.jobs()), *(s.name for s in self._log.programs()))
         return sorted(name for name in names if not name.startswith(ONE_SHOT_PREFIX))
 
-    def _compare(self, call: say.Call) -> Procedure:
+    def _compare(self, call: Call) -> Procedure:
         """Close and ship the archives of the job's streams, then hand out what the job committed."""
         spec = self.masters.find(call.argument, call.creator)
         if why := not_comparable(spec.plan):
@@ -302,18 +304,18 @@ class Statements:
         members = {m.address for stream in spec.plan.streams for m in self._fleet.expected(stream)}
         body = {"job": spec.name, "streams": sources, **summary(facts, len(members))}
         payload = msgspec.msgpack.encode(facts)
-        return say.Reply(request=call.request, body=json.dumps(body).encode(), payload=payload)
+        return Reply(request=call.request, body=json.dumps(body).encode(), payload=payload)
 
 
-def _table_of(request: int, rows: Sequence[dict[str, object]], what: str) -> say.Reply:
+def _table_of(request: int, rows: Sequence[dict[str, object]], what: str) -> Reply:
     if not rows:
-        return say.Reply(request=request, text=f"no {what}")
+        return Reply(request=request, text=f"no {what}")
     columns = {
         name: [row[name] if isinstance(row[name], int) else str(row[name]) for row in rows]
         for name in rows[0]
     }
     table = pa.table({name: _column(values) for name, values in columns.items()})
-    return say.Reply(request=request, payload=encode(table))
+    return Reply(request=request, payload=encode(table))
 
 
 def _column(values: Sequence[object]) -> Sequence[object]:

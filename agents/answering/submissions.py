@@ -16,13 +16,14 @@ from agents.answering.asks import SILENT, Ask, Procedure, ToKey, Until
 from agents.answering.fleet import Fleet
 from agents.answering.planning import Planning
 from elf.errors import UserError
-from elf.job import messages as say
 from elf.job.log.streamlog import StreamLog
 from elf.job.program import messages as note
 from elf.job.program.calls import Wish
 from elf.job.program.spec import TEXT_BYTES_MAX, ProgramSpec, Question, Submission, Tap
 from elf.job.program.values import pack_value
 from elf.job.spec import app_id
+from elf.wire.base import Answer
+from elf.wire.clients import Call, Reply
 
 Found = tuple[ProgramSpec, note.ProgramFacts | None]
 
@@ -35,7 +36,7 @@ class Submissions:
         self._fleet = fleet
         self._planning = planning
 
-    def submit(self, call: say.Call) -> Procedure:
+    def submit(self, call: Call) -> Procedure:
         """A client's job."""
         from elf.ql import statements
 
@@ -82,9 +83,9 @@ class Submissions:
         body = msgspec.msgpack.decode(answer.body, type=dict[str, str])
         yield [Until(lambda: self._log.has_program(body["uid"]))]
         text = f"job {spec.name} submitted ({spec.title}, {spec.hash})"
-        return say.Reply(request=call.request, text=text, body=json.dumps(body).encode())
+        return Reply(request=call.request, text=text, body=json.dumps(body).encode())
 
-    def _tap(self, wish: Wish) -> Generator[list[Ask], list[say.Answer], Tap]:
+    def _tap(self, wish: Wish) -> Generator[list[Ask], list[Answer], Tap]:
         from elf.ql import statements
         from elf.ql.groups import plan_groups, plan_rows
 
@@ -107,7 +108,7 @@ class Submissions:
         groups = plan_groups(query, schema, stream=stream)
         return Tap(wish.name, groups.fragment, groups.keys, groups.states)
 
-    def query(self, call: say.Call) -> Procedure:
+    def query(self, call: Call) -> Procedure:
         """A client asks a job's master, as another job would (``Job.query``)."""
         try:
             asked = msgspec.json.decode(call.argument, type=Question)
@@ -127,16 +128,16 @@ class Submissions:
         if answer.error:
             said = answer.error.removeprefix(f"{found.name} ").removeprefix(f"{found.name}: ")
             raise UserError(f"job {asked.job} gave no answer: {said}")
-        return say.Reply(request=call.request, payload=answer.body)
+        return Reply(request=call.request, payload=answer.body)
 
     def drop(self, request: int, spec: ProgramSpec) -> Procedure:
         (answer,) = yield [ToKey(spec.app, note.DropProgram(id=0, origin="", app=spec.app, uid=spec.uid))]
         if answer.error:
             raise UserError(f"job {spec.name} is not dropped: {answer.error}")
         yield [Until(lambda: self._log.is_dropped(spec.uid))]
-        return say.Reply(request=request, text=f"job {spec.name} dropped")
+        return Reply(request=request, text=f"job {spec.name} dropped")
 
-    def inspect(self) -> Generator[list[Ask], list[say.Answer], list[Found]]:
+    def inspect(self) -> Generator[list[Ask], list[Answer], list[Found]]:
         """Every job in Python, with what its master says of it; None where that is silent."""
         specs = self._log.programs()
         answers = yield [

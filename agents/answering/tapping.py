@@ -20,10 +20,11 @@ from agents.answering.asks import SILENT, Procedure, ToAddress
 from agents.answering.fleet import Fleet
 from elf.batch import decode, encode
 from elf.errors import PeerError, QueryError, UserError
-from elf.job import messages as say
 from elf.job.log.streamlog import Member, StreamLog
+from elf.job.messages.inquiries import Peeked, PeekStream, StreamSeen
 from elf.ql.plan import Fragment
 from elf.schema import Column, Schema, merge_schemas
+from elf.wire.clients import Call, Reply
 from elf.wire.tapping import AGAIN_MS_MIN, LINES_MAX, ROWS_MAX, TapReply, TapWish
 
 ROWS_TOGETHER_MAX = 20_000
@@ -48,7 +49,7 @@ class _Tap:
     """``request``: without its bounds; ``shown``: its columns without those that are only for its condition.
     ``silent``: members that did not answer, and for how many questions they are left alone."""
 
-    request: say.PeekStream
+    request: PeekStream
     event_time: str | None
     shown: tuple[str, ...]
     silent: dict[str, int] = field(default_factory=dict)
@@ -66,7 +67,7 @@ class Tapping:
         self._fleet = fleet
         self._taps: OrderedDict[str, _Tap] = OrderedDict()
 
-    def tap(self, call: say.Call) -> Procedure:
+    def tap(self, call: Call) -> Procedure:
         """What has come since the last call of this tap. The reply's payload are the rows, its body is
         ``TapReply``."""
         try:
@@ -90,7 +91,7 @@ class Tapping:
         return (yield from _ask(call.request, tap, members))
 
 
-def _planned(wish: TapWish, seen: Sequence[say.StreamSeen]) -> _Tap:
+def _planned(wish: TapWish, seen: Sequence[StreamSeen]) -> _Tap:
     """Raises ``UserError``."""
     schema = merge_schemas([one.schema for one in seen])
     shown = _shown(wish, schema)
@@ -102,7 +103,7 @@ def _planned(wish: TapWish, seen: Sequence[say.StreamSeen]) -> _Tap:
     chosen: dict[str, Column] = {}  # DuckDB takes names that differ by case only for the same
     for column in (*named, *shown):
         chosen.setdefault(column.name.lower(), column)
-    request = say.PeekStream(
+    request = PeekStream(
         id=0,
         origin="",
         stream=wish.stream,
@@ -163,7 +164,7 @@ def _ask(request: int, tap: _Tap, members: Sequence[Member]) -> Procedure:
             if answer.error == SILENT:
                 tap.silent[member.address] = SKIPS
             continue
-        peeked = msgspec.msgpack.decode(answer.body, type=say.Peeked)
+        peeked = msgspec.msgpack.decode(answer.body, type=Peeked)
         hidden, unseen = hidden + peeked.hidden, unseen + peeked.unseen
         if peeked.rows:
             try:
@@ -175,7 +176,7 @@ def _ask(request: int, tap: _Tap, members: Sequence[Member]) -> Procedure:
     return _reply(request, tables, told)
 
 
-def _bounded(request: say.PeekStream, members: int) -> say.PeekStream:
+def _bounded(request: PeekStream, members: int) -> PeekStream:
     """The request with what each of so many members may show and hold."""
     rows_max = max(min(ROWS_MAX, ROWS_TOGETHER_MAX // members), 1)
     return msgspec.structs.replace(
@@ -195,9 +196,9 @@ def _named(rows: pa.Table, agent: str, tap: _Tap) -> pa.Table:
     return pa.table([first, agents, *(rows[name] for name in others)], names=[time, AGENT, *others])
 
 
-def _reply(request: int, tables: Sequence[pa.Table], told: TapReply) -> say.Reply:
+def _reply(request: int, tables: Sequence[pa.Table], told: TapReply) -> Reply:
     body = msgspec.json.encode(told)
     if not tables:
-        return say.Reply(request=request, body=body)
+        return Reply(request=request, body=body)
     rows = pa.concat_tables(tables, promote_options="permissive")
-    return say.Reply(request=request, body=body, payload=encode(rows.sort_by(rows.column_names[0])))
+    return Reply(request=request, body=body, payload=encode(rows.sort_by(rows.column_names[0])))

@@ -21,9 +21,9 @@ from elf.job.assembly.windows import Assembly
 from elf.job.contributions import Piece
 from elf.job.effects import CommitWindows, MakeEarly
 from elf.job.events import EarlyMade
-from elf.job.messages import WindowResult
 from elf.job.ports import FinisherPort
 from elf.job.tally import TALLY_STATES
+from elf.wire.clients import WindowResult
 
 
 def early_windows(

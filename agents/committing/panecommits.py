@@ -30,7 +30,7 @@ from elf.job.effects import Combine, CommitPanes, ReadCommits, StorePanes
 from elf.job.events import Combined, CommitsRead, PanesCommitted, PanesStored
 from elf.job.home.port import Draft, Drafted
 from elf.job.home.records import encode as encode_record
-from elf.job.messages import PaneRow
+from elf.job.messages.reading import PaneRow
 from elf.job.snapshots import Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.tally import TALLY_SCHEMA, TALLY_STATES, UNREDUCED

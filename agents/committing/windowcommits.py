@@ -51,10 +51,10 @@ from elf.job.events import WindowsCommitted, WindowsRead
 from elf.job.gaps import gaps_alone, gaps_of
 from elf.job.home.port import Drafted
 from elf.job.home.records import encode as encode_record
-from elf.job.messages import WindowResult
 from elf.job.ports import FinisherPort
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec
 from elf.ql.plan import Fragment, Plan, Stage, StreamJoin
+from elf.wire.clients import WindowResult
 
 Treat = Callable[[pa.Table, pa.Table], tuple[pa.Table, pa.Table]]
 """What is done to (status, rows) of windows before they are committed (``agents.committing.finals``)."""

@@ -31,8 +31,8 @@ from agents.lanes.running import Running
 from elf.errors import ElfError
 from elf.job import effects as do
 from elf.job import events as was
-from elf.job import messages as say
 from elf.job.commands import Command, Finish, Idle, Install, Leap, Outcome
+from elf.job.messages.inquiries import PeekStream
 
 T = TypeVar("T")
 
@@ -211,7 +211,7 @@ class Feeding:
     def consult(self, effect: do.Consult) -> None:
         """Ask a lane what is asked of its stream; who looks at rows asks beside it, and holds up nothing."""
         stream = self._streams[effect.stream]
-        if isinstance(effect.request, say.PeekStream):
+        if isinstance(effect.request, PeekStream):
             peeked = self._peeker.submit(self._peek, stream.lane, effect.request)
             self._when_done(peeked, self._tell)
             return
@@ -226,7 +226,7 @@ class Feeding:
 
         self._when_done(stream.thread.submit(ask), self._tell)
 
-    def _peek(self, lane: Lane, request: say.PeekStream) -> was.Consulted:
+    def _peek(self, lane: Lane, request: PeekStream) -> was.Consulted:
         """What goes wrong here is the matter of who looks, and of nobody else."""
         try:
             return was.Consulted(request, "", lane.peek(request, self._now_ms()))

@@ -30,15 +30,16 @@ from agents.lanes.samples import spread
 from agents.lanes.sinks import Sinks
 from agents.lanes.streams import StreamEngine
 from agents.metrics import Metrics
-from elf.job import messages as say
 from elf.job.again import Reading
 from elf.job.commands import Answered, Command, Feed, Idle, Install, Leap, Outcome
 from elf.job.cut import StreamCut
 from elf.job.gaps import Missed
+from elf.job.messages.inquiries import PeekStream, RollArchive, StreamSeen
 from elf.job.ports import Spill
 from elf.job.snapshots import SnapshotName
 from elf.job.worker.stream import StreamWorker, WorkerSettings
 from elf.schema import ColumnType, declare
+from elf.wire.base import Request
 
 SAMPLE_LINES: Final = 1_000
 """Lines that are remembered to infer the columns of a stream from."""
@@ -239,13 +240,13 @@ class Lane:
             step = max(1, len(lines) // 20)
             self._samples.extend(lines[i].as_py() for i in range(0, len(lines), step))
 
-    def describe(self) -> say.StreamSeen:
+    def describe(self) -> StreamSeen:
         """The columns seen so far."""
         samples = pa.array(list(self._samples), pa.string())
         schema = self.facts.format.schema(samples, self._engine.event_time)
         if self.facts.declared:
             schema = declare(schema, self.facts.declared)
-        return say.StreamSeen(
+        return StreamSeen(
             schema,
             self.facts.format.name,
             self.facts.timestamp,
@@ -253,15 +254,15 @@ class Lane:
             self.counts.rows_read,
         )
 
-    def answer(self, request: say.Request) -> bytes:
+    def answer(self, request: Request) -> bytes:
         """Answer ``DescribeStream`` or ``RollArchive`` with ``StreamSeen``."""
-        if isinstance(request, say.RollArchive) and self._sinks.archives:
+        if isinstance(request, RollArchive) and self._sinks.archives:
             self._sinks.roll()
             self._cut(Outcome(), self.worker.cut())
             self.ship()
         return msgspec.msgpack.encode(self.describe())
 
-    def peek(self, request: say.PeekStream, now_ms: int) -> bytes:
+    def peek(self, request: PeekStream, now_ms: int) -> bytes:
         """Answer with ``Peeked``; on a thread of its own, always the same."""
         peeked = self._peeks.look(request, self.facts.format, self._engine.event_time, now_ms)
         return msgspec.msgpack.encode(peeked)

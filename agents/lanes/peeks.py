@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from agents.formats import Format
 from elf.batch import encode
 from elf.errors import UserError
-from elf.job import messages as say
+from elf.job.messages.inquiries import Peeked, PeekStream
 from elf.job.ports import Wanted
 
 if TYPE_CHECKING:  # DuckDB, as in agents.lanes.streams
@@ -54,7 +54,7 @@ class Allowance:
 class _Peek:
     """One of them. ``hold`` and ``take`` are called under the lock of all, ``read`` on the peeks' thread."""
 
-    def __init__(self, request: say.PeekStream, now_ms: int) -> None:
+    def __init__(self, request: PeekStream, now_ms: int) -> None:
         self.asked_ms = now_ms
         self._request = request
         self._looked = Allowance(request.lines_max)
@@ -85,10 +85,10 @@ class _Peek:
 
     def read(
         self, held: Sequence[Held], unseen: int, fmt: Format, event_time: str | None, now_ms: int
-    ) -> say.Peeked:
+    ) -> Peeked:
         """The rows of these lines."""
         if not held:
-            return say.Peeked(b"", 0, unseen)
+            return Peeked(b"", 0, unseen)
         if self._extractor is None:  # a line was read, so that the lane knows the event time if there is one
             from agents.lanes.engine import Extractor
 
@@ -105,7 +105,7 @@ class _Peek:
             rows = rows.filter(pa.array(np.asarray(found.wanted, dtype=np.bool_)))
         shown = self._shown.take(rows.num_rows, now_ms)
         payload = encode(rows.slice(0, shown).combine_chunks()) if shown else b""
-        return say.Peeked(payload, rows.num_rows - shown, unseen)
+        return Peeked(payload, rows.num_rows - shown, unseen)
 
     def close(self) -> None:
         if self._extractor is not None:
@@ -130,7 +130,7 @@ class Peeks:
             for peek in self._peeks.values():
                 peek.hold(lines, now_ms)
 
-    def look(self, request: say.PeekStream, fmt: Format, event_time: str | None, now_ms: int) -> say.Peeked:
+    def look(self, request: PeekStream, fmt: Format, event_time: str | None, now_ms: int) -> Peeked:
         """What has come since this peek was here last; the first time it begins. Raises ``UserError``."""
         with self._lock:
             self._end(now_ms)

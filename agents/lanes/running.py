@@ -36,7 +36,7 @@ from elf.job.contributions import to_bytes
 from elf.job.cut import FlowCut, SourceCut, StreamCut
 from elf.job.effects import Run
 from elf.job.events import Ran
-from elf.job.messages import NotRun, RunAgain, RunSlice
+from elf.job.messages.again import NotRun, RunAgain, RunSlice
 from elf.job.spec import Flow
 from elf.job.tally import TALLY_COLUMNS
 from elf.job.worker.stream import LONG_AGO, StreamWorker, WorkerSettings

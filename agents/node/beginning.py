@@ -14,7 +14,7 @@ from elf.job.home.records import RECORD_BYTES_MAX
 from elf.job.log.keepers import KEEPERS_MAX, LOG_GROUP
 from elf.job.log.membership import Cluster, Identity
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import LogEntry
+from elf.job.messages.entries import LogEntry
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
 from overlay import replica

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from agents.node.beginning import Context, NodeSettings, Restored
 from elf.job import copies as disk
-from elf.job import messages as say
 from elf.job.copies import CopyEffect
 from elf.job.effects import Effect
 from elf.job.log.keepers import apart
+from elf.job.messages.copies import CopiesKept, CopyMessage, CopyVerdict, DropCopies, KeepCopies, OfferCopies
 from elf.job.rollup.copying import Copying
 from elf.job.rollup.flowroots import FlowRoots
 from elf.job.rollup.holding import Holding
@@ -74,19 +74,19 @@ class Copies:
 
     # -- what happens ----------------------------------------------------------------------------------------
 
-    def arrived(self, sender: str, message: say.CopyMessage, now_ms: int) -> Sequence[Step]:
+    def arrived(self, sender: str, message: CopyMessage, now_ms: int) -> Sequence[Step]:
         match message:
-            case say.KeepCopies():
+            case KeepCopies():
                 return self.holding.keep(sender, message, now_ms)
-            case say.CopiesKept():
+            case CopiesKept():
                 self.copying.kept(sender, message)
                 self.handing.kept(sender, message)
                 return []
-            case say.DropCopies():
+            case DropCopies():
                 return self.holding.drop(message)
-            case say.OfferCopies():
+            case OfferCopies():
                 return self._roots.copies_offered(sender, message, now_ms)
-            case say.CopyVerdict():
+            case CopyVerdict():
                 return self.holding.verdict(message)
 
     def performed(self, event: disk.CopyEvent) -> Sequence[Step]:

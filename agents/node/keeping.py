@@ -18,12 +18,16 @@ from agents.node.beginning import Context
 from agents.node.groups import GroupDesk, GroupStep
 from agents.node.staffing import Staffing
 from elf.errors import UserError
-from elf.job import messages as say
 from elf.job.effects import Effect, Send
 from elf.job.log.growing import entry_for, is_behind
 from elf.job.log.keepers import LOG_GROUP, KeptLog, Wished, encode, founding, refusal
 from elf.job.log.membership import Membership
+from elf.job.messages.entries import LogEntry, MemberJoined
+from elf.job.messages.following import Follow, Hello, LogKeepers, LogTail, Refused, Spread, Welcome
+from elf.job.messages.inquiries import LocateInTree, TreePlace
+from elf.job.messages.wishes import EndFlow, Wish
 from elf.job.spec import stream_topic
+from elf.wire.base import Answer
 from overlay import replica
 
 PROPOSED_MS: Final = 1_500
@@ -51,7 +55,7 @@ class _Untold:
 
 
 Step = GroupStep | ring.Effect
-LogWord = say.Hello | say.Welcome | say.Follow | say.LogTail | say.Refused
+LogWord = Hello | Welcome | Follow | LogTail | Refused
 
 
 class Keeping:
@@ -186,7 +190,7 @@ class Keeping:
         found: list[Step] = []
         for uid, since_ms in self._unread.items():
             if now_ms - since_ms >= FLOW_GRACE_MS:
-                found.extend(self.serve(self._me.address, say.EndFlow(uid=uid), now_ms))
+                found.extend(self.serve(self._me.address, EndFlow(uid=uid), now_ms))
         return found
 
     # -- messages --------------------------------------------------------------------------------------------
@@ -205,7 +209,7 @@ class Keeping:
         return self._heard(self.desk.peer_down(address, now_ms), now_ms)
 
     def hear(self, sender: str, message: LogWord, now_ms: int) -> list[Step]:
-        if isinstance(message, say.Follow) and self.keeps:
+        if isinstance(message, Follow) and self.keeps:
             if len(self._known_to) >= PROPOSED_MAX:
                 self._known_to.clear()
             self._known_to[sender] = max(message.known, self.log.last)
@@ -225,7 +229,7 @@ class Keeping:
     def neighbours(self) -> list[str]:
         return [peer.address for peer in self._overlay.peers()]
 
-    def serve(self, asker: str, wish: say.Wish, now_ms: int) -> list[Step]:
+    def serve(self, asker: str, wish: Wish, now_ms: int) -> list[Step]:
         """As a keeper: let the group decide a wish, unless it is hopeless or fulfilled: then who asks hears
         how long the log is. A keeper that follows may hear of a job's next version before it hears that the
         job's entry is committed; that does not make the wish fulfilled. Whoever is no keeper drops it; it
@@ -247,7 +251,7 @@ class Keeping:
         self._proposed[record] = now_ms + PROPOSED_MS
         return self._heard(self.desk.propose(LOG_GROUP, record, now_ms), now_ms)
 
-    def spread(self, new: Sequence[say.LogEntry], now_ms: int) -> list[Step]:
+    def spread(self, new: Sequence[LogEntry], now_ms: int) -> list[Step]:
         """As the leader: tell the streams that they have grown; of new members not at once when they were
         told just now."""
         if not self.leads:
@@ -256,7 +260,7 @@ class Keeping:
         for entry in new:
             for stream in self.log.streams_of(entry):
                 told_ms = self._told_ms.get(stream, -JOINS_MS)
-                due_ms = told_ms + JOINS_MS if isinstance(entry, say.MemberJoined) else now_ms
+                due_ms = told_ms + JOINS_MS if isinstance(entry, MemberJoined) else now_ms
                 known = self._untold.get(stream, _Untold(entry.seq, due_ms))
                 self._untold[stream] = _Untold(known.first, min(known.due_ms, due_ms))
         return self._tell_due(now_ms)
@@ -275,20 +279,20 @@ class Keeping:
             self._told[stream], self._told_ms[stream] = last, now_ms
             topic, new = stream_topic(stream), self.log.after(after, last - after)
             body = pack(self.membership.tail(cluster, after, new))
-            found.extend(self._overlay.route(topic, pack(say.Spread(topic=topic, body=body)), now_ms))
+            found.extend(self._overlay.route(topic, pack(Spread(topic=topic, body=body)), now_ms))
         return found
 
-    def spread_here(self, word: say.Spread, now_ms: int) -> list[Step]:
+    def spread_here(self, word: Spread, now_ms: int) -> list[Step]:
         """As the root of a stream's tree: down it goes. A root that is not one any more lets followers
         ask."""
         if not self._overlay.is_root(word.topic):
             return []
         return list(self._overlay.multicast(word.topic, word.body, now_ms))
 
-    def place(self, request: say.LocateInTree) -> Send:
+    def place(self, request: LocateInTree) -> Send:
         """Our place in a stream's tree."""
-        place = say.TreePlace(self._me.address, self._overlay.parent(stream_topic(request.stream)) or "")
-        return Send(request.origin, say.Answer(id=request.id, body=encode(place)))
+        place = TreePlace(self._me.address, self._overlay.parent(stream_topic(request.stream)) or "")
+        return Send(request.origin, Answer(id=request.id, body=encode(place)))
 
     def follow(self) -> list[Step]:
         """What the group's word leads to: what was decided is ours, and so is who keeps it."""
@@ -323,5 +327,5 @@ class Keeping:
         if standing is None or not standing.leader or not self.kept.cluster_uid:
             return []
         addresses = tuple(voter.address for voter in standing.membership.voters)
-        keepers = say.LogKeepers(standing.epoch, standing.term, standing.leader, addresses)
+        keepers = LogKeepers(standing.epoch, standing.term, standing.leader, addresses)
         return self.membership.kept_by(self.kept.cluster_uid, keepers)

@@ -22,10 +22,10 @@ from agents.node.housing import Housing
 from agents.node.keeping import Keeping, Step
 from agents.node.staffing import Staffing
 from agents.node.working import Working
-from elf.job import messages as say
 from elf.job.commands import SealOpen
 from elf.job.effects import Send, Stop, Work
 from elf.job.log.keepers import LOG_GROUP
+from elf.wire.clients import Failed, Reply
 
 HANDING_MS: Final = 15_000
 """So long it looks for somebody who takes the copies that it has of the dead."""
@@ -81,7 +81,7 @@ class Leaving:
         why = self._needed()
         if not why:
             return self.begin()
-        told = [Send(to, say.Failed(request=n, text=why)) for to, n in self._clients]
+        told = [Send(to, Failed(request=n, text=why)) for to, n in self._clients]
         self._clients, self._asked_ms = [], None
         return [*told]
 
@@ -196,7 +196,7 @@ class Leaving:
         text += self._stalled()
         if lost := self._copies.to_hand_on():
             text += f"; nobody has taken {lost} snapshots that it had of other agents"
-        told = [Send(to, say.Reply(request=n, text=text)) for to, n in self._clients]
+        told = [Send(to, Reply(request=n, text=text)) for to, n in self._clients]
         self._clients = []
         return [*told, *self._overlay.leave(now_ms), Stop("left the cluster", 0)]
 

@@ -27,7 +27,6 @@ from agents.node.staffing import Staffing
 from agents.node.witness import Waits, Witness
 from agents.node.working import DoneWork, ToWorker, Working, WorkStep
 from elf.errors import PeerError
-from elf.job import messages as say
 from elf.job.copies import CopyEffect, CopyEvent
 from elf.job.effects import Effect, Multicast, Namesake, Send, Stop
 from elf.job.events import Arrived, Consulted, Event, FunctionsTried, Worked
@@ -48,9 +47,23 @@ from elf.job.home.router import Done, Router, ToFlow
 from elf.job.log.keepers import KeptLog
 from elf.job.log.membership import Identity, Membership, StreamSince
 from elf.job.log.streamlog import StreamLog
+from elf.job.messages.entries import (
+    HomeMoved,
+    JobAdded,
+    JobDropped,
+    LogEntry,
+    MemberJoined,
+    MemberLeft,
+    ProgramAdded,
+)
+from elf.job.messages.following import Follow, Hello, LogTail, Refused, Spread, Welcome
+from elf.job.messages.homes import JobFailed
+from elf.job.messages.wishes import Wish
 from elf.job.program.messages import MESSAGES as PROGRAM_MESSAGES
 from elf.job.program.port import ProgramEffect, ProgramEvent
 from elf.job.program.programs import Programs, ToApp
+from elf.wire.base import Answer, Request
+from elf.wire.clients import Call, Cancel, Execute, KeepAlive, WindowResult
 from overlay import replica
 
 LOOK_MS = 1_000
@@ -201,7 +214,7 @@ class Node:
             case _ if isinstance(event, Done):
                 return list(self.router.handle(event, now_ms))
             case Consulted():
-                answer = say.Answer(id=event.request.id, error=event.error, body=event.body)
+                answer = Answer(id=event.request.id, error=event.error, body=event.body)
                 return [Send(event.request.origin, answer)]
             case _:
                 return list(self.programs.said(event, now_ms))
@@ -369,30 +382,30 @@ class Node:
 
     # -- the stream log grew ---------------------------------------------------------------------------------
 
-    def _follow(self, new: Sequence[say.LogEntry], now_ms: int) -> list[Step]:
+    def _follow(self, new: Sequence[LogEntry], now_ms: int) -> list[Step]:
         found: list[Step] = []
         for entry in new:
             found.extend(self.witness.logged(entry))
             match entry:
-                case say.MemberJoined() | say.MemberLeft():
+                case MemberJoined() | MemberLeft():
                     self.router.roster_changed(entry.stream)
-                    if isinstance(entry, say.MemberJoined) and entry.agent_id == self.me.agent_id:
+                    if isinstance(entry, MemberJoined) and entry.agent_id == self.me.agent_id:
                         others = self.log.namesakes(entry.stream, self.me.agent_id)
                         found.extend(Namesake(entry.stream, m.agent_id, m.address) for m in others)
-                case say.HomeMoved():
+                case HomeMoved():
                     found.extend(self._working.home_moved(entry.uid, now_ms))
                     found.extend(self.clients.moved(entry.uid, now_ms))
-                case say.JobAdded():
+                case JobAdded():
                     self.homes.placed(entry.spec)
-                case say.JobDropped():
+                case JobDropped():
                     found.extend(self.homes.dropped(entry.uid))
                     found.extend(self.clients.job_ended(entry.uid))
                     self.notices.forget(entry.uid)
                     found.extend([*self.programs.end(entry.uid, now_ms), *self.programs.logged(entry.uid)])
-                case say.ProgramAdded():
+                case ProgramAdded():
                     found.extend(self.programs.begin(entry.spec, now_ms))
                     found.extend(self.programs.logged(entry.spec.uid))
-        if any(not isinstance(entry, say.MemberLeft) for entry in new):
+        if any(not isinstance(entry, MemberLeft) for entry in new):
             found.extend(self.housing.found_ranges(self.me.agent_id))
             found.extend(self.housing.log_grew())
             found.extend(self.router.log_changed(now_ms))
@@ -410,28 +423,28 @@ class Node:
                 return list(self._working.arrived(sender, message, now_ms))
             case _ if isinstance(message, ToFlow):
                 return list(self.router.arrived(sender, message, now_ms))
-            case say.Hello() | say.Welcome() | say.Follow() | say.LogTail() | say.Refused():
+            case Hello() | Welcome() | Follow() | LogTail() | Refused():
                 return list(self.keeping.hear(sender, message, now_ms))
-            case _ if isinstance(message, say.Wish):
+            case _ if isinstance(message, Wish):
                 return list(self.keeping.serve(sender, message, now_ms))
-            case say.Spread():
+            case Spread():
                 return list(self.keeping.spread_here(message, now_ms))
             case _ if isinstance(message, PROGRAM_MESSAGES):
                 return list(self.programs.arrived(sender, message, now_ms, self.membership.keeper))
-            case say.Request():
+            case Request():
                 return list(self.requests.answer(message, now_ms))
-            case say.Answer() if self.programs.awaits(message.id):
+            case Answer() if self.programs.awaits(message.id):
                 return list(self.programs.answered(message))
-            case say.Answer():
+            case Answer():
                 return list(self.clients.answered(message, now_ms))
-            case say.WindowResult():
+            case WindowResult():
                 return list(self.clients.published(message, now_ms))
-            case say.JobFailed():
+            case JobFailed():
                 return list(self.clients.job_failed(message))
-            case say.Call() if message.verb == "leave":
+            case Call() if message.verb == "leave":
                 forced = message.argument == "force"
                 return list(self._leaving.asked(sender, message.request, now_ms, force=forced))
-            case say.Execute() | say.Call() | say.KeepAlive() | say.Cancel():
+            case Execute() | Call() | KeepAlive() | Cancel():
                 return list(self.clients.heard(sender, message, now_ms))
             case _:
                 return []

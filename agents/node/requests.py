@@ -15,13 +15,22 @@ from agents.node.beginning import Context
 from agents.node.keeping import Keeping
 from agents.node.leaving import Leaving
 from agents.node.working import Working
-from elf.job import messages as say
 from elf.job.effects import Consult, Examine, Send
 from elf.job.home.homes import Homes, refusal
 from elf.job.home.placing import AtKey, Here, Taken
 from elf.job.home.router import Router
+from elf.job.messages.homes import CreateJob, DropJob, Inspect, SteerJob, SubscribeJob, WhoIsThere
+from elf.job.messages.inquiries import (
+    DescribeStream,
+    InspectClocks,
+    LocateInTree,
+    NotifyJob,
+    PeekStream,
+    RollArchive,
+)
 from elf.job.spec import app_id
 from elf.job.work import InspectWork, WorkFacts, flow_work
+from elf.wire.base import Answer, Request
 from elf.wire.vitals import InspectAgent
 
 Step = keeping.Step | ToKey
@@ -49,36 +58,36 @@ class Requests:
         self._working = working
         self._leaving = leaving
 
-    def answer(self, request: say.Request, now_ms: int) -> list[Step]:
+    def answer(self, request: Request, now_ms: int) -> list[Step]:
         """The answer, or what leads to it."""
         match request:
-            case say.CreateJob():
+            case CreateJob():
                 return self._create(request, now_ms)
-            case say.WhoIsThere():
+            case WhoIsThere():
                 stays = self._keeping.neighbours()[:1] if self._leaving.under_way else []
                 body = msgspec.msgpack.encode(stays[0] if stays else self._me.address)
-                return [Send(request.origin, say.Answer(id=request.id, body=body))]
-            case say.SteerJob():
+                return [Send(request.origin, Answer(id=request.id, body=body))]
+            case SteerJob():
                 return [*self._router.asked(request, now_ms), *self.remind(now_ms)]
-            case say.DropJob() | say.SubscribeJob() | say.Inspect():
+            case DropJob() | SubscribeJob() | Inspect():
                 return list(self._router.asked(request, now_ms))
-            case say.NotifyJob():
+            case NotifyJob():
                 root = self._homes.roots.get(request.flow)
                 return list(self._working.notices.asked(request, root, self._overlay.is_root, now_ms))
             case InspectWork():
                 return [self._work(request)]
             case InspectAgent():
                 return [Examine(request)]
-            case say.LocateInTree():
+            case LocateInTree():
                 return [self._keeping.place(request)]
-            case say.InspectClocks():
+            case InspectClocks():
                 body = msgspec.msgpack.encode(self._working.clocks.skews(now_ms))
-                return [Send(request.origin, say.Answer(id=request.id, body=body))]
-            case say.DescribeStream() | say.RollArchive() | say.PeekStream():
+                return [Send(request.origin, Answer(id=request.id, body=body))]
+            case DescribeStream() | RollArchive() | PeekStream():
                 if request.stream in self._streams:
                     return [Consult(request.stream, request)]
                 error = f"no stream {request.stream} here"
-                return [Send(request.origin, say.Answer(id=request.id, error=error))]
+                return [Send(request.origin, Answer(id=request.id, error=error))]
             case _:
                 return []
 
@@ -92,13 +101,13 @@ class Requests:
             found.append(flow_work(uid, parent or "", counts))
         flows = tuple(one for one in found if one is not None)
         facts = WorkFacts(self._me.name, flows, self._homes.work(request.jobs))
-        return Send(request.origin, say.Answer(id=request.id, body=msgspec.msgpack.encode(facts)))
+        return Send(request.origin, Answer(id=request.id, body=msgspec.msgpack.encode(facts)))
 
     def remind(self, now_ms: int) -> list[Step]:
         """What the stream log is to say of our jobs, at once."""
         return list(self._router.tick(now_ms, self._keeping.membership.keepers))
 
-    def _create(self, request: say.CreateJob, now_ms: int) -> list[Step]:
+    def _create(self, request: CreateJob, now_ms: int) -> list[Step]:
         """Become the job's home, unless the log knows it at another one (unknown is never new)."""
         asked = request.spec
         named = (asked.name, asked.creator)

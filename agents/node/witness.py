@@ -14,10 +14,10 @@ from typing import Final
 
 import overlay as ring
 from agents.node.beginning import PEERS_FACT, as_lines
-from elf.job import messages as say
 from elf.job.effects import SaveFact, Seen
 from elf.job.log.membership import Membership
 from elf.job.log.streamlog import StreamLog
+from elf.job.messages.entries import LogEntry, MemberJoined, MemberLeft
 
 GONE_MAX: Final = 1_024
 """Neighbours that are remembered as gone, to be told of when they are back."""
@@ -80,15 +80,15 @@ class Witness:
         what = "has gone" if event.reason == "left" else "is silent: it is taken for dead"
         return [Seen(what, self.name(address), address)]
 
-    def logged(self, entry: say.LogEntry) -> list[Seen]:
+    def logged(self, entry: LogEntry) -> list[Seen]:
         """The stream log has grown."""
-        if not self._ready or not isinstance(entry, say.MemberJoined | say.MemberLeft):
+        if not self._ready or not isinstance(entry, MemberJoined | MemberLeft):
             return []
         members = (one for one in self._log.members(entry.stream) if one.number == entry.number)
         member = next(members, None)
         if member is None or member.agent_id == self._membership.me.agent_id:
             return []
-        what = "joins a stream" if isinstance(entry, say.MemberJoined) else "has left a stream"
+        what = "joins a stream" if isinstance(entry, MemberJoined) else "has left a stream"
         return [Seen(what, member.name, member.address, entry.stream)]
 
     def look(self, ready: bool) -> None:

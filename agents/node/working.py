@@ -15,12 +15,26 @@ from collections.abc import Sequence
 from agents.node.beginning import Context, NodeSettings, Restored
 from agents.node.copies import Copies
 from agents.node.keeping import Keeping, Step
-from elf.job import messages as say
 from elf.job.commands import Install, Uninstall
 from elf.job.copies import CopyEffect, CopyEvent
 from elf.job.effects import Forget, Run, Send, Skewed, Work
 from elf.job.events import Combined, Fetched, Ran, Worked
 from elf.job.home.router import Router
+from elf.job.messages.again import RunAgain, RunSlice
+from elf.job.messages.copies import CopyMessage
+from elf.job.messages.homes import FunctionFailed
+from elf.job.messages.rollup import (
+    Began,
+    Begun,
+    Committed,
+    FlowBegun,
+    LeaveOut,
+    Notice,
+    Progress,
+    SendAgain,
+    Slice,
+    Verdict,
+)
 from elf.job.rollup.clocks import Clocks
 from elf.job.rollup.mirrors import is_copy
 from elf.job.rollup.notices import Notices
@@ -35,16 +49,7 @@ DEFAULT_LATENESS_US = 2_000_000
 WorkStep = Step | CopyEffect
 
 ToWorker = (
-    say.Slice
-    | say.Progress
-    | say.Begun
-    | say.Committed
-    | say.CopyMessage
-    | say.RunAgain
-    | say.Notice
-    | say.LeaveOut
-    | say.SendAgain
-    | say.Verdict
+    Slice | Progress | Begun | Committed | CopyMessage | RunAgain | Notice | LeaveOut | SendAgain | Verdict
 )
 DoneWork = Worked | Combined | Fetched | Ran | CopyEvent
 
@@ -136,8 +141,8 @@ class Working:
             told = tuple(one for one in told if one.flow not in self._unfit)
         news, number = self.uplink.progress(told), self._membership.number(event.stream)
         if news and number is not None:
-            ours = ((one.flow, say.Began(number, one.live_from, one.sealed)) for one in news)
-            begun = say.Begun(flows=tuple(say.FlowBegun(flow, (began,)) for flow, began in ours))
+            ours = ((one.flow, Began(number, one.live_from, one.sealed)) for one in news)
+            begun = Begun(flows=tuple(FlowBegun(flow, (began,)) for flow, began in ours))
             found.extend(self._begun(begun, now_ms))
         if event.command == "Finish":
             found.extend(self.uplink.beat(now_ms))
@@ -145,7 +150,7 @@ class Working:
 
     def _tell_failure(self, uid: str) -> list[WorkStep]:
         """A user's function has failed here: the masters of its jobs decide what becomes of it."""
-        word = say.FunctionFailed(flow=uid, agent=self._me.name, text=self._unfit[uid])
+        word = FunctionFailed(flow=uid, agent=self._me.name, text=self._unfit[uid])
         return [Send(to, word) for to in sorted({spec.home for spec in self._log.readers(uid)})]
 
     # -- messages --------------------------------------------------------------------------------------------
@@ -153,33 +158,33 @@ class Working:
     def arrived(self, sender: str, message: ToWorker, now_ms: int) -> Sequence[WorkStep]:
         """Somebody in a tree of ours, or a neighbour, says something."""
         match message:
-            case say.Slice():
+            case Slice():
                 return self._slice(sender, message, now_ms)
-            case say.Progress():
+            case Progress():
                 return [*self._clock(sender, message, now_ms), *self._router.arrived(sender, message, now_ms)]
-            case say.Begun():
+            case Begun():
                 return self._begun(message, now_ms)
-            case say.Committed():
+            case Committed():
                 return [*self.uplink.committed(message), *self.copies.holding.committed(message)]
-            case say.RunAgain():
+            case RunAgain():
                 flow = self._log.flow(message.flow)
                 return [Run(flow, message, sender)] if flow is not None else []
-            case say.Notice():
+            case Notice():
                 return self.notices.heard(message, self._running, now_ms)
-            case say.LeaveOut():
+            case LeaveOut():
                 return self.uplink.leave_out(message)
-            case say.SendAgain():
+            case SendAgain():
                 return self.uplink.send_again(message)
-            case say.Verdict():
+            case Verdict():
                 return self.uplink.verdict(message, now_ms)
             case _:
                 return self.copies.arrived(sender, message, now_ms)
 
-    def _slice(self, sender: str, message: say.Slice, now_ms: int) -> list[WorkStep]:
+    def _slice(self, sender: str, message: Slice, now_ms: int) -> list[WorkStep]:
         if self._roots.get(message.flow) is not None:
             return list(self._roots.take(sender, message, now_ms))
         flow = self._log.flow(message.flow)
-        alone = bool(message.parts) or isinstance(message, say.RunSlice)
+        alone = bool(message.parts) or isinstance(message, RunSlice)
         if flow is None or flow.home == self._me.address or alone:
             # its root is here no more, or not yet; late rows go up no tree: they are offered to the new root;
             # nor what was run again, which was asked for by that root
@@ -187,18 +192,18 @@ class Working:
             return []
         return list(self.uplink.carry(sender, flow, piece_of(message), now_ms))
 
-    def _begun(self, message: say.Begun, now_ms: int) -> list[WorkStep]:
+    def _begun(self, message: Begun, now_ms: int) -> list[WorkStep]:
         """Of flows whose home is here, or of such that we are on the way to."""
-        here: list[say.FlowBegun] = []
+        here: list[FlowBegun] = []
         for begun in message.flows:
             flow = self._log.flow(begun.flow)
             if flow is not None and flow.home == self._me.address:
                 here.append(begun)
             else:
                 self._beginning.add(begun, now_ms)
-        return list(self._router.arrived("", say.Begun(flows=tuple(here)), now_ms)) if here else []
+        return list(self._router.arrived("", Begun(flows=tuple(here)), now_ms)) if here else []
 
-    def _clock(self, sender: str, message: say.Progress, now_ms: int) -> list[WorkStep]:
+    def _clock(self, sender: str, message: Progress, now_ms: int) -> list[WorkStep]:
         """A member says what its clock shows."""
         self.clocks.hear(sender, message.now_ms, now_ms, self._overlay.rtt_ms(sender))
         flows = (self._log.flow(one.flow) for one in message.flows)

@@ -22,7 +22,7 @@ from elf.bench.runner import Bench, Figure, Report, Scratch
 from elf.bench.sides import clocked
 from elf.errors import QueryError
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import AddJob
+from elf.job.messages.wishes import AddJob
 from elf.job.spec import Flow, JobSpec, app_id, flow_topic, flow_uid
 from elf.ql.catalogue import CLAUSES
 from elf.ql.plan import Plan

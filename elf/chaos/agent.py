@@ -29,12 +29,12 @@ from elf.chaos.ports import PyFunctions, SimClock, SimLanes, SimWork
 from elf.chaos.programs import InlineJobs
 from elf.errors import ElfBug, ElfError
 from elf.job import effects as do
-from elf.job import messages as say
 from elf.job.home import port as home
 from elf.job.log.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince
 from elf.job.program.port import ProgramEvent
 from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
 from elf.job.worker.stream import StreamWorker
+from elf.wire.clients import WindowResult
 from elf.wire.vitals import Vitals
 from overlay import replica
 
@@ -74,7 +74,7 @@ class SimAgent:
         self.up = False
         self.life = 0
         self.ended = ""
-        self.results: list[say.WindowResult] = []
+        self.results: list[WindowResult] = []
         self.notices: list[tuple[str, str]] = []
         self.skewed: list[tuple[str, int]] = []
         self.unusable: list[do.Unusable] = []

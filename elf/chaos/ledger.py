@@ -28,11 +28,12 @@ from elf.job.cut import FlowCut, StreamCut
 from elf.job.effects import CommitWindows, Coverage
 from elf.job.gaps import GAPS, Gap, gaps_of
 from elf.job.gaps import from_bytes as from_bytes_of_gaps
-from elf.job.messages import FlowEnded, LogEntry, MemberJoined, MemberLeft, WindowResult
+from elf.job.messages.entries import FlowEnded, LogEntry, MemberJoined, MemberLeft
 from elf.job.parts import from_bytes as parts_of
 from elf.job.snapshots import Name, Sealed
 from elf.job.spec import Flow, JobSpec
 from elf.job.tally import UNREDUCED
+from elf.wire.clients import WindowResult
 
 PaneCounts = dict[int, Counter[str]]
 CLOCKS_US = 3_500_000

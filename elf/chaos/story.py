@@ -23,11 +23,13 @@ from elf.chaos.reference import BANG, BOOM, DROPPING, SEVERAL, reducing
 from elf.chaos.schedule import BUYS, DRAWN, READERS, Fault, Schedule
 from elf.chaos.world import GONE, Armed, World
 from elf.job import events as was
-from elf.job import messages as say
+from elf.job.messages.homes import DropJob, SteerJob, SubscribeJob
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.plan import Plan, Top, with_first
+from elf.wire.base import Request
+from elf.wire.clients import Call, WindowResult
 from elf.wire.heard import Heard
 
 CHECK_EVERY = 20
@@ -397,7 +399,7 @@ class Story:
         gone = {name for names in self.ledger.gone.values() for name in names}
         for agent in self.world.agents:
             if agent.up and gone & copystore.held(agent.store).keys():
-                leave = say.Call(request=1, verb="leave")
+                leave = Call(request=1, verb="leave")
                 agent.guard(lambda a=agent, m=leave: a.handle(was.Arrived(PEOPLE, m)))  # type: ignore[misc]
 
     # -- people ----------------------------------------------------------------------------------------------
@@ -413,9 +415,9 @@ class Story:
         if spec is None or not world.home(spec).up:
             return
         home, people = world.home(spec), self._people if number < DRAWN else self._alike[number]
-        request: say.Request
+        request: Request
         if fault.kind == "drop":
-            request = say.DropJob(id=1, origin=PEOPLE, uid=spec.uid)
+            request = DropJob(id=1, origin=PEOPLE, uid=spec.uid)
         elif fault.kind == "reduce":
             request = self._reduce(number, spec)
         else:
@@ -425,7 +427,7 @@ class Story:
             query = replace(plan(size, slide, where=where, least=least), final=final)
             if size == slide and people.random() < 0.3:
                 query = staged(query, 4, 2)
-            request = say.SteerJob(
+            request = SteerJob(
                 id=1,
                 origin=PEOPLE,
                 uid=spec.uid,
@@ -437,7 +439,7 @@ class Story:
             )
         home.guard(lambda: home.handle(was.Arrived(PEOPLE, request)))
 
-    def _reduce(self, number: int, spec: JobSpec) -> say.SteerJob:
+    def _reduce(self, number: int, spec: JobSpec) -> SteerJob:
         """ALTER JOB … SET FUNCTION reduce, with another query beside it."""
         rng = random.Random(f"reduce {self.schedule.seed}")  # whoever asks, and however often
         size, slide = rng.choice([(2, 2), (4, 2), (3, 1)])
@@ -456,7 +458,7 @@ class Story:
         if mirrors and not fragment.leap and fragment.wait_us is None:
             query = mirrored(query)
         query = self._suited(query)
-        return say.SteerJob(
+        return SteerJob(
             id=1,
             origin=PEOPLE,
             uid=spec.uid,
@@ -471,7 +473,7 @@ class Story:
         """A reader of all windows of all jobs: each second it renews its lease and asks for what it lacks."""
         world = self.world
         for message in world.client_inbox:
-            if isinstance(message, say.WindowResult) and not message.early:
+            if isinstance(message, WindowResult) and not message.early:
                 self._heard[message.job].take(message.number, message.before)
                 self._told.add(name_of_result(message))
         world.client_inbox.clear()
@@ -480,7 +482,7 @@ class Story:
             home = world.home(spec)
             if home.up:
                 after = self._heard[spec.uid].upto
-                lease = say.SubscribeJob(id=0, origin=f"client:{spec.name}", uid=spec.uid, after=after)
+                lease = SubscribeJob(id=0, origin=f"client:{spec.name}", uid=spec.uid, after=after)
                 home.guard(lambda h=home, m=lease: h.handle(was.Arrived(m.origin, m)))  # type: ignore[misc]
         world.at(world.now + 1_000, self._subscribe)
 

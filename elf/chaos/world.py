@@ -22,16 +22,19 @@ from elf.chaos.agent import SimAgent
 from elf.chaos.lane import Log, SimLane
 from elf.chaos.ledger import Ledger, us_of
 from elf.job import events as was
-from elf.job import messages as say
 from elf.job.home.master import Master
 from elf.job.home.records import home_key
 from elf.job.log.lasting import tombstone
 from elf.job.log.streamlog import StreamLog
+from elf.job.messages.entries import LogEntry
+from elf.job.messages.homes import CreateJob, DropJob
+from elf.job.messages.rollup import Slice
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec, app_id, range_topic, topics_of
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.plan import Plan
 from elf.windows import Sliding
+from elf.wire.clients import WindowResult
 from overlay.ids import closeness, node_id, to_int
 
 BEGIN_MS = 1_000_000
@@ -130,7 +133,7 @@ class World:
         self.by_address = {agent.address: agent for agent in self.agents}
         self.client_inbox: list[object] = []
         self.isolated: set[str] = set()
-        self.entries: list[say.LogEntry] = []
+        self.entries: list[LogEntry] = []
         """The longest log that any agent ever had."""
         self.unheard: set[str] = set()
         """Agents whose snapshots get lost on the way, though all else of them arrives."""
@@ -228,7 +231,7 @@ class World:
         self._said.update(f"{self.now} {agent.address} {to} ".encode() + b"".join(frames))
         if to.startswith("client"):
             said = decode(frames, cluster="sim", max_bytes=1 << 30).message
-            if self.ledger is not None and isinstance(said, say.WindowResult):
+            if self.ledger is not None and isinstance(said, WindowResult):
                 self.ledger.publish(said)
                 if self.loss and self.rng.random() < READER_LOSS:
                     return
@@ -236,7 +239,7 @@ class World:
             return
         if self.rng.random() < self.loss or {agent.address, to} & self.isolated:
             return
-        if isinstance(message, say.Slice) and agent.address in self.unheard:
+        if isinstance(message, Slice) and agent.address in self.unheard:
             return
         if self.network.parted(agent.address, to):
             return
@@ -323,7 +326,7 @@ class World:
         """Submit a planned job as an agent's statement would; ``client`` gets the answer."""
         spec = JobSpec(name, "me", 0, query, (), roots=roots)
         agent = self.agents[through]
-        request = say.CreateJob(id=999_999, origin=client or agent.address, spec=spec, replace=False)
+        request = CreateJob(id=999_999, origin=client or agent.address, spec=spec, replace=False)
         routed = agent.node.overlay.route(app_id(name, "me"), pack(request), self.now)
         agent.perform(agent.node.settle(routed, self.now))
 
@@ -346,7 +349,7 @@ class World:
     def drop(self, spec: JobSpec) -> None:
         """Drop a job as an agent's statement would."""
         home = self.home(spec)
-        home.handle(was.Arrived(home.address, say.DropJob(id=1, origin=home.address, uid=spec.uid)))
+        home.handle(was.Arrived(home.address, DropJob(id=1, origin=home.address, uid=spec.uid)))
 
     def name_at(self, name: str, home: SimAgent) -> str:
         """A name that begins so, of which both keys are nearest to an agent (``elf.job.home.placing``)."""

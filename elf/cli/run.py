@@ -20,8 +20,8 @@ from elf.cli.inputs import Inputs, inputs_of, stdin_pipe
 from elf.cli.printing import Printer, printer, use_utf8
 from elf.client.windows import split
 from elf.errors import InputError, UserError
-from elf.job.messages import Reply, WindowResult
 from elf.schema import COLUMN_TYPES, ColumnType
+from elf.wire.clients import Reply, WindowResult
 
 if TYPE_CHECKING:
     from agents.run import Summary

@@ -32,7 +32,7 @@ from elf.wire.vitals import FleetVitals
 
 if TYPE_CHECKING:
     from elf.functions.sandbox import Sandboxes
-    from elf.job.messages import JobFacts
+    from elf.job.messages.homes import JobFacts
 
 T = TypeVar("T")
 
@@ -254,7 +254,7 @@ class Client:
 
     async def compare_facts(self, job: str) -> CompareFacts:
         """What an offline run of a job needs. Has the members ship their archives first."""
-        from elf.job.messages import JobFacts
+        from elf.job.messages.homes import JobFacts
 
         reply = await self._connection.ask("compare", job, COMPARE_SECS)
         try:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from elf.job.again import Where
 from elf.job.cut import StreamCut
 from elf.job.gaps import Gap, Missed
-from elf.job.messages import FlowProgress
+from elf.job.messages.rollup import FlowProgress
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, Wanted
 from elf.job.program.spec import Tap, Tapped
 from elf.job.snapshots import Early, Name, Sealed, Span, Threshold

@@ -13,11 +13,15 @@ from functools import cached_property
 
 from elf.job.commands import Command
 from elf.job.contributions import PartName, Piece, Pieces, members_of
-from elf.job.messages import LogEntry, Message, PaneRow, Request, RunAgain, SteerJob
+from elf.job.messages.again import RunAgain
+from elf.job.messages.entries import LogEntry
+from elf.job.messages.homes import SteerJob
+from elf.job.messages.reading import PaneRow
 from elf.job.snapshots import Threshold
 from elf.job.spec import Flow, JobSpec, VersionRecord
 from elf.ql.plan import Plan, Top
 from elf.windows import Calendar
+from elf.wire.base import Message, Request
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from elf.job.messages import Message, Request
+from elf.wire.base import Message, Request
 
 Counts = Mapping[str, int]
 Clock = Callable[[], int]

@@ -9,8 +9,9 @@ from agents.answering.asks import Procedure, Until
 from agents.answering.clients import LOG_MS, RENEW_MS, Clients, _Reader
 from elf.chaos.engine import plan
 from elf.job.effects import Send
-from elf.job.messages import Execute, Published, Reply, SubscribeJob, WindowResult
+from elf.job.messages.homes import SubscribeJob
 from elf.job.spec import JobSpec
+from elf.wire.clients import Execute, Published, Reply, WindowResult
 from elf.wire.heard import Heard
 
 HOME, ME, CLIENT = "10.0.0.9:7100", "10.0.0.1:7100", "client:1"

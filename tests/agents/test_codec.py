@@ -17,10 +17,13 @@ from hypothesis import strategies as st
 from agents.codec import Message, decode, encode, pack, reader, unpack, writer
 from elf.errors import ElfBug, PeerError
 from elf.job import messages as job
+from elf.job.messages.following import Hello, Refused
+from elf.job.messages.rollup import Progress, Slice
 from elf.job.program import messages as program
+from elf.wire.clients import Failed
 from elf.wire.frames import MAGIC, WIRE_VERSION, Envelope, FrameRefused, OtherCluster, Reason
 from overlay import messages as ring
-from overlay import replica
+from overlay import replica, treemessages
 from overlay.ids import KEY_BYTES, Peer
 from overlay.replica.world import Weather, World
 
@@ -78,7 +81,7 @@ def field_of(name: str, hint: object) -> st.SearchStrategy[typing.Any]:
 STRATEGIES = {cls: value_of(cls) for cls in ALL_TYPES}
 messages = st.sampled_from(ALL_TYPES).flatmap(STRATEGIES.__getitem__)
 
-SLICE = job.Slice(flow="f", start=-4, end=9, members=b"\x05", tally=b"t" * 9, payload=b"arrow" * 99)
+SLICE = Slice(flow="f", start=-4, end=9, members=b"\x05", tally=b"t" * 9, payload=b"arrow" * 99)
 ROUTE = ring.Route(
     sender=Peer("a:1", 1),
     token=3,
@@ -187,7 +190,7 @@ def test_a_payload_is_a_frame_of_its_own_and_the_very_same_bytes() -> None:
     assert frames[1] is SLICE.payload
     assert SLICE.payload not in frames[0]
     decoded = read(frames)
-    assert isinstance(decoded, job.Slice)
+    assert isinstance(decoded, Slice)
     assert decoded.payload is frames[1]
 
 
@@ -203,8 +206,8 @@ def test_a_message_rides_in_an_overlay_message() -> None:
 
 def test_names_that_both_families_use_stay_apart() -> None:
     for refused in (
-        job.Refused(agent_id="a", text="no"),
-        ring.Refused(sender=Peer("a:1", 1), topic=b"t" * KEY_BYTES, reason="no", instead=""),
+        Refused(agent_id="a", text="no"),
+        treemessages.Refused(sender=Peer("a:1", 1), topic=b"t" * KEY_BYTES, reason="no", instead=""),
     ):
         assert read(sent(refused)) == refused
 
@@ -222,14 +225,14 @@ def test_another_cluster() -> None:
         decode(frames, cluster=CLUSTER, max_bytes=MAX)
     assert (caught.value.cluster, caught.value.sender, caught.value.told) == ("other", SENDER, False)
     with pytest.raises(OtherCluster) as caught:
-        read(encode(job.Failed(request=0, text=""), cluster="x" * 99, sender=""))
+        read(encode(Failed(request=0, text=""), cluster="x" * 99, sender=""))
     assert (caught.value.cluster, caught.value.told) == ("x" * 64, True)
     damaged = msgspec.msgpack.encode(msgspec.structs.replace(envelope_of(SLICE), cluster="other"))
     assert reason_of([damaged, *sent(SLICE)[1:]]) == "checksum"
 
 
 def test_another_version_whatever_it_looks_like() -> None:
-    assert reason_of([forged(envelope_of(job.Hello()), version=WIRE_VERSION + 1)]) == "version"
+    assert reason_of([forged(envelope_of(Hello()), version=WIRE_VERSION + 1)]) == "version"
     assert reason_of([msgspec.msgpack.encode([MAGIC, WIRE_VERSION + 1, {"all": "different"}])]) == "version"
     assert reason_of([msgspec.msgpack.encode(["flea", WIRE_VERSION])]) == "malformed"
 
@@ -248,14 +251,14 @@ def test_frames_that_do_not_fit_together() -> None:
     assert reason_of([head, payload, b""]) == "malformed"
     assert reason_of([head, payload[:-1]]) == "malformed"
     assert reason_of([head, payload[:-1] + b"!"]) == "checksum"
-    assert reason_of([sent(job.Hello())[0], b""]) == "malformed"
-    assert reason_of([sent(job.Hello())[0], payload]) == "malformed"
+    assert reason_of([sent(Hello())[0], b""]) == "malformed"
+    assert reason_of([sent(Hello())[0], payload]) == "malformed"
 
 
 def test_a_careful_enemy() -> None:
     head, payload = sent(SLICE)
     envelope = envelope_of(SLICE)
-    hello = envelope_of(job.Hello())
+    hello = envelope_of(Hello())
     assert reason_of([forged(envelope, tag="job.Nothing"), payload]) == "tag"
     assert reason_of([forged(envelope, tag="job.Committed"), payload]) == "fields"
     assert reason_of([forged(hello, body=b"")]) == "fields"
@@ -264,7 +267,7 @@ def test_a_careful_enemy() -> None:
     nested = b"\x82\xa4type\xa5Hello\xa1x" + b"\x91" * 200_000 + b"\xc0"
     assert reason_of([forged(hello, body=nested)]) == "fields"
     endless = (
-        msgspec.msgpack.encode(job.Progress(member=1, incarnation=1, flows=()))[:-1] + b"\xdd\xff\xff\xff\xff"
+        msgspec.msgpack.encode(Progress(member=1, incarnation=1, flows=()))[:-1] + b"\xdd\xff\xff\xff\xff"
     )
     assert reason_of([forged(hello, tag="job.Progress", body=endless)]) == "fields"
     with_place_for_none = forged(hello, payload_bytes=len(payload), payload_checksum=zlib.crc32(payload))
@@ -301,7 +304,7 @@ def test_a_heartbeat_is_small() -> None:
 
 
 def test_a_changed_sender_or_tag_is_noticed() -> None:
-    envelope = envelope_of(job.Hello())
+    envelope = envelope_of(Hello())
     for change in ({"sender": "10.0.0.8:7071"}, {"tag": "job.Welcome"}):
         assert reason_of([msgspec.msgpack.encode(msgspec.structs.replace(envelope, **change))]) == "checksum"
 

@@ -24,8 +24,8 @@ from agents.http import HttpServer, _json
 from agents.metrics import LABEL_VALUES_MAX, Metrics
 from elf.batch import encode
 from elf.errors import UserError
-from elf.job import messages as say
 from elf.transport import MemoryNetwork
+from elf.wire.clients import WindowResult
 from tests.support.facts import Facts
 from tests.support.waiting import eventually
 
@@ -199,7 +199,7 @@ def test_times_in_windows_have_their_zone() -> None:
         "none": None,
     }
     status = pa.Table.from_pylist([{"window_start": at, "rows_in": 3}])
-    result = say.WindowResult(
+    result = WindowResult(
         job="u",
         name="top",
         version=1,

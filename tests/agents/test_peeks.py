@@ -12,7 +12,7 @@ from agents.formats import get_format
 from agents.lanes.peeks import LEASE_MS, PEEKS_MAX, Allowance, Peeks
 from elf.batch import decode
 from elf.errors import UserError
-from elf.job import messages as say
+from elf.job.messages.inquiries import Peeked, PeekStream
 from elf.schema import Column
 
 JSON = get_format("json")
@@ -21,8 +21,8 @@ COLUMNS = (Column("ts", "timestamp"), Column("n", "bigint"))
 
 def wish(
     peek: str = "mine", where_sql: str = "", rows: int = 100, lines: int = 100, size: int = 1 << 20
-) -> say.PeekStream:
-    return say.PeekStream(
+) -> PeekStream:
+    return PeekStream(
         id=1,
         origin="",
         stream="s",
@@ -40,7 +40,7 @@ def lines(numbers: Iterable[int]) -> pa.StringArray:
     return pa.array(made, pa.string())
 
 
-def numbers(peeked: say.Peeked) -> list[int]:
+def numbers(peeked: Peeked) -> list[int]:
     found: list[int] = decode(peeked.rows)["n"].to_pylist() if peeked.rows else []
     return found
 
@@ -52,14 +52,14 @@ class Looking:
         self.peeks = Peeks("s")
         self._event_time = event_time
 
-    def look(self, request: say.PeekStream, now_ms: int = 0) -> say.Peeked:
+    def look(self, request: PeekStream, now_ms: int = 0) -> Peeked:
         return self.peeks.look(request, JSON, self._event_time, now_ms)
 
 
 def test_a_look_gets_the_rows_since_the_last_one() -> None:
     looking = Looking()
     looking.peeks.see(lines(range(3)), 0)
-    assert looking.look(wish()) == say.Peeked(b"", 0, 0)  # it begins
+    assert looking.look(wish()) == Peeked(b"", 0, 0)  # it begins
     looking.peeks.see(lines(range(3, 5)), 10)
     looking.peeks.see(lines([5]), 20)
     peeked = looking.look(wish())
@@ -67,7 +67,7 @@ def test_a_look_gets_the_rows_since_the_last_one() -> None:
     assert decode(peeked.rows)["_ts"].to_pylist() == [
         1_767_225_600_000_000 + n * 1_000_000 for n in (3, 4, 5)
     ]
-    assert looking.look(wish()) == say.Peeked(b"", 0, 0)
+    assert looking.look(wish()) == Peeked(b"", 0, 0)
     looking.peeks.close()
 
 
@@ -123,7 +123,7 @@ def test_a_look_that_nobody_asks_for_is_over() -> None:
     looking = Looking()
     looking.look(wish())
     looking.peeks.see(lines([1]), LEASE_MS + 1)
-    assert looking.look(wish(), LEASE_MS + 1) == say.Peeked(b"", 0, 0)  # begins again
+    assert looking.look(wish(), LEASE_MS + 1) == Peeked(b"", 0, 0)  # begins again
 
 
 def test_few_look_at_once_and_a_place_is_free_when_one_has_gone() -> None:

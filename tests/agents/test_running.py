@@ -26,7 +26,7 @@ from elf.batch import decode
 from elf.job.again import SOURCES_MAX, Mark, Reading, Where
 from elf.job.commands import Answered, Idle, Install, Outcome, SealOpen, Suspend
 from elf.job.effects import Run
-from elf.job.messages import NotRun, RunAgain, RunSlice
+from elf.job.messages.again import NotRun, RunAgain, RunSlice
 from elf.job.spec import Flow, flow_uid
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.planner import plan_text

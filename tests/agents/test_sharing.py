@@ -10,15 +10,15 @@ import pytest
 
 from agents.answering.asks import Ask, ToAddress
 from agents.answering.sharing import Instead, Sharing, is_free
-from elf.job import messages as say
 from elf.job.log.streamlog import Member, StreamLog
-from elf.job.messages import AddJob
+from elf.job.messages.wishes import AddJob
 from elf.job.spec import Flow, JobSpec, flow_uid
 from elf.job.work import FlowWork, InspectWork, WorkFacts
 from elf.ql.plan import Function, Plan
 from elf.ql.planner import plan_streams
 from elf.ql.statements import Select, parse
 from elf.ql.user_functions import with_function
+from elf.wire.base import Answer
 from tests.support.ql_table import SCHEMA
 
 SECOND_US = 1_000_000
@@ -55,7 +55,7 @@ class Fleet:
     def plan(self, text: str, instead: Instead | None = None) -> Plan:
         sharing = Sharing(self.log, lambda stream: MEMBERS)
         procedure = sharing.plan(lambda pane_us: planned(text, pane_us), instead)
-        answers: list[say.Answer] | None = None
+        answers: list[Answer] | None = None
         while True:
             try:
                 asks = procedure.send(answers) if answers is not None else next(procedure)
@@ -64,15 +64,15 @@ class Fleet:
                 return made
             answers = [self.answer(ask) for ask in asks]
 
-    def answer(self, ask: Ask) -> say.Answer:
+    def answer(self, ask: Ask) -> Answer:
         assert isinstance(ask, ToAddress)
         assert isinstance(ask.request, InspectWork)
         self.asked.append(ask.to)
         if ask.to not in self.says:
-            return say.Answer(id=0, error="no answer in time")
+            return Answer(id=0, error="no answer in time")
         work = self.says[ask.to]
         flows = tuple(msgspec.structs.replace(work, flow=uid) for uid in ask.request.flows)
-        return say.Answer(id=0, body=msgspec.msgpack.encode(WorkFacts(ask.to, flows, ())))
+        return Answer(id=0, body=msgspec.msgpack.encode(WorkFacts(ask.to, flows, ())))
 
 
 SECONDS = job(planned(windows("1 SECOND")), "seconds")

@@ -18,8 +18,10 @@ from msgspec import inspect
 from agents import codec
 from elf.job.home import records
 from elf.job.log import keepers
-from elf.job.messages import Answer, LogEntry, Wish
+from elf.job.messages.entries import LogEntry
+from elf.job.messages.wishes import Wish
 from elf.wire import frames
+from elf.wire.base import Answer
 from overlay.ids import Peer
 from overlay.treemessages import Refreshed
 

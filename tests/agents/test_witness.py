@@ -7,7 +7,8 @@ from agents.node.witness import GONE_MAX, Waits, Witness
 from elf.job.effects import Seen
 from elf.job.log.membership import Cluster, Identity, Membership, StreamSince
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import LogKeepers, MemberJoined, MemberLeft
+from elf.job.messages.entries import MemberJoined, MemberLeft
+from elf.job.messages.following import LogKeepers
 
 ME = Identity("id-1", "web-1", 7, "h1:7071")
 

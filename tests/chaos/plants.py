@@ -27,7 +27,7 @@ from elf.job.commands import Command, Feed, Idle, Install, Outcome, Resume, Susp
 from elf.job.contributions import Piece, Pile, bitmap, numbers
 from elf.job.effects import CommitWindows, Effect, Work
 from elf.job.log.streamlog import FOREVER_US, Member, StreamLog
-from elf.job.messages import Slice
+from elf.job.messages.rollup import Slice
 from elf.job.rollup.answer import Answers
 from elf.job.rollup.decide import Stragglers
 from elf.job.rollup.panes import Panes

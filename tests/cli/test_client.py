@@ -16,8 +16,9 @@ from elf.batch import encode
 from elf.client import connection as module
 from elf.client.connection import WAITING_MAX, Request
 from elf.errors import ElfError, UserError
-from elf.job import messages as say
 from elf.transport import ZeroMqTransport
+from elf.wire.base import Message
+from elf.wire.clients import Call, Cancel, Execute, Failed, KeepAlive, Published, Reply
 from tests.support.fleet_of_one import at, fake_agent, window_result
 from tests.support.waiting import eventually
 
@@ -25,23 +26,23 @@ from tests.support.waiting import eventually
 async def test_a_statement_gives_its_text_and_its_table() -> None:
     table = pa.table({"job": ["busy"], "creator": ["ada"]})
 
-    def answers(message: say.Message) -> Iterable[say.Message]:
-        assert isinstance(message, say.Execute)
-        yield say.Reply(request=message.request, text="one job", payload=encode(table))
+    def answers(message: Message) -> Iterable[Message]:
+        assert isinstance(message, Execute)
+        yield Reply(request=message.request, text="one job", payload=encode(table))
 
     async with fake_agent(answers) as agent, elf_client.connect(agent.address, creator="ada") as client:
         result = await client.sql("SHOW JOBS")
     assert result.text == "one job"
     assert result.table is not None
     assert result.table.equals(table)
-    asked = agent.got(say.Execute)
-    assert [(m.sql, m.creator) for m in asked if isinstance(m, say.Execute)] == [("SHOW JOBS", "ada")]
+    asked = agent.got(Execute)
+    assert [(m.sql, m.creator) for m in asked if isinstance(m, Execute)] == [("SHOW JOBS", "ada")]
 
 
 async def test_a_refusal_is_a_user_error_with_the_agents_words() -> None:
-    def answers(message: say.Message) -> Iterable[say.Message]:
-        if isinstance(message, say.Execute):
-            yield say.Failed(
+    def answers(message: Message) -> Iterable[Message]:
+        if isinstance(message, Execute):
+            yield Failed(
                 request=message.request, text="unknown column `produkt`\n  SELECT produkt\n         ^"
             )
 
@@ -51,16 +52,16 @@ async def test_a_refusal_is_a_user_error_with_the_agents_words() -> None:
 
 
 async def test_windows_come_split_in_order_and_once_a_revision() -> None:
-    def answers(message: say.Message) -> Iterable[say.Message]:
-        if isinstance(message, say.Execute):
-            yield say.Published(request=message.request, result=window_result(5, 0))
-            yield say.Published(request=message.request, result=window_result(0, 5))
-            yield say.Published(request=message.request, result=window_result(5, revision=1))
-            yield say.Published(request=message.request, result=window_result(10))
+    def answers(message: Message) -> Iterable[Message]:
+        if isinstance(message, Execute):
+            yield Published(request=message.request, result=window_result(5, 0))
+            yield Published(request=message.request, result=window_result(0, 5))
+            yield Published(request=message.request, result=window_result(5, revision=1))
+            yield Published(request=message.request, result=window_result(10))
 
     async with fake_agent(answers) as agent, elf_client.connect(agent.address) as client:
         found = [window async for window in client.subscribe("busy", windows=3)]
-        await eventually(lambda: agent.got(say.Cancel), "a subscription that ended is cancelled", 5)
+        await eventually(lambda: agent.got(Cancel), "a subscription that ended is cancelled", 5)
     assert [(w.start, w.end, w.revision) for w in found] == [
         (at(0), at(5), 0),
         (at(5), at(10), 0),
@@ -70,7 +71,7 @@ async def test_windows_come_split_in_order_and_once_a_revision() -> None:
     assert found[0].table["clicks"].to_pylist() == [0, 1]
     assert found[0].status["missing"] == ["shop-3"]
     assert "window_start" not in found[0].status
-    assert [m.sql for m in agent.got(say.Execute) if isinstance(m, say.Execute)] == ["SUBSCRIBE busy"]
+    assert [m.sql for m in agent.got(Execute) if isinstance(m, Execute)] == ["SUBSCRIBE busy"]
 
 
 async def test_windows_without_rows_still_have_their_status() -> None:
@@ -91,9 +92,9 @@ async def test_rows_that_do_not_come_window_by_window_are_sorted_into_them() -> 
 
 
 async def test_a_select_is_not_for_sql() -> None:
-    def answers(message: say.Message) -> Iterable[say.Message]:
-        if isinstance(message, say.Execute):
-            yield say.Published(request=message.request, result=window_result(0))
+    def answers(message: Message) -> Iterable[Message]:
+        if isinstance(message, Execute):
+            yield Published(request=message.request, result=window_result(0))
 
     async with fake_agent(answers) as agent, elf_client.connect(agent.address) as client:
         with pytest.raises(UserError, match="subscribe"):
@@ -101,11 +102,9 @@ async def test_a_select_is_not_for_sql() -> None:
 
 
 async def test_calls_give_json_objects() -> None:
-    def answers(message: say.Message) -> Iterable[say.Message]:
-        if isinstance(message, say.Call):
-            yield say.Reply(
-                request=message.request, body=json.dumps({message.verb: message.argument}).encode()
-            )
+    def answers(message: Message) -> Iterable[Message]:
+        if isinstance(message, Call):
+            yield Reply(request=message.request, body=json.dumps({message.verb: message.argument}).encode())
 
     async with fake_agent(answers) as agent, elf_client.connect(agent.address) as client:
         assert await client.tree("busy") == {"tree": "busy"}
@@ -134,7 +133,7 @@ async def test_an_agent_of_another_cluster_says_which() -> None:
 
     async def refuse() -> None:
         client, _ = await transport.receive()
-        word = say.Failed(request=0, text="")
+        word = Failed(request=0, text="")
         transport.send(client, codec.encode(word, cluster="east", sender=transport.address))
 
     refusing = asyncio.create_task(refuse())
@@ -155,12 +154,10 @@ async def test_open_requests_are_kept_alive_and_a_restart_ends_them(monkeypatch:
 
     async with fake_agent(lambda _: []) as agent, elf_client.connect(agent.address) as client:
         reading = asyncio.ensure_future(anext(client.subscribe("busy")))
-        await eventually(lambda: agent.got(say.KeepAlive), "it is kept alive", 5)
-        (asked,) = agent.got(say.Execute)
-        assert isinstance(asked, say.Execute)
-        assert {m.request for m in agent.got(say.KeepAlive) if isinstance(m, say.KeepAlive)} == {
-            asked.request
-        }
+        await eventually(lambda: agent.got(KeepAlive), "it is kept alive", 5)
+        (asked,) = agent.got(Execute)
+        assert isinstance(asked, Execute)
+        assert {m.request for m in agent.got(KeepAlive) if isinstance(m, KeepAlive)} == {asked.request}
         agent.status["incarnation"] = 2
         with pytest.raises(ElfError, match=r"lost the agent at .*: it was restarted"):
             await reading
@@ -178,19 +175,19 @@ async def test_an_agent_that_falls_silent_is_given_up(monkeypatch: pytest.Monkey
 async def test_a_reader_that_falls_behind_is_told() -> None:
     request = Request(1)
     for _ in range(WAITING_MAX + 1):
-        request.put(say.Reply(request=1))
+        request.put(Reply(request=1))
     with pytest.raises(ElfError, match="too slow"):
         await request.get(None)
 
 
 async def test_changes_and_why_nothing_comes_are_told_apart_from_windows() -> None:
-    def answers(message: say.Message) -> Iterable[say.Message]:
-        if isinstance(message, say.Execute):
-            yield say.Reply(request=message.request, text="no row has come; …", done=False)
+    def answers(message: Message) -> Iterable[Message]:
+        if isinstance(message, Execute):
+            yield Reply(request=message.request, text="no row has come; …", done=False)
             for early, rows in ((1, 1), (2, 2), (0, 2)):
                 result = window_result(0, rows=rows)
                 result = msgspec.structs.replace(result, early=early, changes=True)
-                yield say.Published(request=message.request, result=result)
+                yield Published(request=message.request, result=result)
 
     async with fake_agent(answers) as agent, elf_client.connect(agent.address) as client:
         found = [one async for one in client.execute("SUBSCRIBE busy", windows=1)]
@@ -221,12 +218,12 @@ async def test_a_subscription_goes_on_at_another_agent(monkeypatch: pytest.Monke
     """After the last result up to which all were told, and with none of them again."""
     monkeypatch.setattr(module, "KEEP_ALIVE_SECS", 0.05)
 
-    def telling(*numbers: int) -> Callable[[say.Message], Iterable[say.Message]]:
-        def answers(message: say.Message) -> Iterable[say.Message]:
-            if isinstance(message, say.Execute):
+    def telling(*numbers: int) -> Callable[[Message], Iterable[Message]]:
+        def answers(message: Message) -> Iterable[Message]:
+            if isinstance(message, Execute):
                 for n in numbers:
                     result = msgspec.structs.replace(window_result(5 * n), number=n, before=n - 1)
-                    yield say.Published(request=message.request, result=result)
+                    yield Published(request=message.request, result=result)
 
         return answers
 
@@ -244,7 +241,5 @@ async def test_a_subscription_goes_on_at_another_agent(monkeypatch: pytest.Monke
         with pytest.raises(ElfError, match="lost the agent"):  # what is no subscription does not go on
             await client.call("tree")
     assert found == [at(5 * n) for n in (3, 4, 6, 5, 7)]
-    asked = [
-        m.after for m in (*first.got(say.Execute), *second.got(say.Execute)) if isinstance(m, say.Execute)
-    ]
+    asked = [m.after for m in (*first.got(Execute), *second.got(Execute)) if isinstance(m, Execute)]
     assert asked == [None, ("j.1", 4)]

@@ -21,8 +21,9 @@ from elf.batch import encode
 from elf.cli.ask import setting
 from elf.cli.options import DEFAULT_ADDRESS
 from elf.errors import UserError
-from elf.job import messages as say
 from elf.job.program.values import pack_value
+from elf.wire.base import Message
+from elf.wire.clients import Call, Cancel, Execute, Failed, Published, Reply
 from tests.support.commands import ELF, UNREACHABLE, Here, elf, elf_beside
 from tests.support.fleet_of_one import fake_agent, window_result
 from tests.support.waiting import eventually, wait_until
@@ -200,8 +201,8 @@ async def test_so_may_the_cluster() -> None:
             assert (done.stdout.splitlines()[0], done.stderr) == ("agent,address", "")
 
 
-def answers(message: say.Message) -> Iterable[say.Message]:
-    if isinstance(message, say.Call) and message.verb == "tree":
+def answers(message: Message) -> Iterable[Message]:
+    if isinstance(message, Call) and message.verb == "tree":
         edges = [
             {"name": "b", "address": "h:2", "parent": "h:1", "sealed_us": 1},
             {"name": "c", "address": "h:3", "parent": "h:2", "sealed_us": None},
@@ -214,17 +215,17 @@ def answers(message: say.Message) -> Iterable[say.Message]:
             "edges": edges,
         }
         body = json.dumps({"job": message.argument, "master": "h:1", "flows": [flow]})
-        yield say.Reply(request=message.request, body=body.encode())
-    elif isinstance(message, say.Execute) and message.sql == "SHOW MEMBERS":
+        yield Reply(request=message.request, body=body.encode())
+    elif isinstance(message, Execute) and message.sql == "SHOW MEMBERS":
         members = pa.table({"agent": ["a", "b"], "address": ["h:1", "h:2"]})
-        yield say.Reply(request=message.request, payload=encode(members))
-    elif isinstance(message, say.Execute) and "SUBSCRIBE" in message.sql:
-        yield say.Published(request=message.request, result=window_result(0))
-        yield say.Published(request=message.request, result=window_result(5))
-    elif isinstance(message, say.Execute) and "BAD" in message.sql:
-        yield say.Failed(request=message.request, text="unknown statement BAD (line 2, column 1)\n  BAD\n  ^")
-    elif isinstance(message, say.Execute):
-        yield say.Reply(request=message.request, text=f"did: {message.sql.strip()}")
+        yield Reply(request=message.request, payload=encode(members))
+    elif isinstance(message, Execute) and "SUBSCRIBE" in message.sql:
+        yield Published(request=message.request, result=window_result(0))
+        yield Published(request=message.request, result=window_result(5))
+    elif isinstance(message, Execute) and "BAD" in message.sql:
+        yield Failed(request=message.request, text="unknown statement BAD (line 2, column 1)\n  BAD\n  ^")
+    elif isinstance(message, Execute):
+        yield Reply(request=message.request, text=f"did: {message.sql.strip()}")
 
 
 async def test_sql_performs_a_file_statement_by_statement_until_one_fails(tmp_path: Path) -> None:
@@ -235,7 +236,7 @@ async def test_sql_performs_a_file_statement_by_statement_until_one_fails(tmp_pa
     assert done.stdout == "did: CREATE JOB a AS SELECT 1;\n"
     assert done.stderr == "elf: unknown statement BAD (line 2, column 1)\n  BAD\n  ^\n"
     assert done.returncode == 1
-    assert [m.sql for m in agent.got(say.Execute) if isinstance(m, say.Execute)][1] == "\nBAD;"
+    assert [m.sql for m in agent.got(Execute) if isinstance(m, Execute)][1] == "\nBAD;"
 
 
 async def test_a_subscription_ends_after_its_windows() -> None:
@@ -273,8 +274,8 @@ async def test_ctrl_c_ends_a_subscription_and_tells_the_agent() -> None:
         _, stderr = await process.communicate()
         assert process.returncode == 0
         assert stderr.decode().splitlines()[0] == PARTLY
-        await eventually(lambda: agent.got(say.Cancel), "it is cancelled", 5)
-        assert agent.got(say.Cancel)
+        await eventually(lambda: agent.got(Cancel), "it is cancelled", 5)
+        assert agent.got(Cancel)
 
 
 async def test_a_tree_is_drawn_and_counted() -> None:
@@ -416,9 +417,9 @@ async def test_what_a_job_answers_is_json_with_times_in_utc() -> None:
     at = datetime(2026, 3, 1, 12)
     answer: object = {"rows": pa.table({"window_start": [at], "n": [3]}), "mean": float("nan")}
 
-    def answers(message: say.Message) -> Iterable[say.Message]:
-        if isinstance(message, say.Call):
-            yield say.Reply(request=message.request, payload=pack_value(answer))
+    def answers(message: Message) -> Iterable[Message]:
+        if isinstance(message, Call):
+            yield Reply(request=message.request, payload=pack_value(answer))
 
     async with fake_agent(answers) as agent:
         done = await elf_beside("query", "busy", "--connect", agent.address)
@@ -431,9 +432,9 @@ async def test_the_last_window_of_a_job_that_is_queried_says_what_it_covers() ->
     status = {"revision": 2, "expected": 2, "reported": 1, "missing": ["web-2"], "late": 0}
     answer: object = {"job": "busy", "window_start": None, "window_end": None, "rows": [], "status": status}
 
-    def answers(message: say.Message) -> Iterable[say.Message]:
-        if isinstance(message, say.Call):
-            yield say.Reply(request=message.request, payload=pack_value(answer))
+    def answers(message: Message) -> Iterable[Message]:
+        if isinstance(message, Call):
+            yield Reply(request=message.request, payload=pack_value(answer))
 
     async with fake_agent(answers) as agent:
         done = await elf_beside("query", "busy", "--connect", agent.address)

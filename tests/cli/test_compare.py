@@ -15,10 +15,11 @@ from elf.cli.compare import check_spark, live_windows
 from elf.cli.tree import FlowTree, children_of, plot_tree, read_tree, shape
 from elf.client import ArchiveFacts, CompareFacts
 from elf.errors import ElfError, UserError
-from elf.job.messages import JobFacts, WindowResult
+from elf.job.messages.homes import JobFacts
 from elf.job.spec import JobSpec
 from elf.ql import planner, statements
 from elf.schema import Column, Schema
+from elf.wire.clients import WindowResult
 from tests.support.fleet_of_one import window_result
 
 START_US = 1_795_226_400_000_000

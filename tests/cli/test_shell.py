@@ -19,15 +19,16 @@ from prompt_toolkit.output import DummyOutput
 from elf.cli import shell
 from elf.cli.errors import exit_status
 from elf.client import connect
-from elf.job import messages as say
+from elf.wire.base import Message
+from elf.wire.clients import Execute, Failed, Reply
 from tests.support.fleet_of_one import fake_agent
 
 
-def answers(message: say.Message) -> Iterable[say.Message]:
-    if isinstance(message, say.Execute) and "BAD" in message.sql:
-        yield say.Failed(request=message.request, text="unknown statement BAD (line 1, column 1)\n  BAD\n  ^")
-    elif isinstance(message, say.Execute):
-        yield say.Reply(request=message.request, text=f"did {' '.join(message.sql.split())}")
+def answers(message: Message) -> Iterable[Message]:
+    if isinstance(message, Execute) and "BAD" in message.sql:
+        yield Failed(request=message.request, text="unknown statement BAD (line 1, column 1)\n  BAD\n  ^")
+    elif isinstance(message, Execute):
+        yield Reply(request=message.request, text=f"did {' '.join(message.sql.split())}")
 
 
 async def typed(text: str) -> list[str]:
@@ -36,7 +37,7 @@ async def typed(text: str) -> list[str]:
         keys.send_text(text)
         async with fake_agent(answers) as agent, asyncio.timeout(10):
             assert await shell._shell(agent.address, "elf") == 0
-    return [m.sql for m in agent.got(say.Execute) if isinstance(m, say.Execute)]
+    return [m.sql for m in agent.got(Execute) if isinstance(m, Execute)]
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +71,7 @@ async def piped(text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[s
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
     async with fake_agent(answers) as agent, asyncio.timeout(10):
         status = await asyncio.to_thread(exit_status, lambda: shell.run_shell(agent.address, "elf"))
-    return status, [m.sql.strip() for m in agent.got(say.Execute) if isinstance(m, say.Execute)]
+    return status, [m.sql.strip() for m in agent.got(Execute) if isinstance(m, Execute)]
 
 
 async def test_a_pipe_is_performed_to_its_last_statement(

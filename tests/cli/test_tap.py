@@ -16,7 +16,8 @@ import pytest
 
 from elf.batch import encode
 from elf.cli.tap import CELL_CHARS_MAX, Lines
-from elf.job import messages as say
+from elf.wire.base import Message
+from elf.wire.clients import Call, Failed, Reply
 from elf.wire.tapping import TapReply, TapWish
 from tests.support.commands import ELF, UNREACHABLE, Here, elf_beside
 from tests.support.fleet_of_one import fake_agent
@@ -42,15 +43,15 @@ class Answers:
     replies: list[tuple[pa.Table | None, TapReply]]
     wishes: list[TapWish] = field(default_factory=list)
 
-    def __call__(self, message: say.Message) -> Iterable[say.Message]:
-        if not isinstance(message, say.Call):
+    def __call__(self, message: Message) -> Iterable[Message]:
+        if not isinstance(message, Call):
             return
         assert message.verb == "tap"
         place = len(self.wishes)
         self.wishes.append(msgspec.json.decode(message.argument, type=TapWish))
         table, told = self.replies[place] if place < len(self.replies) else (None, TapReply())
         payload = encode(table) if table is not None else b""
-        yield say.Reply(request=message.request, body=msgspec.json.encode(told), payload=payload)
+        yield Reply(request=message.request, body=msgspec.json.encode(told), payload=payload)
 
 
 def some(*counts: int, told: TapReply | None = None) -> Answers:
@@ -206,9 +207,9 @@ def test_nobody_is_there(here: Here) -> None:
 
 
 async def test_what_the_agent_says_against_it_is_one_line() -> None:
-    def answers(message: say.Message) -> Iterable[say.Message]:
-        if isinstance(message, say.Call):
-            yield say.Failed(request=message.request, text="there is no stream access; streams: clicks")
+    def answers(message: Message) -> Iterable[Message]:
+        if isinstance(message, Call):
+            yield Failed(request=message.request, text="there is no stream access; streams: clicks")
 
     async with fake_agent(answers) as agent:
         done = await elf_beside("tap", "access", "--connect", agent.address)

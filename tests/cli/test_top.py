@@ -14,7 +14,8 @@ import pytest
 
 from elf.cli.printing import console
 from elf.cli.top import Round, head, number, picture, round_of, size
-from elf.job import messages as say
+from elf.wire.base import Message
+from elf.wire.clients import Call, Failed, Reply
 from elf.wire.vitals import AgentVitals, FleetVitals, StreamVitals, Vitals
 from tests.support.commands import UNREACHABLE, Here, elf_beside
 from tests.support.fleet_of_one import fake_agent
@@ -141,13 +142,13 @@ class Answers:
 
     asked: list[str] = field(default_factory=list)
 
-    def __call__(self, message: say.Message) -> Iterable[say.Message]:
-        if not isinstance(message, say.Call):
+    def __call__(self, message: Message) -> Iterable[Message]:
+        if not isinstance(message, Call):
             return []
         self.asked.append(message.verb)
         known = vitals(1_000 * len(self.asked), len(self.asked))
         body = msgspec.json.encode(fleet(agent("web-1", 1, known), agent("web-2", 2, None)))
-        return [say.Reply(request=message.request, body=body)]
+        return [Reply(request=message.request, body=body)]
 
 
 async def test_rounds_are_written_one_below_the_other_with_rates_from_the_first() -> None:
@@ -187,9 +188,9 @@ async def test_on_a_terminal_it_is_drawn_in_place_until_ctrl_c_which_leaves_it_c
 
 
 async def test_an_agent_of_before_that_does_not_know_the_question() -> None:
-    def answers(message: say.Message) -> Iterable[say.Message]:
-        if isinstance(message, say.Call):
-            yield say.Failed(request=message.request, text="this agent does not know the call fleet")
+    def answers(message: Message) -> Iterable[Message]:
+        if isinstance(message, Call):
+            yield Failed(request=message.request, text="this agent does not know the call fleet")
 
     async with fake_agent(answers) as asked:
         done = await elf_beside("top", "--connect", asked.address)

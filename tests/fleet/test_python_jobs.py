@@ -20,11 +20,12 @@ from agents.node.beginning import NodeSettings, Restored, replica_config
 from agents.node.node import Node
 from elf.errors import UserError
 from elf.functions.sandbox import Sandboxes
-from elf.job import messages as say
 from elf.job.log.membership import Identity
 from elf.job.program.calls import Loaded
 from elf.job.program.spec import Submission
 from elf.transport import MemoryNetwork
+from elf.wire.base import Message
+from elf.wire.clients import Call, Execute, Reply
 from overlay import Overlay, OverlayConfig, Peer, replica
 from tests.support.fleet import Fleet
 from tests.support.waiting import eventually
@@ -66,16 +67,16 @@ class Agents:
         driver._hosts._log = lambda spec, line: self.said.append((spec.name, line))
         return driver
 
-    async def call(self, verb: str, argument: str) -> say.Message:
+    async def call(self, verb: str, argument: str) -> Message:
         """A client's call, through any of the agents."""
         self._requests += 1
         driver = self.drivers[self._requests % len(self.drivers)]
         client = f"client:{self._requests}"
         inbox = driver.open_client(client)
-        message: say.Message = (
-            say.Execute(request=1, sql=argument, creator="me")
+        message: Message = (
+            Execute(request=1, sql=argument, creator="me")
             if verb == "sql"
-            else say.Call(request=1, verb=verb, argument=argument, creator="me")
+            else Call(request=1, verb=verb, argument=argument, creator="me")
         )
         driver.from_client(client, message)
         try:
@@ -87,13 +88,13 @@ class Agents:
         loaded = Loaded("J", 100, ())
         asked = Submission(name, HEAD + body, f"{name}.py", loaded, name)
         answer = await self.call("submit", json.dumps(_plain(asked)))
-        assert isinstance(answer, say.Reply), answer
+        assert isinstance(answer, Reply), answer
 
     async def jobs(self) -> dict[str, tuple[str, str]]:
         from elf.batch import decode
 
         answer = await self.call("sql", "SHOW JOBS")
-        assert isinstance(answer, say.Reply)
+        assert isinstance(answer, Reply)
         rows = decode(answer.payload).to_pylist() if answer.payload else []
         return {row["job"]: (row["state"], row["reason"]) for row in rows}
 

@@ -14,18 +14,8 @@ from elf.job.commands import Answered
 from elf.job.contributions import Piece, to_bytes
 from elf.job.effects import CommitPanes, Effect, Multicast, Send, Work
 from elf.job.events import PanesCommitted
-from elf.job.messages import (
-    Committed,
-    FlowProgress,
-    NotRun,
-    Offer,
-    Progress,
-    RunAgain,
-    RunSlice,
-    Slice,
-    Verdict,
-    Whereabouts,
-)
+from elf.job.messages.again import NotRun, RunAgain, RunSlice, Whereabouts
+from elf.job.messages.rollup import Committed, FlowProgress, Offer, Progress, Slice, Verdict
 from elf.job.rollup import proxies
 from elf.job.rollup.decide import MIRROR_OF, RootSettings
 from elf.job.rollup.flowroots import FlowRoots, StoredPanes

@@ -15,11 +15,12 @@ from elf.batch import decode
 from elf.chaos.engine import SECOND, STREAM, plan
 from elf.chaos.story import behind, mirrored, query_of
 from elf.job import events as was
-from elf.job import messages as say
 from elf.job.contributions import Piece
 from elf.job.copies import CopyName
 from elf.job.effects import Send
-from elf.job.messages import CopyVerdict, FlowProgress, OfferCopies
+from elf.job.messages.copies import CopyVerdict, DropCopies, OfferCopies
+from elf.job.messages.homes import JobFacts
+from elf.job.messages.rollup import FlowProgress
 from elf.job.rollup import holding
 from elf.job.rollup.copying import LOOK_MS, SOON_MS
 from elf.job.rollup.decide import MIRROR_OF, RootSettings
@@ -27,6 +28,7 @@ from elf.job.rollup.holding import OFFERS_A_LIMIT
 from elf.job.rollup.proxies import Proxies
 from elf.job.rollup.root import Root
 from elf.job.spec import flow_uid
+from elf.wire.clients import Execute, Reply
 from tests.support.flow_copies import FLOW, HOLDER, OTHER, OWNER, ROOT, Holder, Owner, flow_of, log_of, rooted
 from tests.support.stragglers import Fleet
 
@@ -78,7 +80,7 @@ def test_copies_of_a_mirrored_flow_are_offered_while_their_owner_lives() -> None
     assert holder.perform(holder.holding.tick(every + holding.LOOK_MS)) == [Send(ROOT, offer)]
     assert holder.perform(holder.holding.tick(2 * every)) == [], "just offered"
     assert holder.perform(holder.holding.tick(2 * every + holding.LOOK_MS)) == [Send(ROOT, offer)]
-    holder.perform(holder.holding.drop(say.DropCopies(names=(name(1), name(2)))))
+    holder.perform(holder.holding.drop(DropCopies(names=(name(1), name(2)))))
     assert holder.perform(holder.holding.tick(5 * every)) == []
 
 
@@ -156,10 +158,10 @@ def described(fleet: Fleet) -> str:
     """What DESCRIBE says of stragglers."""
     world = fleet.world
     world.client_inbox.clear()
-    world.agents[0].handle(was.Arrived("client:9", say.Execute(request=7, sql="DESCRIBE job", creator="me")))
+    world.agents[0].handle(was.Arrived("client:9", Execute(request=7, sql="DESCRIBE job", creator="me")))
     world.run_until(lambda: bool(world.client_inbox))
     (reply,) = world.client_inbox
-    assert isinstance(reply, say.Reply)
+    assert isinstance(reply, Reply)
     facts: dict[str, str] = {row["fact"]: row["value"] for row in decode(reply.payload).to_pylist()}
     return facts["stragglers"]
 
@@ -251,7 +253,7 @@ def test_describe_says_for_whom_neighbours_have_answered() -> None:
     assert f"a{fleet.away.index}" in [who for _, who in found], "and those for which it is an inner node"
     status: dict[str, Any] = home.node.clients.statements.status()
     assert status["copies"]["mirrored"] == count
-    facts = say.JobFacts(fleet.spec, "active", home.address, None, None, ())
+    facts = JobFacts(fleet.spec, "active", home.address, None, None, ())
     assert describe(facts, home.node.log, str, [None])["stragglers"].endswith("a root does not answer")
     plain = msgspec.structs.replace(facts, spec=replace(fleet.spec, plan=behind(plan(1))))
     assert describe(plain, home.node.log, str)["stragglers"] == "REVISE"

@@ -11,9 +11,8 @@ from agents.codec import Message
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import plan
 from elf.chaos.world import World
-from elf.job import messages as say
 from elf.job.events import Arrived
-from elf.job.messages import Began, Begun, FlowBegun
+from elf.job.messages.rollup import Began, Begun, FlowBegun
 from elf.job.rollup.relay import FORGET_MS, GATHER_MS, Beginning
 from elf.job.spec import Flow
 
@@ -27,7 +26,7 @@ def test_what_gets_lost_on_the_way_is_said_again_with_the_next_beat(monkeypatch:
     lost = Counter[str]()
 
     def sent(world: World, agent: SimAgent, to: str, message: Message) -> None:
-        if isinstance(message, say.Begun):
+        if isinstance(message, Begun):
             lost[to] += 1
         else:
             send(world, agent, to, message)

@@ -20,18 +20,8 @@ from elf.job.contributions import Piece, from_bytes, to_bytes
 from elf.job.copies import COPY_OVERHEAD, Copy, CopyName
 from elf.job.effects import CommitPanes, Send
 from elf.job.log.keepers import apart
-from elf.job.messages import (
-    Call,
-    Committed,
-    CopiesKept,
-    CopyVerdict,
-    DropCopies,
-    FlowProgress,
-    KeepCopies,
-    OfferCopies,
-    Reply,
-    Slice,
-)
+from elf.job.messages.copies import CopiesKept, CopyVerdict, DropCopies, KeepCopies, OfferCopies
+from elf.job.messages.rollup import Committed, FlowProgress, Slice
 from elf.job.rollup import copying, holding, proxies
 from elf.job.rollup.copying import Copying
 from elf.job.rollup.decide import RootSettings
@@ -39,6 +29,7 @@ from elf.job.rollup.proxies import Proxies
 from elf.job.rollup.root import Root
 from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
 from elf.job.snapshots import Sealed
+from elf.wire.clients import Call, Reply
 from tests.support.flow_copies import FLOW, HOLDER, OTHER, OWNER, ROOT, Holder, Owner, flow_of, log_of, rooted
 from tests.support.stores import database
 

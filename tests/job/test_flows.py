@@ -12,11 +12,14 @@ from agents.codec import Message
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, STREAM, plan
 from elf.chaos.world import World
-from elf.job import messages as say
 from elf.job.log.readers import not_taken, readable_as
 from elf.job.log.streamlog import StreamLog
+from elf.job.messages.entries import JobAdded, JobDropped, VersionAdded, VersionEnded
+from elf.job.messages.reading import PaneRow
+from elf.job.messages.wishes import AddJob, AddVersion
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import Flow, JobSpec, flow_uid
+from elf.wire.base import Answer
 from tests.support.histories import begun, check_all, settled
 from tests.support.stores import database
 from tests.support.stories import another, both, crashes_loss_and_doubles_below_readers
@@ -117,7 +120,7 @@ def test_the_root_of_a_shared_flow_is_away_for_a_while() -> None:
         world.submit(world.agents.index(world.home(second)), plan(2), name, "client:1")
     world.run(9_000)
     assert world.home(second).up
-    answers = [answer.error for answer in world.client_inbox if isinstance(answer, say.Answer)]
+    answers = [answer.error for answer in world.client_inbox if isinstance(answer, Answer)]
     assert any(f"shares, {root.address}, does not answer" in error for error in answers), answers
     world.restart(root)
     world.run(24_000)
@@ -187,7 +190,7 @@ def test_a_commit_that_gets_lost_on_its_way_to_a_reader_is_sent_again_while_othe
     send, lost = world.send, list[int]()
 
     def lossy(agent: SimAgent, to: str, message: Message) -> None:
-        if not lost and isinstance(message, say.PaneRow) and to == reader.address:
+        if not lost and isinstance(message, PaneRow) and to == reader.address:
             lost.append(message.end)
             return
         send(agent, to, message)
@@ -278,7 +281,7 @@ def test_a_data_folder_from_before_flows_were_shared_goes_on() -> None:
     world.restart(home)
     world.run(16_000)
     check_all(world, spec, until, least=4)
-    log = StreamLog([say.JobAdded(seq=1, spec=old), say.JobDropped(seq=2, uid=old.uid)])
+    log = StreamLog([JobAdded(seq=1, spec=old), JobDropped(seq=2, uid=old.uid)])
     assert (log.flows(), log.idle_flows()) == ((), ())
 
 
@@ -288,13 +291,13 @@ def test_a_job_whose_creation_comes_after_the_end_of_what_it_reads_never_begins(
     (fragment,) = query.fragments
     old = JobSpec("old", "me", 1, query, (Flow(flow_uid(fragment, ""), fragment, bytes(16), "a:1"),))
     reader = replace(old, name="reader", plan=replace(old.plan, reads=(old.uid,)))
-    log = StreamLog([say.JobAdded(seq=1, spec=old)])
-    (added,) = log.grow(say.AddJob(spec=reader))
-    assert isinstance(added, say.JobAdded)
+    log = StreamLog([JobAdded(seq=1, spec=old)])
+    (added,) = log.grow(AddJob(spec=reader))
+    assert isinstance(added, JobAdded)
     assert log.read_by(old.uid) == ("reader",)
-    log = StreamLog([say.JobAdded(seq=1, spec=old), say.JobDropped(seq=2, uid=old.uid)])
-    assert log.grow(say.AddJob(spec=reader)) == (say.JobDropped(seq=3, uid=reader.uid, lingers=False),)
-    assert log.grow(say.AddJob(spec=reader)) == ()
+    log = StreamLog([JobAdded(seq=1, spec=old), JobDropped(seq=2, uid=old.uid)])
+    assert log.grow(AddJob(spec=reader)) == (JobDropped(seq=3, uid=reader.uid, lingers=False),)
+    assert log.grow(AddJob(spec=reader)) == ()
     assert log.jobs() == ()
 
 
@@ -308,31 +311,29 @@ def test_who_reads_a_job_and_who_changes_it_come_one_after_the_other() -> None:
     resumed = replace(job, version=2)
     over_it = replace(query, reads=(job.uid,), read_as=(query.identity,))
     reader = replace(job, name="reader", plan=over_it)
-    created = say.JobAdded(seq=1, spec=job)
+    created = JobAdded(seq=1, spec=job)
 
     log = StreamLog([created])
-    log.grow(say.AddJob(spec=reader))
+    log.grow(AddJob(spec=reader))
     assert (
         not_taken(log, other)
         == "job job is read by reader (FROM JOB), so it stays as it is; drop what reads it first"
     )
-    assert log.grow(say.AddVersion(spec=other)) == (say.VersionEnded(seq=3, uid=job.uid, version=2),)
+    assert log.grow(AddVersion(spec=other)) == (VersionEnded(seq=3, uid=job.uid, version=2),)
     assert log.job(job.uid) == job
-    assert log.grow(say.AddVersion(spec=other)) == (), "nor when it is asked for again"
-    (added,) = log.grow(say.AddVersion(spec=replace(resumed, version=3)))
-    assert isinstance(added, say.VersionAdded), "what makes the same rows may be read meanwhile"
+    assert log.grow(AddVersion(spec=other)) == (), "nor when it is asked for again"
+    (added,) = log.grow(AddVersion(spec=replace(resumed, version=3)))
+    assert isinstance(added, VersionAdded), "what makes the same rows may be read meanwhile"
 
-    log = StreamLog([created, say.VersionAdded(seq=2, spec=other)])
+    log = StreamLog([created, VersionAdded(seq=2, spec=other)])
     assert readable_as(log, job.uid) is None, "either query may be the job's"
     assert not_taken(log, reader) == "job job, which it reads, has been changed meanwhile; try again"
-    assert log.grow(say.AddJob(spec=reader)) == (say.JobDropped(seq=3, uid=reader.uid, lingers=False),)
-    log = StreamLog(
-        [created, say.VersionAdded(seq=2, spec=other), say.VersionEnded(seq=3, uid=job.uid, version=2)]
-    )
+    assert log.grow(AddJob(spec=reader)) == (JobDropped(seq=3, uid=reader.uid, lingers=False),)
+    log = StreamLog([created, VersionAdded(seq=2, spec=other), VersionEnded(seq=3, uid=job.uid, version=2)])
     assert readable_as(log, job.uid) == query.identity, "it was given up"
-    assert isinstance(log.grow(say.AddJob(spec=reader))[0], say.JobAdded)
-    begun = say.VersionEnded(seq=3, uid=job.uid, version=1)
-    log = StreamLog([created, say.VersionAdded(seq=2, spec=other), begun])
-    assert log.grow(say.AddJob(spec=reader)) == (say.JobDropped(seq=4, uid=reader.uid, lingers=False),)
-    paused = StreamLog([created, say.VersionEnded(seq=2, uid=job.uid, version=1)])
-    assert isinstance(paused.grow(say.AddJob(spec=reader))[0], say.JobAdded), "its query is what it was"
+    assert isinstance(log.grow(AddJob(spec=reader))[0], JobAdded)
+    begun = VersionEnded(seq=3, uid=job.uid, version=1)
+    log = StreamLog([created, VersionAdded(seq=2, spec=other), begun])
+    assert log.grow(AddJob(spec=reader)) == (JobDropped(seq=4, uid=reader.uid, lingers=False),)
+    paused = StreamLog([created, VersionEnded(seq=2, uid=job.uid, version=1)])
+    assert isinstance(paused.grow(AddJob(spec=reader))[0], JobAdded), "its query is what it was"

@@ -13,12 +13,15 @@ from elf.chaos.engine import plan
 from elf.chaos.ledger import Ledger
 from elf.chaos.world import World
 from elf.job import events as was
-from elf.job import messages as say
 from elf.job.home.records import home_key
 from elf.job.log.founding import Founding, founding_of
 from elf.job.log.streamlog import StreamLog
+from elf.job.messages.entries import JobAdded, JobDropped
+from elf.job.messages.homes import Inspect, JobFacts
+from elf.job.messages.wishes import DropJobEntry
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec, home_uid
+from elf.wire.base import Answer
 from tests.support.histories import lacking_alone, settled
 from tests.support.homes import exact
 
@@ -78,17 +81,17 @@ def created(world: World, moment: str) -> tuple[str, SimAgent]:
 
 def named(world: World) -> JobSpec:
     """The job, as soon as the log has it."""
-    step(world, lambda: any(isinstance(e, say.JobAdded) and e.spec.name == "job" for e in world.entries))
-    return next(e.spec for e in world.entries if isinstance(e, say.JobAdded) and e.spec.name == "job")
+    step(world, lambda: any(isinstance(e, JobAdded) and e.spec.name == "job" for e in world.entries))
+    return next(e.spec for e in world.entries if isinstance(e, JobAdded) and e.spec.name == "job")
 
 
 def waits_for(world: World) -> str:
     """What its home says to who inspects the job."""
     home, uid = world.home(named(world)), named(world).uid
-    home.handle(was.Arrived("client:3", say.Inspect(id=world.now, origin="client:3", uid=uid, windows=1)))
+    home.handle(was.Arrived("client:3", Inspect(id=world.now, origin="client:3", uid=uid, windows=1)))
     world.run(300)
-    answer = [m for m in world.client_inbox if isinstance(m, say.Answer) and m.body][-1]
-    return msgspec.msgpack.decode(answer.body, type=say.JobFacts).waiting
+    answer = [m for m in world.client_inbox if isinstance(m, Answer) and m.body][-1]
+    return msgspec.msgpack.decode(answer.body, type=JobFacts).waiting
 
 
 def right(world: World, until: int, least: int, dead: tuple[SimAgent, ...] = ()) -> None:
@@ -135,7 +138,7 @@ def test_a_founder_that_stays_away_is_replaced(moment: str) -> None:
     world.run(GRACE_MS - 1_500)
     home = world.home(named(world))
     assert f"of 3 has no root yet: a{founder.index} was to found its home" in waits_for(world)
-    told = next(m for m in world.client_inbox if isinstance(m, say.Answer) and m.id == 999_999)
+    told = next(m for m in world.client_inbox if isinstance(m, Answer) and m.id == 999_999)
     assert f"job job is created, but {waits_for(world)[:20]}" in told.error
     world.run_until(lambda: not the_log(world).unbegun(), 4_000)
     assert the_log(world).homes.founders(uid) == (founder.agent_id, home.agent_id)
@@ -208,7 +211,7 @@ def test_whichever_entry_comes_first_counts() -> None:
     assert job.home not in roots, "the seed puts it elsewhere"
     second, third = home_uid(job.uid, 1), home_uid(job.uid, 2)
     agents = [agent.agent_id for agent in world.agents]
-    before = [e for e in world.entries if not (isinstance(e, say.JobDropped) and founding_of(e.uid))]
+    before = [e for e in world.entries if not (isinstance(e, JobDropped) and founding_of(e.uid))]
     entries = [msgspec.structs.replace(e, seq=n) for n, e in enumerate(before, 1)]
     log = StreamLog(entries)
     assert [uid for uid, _ in log.unbegun()] == [second, third]
@@ -216,8 +219,8 @@ def test_whichever_entry_comes_first_counts() -> None:
     def said(home: str, founder: int, *instead: int) -> None:
         mark = Founding(home, agents[founder], *(agents[n] for n in instead))
         assert founding_of(mark.uid) == mark
-        assert log.grow(say.DropJobEntry(uid=mark.uid))
-        assert log.grow(say.DropJobEntry(uid=mark.uid)) == (), "it stands there"
+        assert log.grow(DropJobEntry(uid=mark.uid))
+        assert log.grow(DropJobEntry(uid=mark.uid)) == (), "it stands there"
 
     said(second, 3)
     said(second, 3, 0)

@@ -14,7 +14,6 @@ from elf.chaos.engine import SECOND, plan
 from elf.chaos.world import World
 from elf.errors import ElfBug
 from elf.job import events as was
-from elf.job import messages as say
 from elf.job.commits import PaneCommit
 from elf.job.effects import CommitWindows, PruneWindows
 from elf.job.home.home import WINDOWS_KEPT, Home
@@ -23,6 +22,8 @@ from elf.job.home.records import encode, home_key
 from elf.job.log.streamlog import StreamLog
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import VersionRecord
+from elf.wire.base import Answer
+from elf.wire.clients import Execute, KeepAlive, Published, Reply
 from tests.support.histories import begun, settled
 from tests.support.homes import agree, exact, last_end, members, moved, staffed
 from tests.support.stores import database
@@ -310,7 +311,7 @@ def test_who_creates_a_job_hears_of_it_when_a_majority_has_it() -> None:
     world.submit(1, plan(2), "job", "client:1")
     world.run_until(lambda: bool(world.client_inbox))
     (answer,) = world.client_inbox
-    assert isinstance(answer, say.Answer)
+    assert isinstance(answer, Answer)
     assert answer.error == ""
     (home,) = (a for a in world.agents if a.node.homes.jobs())
     assert [job.state for job in home.store.load_jobs()] == ["active"]
@@ -325,12 +326,12 @@ def test_a_reader_to_whom_windows_come_all_the_time_is_not_forgotten() -> None:
         world.write(agent, world.now + 16_000)
     home = world.home(spec)
     reader = next(agent for agent in world.agents if agent is not home)
-    reader.handle(was.Arrived("client:1", say.Execute(request=1, sql="SUBSCRIBE job", creator="me")))
+    reader.handle(was.Arrived("client:1", Execute(request=1, sql="SUBSCRIBE job", creator="me")))
     before: set[int] = set()
     for _ in range(48):
-        reader.handle(was.Arrived("client:1", say.KeepAlive(request=1)))
+        reader.handle(was.Arrived("client:1", KeepAlive(request=1)))
         world.run(300)
-        told = {m.result.last_us for m in world.client_inbox if isinstance(m, say.Published)}
+        told = {m.result.last_us for m in world.client_inbox if isinstance(m, Published)}
         assert not told or max(told) >= max(before)
         before = {row.last_end for row in home.store.windows(spec.uid, -(1 << 62), 1 << 62)}
     assert len(told) > 8
@@ -347,9 +348,9 @@ def test_who_reads_from_an_agent_that_has_just_come_back_misses_no_window() -> N
     world.restart(home)
     assert not home.node.homes.has(spec.uid)
     before = last_end(world, spec)
-    home.handle(was.Arrived("client:1", say.Execute(request=1, sql="SUBSCRIBE job", creator="me")))
+    home.handle(was.Arrived("client:1", Execute(request=1, sql="SUBSCRIBE job", creator="me")))
     world.run(1_500)
-    told = {m.result.last_us for m in world.client_inbox if isinstance(m, say.Published)}
+    told = {m.result.last_us for m in world.client_inbox if isinstance(m, Published)}
     made = {row.last_end for row in home.store.windows(spec.uid, before + 1, 1 << 62)}
     assert told == made != set()
 
@@ -373,12 +374,12 @@ def test_who_reads_is_told_why_nothing_comes_when_a_window_is_late_and_that_a_jo
         world.write(agent, world.now + 60_000)
     spec = world.create(0, plan(8))
     reader = next(agent for agent in world.agents if agent is not world.home(spec))
-    reader.handle(was.Arrived("client:1", say.Execute(request=1, sql="SUBSCRIBE job", creator="me")))
+    reader.handle(was.Arrived("client:1", Execute(request=1, sql="SUBSCRIBE job", creator="me")))
 
     def told() -> list[str]:
-        world.at(world.now + 3_000, lambda: reader.handle(was.Arrived("client:1", say.KeepAlive(request=1))))
+        world.at(world.now + 3_000, lambda: reader.handle(was.Arrived("client:1", KeepAlive(request=1))))
         world.run(3_000)
-        found = [m.text for m in world.client_inbox if isinstance(m, say.Reply)]
+        found = [m.text for m in world.client_inbox if isinstance(m, Reply)]
         world.client_inbox.clear()
         return found
 

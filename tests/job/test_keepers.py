@@ -13,12 +13,16 @@ from elf.chaos.agent import SimAgent
 from elf.chaos.engine import STREAM, plan
 from elf.chaos.world import World
 from elf.job import events as was
-from elf.job import messages as say
 from elf.job.effects import Effect, SaveLog, Send
 from elf.job.log.keepers import LOG_GROUP, wanted
 from elf.job.log.membership import CLUSTER_FACT, FOUNDER_FACT, Cluster, Identity, Membership
 from elf.job.log.streamlog import StreamLog, encode_entry
+from elf.job.messages.entries import FlowEnded
+from elf.job.messages.following import Follow, Hello, LogKeepers, LogTail, Welcome
+from elf.job.messages.homes import DropJob
+from elf.job.messages.wishes import DropJobEntry, JoinStream
 from elf.job.rollup.decide import RootSettings
+from elf.wire.clients import Call, Failed, Reply
 
 
 def keepers(world: World) -> set[str]:
@@ -37,7 +41,7 @@ def kept(count: int, world: World) -> None:
 
 def drop(world: World, uid: str) -> None:
     home = next(agent for agent in world.agents if agent.up and agent.node.homes.jobs())
-    request = say.DropJob(id=1, origin="client:1", uid=uid)
+    request = DropJob(id=1, origin="client:1", uid=uid)
     home.perform(home.node.settle(home.node.requests.answer(request, world.now), world.now))
     live = [agent for agent in world.agents if agent.up]
     world.run_until(lambda: all(agent.node.log.is_dropped(uid) for agent in live))
@@ -223,7 +227,7 @@ def test_a_wish_of_an_earlier_life_that_comes_late_stops_nobody() -> None:
     world.run(1_500)
     world.restart(agent)
     world.run_until(lambda: agent.node.ready)
-    wish = say.JoinStream(
+    wish = JoinStream(
         stream=STREAM,
         agent_id=before.agent_id,
         name=before.name,
@@ -300,19 +304,19 @@ def test_any_agent_tells_who_keeps_the_log_and_draws_the_tree_of_a_stream() -> N
         "leader": leader.address,
         "keepers": asked.node.membership.keepers,
     }
-    call = say.Call(request=1, verb="tree", argument=f"stream:{STREAM}")
+    call = Call(request=1, verb="tree", argument=f"stream:{STREAM}")
     asked.perform(asked.node.settle(asked.node.clients.heard("client:1", call, world.now), world.now))
     world.run_until(lambda: bool(world.client_inbox))
     (reply,) = world.client_inbox
-    assert isinstance(reply, say.Reply)
+    assert isinstance(reply, Reply)
     tree = json.loads(reply.body)
     (tree,) = tree["flows"]
     assert {edge["address"] for edge in tree["edges"]} == {agent.address for agent in world.agents}
     assert [edge["address"] for edge in tree["edges"] if not edge["parent"]] == [tree["root"]]
-    call = say.Call(request=2, verb="tree", argument="stream:nothing")
+    call = Call(request=2, verb="tree", argument="stream:nothing")
     (failed,) = asked.node.clients.heard("client:1", call, world.now)
     assert isinstance(failed, Send)
-    assert isinstance(failed.message, say.Failed)
+    assert isinstance(failed.message, Failed)
     assert "there is no stream nothing; streams: clicks" in failed.message.text
 
 
@@ -353,19 +357,19 @@ def test_keepers_are_looked_for_in_other_racks_first() -> None:
 
 def test_entries_before_their_turn_wait_for_those_below_them() -> None:
     """The keeper that is asked for what is missing may not have the newest itself."""
-    keepers = say.LogKeepers(1, 1, "k:1", ("k:1", "k:2"))
+    keepers = LogKeepers(1, 1, "k:1", ("k:1", "k:2"))
     me = Identity("me", "me", 1, "me:1")
     membership = Membership(me, (), StreamLog(), cluster=Cluster("c", keepers))
-    entries = tuple(say.FlowEnded(seq=seq, uid=str(seq)) for seq in range(1, 6))
+    entries = tuple(FlowEnded(seq=seq, uid=str(seq)) for seq in range(1, 6))
 
     def tail(after: int, to: int) -> list[Effect]:
-        told = say.LogTail(cluster_uid="c", keepers=keepers, after=after, entries=entries[after:to])
+        told = LogTail(cluster_uid="c", keepers=keepers, after=after, entries=entries[after:to])
         return membership.hear("k:1", told, 0)
 
     for after, to in ((4, 5), (2, 4)):
         (asked,) = tail(after, to)
         assert isinstance(asked, Send)
-        assert isinstance(asked.message, say.Follow)
+        assert isinstance(asked.message, Follow)
     (saved,) = tail(0, 2)
     assert isinstance(saved, SaveLog)
     assert saved.entries == tuple(membership.take_fresh()) == entries
@@ -379,14 +383,14 @@ def test_who_comes_late_asks_for_more_of_the_log_as_soon_as_it_has_some() -> Non
     kept(5, world)
     leader = next(agent for agent in world.agents if agent.node.keeping.leads)
     for n in range(6_200):
-        leader.handle(was.Arrived("client:1", say.DropJobEntry(uid=f"{n:032x}.1")))
+        leader.handle(was.Arrived("client:1", DropJobEntry(uid=f"{n:032x}.1")))
         world.run(200 if n % 100 == 99 else 0)
     world.run_until(lambda: all(agent.node.log.last > 6_200 for agent in world.agents))
     asked: list[int] = []
     send = world.send
 
     def counting(agent: SimAgent, to: str, message: Message) -> None:
-        asked.extend([message.known] if agent is late and isinstance(message, say.Follow) else [])
+        asked.extend([message.known] if agent is late and isinstance(message, Follow) else [])
         send(agent, to, message)
 
     world.send = counting  # type: ignore[method-assign]
@@ -402,19 +406,19 @@ def test_who_comes_late_asks_for_more_of_the_log_as_soon_as_it_has_some() -> Non
 
 def test_a_tail_that_is_not_all_is_asked_on_from_once() -> None:
     """Whether the bytes of tables or the number of entries have cut it; from an earlier elf by the number."""
-    keepers = say.LogKeepers(1, 1, "k:1", ("k:1", "k:2"))
-    entries = tuple(say.FlowEnded(seq=seq, uid=str(seq)) for seq in range(1, 1_001))
+    keepers = LogKeepers(1, 1, "k:1", ("k:1", "k:2"))
+    entries = tuple(FlowEnded(seq=seq, uid=str(seq)) for seq in range(1, 1_001))
 
     def asks(last: int, *spans: tuple[int, int]) -> list[int]:
         me = Identity("me", "me", 1, "me:1")
         membership = Membership(me, (), StreamLog(), cluster=Cluster("c", keepers))
         told = [
-            say.LogTail(cluster_uid="c", keepers=keepers, after=after, entries=entries[after:to], last=last)
+            LogTail(cluster_uid="c", keepers=keepers, after=after, entries=entries[after:to], last=last)
             for after, to in spans
         ]
         found = [effect for tail in told for effect in membership.hear("k:1", tail, 0)]
         sent = [effect.message for effect in found if isinstance(effect, Send)]
-        return [message.known for message in sent if isinstance(message, say.Follow)]
+        return [message.known for message in sent if isinstance(message, Follow)]
 
     assert asks(9, (0, 3)) == [3]
     assert asks(9, (0, 3), (0, 3), (3, 9)) == [3]
@@ -431,13 +435,13 @@ def test_where_all_start_at_once_all_learn_who_keeps_the_log(knows: int) -> None
     members = {
         name: Membership(Identity(name, name, 1, name), (), StreamLog(), cluster=None) for name in names
     }
-    keepers = say.LogKeepers(1, 1, names[knows], (names[knows],))
+    keepers = LogKeepers(1, 1, names[knows], (names[knows],))
     members[names[knows]].kept_by("c", keepers)
     for now_ms in range(0, 3_000, 50):
         waiting = [(name, effect) for name in names for effect in members[name].tick(now_ms, names)]
         while waiting:
             sender, effect = waiting.pop()
-            if isinstance(effect, Send) and isinstance(effect.message, say.Hello | say.Welcome):
+            if isinstance(effect, Send) and isinstance(effect.message, Hello | Welcome):
                 told = members[effect.to].hear(sender, effect.message, now_ms)
                 waiting += [(effect.to, answer) for answer in told]
     assert all(member.keepers == keepers.addresses for member in members.values())

@@ -13,7 +13,8 @@ from elf.chaos.world import World
 from elf.job.home.steering import proposed
 from elf.job.log.lasting import tombstone
 from elf.job.log.streamlog import StreamLog, decode_entry, encode_entry
-from elf.job.messages import AddJob, AddVersion, DropJobEntry, EndFlow, EndVersion, JobAdded, LogEntry
+from elf.job.messages.entries import JobAdded, LogEntry
+from elf.job.messages.wishes import AddJob, AddVersion, DropJobEntry, EndFlow, EndVersion
 from elf.job.spec import JobSpec
 from elf.ql.plan import Table
 from elf.schema import Column

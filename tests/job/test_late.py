@@ -16,10 +16,12 @@ from elf.chaos.world import World
 from elf.client.changes import Changes
 from elf.client.windows import split
 from elf.job import events as was
-from elf.job import messages as say
 from elf.job.effects import Effect
+from elf.job.messages.homes import SubscribeJob
+from elf.job.messages.rollup import Slice
 from elf.job.rollup.clocks import Clocks
 from elf.ql.plan import Plan
+from elf.wire.clients import WindowResult
 from tests.support.stories import crashes_loss_and_doubles_of_late_rows, reference, revising, write
 
 
@@ -40,7 +42,7 @@ def test_late_rows_that_come_to_a_home_of_before_are_counted_once(monkeypatch: p
 
     def astray(agent: SimAgent, to: str, message: Message) -> None:
         """Each part, when it is sent first."""
-        if isinstance(message, say.Slice) and message.parts:
+        if isinstance(message, Slice) and message.parts:
             name = (message.start, message.parts)
             if name not in strayed:
                 strayed.add(name)
@@ -177,14 +179,14 @@ def test_early_results_grow_into_the_windows_and_changes_add_up(monkeypatch: pyt
     query = plan(4, 2)
     spec = world.create(1, replace(query, fragment=replace(query.fragment, changes_us=SECOND // 2)))
     reader = world.agents[0]
-    found: list[say.WindowResult] = []
+    found: list[WindowResult] = []
 
-    def published(result: say.WindowResult, now_ms: int) -> list[Effect]:
+    def published(result: WindowResult, now_ms: int) -> list[Effect]:
         found.append(result)
         return []
 
     monkeypatch.setattr(reader.node.clients, "published", published)
-    asked = say.SubscribeJob(id=1, origin=reader.address, uid=spec.uid, after=None)
+    asked = SubscribeJob(id=1, origin=reader.address, uid=spec.uid, after=None)
     for after in range(0, 24_000, 2_000):
         home = world.home(spec)
         world.at(world.now + after, partial(home.handle, was.Arrived(reader.address, asked)))

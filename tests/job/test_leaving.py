@@ -11,9 +11,9 @@ from elf.chaos.engine import SECOND, STREAM, plan
 from elf.chaos.schedule import BUYS
 from elf.chaos.world import World
 from elf.job import events as was
-from elf.job import messages as say
 from elf.job.home.records import home_key
 from elf.job.spec import JobSpec
+from elf.wire.clients import Call, Failed, Reply
 from overlay.ids import closeness, node_id
 from tests.support.histories import settled
 from tests.support.homes import agree, last_end, members, staffed
@@ -45,10 +45,10 @@ def keepers(world: World) -> int:
 def ask(world: World, agent: SimAgent, argument: str = "") -> str:
     """Ask an agent to leave; why it stays, or nothing as soon as it has begun."""
     known = len(world.client_inbox)
-    agent.handle(was.Arrived("client:7", say.Call(request=world.now, verb="leave", argument=argument)))
+    agent.handle(was.Arrived("client:7", Call(request=world.now, verb="leave", argument=argument)))
 
     def refused() -> list[str]:
-        return [m.text for m in world.client_inbox[known:] if isinstance(m, say.Failed)]
+        return [m.text for m in world.client_inbox[known:] if isinstance(m, Failed)]
 
     world.run_until(lambda: agent.node.leaving or bool(refused()), 6_000)
     return "".join(refused())
@@ -58,7 +58,7 @@ def gone(world: World, agent: SimAgent) -> str:
     """It leaves; what it says then."""
     world.run_until(lambda: not agent.up, 40_000)
     assert agent.ended == "left the cluster"
-    return next(m.text for m in reversed(world.client_inbox) if isinstance(m, say.Reply))
+    return next(m.text for m in reversed(world.client_inbox) if isinstance(m, Reply))
 
 
 def test_who_takes_a_stream_along_says_what_stands_still() -> None:
@@ -115,11 +115,11 @@ def test_two_that_leave_do_not_wait_for_each_other_while_a_member_is_dead() -> N
 def call(world: World, agent: SimAgent, verb: str, argument: str) -> str:
     """What it says to a call of a client."""
     known = len(world.client_inbox)
-    agent.handle(was.Arrived("client:8", say.Call(request=world.now, verb=verb, argument=argument)))
+    agent.handle(was.Arrived("client:8", Call(request=world.now, verb=verb, argument=argument)))
 
     def said() -> list[str]:
         answers = world.client_inbox[known:]
-        return [m.text for m in answers if isinstance(m, say.Failed | say.Reply)]
+        return [m.text for m in answers if isinstance(m, Failed | Reply)]
 
     world.run_until(lambda: bool(said()), 6_000)
     return said()[0]
@@ -269,7 +269,7 @@ def test_where_all_that_live_of_a_group_leave_at_once_their_leader_has_others_in
     dead, other = (agent for agent in world.agents if agent in keepers - {home})
     dead.crash()
     for agent in (home, other):
-        agent.handle(was.Arrived("client:7", say.Call(request=world.now, verb="leave")))
+        agent.handle(was.Arrived("client:7", Call(request=world.now, verb="leave")))
     for agent in (home, other):
         gone(world, agent)
     world.restart(dead)

@@ -22,14 +22,18 @@ from elf.chaos.ledger import Ledger
 from elf.chaos.reference import reducing
 from elf.chaos.world import World
 from elf.job import events as was
-from elf.job import messages as say
 from elf.job.effects import Send
 from elf.job.home.master import Master
 from elf.job.home.records import home_key
 from elf.job.log.readers import not_taken
 from elf.job.log.streamlog import StreamLog
+from elf.job.messages.entries import JobAdded, JobDropped
+from elf.job.messages.homes import CreateJob, SteerJob
+from elf.job.messages.wishes import AddJob
 from elf.job.spec import JobSpec, app_id
 from elf.ql.plan import Plan
+from elf.wire.base import Answer
+from elf.wire.clients import Execute
 from overlay import OverlayConfig
 
 SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))
@@ -162,19 +166,17 @@ class Life:
         """By a message of the asking agent, or by a client's statement to it."""
         world, spec = self.world, self.spec()
         if step.query is None:
-            asked = say.Execute(request=1, sql=step.verb, creator="me")
+            asked = Execute(request=1, sql=step.verb, creator="me")
             asker.guard(lambda: asker.handle(was.Arrived("client:1", asked)))
         elif step.verb == "alter":
             assert spec is not None
-            request = say.SteerJob(
+            request = SteerJob(
                 id=0, origin=asker.address, uid=spec.uid, verb="alter", plan=step.query, note="ALTER …"
             )
             asker.perform([Send(world.home(spec).address, request)])
         else:
             fresh = JobSpec("job", "me", 0, step.query, (), roots=self.roots)
-            create = say.CreateJob(
-                id=world.now, origin=asker.address, spec=fresh, replace=step.verb == "replace"
-            )
+            create = CreateJob(id=world.now, origin=asker.address, spec=fresh, replace=step.verb == "replace")
             routed = asker.node.overlay.route(app_id("job", "me"), pack(create), world.now)
             asker.perform(asker.node.settle(routed, world.now))
 
@@ -240,19 +242,19 @@ def test_each_step_ends_as_asked_or_not_at_all_whoever_dies(victim: str, seed: i
 def test_a_job_is_replaced_in_one_wish_and_not_while_another_reads_it() -> None:
     log, query = StreamLog(), plan(2)
     old = JobSpec("job", "me", 1, query, (), master="here")
-    log.grow(say.AddJob(spec=old))
+    log.grow(AddJob(spec=old))
     new = replace(old, generation=2, replaces=old.uid)
-    ended, added = log.grow(say.AddJob(spec=new))
+    ended, added = log.grow(AddJob(spec=new))
     assert (ended, added) == (
-        say.JobDropped(seq=2, uid=old.uid, lingers=True),
-        say.JobAdded(seq=3, spec=new),
+        JobDropped(seq=2, uid=old.uid, lingers=True),
+        JobAdded(seq=3, spec=new),
     )
     assert [spec.uid for spec in log.jobs()] == [new.uid]
     over = replace(query, reads=(new.uid,), read_as=(query.identity,))
-    log.grow(say.AddJob(spec=JobSpec("over", "me", 1, over, (), master="here")))
+    log.grow(AddJob(spec=JobSpec("over", "me", 1, over, (), master="here")))
     third = replace(old, generation=3, replaces=new.uid)
-    (refused,) = log.grow(say.AddJob(spec=third))
-    assert refused == say.JobDropped(seq=5, uid=third.uid, lingers=False)
+    (refused,) = log.grow(AddJob(spec=third))
+    assert refused == JobDropped(seq=5, uid=third.uid, lingers=False)
     assert log.job(new.uid) == new
     assert "is read by over (FROM JOB)" in not_taken(log, third)
 
@@ -280,7 +282,7 @@ def test_a_job_that_is_created_on_both_sides_of_a_partition_is_one() -> None:
     world.run(20_000)
     assert [a.address for a in world.agents if a.node.homes.jobs()] == [world.home(spec).address]
     assert world.home(spec) in many
-    answers = [said for said in world.client_inbox if isinstance(said, say.Answer)]
+    answers = [said for said in world.client_inbox if isinstance(said, Answer)]
     assert sorted(answer.error[:23] for answer in answers) == ["", "job job exists already;"]
     loser = next(a for a in founded if a in few)
     assert home_key(spec.uid) not in loser.node.keeping.desk.groups.held() or loser.address in {

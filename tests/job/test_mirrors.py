@@ -13,12 +13,15 @@ from elf.job.home.homes import Homes
 from elf.job.home.port import StoredJob
 from elf.job.home.router import Router
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import Answer, DropJob, JobAdded, MemberJoined, PaneRow, ReadPanes
+from elf.job.messages.entries import JobAdded, MemberJoined
+from elf.job.messages.homes import DropJob
+from elf.job.messages.reading import PaneRow, ReadPanes
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.panes import Segment
 from elf.job.rollup.root import Root
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, VersionRecord, flow_topic, flow_uid
 from elf.ql.plan import Plan, Top
+from elf.wire.base import Answer
 
 HERE, ROOT = "10.0.0.1:7100", "10.0.0.2:7100"
 TOP = Top("s0", True, False, 1)

@@ -11,7 +11,8 @@ from elf.chaos.engine import plan
 from elf.job.home.steering import proposed
 from elf.job.log.flowhomes import FlowHomes
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import AddJob, HomeMoved, MoveHome
+from elf.job.messages.entries import HomeMoved
+from elf.job.messages.wishes import AddJob, MoveHome
 from elf.job.spec import JobSpec
 from tests.support.wishing import Wishes
 

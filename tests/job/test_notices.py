@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from elf.chaos.engine import plan
 from elf.chaos.world import World
-from elf.job import messages as say
 from elf.job.events import Arrived
 from elf.job.rollup.notices import CHARS_MAX, KEPT_MAX
+from elf.wire.clients import Execute, Failed, Reply
 from tests.support.histories import said
 
 
@@ -21,7 +21,7 @@ def test_all_hear_every_notice_once_and_in_order_though_messages_are_lost() -> N
     told = 0
     for number in range(20):
         reply = said(world, number % 8, f"NOTIFY JOB job 'it''s {number}'")
-        told += isinstance(reply, say.Reply) and reply.text == "notice sent to the 8 agents of job job"
+        told += isinstance(reply, Reply) and reply.text == "notice sent to the 8 agents of job job"
     world.run(5_000)
     sent = world.home(spec).notices
     assert told >= 10
@@ -55,7 +55,7 @@ def test_a_burst_beyond_what_a_tree_keeps_is_missed_and_counted() -> None:
     before = world.agents[1].node.multicasts_missed
     for number in range(KEPT_MAX + 1):
         world.agents[0].handle(
-            Arrived("client:1", say.Execute(request=1, sql=f"NOTIFY JOB job '{number}'", creator="me"))
+            Arrived("client:1", Execute(request=1, sql=f"NOTIFY JOB job '{number}'", creator="me"))
         )
     world.run(15_000)
     missed = world.agents[1].node.multicasts_missed - before
@@ -67,15 +67,15 @@ def test_what_cannot_be_sent_is_said() -> None:
     world = World(5, 2)
     world.start_all()
     reply = said(world, 1, "NOTIFY JOB nothing 'x'")
-    assert isinstance(reply, say.Failed)
+    assert isinstance(reply, Failed)
     assert reply.text == "there is no job nothing; there are none"
     spec = world.create(0, plan(2))
     reply = said(world, 1, f"NOTIFY JOB job '{'x' * (CHARS_MAX + 1)}'")
-    assert isinstance(reply, say.Failed)
+    assert isinstance(reply, Failed)
     assert "too long" in reply.text
     home = world.home(spec)
     home.crash()
     reply = said(world, 1 - home.index, "NOTIFY JOB job 'x'")
-    assert isinstance(reply, say.Failed)
+    assert isinstance(reply, Failed)
     assert reply.text.startswith("job job: the root of its flow, ")
     assert "is not heard of; another one goes on when most of those that keep the job are there" in reply.text

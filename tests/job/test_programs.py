@@ -10,10 +10,10 @@ import pytest
 from agents.codec import pack
 from elf.chaos.engine import plan
 from elf.chaos.world import World
-from elf.job import messages as say
 from elf.job.program.messages import DropProgram, ProgramFacts, SubmitProgram
 from elf.job.program.programs import SENDS_MAX
 from elf.job.program.spec import ProgramSpec, Tap
+from elf.wire.base import Answer
 
 BATCHES = """
 from elf.job import Job
@@ -56,8 +56,8 @@ def submit(world: World, through: int, spec: ProgramSpec, *, replace: bool = Fal
     agent.perform(agent.node.settle(agent.node.overlay.route(spec.app, pack(request), world.now), world.now))
 
 
-def answers(world: World) -> list[say.Answer]:
-    return [m for m in world.client_inbox if isinstance(m, say.Answer)]
+def answers(world: World) -> list[Answer]:
+    return [m for m in world.client_inbox if isinstance(m, Answer)]
 
 
 def jobs(world: World) -> list[Any]:

@@ -12,14 +12,17 @@ import pytest
 from elf.chaos.engine import plan
 from elf.chaos.world import World
 from elf.job import events as was
-from elf.job import messages as say
 from elf.job.effects import Send
 from elf.job.home.homes import Homes
 from elf.job.home.wishes import ASKING_MS
 from elf.job.log.streamlog import StreamLog
+from elf.job.messages.homes import CreateJob
+from elf.job.messages.wishes import AddJob
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec
 from elf.ql.plan import Function, Plan
+from elf.wire.base import Answer
+from elf.wire.clients import Execute, Reply
 from tests.support.versions import steer
 
 EVEN, UNEVEN = (1, 2), (1, 35)
@@ -77,7 +80,7 @@ def steered(world: World, name: str, query: Plan) -> tuple[int, str]:
     steer(world, newest(world, name), "alter", query)
     ms = took(world, lambda: answered(world))
     answer = world.client_inbox.pop()
-    assert isinstance(answer, say.Answer)
+    assert isinstance(answer, Answer)
     return ms, answer.error
 
 
@@ -123,7 +126,7 @@ def test_who_is_told_that_a_job_is_dropped_sees_that_it_is() -> None:
         spec = world.create(number, plan(2, least=number), f"job{number}")
         agent = world.agents[(7 * number + 3) % 16]
         world.run(500)
-        asked = say.Execute(request=number, sql=f"DROP JOB job{number}", creator="me")
+        asked = Execute(request=number, sql=f"DROP JOB job{number}", creator="me")
         agent.handle(was.Arrived("client:1", asked))
         began = world.now
         while not answered(world):
@@ -131,7 +134,7 @@ def test_who_is_told_that_a_job_is_dropped_sees_that_it_is() -> None:
             others = (one.node.log for one in world.agents)
             behind += answered(world) and not all(log.is_dropped(spec.uid) for log in others)
         (reply,) = world.client_inbox
-        assert isinstance(reply, say.Reply), reply
+        assert isinstance(reply, Reply), reply
         assert agent.node.log.is_dropped(spec.uid)
         assert world.now - began <= PROMPT_MS[UNEVEN]
         world.client_inbox.clear()
@@ -140,10 +143,10 @@ def test_who_is_told_that_a_job_is_dropped_sees_that_it_is() -> None:
 
 def test_the_next_keeper_of_the_log_is_asked_before_anybody_has_noticed_that_one_is_dead() -> None:
     homes = Homes("home:1", StreamLog(), RootSettings())
-    asked = say.CreateJob(id=1, origin="c", spec=JobSpec("_select_1", "me", 0, plan(2), ()), replace=False)
+    asked = CreateJob(id=1, origin="c", spec=JobSpec("_select_1", "me", 0, plan(2), ()), replace=False)
     homes.create(asked, b"0" * 16, 0)
     told = []
     for now_ms in range(0, 2 * ASKING_MS + 1, 10):
         found = (effect for effect in homes.tick(now_ms, ["k0", "k1", "k2"]) if isinstance(effect, Send))
-        told += [(now_ms, sent.to) for sent in found if isinstance(sent.message, say.AddJob)]
+        told += [(now_ms, sent.to) for sent in found if isinstance(sent.message, AddJob)]
     assert told == [(0, "k1"), (ASKING_MS, "k2"), (2 * ASKING_MS, "k0")]

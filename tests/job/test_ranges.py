@@ -15,11 +15,12 @@ from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, plan
 from elf.chaos.world import World
 from elf.job import events as was
-from elf.job import messages as say
 from elf.job.home.records import home_key
 from elf.job.ranges import split
 from elf.job.spec import JobSpec, home_uid
 from elf.ql.plan import Top
+from elf.wire.base import Answer
+from elf.wire.clients import Call
 from tests.support.histories import begun, check_all, lacking_alone, settled
 from tests.support.homes import agree, moved, staffed
 from tests.support.stores import database
@@ -256,7 +257,7 @@ def test_the_home_of_a_range_leaves() -> None:
     many = spread(world, 3, "many")
     world.run(5_000)
     agent = world.by_address[many.flows[1].home]
-    agent.handle(was.Arrived("client:1", say.Call(request=1, verb="leave")))
+    agent.handle(was.Arrived("client:1", Call(request=1, verb="leave")))
     world.run_until(lambda: not agent.up)
     assert agent.ended == "left the cluster"
     assert range_home(world, many, 1) not in ("", agent.address)
@@ -274,12 +275,12 @@ def test_an_agent_leaves_while_a_job_is_created_that_would_have_a_root_there(cre
     query = replace(plan(2), trees=2)
     for what in ("leave", "create") if created_ms > 0 else ("create", "leave"):
         if what == "leave":
-            agent.handle(was.Arrived("client:1", say.Call(request=1, verb="leave")))
+            agent.handle(was.Arrived("client:1", Call(request=1, verb="leave")))
         else:
             world.submit(1, query, "many", client="client:2", roots=(agent.address,))
         world.run(abs(created_ms))
-    world.run_until(lambda: any(isinstance(m, say.Answer) for m in world.client_inbox))
-    (created,) = (m for m in world.client_inbox if isinstance(m, say.Answer))
+    world.run_until(lambda: any(isinstance(m, Answer) for m in world.client_inbox))
+    (created,) = (m for m in world.client_inbox if isinstance(m, Answer))
     assert not created.error
     world.run(until - world.now + 12_000)
     assert agent.ended == "left the cluster"

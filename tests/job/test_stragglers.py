@@ -21,11 +21,11 @@ from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, plan
 from elf.chaos.lane import SimLane
 from elf.chaos.story import behind
-from elf.job import messages as say
 from elf.job.commands import Leap, Outcome
 from elf.job.contributions import Piece, Pile, bitmap
 from elf.job.log.streamlog import Member
-from elf.job.messages import FlowProgress
+from elf.job.messages.homes import JobFacts
+from elf.job.messages.rollup import FlowProgress
 from elf.job.rollup.decide import RootSettings, Stragglers
 from elf.job.rollup.root import Root
 from elf.job.snapshots import SnapshotName
@@ -240,7 +240,7 @@ def test_describe_says_the_policy_and_what_was_lost() -> None:
     home = fleet.world.home(fleet.spec)
     rows = home.store.windows(fleet.spec.uid, -(1 << 62), 1 << 62)
     found = tuple(window_result(fleet.spec.name, row, "") for row in rows)
-    facts = say.JobFacts(fleet.spec, "active", home.address, None, None, found)
+    facts = JobFacts(fleet.spec, "active", home.address, None, None, found)
     text = describe(facts, home.node.log, str)["stragglers"]
     lost = told(windows, "leapt")
     assert text == (

@@ -17,13 +17,14 @@ from elf.chaos.ledger import Ledger, us_of
 from elf.chaos.story import query_of
 from elf.chaos.world import World
 from elf.job import events as was
-from elf.job import messages as say
 from elf.job.effects import Effect
+from elf.job.messages.homes import SubscribeJob
 from elf.job.rollup.root import Root
 from elf.job.rollup.uplink import Uplink
 from elf.job.snapshots import Early, Sealed
 from elf.job.spec import Flow, JobSpec
 from elf.ql.plan import Plan
+from elf.wire.clients import Execute, Reply, WindowResult
 from tests.support.histories import settled
 
 AGENTS = 6
@@ -188,10 +189,10 @@ def test_it_is_said_of_whom_and_once_it_is_well_again_it_is_in_the_windows(
     members = {one.members for one in said}
     numbers = {m.number for m in home.node.log.members("clicks") if m.name == name}
     assert members == {1 << number for number in numbers}
-    world.agents[0].handle(was.Arrived("client:9", say.Execute(request=7, sql="DESCRIBE job", creator="me")))
+    world.agents[0].handle(was.Arrived("client:9", Execute(request=7, sql="DESCRIBE job", creator="me")))
     world.run_until(lambda: bool(world.client_inbox))
     (reply,) = world.client_inbox
-    assert isinstance(reply, say.Reply)
+    assert isinstance(reply, Reply)
     described = {row["fact"]: row["value"] for row in decode(reply.payload).to_pylist()}
     assert described["unusable"].endswith(f"pieces of {name} cannot be opened: {why}")
     assert f"{name} ({why})" in fleet.root().answers.why(lambda pane: pane, world.now)
@@ -210,15 +211,15 @@ def test_early_results_go_on_without_them(monkeypatch: pytest.MonkeyPatch) -> No
     def says(uplink: Uplink, one: Early) -> list[Effect]:
         return early(uplink, replace(one, payload=b"none") if uplink is bad.node.uplink else one)
 
-    reader, found = world.agents[0], list[say.WindowResult]()
+    reader, found = world.agents[0], list[WindowResult]()
 
-    def published(result: say.WindowResult, now_ms: int) -> list[Effect]:
+    def published(result: WindowResult, now_ms: int) -> list[Effect]:
         found.append(result)
         return []
 
     monkeypatch.setattr(Uplink, "early", says)
     monkeypatch.setattr(reader.node.clients, "published", published)
-    subscribes = say.SubscribeJob(id=1, origin=reader.address, uid=fleet.spec.uid, after=None)
+    subscribes = SubscribeJob(id=1, origin=reader.address, uid=fleet.spec.uid, after=None)
     for _ in range(10):
         world.home(fleet.spec).handle(was.Arrived(reader.address, subscribes))
         world.run(2_000)

@@ -8,7 +8,7 @@ import pytest
 
 from elf.job.commands import Resume, Suspend
 from elf.job.effects import Effect, Send, Work
-from elf.job.messages import FlowProgress, Progress
+from elf.job.messages.rollup import FlowProgress, Progress
 from elf.job.rollup.uplink import Uplink
 from overlay.turns import TURNS_MAX
 from tests.support.flow_copies import FLOW

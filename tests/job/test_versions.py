@@ -15,9 +15,11 @@ from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, plan, plan_of
 from elf.chaos.reference import DROPPING, reducing
 from elf.chaos.world import World
-from elf.job import messages as say
 from elf.job.log.readers import is_read
+from elf.job.messages.entries import VersionEnded
+from elf.job.messages.following import Follow
 from elf.windows import Landmark, Sliding
+from elf.wire.base import Answer
 from tests.support.histories import begun
 from tests.support.versions import answered, check, said, state, steer, truth, versions
 
@@ -42,7 +44,7 @@ def test_a_reader_and_a_change_that_do_not_know_of_each_other(reader_first: bool
         world.run(100)
         world.submit(1, over_it, "reader", "client:1")
     world.run_until(lambda: len(world.client_inbox) == 2, 10_000)
-    errors = {one.error for one in world.client_inbox if isinstance(one, say.Answer)}
+    errors = {one.error for one in world.client_inbox if isinstance(one, Answer)}
     world.client_inbox.clear()
     first = f"nothing is changed: {is_read('job', ['reader'])}"
     second = "job job, which it reads, has been changed meanwhile; try again"
@@ -311,7 +313,7 @@ def test_one_name_twice_at_once_by_one_creator_is_one_job_and_one_clear_error() 
     for n in range(2):
         world.submit(n, plan(2 + n), "twice", f"client:{n}")
     world.run_until(lambda: len(world.client_inbox) == 2)
-    errors = sorted(answer.error for answer in world.client_inbox if isinstance(answer, say.Answer))
+    errors = sorted(answer.error for answer in world.client_inbox if isinstance(answer, Answer))
     assert errors == ["", "job twice exists already; DROP JOB twice first, or choose another name"]
     assert [spec.name for spec in world.agents[2].node.log.jobs()] == ["twice"]
 
@@ -323,7 +325,7 @@ def test_what_a_new_version_brings_reaches_all_members_down_the_tree() -> None:
         asked = True
 
         def send(self, agent: SimAgent, to: str, message: Message) -> None:
-            if self.asked or not isinstance(message, say.Follow):
+            if self.asked or not isinstance(message, Follow):
                 super().send(agent, to, message)
 
     world = Unasked(47, 8)
@@ -335,4 +337,4 @@ def test_what_a_new_version_brings_reaches_all_members_down_the_tree() -> None:
         assert answered(world) == ""
         world.run_until(lambda n=number: all(a.node.log.version(spec.uid, n) for a in world.agents), 500)  # type: ignore[misc]
         world.run(500)
-    assert any(isinstance(entry, say.VersionEnded) for entry in world.entries)
+    assert any(isinstance(entry, VersionEnded) for entry in world.entries)

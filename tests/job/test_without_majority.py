@@ -10,9 +10,10 @@ from agents.answering.asks import Ask
 from elf.batch import decode
 from elf.chaos.engine import plan
 from elf.chaos.world import World
-from elf.job import messages as say
 from elf.job.events import Arrived
 from elf.ql.plan import Plan
+from elf.wire.base import Answer
+from elf.wire.clients import Call, Execute, Failed, KeepAlive, Reply
 from tests.support.histories import said
 from tests.support.homes import staffed
 
@@ -40,7 +41,7 @@ def test_who_asks_is_told_that_the_job_is_not_led_and_why(home_dies: bool) -> No
     named = f"a{home.index} ({home.address}), {why}"
 
     reply = said(world, asked, "SHOW JOBS")
-    assert isinstance(reply, say.Reply)
+    assert isinstance(reply, Reply)
     (row,) = decode(reply.payload).to_pylist()
     assert row["reason"] == f"its master, {named}"
     for sql, who in (
@@ -48,22 +49,22 @@ def test_who_asks_is_told_that_the_job_is_not_led_and_why(home_dies: bool) -> No
         ("NOTIFY JOB job 'x'", "the root of its flow"),
     ):
         reply = said(world, asked, sql)
-        assert isinstance(reply, say.Failed)
+        assert isinstance(reply, Failed)
         assert reply.text == f"job job: {who}, {named}"
 
     world.client_inbox.clear()
-    tree = say.Call(request=1, verb="tree", argument="job", creator="me")
+    tree = Call(request=1, verb="tree", argument="job", creator="me")
     world.agents[asked].handle(Arrived("client:1", tree))
     world.run_until(lambda: bool(world.client_inbox))
     (reply,) = world.client_inbox
-    assert isinstance(reply, say.Failed)
+    assert isinstance(reply, Failed)
     assert reply.text == f"job job: the root of its flow, {named}"
     world.client_inbox.clear()
-    world.agents[asked].handle(Arrived("client:2", say.Execute(request=2, sql="SUBSCRIBE job", creator="me")))
+    world.agents[asked].handle(Arrived("client:2", Execute(request=2, sql="SUBSCRIBE job", creator="me")))
     for _ in range(6):
-        world.agents[asked].handle(Arrived("client:2", say.KeepAlive(request=2)))
+        world.agents[asked].handle(Arrived("client:2", KeepAlive(request=2)))
         world.run(2_000)
-    texts = {one.text for one in world.client_inbox if isinstance(one, say.Reply) and one.text}
+    texts = {one.text for one in world.client_inbox if isinstance(one, Reply) and one.text}
     assert texts == {f"the root of its flow, {named}"}
 
 
@@ -74,13 +75,13 @@ def test_a_select_that_cannot_begin_does_not_show_its_inner_name(monkeypatch: py
     for agent in world.agents[1:]:
         agent.crash()
 
-    def planned(*_: object) -> Generator[list[Ask], list[say.Answer], Plan]:
+    def planned(*_: object) -> Generator[list[Ask], list[Answer], Plan]:
         yield []
         return plan(2)
 
     monkeypatch.setattr(world.agents[0].node.clients.statements.planning, "plan", planned)
     reply = said(world, 0, "SELECT COUNT(*) AS n FROM clicks WINDOWING 2 SECONDS")
-    assert isinstance(reply, say.Failed)
+    assert isinstance(reply, Failed)
     assert reply.text == (
         "the SELECT has not begun: its master or the keepers of the stream log do not answer; "
         "try again in a moment"

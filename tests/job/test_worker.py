@@ -21,7 +21,7 @@ from elf.errors import UserError
 from elf.job.commands import Feed, Finish, Idle, Install, Resume, SealOpen, Suspend
 from elf.job.cut import StreamCut
 from elf.job.log.streamlog import Member, StreamLog
-from elf.job.messages import JoinStream, LeaveStream
+from elf.job.messages.wishes import JoinStream, LeaveStream
 from elf.job.ports import Spill
 from elf.job.rollup.presence import Roster
 from elf.job.snapshots import Sealed

@@ -16,10 +16,10 @@ from overlay import (
     Peer,
     Received,
     Send,
-    Subscribe,
     Tick,
     key_of,
 )
+from overlay.treemessages import Subscribe
 from overlay.world import Simulator, plane
 from tests.support.worlds import names, ring, subscribe
 

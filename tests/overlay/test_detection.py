@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from overlay import Overlay, OverlayConfig, Peer, PeerDown, ProbeReport, ProbeRequest, Received, Send
+from overlay import Overlay, OverlayConfig, Peer, PeerDown, Received, Send
 from overlay.context import Context
 from overlay.health import Health
-from overlay.messages import NO_STAMP, Heartbeat, Ping
+from overlay.messages import NO_STAMP, Heartbeat, Ping, ProbeReport, ProbeRequest
 from overlay.world import Simulator, plane
 from tests.support.worlds import downs, names, ring, ring_rests
 

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from overlay import Delivered, HopAck, Overlay, OverlayConfig, Peer, Received, Route, Send, key_of
+from overlay import Delivered, Overlay, OverlayConfig, Peer, Received, Send, key_of
+from overlay.messages import HopAck, Route
 from overlay.oracles import closest
 from overlay.world import Simulator, plane
 from tests.support.worlds import ring

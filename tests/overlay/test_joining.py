@@ -13,7 +13,6 @@ from overlay import (
     OverlayError,
     Peer,
     PeerDown,
-    Ping,
     Ready,
     Received,
     State,
@@ -21,6 +20,7 @@ from overlay import (
     key_of,
 )
 from overlay.joining import TRANSITIONS, Step
+from overlay.messages import Ping
 from overlay.oracles import tree_faults, wrong_leaf_sets
 from overlay.world import Simulator, constant, plane
 from tests.support.worlds import SIZE, names, ring, ring_rests

@@ -6,21 +6,10 @@ import random
 
 import pytest
 
-from overlay import (
-    Delivered,
-    LeafProbe,
-    Overlay,
-    OverlayConfig,
-    Peer,
-    Ping,
-    Pong,
-    Received,
-    Send,
-    Tick,
-)
+from overlay import Delivered, Overlay, OverlayConfig, Peer, Received, Send, Tick
 from overlay.churn import Distribution, churn, lifetimes
 from overlay.ids import to_key
-from overlay.messages import Route, RouteName
+from overlay.messages import LeafProbe, Ping, Pong, Route, RouteName
 from overlay.oracles import overlapping_claims
 from overlay.world import Simulator, plane
 from tests.support.worlds import names, ring, ring_rests

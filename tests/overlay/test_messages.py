@@ -9,23 +9,9 @@ import typing
 import msgspec
 import pytest
 
-from overlay import (
-    MESSAGES,
-    Head,
-    Message,
-    Multicast,
-    Overlay,
-    OverlayConfig,
-    Peer,
-    Received,
-    Refresh,
-    Route,
-    Subscribe,
-    Tick,
-    TopicMark,
-    TopicPath,
-    Unsubscribe,
-)
+from overlay import Overlay, OverlayConfig, Peer, Received, Tick
+from overlay.messages import MESSAGES, Message, Route
+from overlay.treemessages import Head, Multicast, Refresh, Subscribe, TopicMark, TopicPath, Unsubscribe
 from tests.support.messages import example, plain, random_value
 
 

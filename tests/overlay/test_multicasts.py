@@ -7,25 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from overlay import (
-    Head,
-    Heard,
-    Lost,
-    Missed,
-    Multicast,
-    Multicasted,
-    Overlay,
-    OverlayConfig,
-    Peer,
-    Received,
-    Repair,
-    Send,
-    Subscribe,
-    Subscribed,
-    Tick,
-)
+from overlay import Missed, Multicasted, Overlay, OverlayConfig, Peer, Received, Send, Tick
 from overlay.messages import Message
 from overlay.oracles import closest
+from overlay.treemessages import Head, Heard, Lost, Multicast, Repair, Subscribe, Subscribed
 from overlay.world import Simulator, plane
 from tests.support.multicasts import TOPIC, Story
 from tests.support.worlds import names, ring, subscribe, tree_rests

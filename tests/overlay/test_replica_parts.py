@@ -15,7 +15,6 @@ from overlay import Peer, Tick
 from overlay.ids import key_of
 from overlay.replica import (
     MESSAGES,
-    Disk,
     Entry,
     Groups,
     Member,
@@ -29,7 +28,7 @@ from overlay.replica import (
     Snapped,
     Snapshot,
 )
-from overlay.replica.disk import torn
+from overlay.replica.disk import Disk, torn
 from overlay.replica.leading import Progress
 from overlay.replica.log import Log
 from overlay.replica.messages import (

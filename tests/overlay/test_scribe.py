@@ -10,7 +10,6 @@ import pytest
 from overlay import (
     JoinFailed,
     Missed,
-    Multicast,
     Multicasted,
     NotRoot,
     Overlay,
@@ -18,16 +17,14 @@ from overlay import (
     Peer,
     PeerDown,
     Received,
-    Refused,
-    RowReply,
     Send,
-    Subscribe,
     Tick,
     TreeChanged,
     key_of,
 )
-from overlay.messages import NO_STAMP
+from overlay.messages import NO_STAMP, RowReply
 from overlay.oracles import closest, tree_faults
+from overlay.treemessages import Multicast, Refused, Subscribe
 from overlay.world import Simulator, plane
 from tests.support.worlds import host, names, ring, root, shout, subscribe, tree_rests
 

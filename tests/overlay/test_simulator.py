@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from overlay import Effect, Event, Heartbeat, OverlayConfig, OverlayError, Peer, Send
+from overlay import Effect, Event, OverlayConfig, OverlayError, Peer, Send
+from overlay.messages import Heartbeat
 from overlay.simulator import Lookups, Phase, Simulator, constant, plane, simulate
 from tests.support.worlds import ring
 

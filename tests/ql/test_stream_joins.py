@@ -19,12 +19,12 @@ from agents.run import Fleet
 from agents.runinputs import FleetStream
 from elf.client.windows import split
 from elf.errors import QueryError, UserError
-from elf.job import messages as say
 from elf.ql.groups import plan_groups
 from elf.ql.plan import Function, Plan
 from elf.ql.planner import plan_streams, streams_of
 from elf.ql.statements import Select, parse
 from elf.ql.user_functions import with_function
+from elf.wire.clients import WindowResult
 from tests.support.ql_pipeline import Result, difference, plain, run_by_hand
 from tests.support.stream_cases import BUYS, CASES, CLICKS, lines, rows
 
@@ -47,7 +47,7 @@ async def live(
         path.write_text("".join(line + "\n" for line in lines(table)), encoding="utf-8")
         facts = LaneFacts(stream, get_format("json"), schema.event_time, "")
         streams.append(FleetStream(facts, split_inputs([str(path)], agents), lines(table)[:100]))
-    fleet, found = Fleet(streams), [list[say.WindowResult]() for _ in queries]
+    fleet, found = Fleet(streams), [list[WindowResult]() for _ in queries]
     try:
         await fleet.start()
         failed = await fleet.answer(queries, lambda number, result: found[number].append(result))
@@ -57,7 +57,7 @@ async def live(
     return [joined(results) for results in found]
 
 
-def joined(results: Sequence[say.WindowResult]) -> Result:
+def joined(results: Sequence[WindowResult]) -> Result:
     """Columns, and the rows of all windows by their starts and ends."""
     windows = {(str(one.start), str(one.end)): one.table for result in results for one in split(result)}
     tables = [table for _, table in sorted(windows.items(), key=lambda item: item[0]) if table.num_columns]

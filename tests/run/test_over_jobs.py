@@ -19,7 +19,7 @@ from agents.run import Fleet
 from agents.runinputs import FleetStream
 from elf.cli.main import main
 from elf.client.windows import split
-from elf.job.messages import WindowResult
+from elf.wire.clients import WindowResult
 from tests.support.ql_pipeline import Row, plain, same
 from tests.support.run_oracle import SAMPLE, connect
 from tests.support.run_over_jobs import CASES, HOSTS, Case

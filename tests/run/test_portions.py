@@ -18,7 +18,7 @@ from agents.run import run
 from agents.runinputs import Asked, RunRequest
 from elf.batch import decode
 from elf.client.windows import Window, split
-from elf.job.messages import WindowResult
+from elf.wire.clients import WindowResult
 
 SECONDS = 1_500
 GAP = 500_000

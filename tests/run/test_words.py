@@ -13,7 +13,7 @@ from agents import logs
 from agents.run import Fleet
 from agents.runinputs import Asked, RunRequest, streams_of
 from elf.client.windows import split
-from elf.job.messages import WindowResult
+from elf.wire.clients import WindowResult
 from tests.support.run_command import elf_run
 from tests.support.run_oracle import SAMPLE
 

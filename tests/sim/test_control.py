@@ -18,7 +18,7 @@ from elf.bench.simulated.world import TimedWorld
 from elf.chaos.agent import SimAgent
 from elf.cli.simcontrol import ControlOptions, simulate_control
 from elf.errors import ElfError
-from elf.job import messages as say
+from elf.job.messages.rollup import Begun
 
 SLOW = Costs(send_ms=1.0, receive_ms=2.0, hop_ms=0.5, sync_ms=4.0, archive_ms=0.5, archive_sync_ms=3.0)
 """Far more than this machine takes for anything, so that tests do not depend on it."""
@@ -128,11 +128,11 @@ def test_a_statement_that_is_refused_is_an_error() -> None:
 
 def test_a_home_of_many_hears_who_begins_in_few_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = SimFleet(60, 5, measured(), 0.5)
-    words: dict[str, list[say.Begun]] = {}
+    words: dict[str, list[Begun]] = {}
     send = TimedWorld.send
 
     def sent(world: TimedWorld, agent: SimAgent, to: str, message: Message) -> None:
-        if isinstance(message, say.Begun):
+        if isinstance(message, Begun):
             words.setdefault(to, []).append(message)
         send(world, agent, to, message)
 

@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from agents import codec
 from elf.batch import encode
-from elf.job import messages as say
 from elf.transport import ZeroMqTransport
+from elf.wire.base import Message
+from elf.wire.clients import Call, Reply, WindowResult
 
-Answers = Callable[[say.Message], Iterable[say.Message]]
+Answers = Callable[[Message], Iterable[Message]]
 STATUS = {"agent": "fake", "incarnation": 1, "jobs": ["busy"], "streams": {"clicks": 1}}
 
 
@@ -28,7 +29,7 @@ class FakeAgent:
         self.transport = transport
         self.cluster = cluster
         self.status = dict(STATUS)
-        self.heard: list[say.Message] = []
+        self.heard: list[Message] = []
         self.silent = False
         self._answers = answers
 
@@ -40,19 +41,19 @@ class FakeAgent:
         while True:
             client, frames = await self.transport.receive()
             message = codec.decode(frames, cluster=self.cluster, max_bytes=1 << 20).message
-            assert isinstance(message, say.Message)
+            assert isinstance(message, Message)
             self.heard.append(message)
             for reply in self._reply(message):
                 self.transport.send(client, codec.encode(reply, cluster=self.cluster, sender=self.address))
 
-    def _reply(self, message: say.Message) -> Iterable[say.Message]:
+    def _reply(self, message: Message) -> Iterable[Message]:
         if self.silent:
             return []
-        if isinstance(message, say.Call) and message.verb == "status":
-            return [say.Reply(request=message.request, body=json.dumps(self.status).encode())]
+        if isinstance(message, Call) and message.verb == "status":
+            return [Reply(request=message.request, body=json.dumps(self.status).encode())]
         return self._answers(message)
 
-    def got(self, kind: type[say.Message]) -> list[say.Message]:
+    def got(self, kind: type[Message]) -> list[Message]:
         return [message for message in self.heard if isinstance(message, kind)]
 
 
@@ -75,7 +76,7 @@ def at(second: int) -> datetime:
 
 def window_result(
     *starts: int, revision: int = 0, rows: int = 2, job: str = "j.1", whole: bool = False
-) -> say.WindowResult:
+) -> WindowResult:
     """Windows of five seconds; ``rows`` rows in each. Without ``whole`` an agent is missing in each."""
     naive = [at(start).replace(tzinfo=None) for start in starts]
     ends = [at(start + 5).replace(tzinfo=None) for start in starts]
@@ -101,7 +102,7 @@ def window_result(
             "clicks": pa.array([10 * s + n for s in starts for n in range(rows)], pa.decimal128(38, 0)),
         }
     )
-    return say.WindowResult(
+    return WindowResult(
         job=job,
         name="busy",
         version=1,

@@ -12,15 +12,9 @@ from elf.job.contributions import to_bytes
 from elf.job.copies import CopiesRead, CopiesStored, Copy, CopyName
 from elf.job.effects import Send
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import (
-    Committed,
-    CopiesKept,
-    DropCopies,
-    FlowProgress,
-    JobAdded,
-    KeepCopies,
-    MemberJoined,
-)
+from elf.job.messages.copies import CopiesKept, DropCopies, KeepCopies
+from elf.job.messages.entries import JobAdded, MemberJoined
+from elf.job.messages.rollup import Committed, FlowProgress
 from elf.job.rollup import holding
 from elf.job.rollup.copying import Copying
 from elf.job.rollup.decide import RootSettings

@@ -11,11 +11,11 @@ from elf.chaos.agent import SimAgent
 from elf.chaos.engine import plan
 from elf.chaos.world import World
 from elf.job import events as was
-from elf.job import messages as say
 from elf.job.events import Arrived
 from elf.job.spec import JobSpec
 from elf.ql.plan import Plan
 from elf.windows import Sliding
+from elf.wire.clients import Execute, Reply
 
 Windows = dict[int, tuple[int, dict[str, int], dict[str, Any]]]
 """By start (µs): revision, counts by key, status."""
@@ -53,11 +53,11 @@ def check_all(world: World, spec: JobSpec, until_ms: int, least: int) -> None:
 def asked(world: World, through: int, sql: str) -> tuple[str, dict[str, Any]]:
     """(text, object) of an answer."""
     world.client_inbox.clear()
-    execute = say.Execute(request=7, sql=sql, creator="me")
+    execute = Execute(request=7, sql=sql, creator="me")
     world.agents[through].handle(was.Arrived("client:9", execute))
     world.run_until(lambda: bool(world.client_inbox), 30_000)
     (reply,) = world.client_inbox
-    assert isinstance(reply, say.Reply), reply
+    assert isinstance(reply, Reply), reply
     return reply.text, json.loads(reply.body)
 
 
@@ -102,6 +102,6 @@ def lacking_alone(world: World, job: JobSpec, dead: SimAgent, until: int) -> Non
 def said(world: World, through: int, sql: str) -> object:
     """The reply to a statement that a client gives to an agent."""
     world.client_inbox.clear()
-    world.agents[through].handle(Arrived("client:1", say.Execute(request=1, sql=sql, creator="me")))
+    world.agents[through].handle(Arrived("client:1", Execute(request=1, sql=sql, creator="me")))
     world.run_until(lambda: bool(world.client_inbox))
     return world.client_inbox[-1]

@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.committing.spans import Span, by_span, micros
 from elf.batch import decode
-from elf.job.messages import WindowResult
+from elf.wire.clients import WindowResult
 
 
 def words(

@@ -8,7 +8,7 @@ from elf.chaos.judge import Judge
 from elf.chaos.ledger import Ledger, windows_of
 from elf.chaos.world import World
 from elf.job.log.streamlog import Member
-from elf.job.messages import FlowProgress
+from elf.job.messages.rollup import FlowProgress
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.root import Root
 from elf.job.spec import Flow

@@ -44,12 +44,13 @@ from elf.chaos.world import World
 from elf.client.changes import Changes
 from elf.client.windows import split
 from elf.job import events as was
-from elf.job import messages as say
 from elf.job.commands import Feed, Idle
+from elf.job.messages.homes import SubscribeJob
 from elf.job.spec import JobSpec
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql.plan import Function
 from elf.windows import Sliding
+from elf.wire.clients import WindowResult
 
 COUNTS = ("late", "future", "unrostered", "rejected")
 OPTIONS = {
@@ -104,7 +105,7 @@ class Stage:
         self._specs: dict[str, JobSpec] = {}
         self._zero_ms = 0
         self._shown: dict[tuple[str, int], int] = {}
-        self._heard: list[say.WindowResult] = []
+        self._heard: list[WindowResult] = []
         self._changes = Changes()
         self._commands: dict[str, Callable[..., list[str]]] = {
             "fleet": self._fleet,
@@ -214,12 +215,12 @@ class Stage:
     def _follow(self) -> list[str]:
         reader, spec = self._world.agents[0], self._specs["job"]
 
-        def published(result: say.WindowResult, now_ms: int) -> list[Step]:
+        def published(result: WindowResult, now_ms: int) -> list[Step]:
             self._heard.append(result)
             return []
 
         reader.node.clients.published = published  # type: ignore[method-assign]
-        asked = say.SubscribeJob(id=1, origin=reader.address, uid=spec.uid, after=None)
+        asked = SubscribeJob(id=1, origin=reader.address, uid=spec.uid, after=None)
 
         def ask() -> None:
             self._world.home(spec).handle(was.Arrived(reader.address, asked))

@@ -12,16 +12,17 @@ from elf.chaos.ledger import us_of
 from elf.chaos.reference import DROPPING
 from elf.chaos.world import World
 from elf.job import events as was
-from elf.job import messages as say
+from elf.job.messages.homes import SteerJob
 from elf.job.spec import JobSpec, VersionRecord
 from elf.ql.plan import Plan
 from elf.windows import Sliding
+from elf.wire.base import Answer
 
 
 def steer(world: World, spec: JobSpec, verb: str, query: Plan | None = None, **how: object) -> None:
     """Ask the job's master, as an agent's statement would; the answer comes to ``client_inbox``."""
     home = world.home(spec)
-    request = say.SteerJob(id=7, origin="client:1", uid=spec.uid, verb=verb, plan=query, **how)  # type: ignore[arg-type]
+    request = SteerJob(id=7, origin="client:1", uid=spec.uid, verb=verb, plan=query, **how)  # type: ignore[arg-type]
     if home.up:
         home.handle(was.Arrived("client:1", request))
 
@@ -31,7 +32,7 @@ def answered(world: World) -> str:
     world.run_until(lambda: bool(world.client_inbox), 10_000)
     answer = world.client_inbox.pop()
     world.client_inbox.clear()
-    assert isinstance(answer, say.Answer)
+    assert isinstance(answer, Answer)
     return answer.error
 
 

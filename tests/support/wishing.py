@@ -12,17 +12,16 @@ from elf.job.home.steering import proposed
 from elf.job.log.founding import Founding
 from elf.job.log.growing import is_behind
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import (
+from elf.job.messages.entries import JobDropped, LogEntry
+from elf.job.messages.wishes import (
     AddJob,
     AddProgram,
     AddVersion,
     DropJobEntry,
     EndFlow,
     EndVersion,
-    JobDropped,
     JoinStream,
     LeaveStream,
-    LogEntry,
     MoveHome,
     Wish,
 )

@@ -25,10 +25,10 @@ from elf.bench.differential.differences import Answer, Row, plain
 from elf.bench.differential.logs import Log
 from elf.client.windows import split
 from elf.errors import ElfError
-from elf.job import messages as say
 from elf.ql.plan import COUNTED
 from elf.transport import MemoryNetwork
 from elf.transport.base import Dropped
+from elf.wire.clients import WindowResult
 
 DELAYS_S: Final = (0.0, 0.0, 0.002, 0.01)
 """The most that a message takes, one of these a fleet."""
@@ -103,7 +103,7 @@ async def _ask(streams: Sequence[FleetStream], queries: Sequence[str], rng: rand
         network=_Restless(random.Random(rng.random())),
         open_input=lambda share: _Choppy(share, random.Random(rng.random())),
     )
-    results: list[list[say.WindowResult]] = [[] for _ in queries]
+    results: list[list[WindowResult]] = [[] for _ in queries]
     try:
         await fleet.start()
         failed = await fleet.answer(queries, lambda number, result: results[number].append(result), FILES)
@@ -117,7 +117,7 @@ async def _ask(streams: Sequence[FleetStream], queries: Sequence[str], rng: rand
     ]
 
 
-def _joined(results: Sequence[say.WindowResult], *, revised: bool) -> Answer | str:
+def _joined(results: Sequence[WindowResult], *, revised: bool) -> Answer | str:
     """The last revision of each window, by their bounds; ``revised``: whether there may be more than one."""
     names: tuple[str, ...] = ()
     windows: dict[tuple[str, str], pa.Table] = {}

@@ -14,8 +14,8 @@ from elf.bench.control_fleet import FIRST_US, SECOND_US, STREAM, line_of
 from elf.bench.simulated.costs import Costs
 from elf.bench.simulated.world import Said, TimedWorld
 from elf.errors import ElfError
-from elf.job import messages as say
 from elf.job.spec import stream_topic
+from elf.wire.clients import Call, Execute, Failed, KeepAlive, Published, Reply
 
 PERSON: Final = "client:person"
 REST_MS: Final = 5_000
@@ -82,22 +82,22 @@ class SimFleet:
 
     def sql(self, text: str, through: int = -1) -> float:
         """What a statement takes from its sending to the answer, in ms."""
-        return self._asked(partial(say.Execute, sql=text, creator="me"), through)[0]
+        return self._asked(partial(Execute, sql=text, creator="me"), through)[0]
 
     def call(self, verb: str, argument: str, through: int = -1) -> float:
         """The same of a call."""
-        return self._asked(partial(say.Call, verb=verb, argument=argument, creator="me"), through)[0]
+        return self._asked(partial(Call, verb=verb, argument=argument, creator="me"), through)[0]
 
-    def _asked(self, make: Callable[..., say.Execute | say.Call], through: int) -> tuple[float, say.Reply]:
+    def _asked(self, make: Callable[..., Execute | Call], through: int) -> tuple[float, Reply]:
         world, number, began = self.world, next(self._requests), self.world.exact
         world.from_client(world.agents[through], PERSON, make(request=number))
         while True:
             world.run(1)
             for at, client, said in world.heard:
                 if client == PERSON and getattr(said, "request", 0) == number:
-                    if isinstance(said, say.Failed):
+                    if isinstance(said, Failed):
                         raise ElfError(said.text)
-                    if isinstance(said, say.Reply) and said.done:
+                    if isinstance(said, Reply) and said.done:
                         return at - began, said
             if world.exact - began > WAIT_MS:
                 raise ElfError(f"no answer after {WAIT_MS / 1000:g} s of virtual time")
@@ -106,10 +106,10 @@ class SimFleet:
         """A reader of a job's windows: the client's name."""
         client, number, agent = f"client:{job}", next(self._requests), self.world.agents[through]
         world = self.world
-        world.from_client(agent, client, say.Execute(request=number, sql=f"SUBSCRIBE {job}", creator="me"))
+        world.from_client(agent, client, Execute(request=number, sql=f"SUBSCRIBE {job}", creator="me"))
 
         def keep() -> None:
-            world.from_client(agent, client, say.KeepAlive(request=number))
+            world.from_client(agent, client, KeepAlive(request=number))
             world.at(world.exact + KEEP_MS, keep)
 
         world.at(world.exact + KEEP_MS, keep)
@@ -124,14 +124,14 @@ class SimFleet:
         """When each window of a reader's came, by the last window's end in µs."""
         found: dict[int, float] = {}
         for at, who, said in self.world.heard:
-            if who == client and isinstance(said, say.Published):
+            if who == client and isinstance(said, Published):
                 found.setdefault(said.result.last_us, at)
         return found
 
     def rows(self, client: str, end_us: int) -> list[dict[str, object]]:
         """The rows of the windows that end there."""
         found = (said for _, who, said in self.world.heard if who == client)
-        results = (said.result for said in found if isinstance(said, say.Published))
+        results = (said.result for said in found if isinstance(said, Published))
         return next(decode(one.payload).to_pylist() for one in results if one.last_us == end_us)
 
     # -- agents ----------------------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ from elf.bench.simulated.engine import EVENT_TIME, FORMAT, SharedEngine
 from elf.chaos.engine import Chunk, Source
 from elf.chaos.lane import SimLane
 from elf.job import events as was
-from elf.job import messages as say
 from elf.job.commands import Command, Feed, Idle, Install, Outcome
 from elf.job.effects import Consult
+from elf.job.messages.inquiries import StreamSeen
 from elf.job.ports import Engine
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ class TimedLane(SimLane):
             self.give(Idle(agent.now_ms))
         agent.world.after(IDLE_EVERY_MS if self.worker.flows() else UNREAD_EVERY_MS, agent, self.read)
 
-    def seen(self) -> say.StreamSeen:
+    def seen(self) -> StreamSeen:
         """The columns of its last lines."""
         schema = FORMAT.schema(pa.array(self.samples, pa.string()), EVENT_TIME)
-        return say.StreamSeen(schema, FORMAT.name, EVENT_TIME, "", self.position)
+        return StreamSeen(schema, FORMAT.name, EVENT_TIME, "", self.position)
 
     def _keep(self, outcome: Outcome) -> bool:
         if outcome.cut is not None and self._agent.unsynced:

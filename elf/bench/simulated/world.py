@@ -23,8 +23,8 @@ from elf.bench.simulated.lane import TimedLane
 from elf.chaos.agent import SimAgent
 from elf.chaos.world import World
 from elf.errors import ElfError
-from elf.job import messages as say
 from elf.job.worker.stream import WorkerSettings
+from elf.wire import base
 
 CLUSTER: Final = "sim"
 HOUR_MS: Final = 3_600_000
@@ -79,7 +79,7 @@ class TimedWorld(World):
         self.cores = [Core() for _ in range(agents)]
         self.said: list[Said] = []
         """What agents have done since it was last emptied, in the order of the beginnings."""
-        self.heard: list[tuple[float, str, say.Message]] = []
+        self.heard: list[tuple[float, str, base.Message]] = []
         """What clients have got: when, which, what; likewise."""
         self.stepping: TimedAgent | None = None
         self._held: list[tuple[float, Callable[[], None]]] = []
@@ -216,7 +216,7 @@ class TimedWorld(World):
         decoded = codec.decode(frames, cluster=CLUSTER, max_bytes=MESSAGE_BYTES_MAX)
         agent.handle(arrived(decoded.sender, decoded.message))
 
-    def from_client(self, agent: SimAgent, client: str, message: say.Message) -> None:
+    def from_client(self, agent: SimAgent, client: str, message: base.Message) -> None:
         """A client's message, which it sends now."""
         frames = codec.encode(message, cluster=CLUSTER, sender=client)
         self.at(self.exact + self.link_ms, partial(self._come, agent.address, frames))

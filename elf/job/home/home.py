@@ -10,11 +10,13 @@ from elf.job.home.master import Master
 from elf.job.home.steering import Steering
 from elf.job.home.subscribers import Subscribers
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import Answer, CreateJob, FunctionFailed, JobFacts, SteerJob, WindowResult
+from elf.job.messages.homes import CreateJob, FunctionFailed, JobFacts, SteerJob
 from elf.job.rollup.panes import PRUNE_MS
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.work import JobWork
+from elf.wire.base import Answer
+from elf.wire.clients import WindowResult
 
 ROOT_SILENT_MS = 6_000
 """Whoever creates a job that shares a flow is told after so long that the root does not answer."""

@@ -28,11 +28,12 @@ from elf.job.home.steering import proposed
 from elf.job.home.wishes import Wishes
 from elf.job.log.readers import is_read, not_led, not_taken
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import Answer, CreateJob, DropJob, Inspect, SteerJob, SubscribeJob
+from elf.job.messages.homes import CreateJob, DropJob, Inspect, SteerJob, SubscribeJob
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import JobSpec, VersionRecord, app_id
 from elf.job.work import JobWork
+from elf.wire.base import Answer
 
 LOOK_MS: Final = 1_000
 """Between two looks at all homes: whoever has nothing under way costs nothing in between."""

@@ -27,7 +27,8 @@ from elf.job.effects import CommitWindows, Effect, SaveJob
 from elf.job.home.versions import Version, is_kept
 from elf.job.log.readers import not_taken
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import AddJob, AddVersion, EndVersion, SteerJob
+from elf.job.messages.homes import SteerJob
+from elf.job.messages.wishes import AddJob, AddVersion, EndVersion
 from elf.job.rollup.panes import Panes, Segment
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord
 from elf.ql.plan import Plan

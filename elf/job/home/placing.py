@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from elf.job.messages import CreateJob
+from elf.job.messages.homes import CreateJob
 from elf.job.spec import topics_of
 from overlay.placement import choose
 

@@ -19,31 +19,36 @@ import msgspec
 
 from elf.errors import UserError
 from elf.job import events as was
-from elf.job import messages as say
 from elf.job.effects import CommitWindows, Effect, ReadWindows, SaveFlow, SaveJob, Send
 from elf.job.home.home import Home
 from elf.job.home.homes import Homes, absent
 from elf.job.log.streamlog import StreamLog
+from elf.job.messages.again import NotRun, Whereabouts
+from elf.job.messages.homes import DropJob, FunctionFailed, Inspect, SteerJob, SubscribeJob
+from elf.job.messages.inquiries import AskWhy, InspectFlow
+from elf.job.messages.reading import FlowHead, PaneRow, ReadPanes
+from elf.job.messages.rollup import Begun, EarlyState, FlowBegun, Offer, Progress
+from elf.wire.base import Answer
 
 WORDS_MAX: Final = 4_096
 """Words that wait; of more the oldest are forgotten. All of them are said again, each second or two."""
 
-Word = say.Progress | say.Begun | say.ReadPanes | say.FunctionFailed | say.SubscribeJob
+Word = Progress | Begun | ReadPanes | FunctionFailed | SubscribeJob
 
-ToJob = say.DropJob | say.SteerJob | say.SubscribeJob | say.Inspect
+ToJob = DropJob | SteerJob | SubscribeJob | Inspect
 ToFlow = (
-    say.Progress
-    | say.Begun
-    | say.EarlyState
-    | say.FunctionFailed
-    | say.Whereabouts
-    | say.NotRun
-    | say.Offer
-    | say.ReadPanes
-    | say.FlowHead
-    | say.PaneRow
-    | say.InspectFlow
-    | say.AskWhy
+    Progress
+    | Begun
+    | EarlyState
+    | FunctionFailed
+    | Whereabouts
+    | NotRun
+    | Offer
+    | ReadPanes
+    | FlowHead
+    | PaneRow
+    | InspectFlow
+    | AskWhy
 )
 Done = (
     was.PanesCommitted
@@ -72,40 +77,40 @@ class Router:
     def asked(self, request: ToJob, now_ms: int) -> list[Effect]:
         """Somebody asks something of a job."""
         match request:
-            case say.DropJob():
+            case DropJob():
                 return self._homes.asked_to_drop(request)
-            case say.SteerJob():
+            case SteerJob():
                 return self._steer(request, now_ms)
-            case say.SubscribeJob():
+            case SubscribeJob():
                 return self._subscribed(request, now_ms)
-            case say.Inspect():
+            case Inspect():
                 return self._inspected(request)
 
     def arrived(self, sender: str, message: ToFlow, now_ms: int) -> list[Effect]:
         """A member, a root or a reader of a flow says something, or somebody asks something of its root."""
         match message:
-            case say.Progress() | say.Begun():
+            case Progress() | Begun():
                 return self._progress(message, now_ms)
-            case say.EarlyState():
+            case EarlyState():
                 return self._open_panes(message, now_ms)
-            case say.FunctionFailed():
+            case FunctionFailed():
                 return self._function_failed(message, now_ms)
-            case say.Whereabouts():
+            case Whereabouts():
                 self.roots.whereabouts(message)
-            case say.NotRun():
+            case NotRun():
                 self.roots.not_run(sender, message, now_ms)
-            case say.Offer():
+            case Offer():
                 return self.roots.offered(sender, message, now_ms)
-            case say.ReadPanes():
+            case ReadPanes():
                 self._ahead.keep_wishes(sender, message)
                 return self.roots.asked(sender, message, now_ms)
-            case say.FlowHead():
+            case FlowHead():
                 return self._begun(message.flow, now_ms) if self._homes.mirrors.head(message) else []
-            case say.PaneRow():
+            case PaneRow():
                 return self._homes.mirrors.take(message)
-            case say.InspectFlow():
+            case InspectFlow():
                 return self.roots.inspected(message)
-            case say.AskWhy():
+            case AskWhy():
                 return self.roots.asked_why(message, now_ms)
         return []
 
@@ -133,7 +138,7 @@ class Router:
 
     # -- what people ask of a job ----------------------------------------------------------------------------
 
-    def _steer(self, request: say.SteerJob, now_ms: int) -> list[Effect]:
+    def _steer(self, request: SteerJob, now_ms: int) -> list[Effect]:
         """Change a job, as a statement says. Functions for panes and windows are tried first; what needs a
         PREPARE is answered when that has ended.
         """
@@ -141,7 +146,7 @@ class Router:
         try:
             tried = None if home is None else home.steering.to_try(request)
         except UserError as refused:
-            return [Send(request.origin, say.Answer(id=request.id, error=str(refused)))]
+            return [Send(request.origin, Answer(id=request.id, error=str(refused)))]
         return self._change(request, now_ms) if tried is None else [tried]
 
     def _functions_tried(self, event: was.FunctionsTried, now_ms: int) -> list[Effect]:
@@ -149,9 +154,9 @@ class Router:
         if not event.error:
             return self._change(event.request, now_ms)
         error = f"nothing is changed: {event.error}"
-        return [Send(event.request.origin, say.Answer(id=event.request.id, error=error))]
+        return [Send(event.request.origin, Answer(id=event.request.id, error=error))]
 
-    def _change(self, request: say.SteerJob, now_ms: int) -> list[Effect]:
+    def _change(self, request: SteerJob, now_ms: int) -> list[Effect]:
         home = self._homes.get(request.uid)
         if home is None:
             return [absent(self._log, request)]
@@ -159,16 +164,16 @@ class Router:
         try:
             return home.steer(request, now_ms)
         except UserError as refused:
-            return [Send(request.origin, say.Answer(id=request.id, error=str(refused)))]
+            return [Send(request.origin, Answer(id=request.id, error=str(refused)))]
 
-    def _subscribed(self, request: say.SubscribeJob, now_ms: int) -> list[Effect]:
+    def _subscribed(self, request: SubscribeJob, now_ms: int) -> list[Effect]:
         home = self._homes.get(request.uid)
         if home is not None:
             return home.subscribers.add(request, now_ms)
         self._ahead.keep_reader(request)
         return [absent(self._log, request)]
 
-    def _inspected(self, request: say.Inspect) -> list[Effect]:
+    def _inspected(self, request: Inspect) -> list[Effect]:
         home = self._homes.get(request.uid)
         if home is None:
             return [absent(self._log, request)]
@@ -176,7 +181,7 @@ class Router:
 
     def _windows_read(self, event: was.WindowsRead) -> list[Effect]:
         request = event.request
-        if isinstance(request, say.Inspect):
+        if isinstance(request, Inspect):
             home = self._homes.get(request.uid)
             if home is None:
                 return [absent(self._log, request)]
@@ -184,7 +189,7 @@ class Router:
                 home.facts(event.results), keepers=self._homes.keepers(request.uid)
             )
             body = msgspec.msgpack.encode(facts)
-            return [Send(request.origin, say.Answer(id=request.id, body=body))]
+            return [Send(request.origin, Answer(id=request.id, body=body))]
         found: list[Effect] = []
         for result in event.results:
             home = self._homes.get(result.job)
@@ -193,9 +198,9 @@ class Router:
 
     # -- what roots and members say --------------------------------------------------------------------------
 
-    def _progress(self, word: say.Progress | say.Begun, now_ms: int) -> list[Effect]:
+    def _progress(self, word: Progress | Begun, now_ms: int) -> list[Effect]:
         """How far members are with flows."""
-        if isinstance(word, say.Begun):
+        if isinstance(word, Begun):
             self._ahead.keep_begun(word)
             found = self.roots.begun(word, now_ms)
         else:
@@ -211,7 +216,7 @@ class Router:
         waiting = [home for home in readers if home.master.state in ("preparing", "altering", "resuming")]
         return [effect for home in waiting for effect in self._homes.advance(home, now_ms)]
 
-    def _function_failed(self, word: say.FunctionFailed, now_ms: int) -> list[Effect]:
+    def _function_failed(self, word: FunctionFailed, now_ms: int) -> list[Effect]:
         """A user's function has failed at a member."""
         self._ahead.keep_failure(word)
         found: list[Effect] = []
@@ -220,7 +225,7 @@ class Router:
             self._homes.stir(home.master.spec.uid, now_ms)
         return found
 
-    def _open_panes(self, state: say.EarlyState, now_ms: int) -> list[Effect]:
+    def _open_panes(self, state: EarlyState, now_ms: int) -> list[Effect]:
         """A member's open panes: for the masters here, and by us as the root for those elsewhere."""
         found = self.roots.early(state)
         for home in self._reading.readers(state.flow):
@@ -285,7 +290,7 @@ class Router:
         found: list[Effect] = []
         for sender, word in self._ahead.take():
             match word:
-                case say.SubscribeJob():
+                case SubscribeJob():
                     found.extend(self._subscribed(word, now_ms))
                 case _:
                     found.extend(self.arrived(sender, word, now_ms))
@@ -316,32 +321,32 @@ class Ahead:
         self._homes = homes
         self._words: dict[tuple[str, type[Word], str], Word] = {}
 
-    def keep_progress(self, progress: say.Progress) -> None:
+    def keep_progress(self, progress: Progress) -> None:
         """A member has begun."""
         for report in progress.flows:
             if self._homes.is_coming(report.flow):
                 word = msgspec.structs.replace(progress, flows=(report,))
                 self._keep(report.flow, str(progress.member), word)
 
-    def keep_begun(self, message: say.Begun) -> None:
+    def keep_begun(self, message: Begun) -> None:
         """Members have begun, several at once."""
         for begun in message.flows:
             for one in begun.members if self._homes.is_coming(begun.flow) else ():
-                word = say.Begun(flows=(say.FlowBegun(begun.flow, (one,)),))
+                word = Begun(flows=(FlowBegun(begun.flow, (one,)),))
                 self._keep(begun.flow, str(one.member), word)
 
-    def keep_wishes(self, sender: str, message: say.ReadPanes) -> None:
+    def keep_wishes(self, sender: str, message: ReadPanes) -> None:
         """A reader asks."""
         for wish in message.wishes:
             if self._homes.is_coming(wish.flow):
-                self._keep(wish.flow, sender, say.ReadPanes(wishes=(wish,)))
+                self._keep(wish.flow, sender, ReadPanes(wishes=(wish,)))
 
-    def keep_failure(self, word: say.FunctionFailed) -> None:
+    def keep_failure(self, word: FunctionFailed) -> None:
         """A user's function has failed at a member."""
         if self._homes.is_coming(word.flow):
             self._keep(word.flow, word.agent, word)
 
-    def keep_reader(self, request: say.SubscribeJob) -> None:
+    def keep_reader(self, request: SubscribeJob) -> None:
         """Somebody wants a job's windows."""
         if self._homes.is_rising(request.uid):
             self._keep(request.uid, request.origin, request)
@@ -362,6 +367,4 @@ class Ahead:
         return [(sender, word) for (_, _, sender), word in known.items()]
 
     def _waits(self, uid: str, word: Word) -> bool:
-        return (
-            self._homes.is_rising(uid) if isinstance(word, say.SubscribeJob) else self._homes.is_coming(uid)
-        )
+        return self._homes.is_rising(uid) if isinstance(word, SubscribeJob) else self._homes.is_coming(uid)

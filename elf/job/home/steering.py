@@ -16,9 +16,10 @@ from elf.job.events import WindowsCommitted
 from elf.job.home.master import Master
 from elf.job.log.readers import is_read
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import Answer, CreateJob, FunctionFailed, SteerJob
+from elf.job.messages.homes import CreateJob, FunctionFailed, SteerJob
 from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid, range_topic, topics_of
 from elf.ql.plan import Plan
+from elf.wire.base import Answer
 
 
 class Steering:

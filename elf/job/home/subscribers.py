@@ -24,9 +24,12 @@ from elf.job.effects import Coverage, Effect, MakeEarly, ReadWindows, Send
 from elf.job.events import EarlyMade
 from elf.job.home.master import Master
 from elf.job.home.versions import Version
-from elf.job.messages import Answer, EarlyState, JobFailed, SubscribeJob, WindowResult
+from elf.job.messages.homes import JobFailed, SubscribeJob
+from elf.job.messages.rollup import EarlyState
 from elf.job.spec import END_OF_TIME
 from elf.windows import Landmark
+from elf.wire.base import Answer
+from elf.wire.clients import WindowResult
 
 LEASE_MS = 10_000
 """A subscriber that does not renew for so long is forgotten."""

@@ -15,8 +15,10 @@ from elf.job.home.home import Home
 from elf.job.log.flowhomes import RangeHome
 from elf.job.log.founding import Founding
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import Answer, DropJob, DropJobEntry, MoveHome, Wish
+from elf.job.messages.homes import DropJob
+from elf.job.messages.wishes import DropJobEntry, MoveHome, Wish
 from elf.job.spec import JobSpec, job_of
+from elf.wire.base import Answer
 
 ASKING_MS: Final = 250
 """Between two words to keepers of the log, one after the other, while it does not say what it must: one may

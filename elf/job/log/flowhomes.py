@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from elf.job.log.founding import Founding
-from elf.job.messages import HomeMoved
+from elf.job.messages.entries import HomeMoved
 from elf.job.spec import Flow, JobSpec, home_uid
 
 if TYPE_CHECKING:

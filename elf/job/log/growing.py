@@ -11,26 +11,28 @@ from typing import TYPE_CHECKING
 
 from elf.errors import UserError
 from elf.job.log.readers import not_taken
-from elf.job.messages import (
+from elf.job.messages.entries import (
+    FlowEnded,
+    HomeMoved,
+    JobAdded,
+    JobDropped,
+    LogEntry,
+    MemberJoined,
+    MemberLeft,
+    ProgramAdded,
+    VersionAdded,
+    VersionEnded,
+)
+from elf.job.messages.wishes import (
     AddJob,
     AddProgram,
     AddVersion,
     DropJobEntry,
     EndFlow,
     EndVersion,
-    FlowEnded,
-    HomeMoved,
-    JobAdded,
-    JobDropped,
     JoinStream,
     LeaveStream,
-    LogEntry,
-    MemberJoined,
-    MemberLeft,
     MoveHome,
-    ProgramAdded,
-    VersionAdded,
-    VersionEnded,
     Wish,
 )
 from elf.job.spec import Flow, JobSpec, home_uid, job_of

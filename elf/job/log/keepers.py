@@ -34,7 +34,9 @@ import msgspec
 from elf.errors import UserError
 from elf.job.effects import Effect, Send
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import JoinStream, LogEntry, Refused, Wish
+from elf.job.messages.entries import LogEntry
+from elf.job.messages.following import Refused
+from elf.job.messages.wishes import JoinStream, Wish
 
 LOG_GROUP: Final = hashlib.sha1(b"elf stream log").digest()[:16]
 """Key of the group that keeps the log."""

@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from elf.job.messages import JobAdded, JobDropped, LogEntry, ProgramAdded, VersionAdded, VersionEnded
+from elf.job.messages.entries import JobAdded, JobDropped, LogEntry, ProgramAdded, VersionAdded, VersionEnded
 from elf.job.spec import JobSpec
 
 if TYPE_CHECKING:

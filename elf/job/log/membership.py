@@ -28,19 +28,9 @@ import msgspec
 
 from elf.job.effects import Effect, SaveFact, SaveLog, Send, Stop
 from elf.job.log.streamlog import FOREVER_US, StreamLog
-from elf.job.messages import (
-    Follow,
-    Hello,
-    JobAdded,
-    JoinStream,
-    LeaveStream,
-    LogEntry,
-    LogKeepers,
-    LogTail,
-    Refused,
-    VersionAdded,
-    Welcome,
-)
+from elf.job.messages.entries import JobAdded, LogEntry, VersionAdded
+from elf.job.messages.following import Follow, Hello, LogKeepers, LogTail, Refused, Welcome
+from elf.job.messages.wishes import JoinStream, LeaveStream
 
 CLUSTER_FACT: Final = "cluster"
 """Durable: the cluster's uid, and who keeps its log as far as known (msgpack of both)."""

@@ -28,7 +28,7 @@ from elf.job.log.flowhomes import FlowHomes, RangeHome
 from elf.job.log.founding import founding_of
 from elf.job.log.growing import entry_for
 from elf.job.log.lasting import Lasting, Version, tombstone
-from elf.job.messages import (
+from elf.job.messages.entries import (
     FlowEnded,
     HomeMoved,
     JobAdded,
@@ -39,8 +39,8 @@ from elf.job.messages import (
     ProgramAdded,
     VersionAdded,
     VersionEnded,
-    Wish,
 )
+from elf.job.messages.wishes import Wish
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import Flow, JobSpec, app_id, home_uid, job_of
 from elf.ql.plan import Fragment

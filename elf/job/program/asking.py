@@ -14,11 +14,12 @@ import msgspec
 from elf.batch import decode
 from elf.errors import PeerError
 from elf.job.effects import Send
-from elf.job.messages import Answer, Inspect, JobFacts
+from elf.job.messages.homes import Inspect, JobFacts
 from elf.job.program.messages import QueryProgram, Returned, Routed
 from elf.job.program.port import AnswerProgram, ProgramAsked
 from elf.job.program.values import pack_value
 from elf.job.spec import JobSpec, app_id
+from elf.wire.base import Answer
 
 QUERIES_MAX: Final = 1_000
 INSPECT_IDS: Final = 1 << 40

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from elf.job.messages import Message, Request
 from elf.job.program.spec import ProgramSpec
+from elf.wire.base import Message, Request
 
 
 class SubmitProgram(Request, frozen=True, kw_only=True):

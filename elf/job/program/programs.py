@@ -18,7 +18,6 @@ from typing import Final
 import msgspec
 
 import overlay as ring
-from elf.job import messages as say
 from elf.job.commands import SetTaps
 from elf.job.effects import Effect, Multicast, Send, Work
 from elf.job.log.streamlog import StreamLog
@@ -42,6 +41,7 @@ from elf.job.program.port import (
 from elf.job.program.spec import ProgramSpec, Tapped
 from elf.job.program.submitting import Submitting
 from elf.job.spec import app_id
+from elf.wire.base import Answer, Message
 
 SENDS_A_SEC: Final = 500
 SENDS_MAX: Final = 2 * SENDS_A_SEC
@@ -59,7 +59,7 @@ class ToApp:
     """Route a message to the node nearest to an app id."""
 
     app: bytes
-    message: say.Message
+    message: Message
 
 
 Step = Effect | ring.Effect | ProgramEffect | ToApp
@@ -295,12 +295,12 @@ class Programs:
         """Whether that answer is for us."""
         return self._asking.awaits(id_)
 
-    def answered(self, answer: say.Answer) -> list[Step]:
+    def answered(self, answer: Answer) -> list[Step]:
         return [self._asking.answered(answer)]
 
     # -- messages --------------------------------------------------------------------------------------------
 
-    def arrived(self, sender: str, message: say.Message, now_ms: int, keeper: str | None) -> list[Step]:
+    def arrived(self, sender: str, message: Message, now_ms: int, keeper: str | None) -> list[Step]:
         """A message of ``programmessages``."""
         match message:
             case note.Note():
@@ -324,7 +324,7 @@ class Programs:
                 return list(self.submitting.asked_to_drop(message, now_ms, keeper))
             case note.InspectProgram():
                 body = msgspec.msgpack.encode(self._facts(message.uid, now_ms))
-                return [Send(message.origin, say.Answer(id=message.id, body=body))]
+                return [Send(message.origin, Answer(id=message.id, body=body))]
         return []
 
     def _for(self, uid: str, event: calls.Event, now_ms: int) -> list[Step]:

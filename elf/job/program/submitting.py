@@ -14,9 +14,10 @@ import msgspec
 
 from elf.job.effects import Send
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import AddProgram, Answer, DropJobEntry
+from elf.job.messages.wishes import AddProgram, DropJobEntry
 from elf.job.program.messages import DropProgram, SubmitProgram
 from elf.job.program.spec import ProgramSpec
+from elf.wire.base import Answer
 
 AGAIN_MS: Final = 500
 GIVE_UP_MS: Final = 10_000

@@ -61,7 +61,7 @@ from typing import Final, Protocol
 
 from elf.job.copies import CopyName, HeldRead, ReadHeld, ReadSnapshots, SnapshotsRead
 from elf.job.effects import Send
-from elf.job.messages import CopiesKept, DropCopies, KeepCopies
+from elf.job.messages.copies import CopiesKept, DropCopies, KeepCopies
 
 LOOK_MS: Final = 500
 """Between two looks at what is due: what comes within it shares its messages."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from elf.job.contributions import PartName, Pieces, bitmap, members_of, numbers
 from elf.job.effects import CommitPanes
-from elf.job.messages import FlowProgress
+from elf.job.messages.rollup import FlowProgress
 from elf.job.rollup.collect import Covered
 from elf.job.rollup.panes import Panes, Segment
 from elf.job.rollup.presence import Presence

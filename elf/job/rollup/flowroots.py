@@ -29,26 +29,17 @@ from elf.job.effects import Effect, Forget, Send
 from elf.job.events import CommitsRead, PanesCommitted
 from elf.job.log.readers import not_led
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import (
-    Answer,
-    AskWhy,
-    Begun,
-    EarlyState,
-    FlowFacts,
-    InspectFlow,
-    NotRun,
-    Offer,
-    OfferCopies,
-    Progress,
-    ReadPanes,
-    Slice,
-    Whereabouts,
-)
+from elf.job.messages.again import NotRun, Whereabouts
+from elf.job.messages.copies import OfferCopies
+from elf.job.messages.inquiries import AskWhy, FlowFacts, InspectFlow
+from elf.job.messages.reading import ReadPanes
+from elf.job.messages.rollup import Begun, EarlyState, Offer, Progress, Slice
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.panes import Segment, disjoint
 from elf.job.rollup.root import Root
 from elf.job.rollup.rooted import RootedFlow
 from elf.job.spec import Flow
+from elf.wire.base import Answer
 
 
 @dataclass(frozen=True)

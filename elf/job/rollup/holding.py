@@ -23,14 +23,8 @@ from elf.job.copies import (
 )
 from elf.job.effects import Send
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import (
-    Committed,
-    CopiesKept,
-    CopyVerdict,
-    DropCopies,
-    KeepCopies,
-    OfferCopies,
-)
+from elf.job.messages.copies import CopiesKept, CopyVerdict, DropCopies, KeepCopies, OfferCopies
+from elf.job.messages.rollup import Committed
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.slices import reissued
 from elf.job.rollup.uplink import OFFERED_MAX

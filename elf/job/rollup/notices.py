@@ -22,8 +22,10 @@ import msgspec
 from elf.job.effects import Effect, Multicast, Noticed, Send
 from elf.job.log.readers import not_led
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import Answer, Notice, NotifyJob
+from elf.job.messages.inquiries import NotifyJob
+from elf.job.messages.rollup import Notice
 from elf.job.rollup.root import Root
+from elf.wire.base import Answer
 
 KEPT_MAX: Final = 100
 """Notices of a job that an agent keeps."""

@@ -20,7 +20,7 @@ from functools import cached_property
 
 from elf.job.contributions import bitmap
 from elf.job.log.streamlog import FOREVER_US, Member
-from elf.job.messages import FlowProgress
+from elf.job.messages.rollup import FlowProgress
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 
 LATER_MS_MAX = 10_000

@@ -19,7 +19,8 @@ from typing import Final
 from elf.job.again import Mark, Where
 from elf.job.contributions import Piece, from_bytes, numbers
 from elf.job.effects import Send
-from elf.job.messages import CopyVerdict, NotRun, OfferCopies, RunAgain, RunSlice, Whereabouts
+from elf.job.messages.again import NotRun, RunAgain, RunSlice, Whereabouts
+from elf.job.messages.copies import CopyVerdict, OfferCopies
 from elf.job.rollup.root import Root
 
 PROXY_MS: Final = 3_000

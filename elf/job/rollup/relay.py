@@ -23,7 +23,7 @@ from typing import Final
 
 from elf.job.contributions import Piece, Pieces, Pile
 from elf.job.effects import Send
-from elf.job.messages import Began, Begun, FlowBegun
+from elf.job.messages.rollup import Began, Begun, FlowBegun
 from elf.job.spec import START_OF_TIME, Flow
 
 FIRST_MS: Final = 50

@@ -13,7 +13,7 @@ from typing import Final
 
 from elf.job.contributions import PartName, Piece, UnusablePieces, bitmap, numbers
 from elf.job.effects import CommitPanes
-from elf.job.messages import FlowProgress
+from elf.job.messages.rollup import FlowProgress
 from elf.job.rollup.answer import Answers
 from elf.job.rollup.collect import Covered
 from elf.job.rollup.decide import Deciding, RootSettings, Stragglers

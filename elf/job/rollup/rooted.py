@@ -12,21 +12,10 @@ from elf.job.contributions import to_bytes
 from elf.job.effects import CommitPanes, Effect, Multicast, PrunePanes, SaveFlow, Send, Unusable
 from elf.job.events import PanesCommitted
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages import (
-    Began,
-    Committed,
-    FlowFacts,
-    FlowProgress,
-    FlowReader,
-    FunctionFailed,
-    LeaveOut,
-    Offer,
-    RunSlice,
-    SendAgain,
-    Slice,
-    TreeEdge,
-    Verdict,
-)
+from elf.job.messages.again import RunSlice
+from elf.job.messages.homes import FunctionFailed
+from elf.job.messages.inquiries import FlowFacts, FlowReader, TreeEdge
+from elf.job.messages.rollup import Began, Committed, FlowProgress, LeaveOut, Offer, SendAgain, Slice, Verdict
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.panes import Segment
 from elf.job.rollup.proxies import MIRROR_OF, PROXY_MS, Proxies, Runs

@@ -21,7 +21,8 @@ from elf.job.contributions import Piece, Pieces, from_bytes
 from elf.job.copies import CopyName
 from elf.job.effects import Combine, Effect, Fetch, Forget, Send, Unusable, Work
 from elf.job.events import Combined
-from elf.job.messages import (
+from elf.job.messages.again import Whereabouts
+from elf.job.messages.rollup import (
     Committed,
     EarlyState,
     FlowProgress,
@@ -30,7 +31,6 @@ from elf.job.messages import (
     Progress,
     SendAgain,
     Verdict,
-    Whereabouts,
 )
 from elf.job.rollup.relay import SELF, Relay
 from elf.job.rollup.retained import Retained

@@ -19,7 +19,7 @@ from elf.job.again import Mark, Where
 from elf.job.approximate import keep_best, with_cut
 from elf.job.cut import FlowCut
 from elf.job.gaps import Gap
-from elf.job.messages import FlowProgress
+from elf.job.messages.rollup import FlowProgress
 from elf.job.parts import LateRows
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, MapFailed, MapperPort, Spill
 from elf.job.snapshots import Early, Sealed, Threshold
