@@ -43,8 +43,8 @@ near nodes.
 leaf, which alone may deliver: it is asked again until it answers or is dead. So what is delivered is
 delivered at the closest live node, when it holds its leases.
 
-**Trees** (``scribe``: ``bonds``, ``upkeep``, ``climbing``, ``multicasts``, ``anycasts``). A JOIN goes hop by
-hop towards the topic and leaves a children table at each forwarder. The closest node is the root, or, when
+**Trees** (``scribe``: ``bonds``, ``upkeep``, ``climbing``, ``multicasts``). A JOIN goes hop by hop towards
+the topic and leaves a children table at each forwarder. The closest node is the root, or, when
 the topic has a *home* elsewhere, an inner node whose parent is the home. Nobody has more than ``fanout_max``
 children: a full node sends an asker on to one of them, in its own rack or region if it can, and when there is
 room again grandchildren come up. A
@@ -57,8 +57,7 @@ nothing is lost silently, and between two roots there is no order. A node keeps 
 topic (``history``). Who misses one sees it from the next, or from the checksum that refreshes compare, and
 asks its parent; who knows more than its parent tells it, so that what a dying root told one child all hear. A
 newcomer gets what is kept, after a ``Missed`` for what was before. At most a window is under way to a child
-(``flight``); a slow one repairs the rest when it can, and costs its parent nothing. An **anycast** goes to
-one subscriber near the sender that does not decline it. A job with m key ranges has m topics (``ranges``).
+(``Flight``); a slow one repairs the rest when it can, and costs its parent nothing.
 
 **Replica groups** (``replica``, a package of its own). Up to five nodes keep a small log for what a root or a
 master may never forget; it explains itself.
@@ -70,16 +69,11 @@ master may never forget; it explains itself.
     perform(overlay.handle(Received(message), now_ms))
     if overlay.deadline() <= now_ms: perform(overlay.handle(Tick(), now_ms))
 
-A seeded world of many nodes on virtual time is in ``world``, its judges in ``oracles``, whole experiments in
-``simulator`` and, with nodes that live and die, in ``churn``.
-
 **Never here**: sockets, threads, clocks, chance of its own, or anything else of elf.
 """
 
 from overlay.config import OverlayConfig
 from overlay.effects import (
-    Anycasted,
-    AnycastFailed,
     Delivered,
     Effect,
     Event,
@@ -100,69 +94,16 @@ from overlay.ids import Peer, key_of, node_id
 from overlay.joining import State
 from overlay.messages import (
     LOAD_MAX,
-    MESSAGES,
-    Anycast,
-    AnycastAck,
-    AnycastEnd,
-    Handover,
-    Head,
-    Heard,
-    Heartbeat,
-    HopAck,
-    JoinReply,
-    JoinRequest,
-    LeafProbe,
-    LeafReply,
-    Leave,
-    Lost,
-    Message,
-    Multicast,
-    Ping,
-    Pong,
-    ProbeReport,
-    ProbeRequest,
-    Refresh,
-    Refreshed,
-    Refused,
-    Repair,
-    Route,
-    RowReply,
-    RowRequest,
-    Subscribe,
-    Subscribed,
-    TopicMark,
-    TopicPath,
-    Unsubscribe,
 )
 from overlay.node import Overlay
-from overlay.ranges import range_of, range_starts, range_topics, topic_of
 
 __all__ = [
     "LOAD_MAX",
-    "MESSAGES",
-    "Anycast",
-    "AnycastAck",
-    "AnycastEnd",
-    "AnycastFailed",
-    "Anycasted",
     "Delivered",
     "Effect",
     "Event",
-    "Handover",
-    "Head",
-    "Heard",
-    "Heartbeat",
-    "HopAck",
     "JoinFailed",
-    "JoinReply",
-    "JoinRequest",
-    "LeafProbe",
-    "LeafReply",
-    "Leave",
-    "Lost",
-    "Message",
     "Missed",
-    "Multicast",
     "Multicasted",
     "NotRoot",
     "Overlay",
@@ -172,33 +113,13 @@ __all__ = [
     "Peer",
     "PeerDown",
     "PeerUp",
-    "Ping",
-    "Pong",
-    "ProbeReport",
-    "ProbeRequest",
     "Ready",
     "Received",
-    "Refresh",
-    "Refreshed",
-    "Refused",
-    "Repair",
     "Rng",
-    "Route",
-    "RowReply",
-    "RowRequest",
     "Send",
     "State",
-    "Subscribe",
-    "Subscribed",
     "Tick",
-    "TopicMark",
-    "TopicPath",
     "TreeChanged",
-    "Unsubscribe",
     "key_of",
     "node_id",
-    "range_of",
-    "range_starts",
-    "range_topics",
-    "topic_of",
 ]

@@ -105,8 +105,6 @@ class OverlayConfig:
     """Multicasts of a topic under way to one child, at most."""
     window_bytes: int = 256 << 10
     """The same in bytes of payload; one is sent whatever its size."""
-    anycast_hops_max: int = 256
-    """An anycast that has come so far has found nobody."""
 
     held_max: int = 1_024
     """Routed messages held while not yet ready; also the bound of messages waiting for a hop's

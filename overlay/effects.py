@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from overlay.ids import Peer
-from overlay.messages import Anycast, Message
+from overlay.messages import Message
 
 
 class Rng(Protocol):
@@ -75,25 +75,6 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True)
-class Anycasted:
-    """Effect: an anycast is offered to this node, which has taken it unless it calls ``Overlay.decline`` with
-    this effect. ``origin`` is an address."""
-
-    topic: bytes
-    payload: bytes
-    origin: str
-    offer: Anycast
-
-
-@dataclass(frozen=True, slots=True)
-class AnycastFailed:
-    """Effect: no subscriber takes this anycast of ours."""
-
-    topic: bytes
-    payload: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Ready:
     """Effect, once a start: the node is part of the ring and answers for its keys."""
 
@@ -133,16 +114,4 @@ class TreeChanged:
     children: tuple[str, ...]
 
 
-Effect = (
-    Send
-    | Delivered
-    | Multicasted
-    | Missed
-    | Anycasted
-    | AnycastFailed
-    | Ready
-    | JoinFailed
-    | PeerUp
-    | PeerDown
-    | TreeChanged
-)
+Effect = Send | Delivered | Multicasted | Missed | Ready | JoinFailed | PeerUp | PeerDown | TreeChanged

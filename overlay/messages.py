@@ -20,11 +20,7 @@ from typing import Final
 
 from overlay.ids import KEY_BYTES, Peer
 from overlay.treemessages import (
-    Anycast,
-    AnycastAck,
-    AnycastEnd,
     Handover,
-    Head,
     Heard,
     Lost,
     Multicast,
@@ -34,49 +30,8 @@ from overlay.treemessages import (
     Repair,
     Subscribe,
     Subscribed,
-    TopicMark,
-    TopicPath,
     Unsubscribe,
 )
-
-__all__ = [
-    "LOAD_MAX",
-    "MESSAGES",
-    "NO_STAMP",
-    "Anycast",
-    "AnycastAck",
-    "AnycastEnd",
-    "Handover",
-    "Head",
-    "Heard",
-    "Heartbeat",
-    "HopAck",
-    "JoinReply",
-    "JoinRequest",
-    "LeafProbe",
-    "LeafReply",
-    "Leave",
-    "Lost",
-    "Message",
-    "Multicast",
-    "Ping",
-    "Pong",
-    "ProbeReport",
-    "ProbeRequest",
-    "Refresh",
-    "Refreshed",
-    "Refused",
-    "Repair",
-    "Route",
-    "RowReply",
-    "RowRequest",
-    "Subscribe",
-    "Subscribed",
-    "TopicMark",
-    "TopicPath",
-    "Unsubscribe",
-    "well_formed",
-]
 
 NO_STAMP: Final = -1
 LOAD_MAX: Final = 255
@@ -309,9 +264,6 @@ Message = (
     | Repair
     | Lost
     | Heard
-    | Anycast
-    | AnycastAck
-    | AnycastEnd
 )
 
 MESSAGES: Final[tuple[type[Message], ...]] = (
@@ -340,9 +292,6 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Repair,
     Lost,
     Heard,
-    Anycast,
-    AnycastAck,
-    AnycastEnd,
 )
 
 

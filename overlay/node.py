@@ -9,16 +9,13 @@ from typing import assert_never
 
 from overlay.config import OverlayConfig
 from overlay.context import Context, Timer
-from overlay.effects import Anycasted, Effect, Event, Received, Rng
+from overlay.effects import Effect, Event, Received, Rng
 from overlay.errors import OverlayBug
 from overlay.forwarding import Forwarding
 from overlay.ids import Peer, node_id, to_int
 from overlay.joining import Joining, State, Step
 from overlay.messages import (
     LOAD_MAX,
-    Anycast,
-    AnycastAck,
-    AnycastEnd,
     Heartbeat,
     HopAck,
     JoinReply,
@@ -172,19 +169,6 @@ class Overlay:
         ``is_root(topic)``."""
         self._at(now_ms)
         self._scribe.multicast(topic, payload)
-        return self._take()
-
-    def anycast(self, topic: bytes, payload: bytes, now_ms: int) -> list[Effect]:
-        """Send a payload to any one subscriber that takes it, near us and not ourselves; AnycastFailed if
-        none does."""
-        self._at(now_ms)
-        self._scribe.anycasts.send(topic, payload)
-        return self._take()
-
-    def decline(self, offered: Anycasted, now_ms: int) -> list[Effect]:
-        """Don't take an anycast that was offered: another subscriber is asked."""
-        self._at(now_ms)
-        self._scribe.anycasts.decline(offered.offer)
         return self._take()
 
     def seek(self, addresses: Iterable[str], now_ms: int) -> list[Effect]:
@@ -390,12 +374,6 @@ class Overlay:
                 self._scribe.lost_message(message)
             case Heard():
                 self._scribe.heard_message(message)
-            case Anycast():
-                self._scribe.anycasts.anycast_message(message)
-            case AnycastAck():
-                self._scribe.anycasts.ack_message(message)
-            case AnycastEnd():
-                self._scribe.anycasts.end_message(message)
             case Leave():
                 raise OverlayBug("a farewell is handled before its sender is heard")
             case _:
@@ -429,8 +407,6 @@ class Overlay:
                 self._pastry.tune_due()
             case "hop":
                 self._forwarding.hop_due(of)
-            case "anycast":
-                self._scribe.anycasts.hop_due(of)
             case "refresh":
                 self._scribe.upkeep.due(late)
             case "leaf":
@@ -450,10 +426,10 @@ class Overlay:
 
     def _spread_gone(self) -> None:
         """Let routing and trees know who is gone."""
-        while self._pastry.gone:
-            peer = self._pastry.gone.pop(0)
-            self._forwarding.gone(peer)
-            self._scribe.bonds.gone(peer)
+        while gone := self._pastry.take_gone():
+            for peer in gone:
+                self._forwarding.gone(peer)
+                self._scribe.bonds.gone(peer)
 
     def _spread(self) -> None:
         """What one event leads to elsewhere in the node."""

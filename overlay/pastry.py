@@ -56,7 +56,7 @@ class Pastry:
             context, self.leaves, self.table, self.liveness, self.proximity, self._tuning
         )
         self._row_turn = False
-        self.gone: list[Peer] = []
+        self._gone: list[Peer] = []
         self._told_dead: set[int] = set()
         self._returned: set[int] = set()
         self._row_asked: tuple[Peer, int] | None = None
@@ -297,6 +297,11 @@ class Pastry:
         for peer in tuple(self.leaves):
             self.liveness.probe(peer, leaf=True)
 
+    def take_gone(self) -> list[Peer]:
+        """Peers that have left or died since this was last asked."""
+        gone, self._gone = self._gone, []
+        return gone
+
     def check(self) -> None:
         """Raise OverlayBug unless ring state is consistent."""
         self.leaves.check()
@@ -449,7 +454,7 @@ class Pastry:
         self._returned.discard(peer.id)
         self.leaves.remove(peer.id)
         self.table.remove(peer.id)
-        self.gone.append(peer)
+        self._gone.append(peer)
 
     def _refill(self, node: int) -> None:
         """A peer is gone: look for its successors in the leaf set and in its cell.

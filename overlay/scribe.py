@@ -1,7 +1,6 @@
 """Trees: a topic's subscribers hang below its root, along the ways that their JOINs took (Scribe; ELF section
 2.3). What the application asks of its trees, and what the network says in them, finds its part here:
-``bonds`` keep the shape, ``upkeep`` watches over them, ``multicasts`` go down, ``anycasts`` look for one that
-takes them.
+``bonds`` keep the shape, ``upkeep`` watches over them, ``multicasts`` go down.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from overlay.admission import Admission
-from overlay.anycasts import Anycasts
 from overlay.bonds import Bonds
 from overlay.context import Context
 from overlay.errors import NotRoot
@@ -28,7 +26,6 @@ class Scribe:
         self._context = context
         self.multicasts = Multicasts(context)
         self.bonds = Bonds(context, pastry, self.multicasts, Admission(context, pastry))
-        self.anycasts = Anycasts(context, pastry, self.bonds)
         self.upkeep = Upkeep(context, self.bonds, self.multicasts)
 
     # -- asked by the application ----------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from elf.job.home.port import (
     SummariseHome,
 )
 from elf.job.rollup.flowroots import StoredPanes
-from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord, VersionState, is_range
+from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord, is_range
 
 T = TypeVar("T")
 
@@ -47,16 +47,11 @@ takes beyond that panes have less."""
 
 
 class _JobRecord(msgspec.Struct, frozen=True, array_like=True):
-    """As it is stored. Before there were versions it had none."""
+    """As it is stored."""
 
     spec: JobSpec
     first_pane: int | None
-    versions: tuple[VersionRecord, ...] = ()
-
-    @property
-    def all(self) -> tuple[VersionRecord, ...]:
-        state: VersionState = "preparing" if self.first_pane is None else "committed"
-        return self.versions or (VersionRecord(self.spec, state, self.first_pane),)
+    versions: tuple[VersionRecord, ...]
 
 
 def job_record(job: SaveJob | log.JobKept) -> bytes:
@@ -198,7 +193,17 @@ def stored_job(store: Store, record: bytes, state: str) -> StoredJob:
     """A job from its row in the store."""
     kept = msgspec.msgpack.decode(record, type=_JobRecord)
     uid = kept.spec.uid
-    return StoredJob(kept.spec, state, kept.all, store.assembled(uid), store.last_windows_seq(uid))
+    return StoredJob(kept.spec, state, kept.versions, store.assembled(uid), store.last_windows_seq(uid))
+
+
+def stored_jobs(store: Store) -> tuple[StoredJob, ...]:
+    """The jobs whose home, or a member of it, is or was here."""
+    return tuple(stored_job(store, row.record, row.state) for row in store.load_jobs())
+
+
+def stored_flows(store: Store) -> dict[str, StoredPanes]:
+    """Every flow of which something is kept."""
+    return {uid: stored_panes(store, uid, first) for uid, first in store.flows().items()}
 
 
 def stored_panes(store: Store, uid: str, first: int | None) -> StoredPanes:

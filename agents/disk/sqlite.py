@@ -2,7 +2,7 @@
 
 Rules: written ahead (WAL), synced in full at every commit; a block of ``writing()`` is one transaction. Each
 thread has a connection of its own, so that readers never wait for a writer's sync; ``":memory:"`` has one for
-all, behind a lock. A file that is damaged, foreign, or of a newer schema is refused when it is opened.
+all, behind a lock. A file that is damaged, foreign, or of another schema is refused when it is opened.
 
 It knows nothing of what the tables mean.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -25,24 +25,14 @@ MEMORY: Final = ":memory:"
 
 
 class StoreError(UserError):
-    """The SQLite file cannot be used: unreadable, damaged, foreign, of a newer elf, or the disk is full."""
+    """The SQLite file cannot be used: unreadable, damaged, foreign, of another schema, or on a full disk."""
 
 
 class SqliteFile:
     """Connections and transactions of one file."""
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        schema: str,
-        version: int,
-        application_id: int,
-        upgrades: Mapping[int, str] | None = None,
-    ) -> None:
-        """Opens or creates it. ``schema``: statements that end with ``;``; ``upgrades``: for each earlier
-        version those that make the next one of it. Raises ``StoreError``.
-        """
+    def __init__(self, path: str, *, schema: str, version: int, application_id: int) -> None:
+        """Opens or creates it. ``schema``: statements that end with ``;``. Raises ``StoreError``."""
         self.path = path
         self._write = threading.RLock()
         self._mine = threading.local()
@@ -50,7 +40,7 @@ class SqliteFile:
         self._closed = False
         self._shared = self._connect() if path == MEMORY else None
         try:
-            self._prepare(schema, version, application_id, upgrades or {})
+            self._prepare(schema, version, application_id)
         except BaseException:
             self.close()
             raise
@@ -139,16 +129,16 @@ class SqliteFile:
                 raise StoreError(_damaged(self.path, str(error))) from error
             raise StoreError(f"cannot use the agent's state file {self.path}: {error}") from error
 
-    def _prepare(self, schema: str, version: int, application_id: int, upgrades: Mapping[int, str]) -> None:
+    def _prepare(self, schema: str, version: int, application_id: int) -> None:
         with self.reading() as con:
             empty = _number(con, "SELECT count(*) FROM sqlite_master") == 0
             if not empty and _number(con, "PRAGMA application_id") != application_id:
                 raise StoreError(f"{self.path} is a SQLite file of another program, not an agent's state")
             found = _number(con, "PRAGMA user_version")
-            if found > version:
+            if not empty and found != version:
                 raise StoreError(
-                    f"the agent's state file {self.path} was written by a newer elf (schema {found}; this "
-                    f"one knows {version}): start that elf again, or give this one a data_dir of its own"
+                    f"the agent's state file {self.path} was written by another elf (schema {found}; "
+                    f"this one knows {version}): start that elf again, or give this one a data_dir of its own"
                 )
             con.execute("PRAGMA journal_mode=WAL")
         if empty:
@@ -157,11 +147,6 @@ class SqliteFile:
                     con.execute(statement)
                 con.execute(f"PRAGMA application_id={application_id}")
                 con.execute(f"PRAGMA user_version={version}")
-        for known in range(version if empty else found, version):
-            with self.writing() as con:
-                for statement in upgrades[known].split(";\n"):
-                    con.execute(statement)
-                con.execute(f"PRAGMA user_version={known + 1}")
         with self.reading() as con:
             verdict = con.execute("PRAGMA quick_check(1)").fetchone()[0]
             if verdict != "ok":

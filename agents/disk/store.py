@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from agents.disk import hardstate
 from agents.disk.sqlite import SqliteFile, StoreError
-from agents.disk.tables import APPLICATION_ID, SCHEMA, SCHEMA_VERSION, UPGRADES
+from agents.disk.tables import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
 from elf.errors import ElfBug
 from elf.job.commits import UNNUMBERED, PaneCommit, PaneCommitName, WindowCommit
 from elf.job.snapshots import Sealed, SnapshotName
@@ -76,13 +76,10 @@ class Store:
     """The SQLite file of one agent; ``":memory:"`` keeps everything in memory and forgets it on ``close``."""
 
     def __init__(self, path: Path | str) -> None:
-        """Opens or creates the file. Raises ``StoreError`` if it is damaged, foreign, or of a newer elf."""
+        """Opens or creates the file. Raises ``StoreError`` if it is damaged, foreign, or of another
+        schema."""
         self._file = SqliteFile(
-            str(path),
-            schema=SCHEMA,
-            version=SCHEMA_VERSION,
-            application_id=APPLICATION_ID,
-            upgrades=UPGRADES,
+            str(path), schema=SCHEMA, version=SCHEMA_VERSION, application_id=APPLICATION_ID
         )
 
     def close(self) -> None:

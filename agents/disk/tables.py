@@ -1,4 +1,4 @@
-"""The tables of an agent's store, and how files of earlier versions become this one."""
+"""The tables of an agent's store."""
 
 from __future__ import annotations
 
@@ -10,12 +10,6 @@ SCHEMA_VERSION: Final = 9
 APPLICATION_ID: Final = 0x656C6631
 """``elf1``: tells our files from other programs' SQLite files."""
 
-COPIES: Final = """
-CREATE TABLE copies (
-  flow TEXT NOT NULL, member INTEGER NOT NULL, pane_start INTEGER NOT NULL, pane_end INTEGER NOT NULL,
-  part INTEGER NOT NULL, tally BLOB NOT NULL, payload BLOB NOT NULL, checksum INTEGER NOT NULL,
-  PRIMARY KEY (flow, member, pane_start, pane_end, part));
-"""
 SCHEMA: Final = (
     """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -44,40 +38,10 @@ CREATE INDEX window_commits_by_seq ON window_commits (job, seq);
 CREATE TABLE joined (
   stream TEXT NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (stream, digest)) WITHOUT ROWID;
 CREATE TABLE log (seq INTEGER PRIMARY KEY, entry BLOB NOT NULL);
+CREATE TABLE copies (
+  flow TEXT NOT NULL, member INTEGER NOT NULL, pane_start INTEGER NOT NULL, pane_end INTEGER NOT NULL,
+  part INTEGER NOT NULL, tally BLOB NOT NULL, payload BLOB NOT NULL, checksum INTEGER NOT NULL,
+  PRIMARY KEY (flow, member, pane_start, pane_end, part));
 """
-    + COPIES
     + hardstate.SCHEMA
 )
-UPGRADES: Final[dict[int, str]] = {
-    1: """
-ALTER TABLE pane_commits ADD COLUMN seq INTEGER NOT NULL DEFAULT 0;
-UPDATE pane_commits SET seq = rowid;
-CREATE INDEX pane_commits_by_seq ON pane_commits (flow, seq);
-CREATE TABLE flows (uid TEXT PRIMARY KEY, first_pane INTEGER NOT NULL) WITHOUT ROWID;
-""",
-    2: hardstate.SCHEMA,
-    3: """
-CREATE TABLE pane_parts (
-  flow TEXT NOT NULL, pane INTEGER NOT NULL, revision INTEGER NOT NULL, parts BLOB NOT NULL,
-  PRIMARY KEY (flow, pane, revision)) WITHOUT ROWID;
-""",
-    4: """
-CREATE TABLE joined (
-  stream TEXT NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (stream, digest)) WITHOUT ROWID;
-""",
-    5: """
-ALTER TABLE pane_commits ADD COLUMN raw BLOB NOT NULL DEFAULT x'';
-""",
-    6: """
-ALTER TABLE window_commits ADD COLUMN seq INTEGER NOT NULL DEFAULT 0;
-UPDATE window_commits SET seq = known.number FROM (
-  SELECT rowid AS place, row_number() OVER (PARTITION BY job ORDER BY last_end, revision, version) AS number
-  FROM window_commits) AS known WHERE window_commits.rowid = known.place;
-CREATE INDEX window_commits_by_seq ON window_commits (job, seq);
-""",
-    7: COPIES,
-    8: """
-ALTER TABLE pane_commits DROP COLUMN epoch;
-ALTER TABLE pane_commits DROP COLUMN term;
-""",
-}

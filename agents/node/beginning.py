@@ -25,8 +25,6 @@ Detect = Literal["default", "fast"]
 """How soon the dead are missed: within 3 s, and a node may stall for 2 s; or within 1 s, for three times the
 heartbeats, and for machines that never stall for half a second."""
 ALONE_MS: Final = 5_000
-HOUSED_FACT: Final = "housed"
-"""Durable: every job whose home was here has a replica group."""
 FOUNDED_FACT: Final = "founded"
 """Durable: homes of key ranges that this agent has founded, a uid a line: it does so once."""
 JOIN_MS: Final = 30_000
@@ -55,11 +53,9 @@ class Context:
 
 @dataclass(frozen=True)
 class Restored:
-    """What an earlier life of this agent left in its store. ``founder``: who held the log that it followed,
-    in a data folder of elf from before there were keepers."""
+    """What an earlier life of this agent left in its store."""
 
     cluster: Cluster | None = None
-    founder: str | None = None
     log: tuple[LogEntry, ...] = ()
     groups: Mapping[bytes, replica.Stored] = field(default_factory=dict)
     jobs: tuple[StoredJob, ...] = ()
@@ -73,8 +69,6 @@ class Restored:
     """Flows that were over their quota."""
     copies: Mapping[CopyName, int] = field(default_factory=dict)
     """Of other agents' snapshots, the oldest first: size in bytes."""
-    housed: bool = True
-    """False for a data folder of before homes were replicated."""
     founded: tuple[str, ...] = ()
     """Homes of key ranges."""
 

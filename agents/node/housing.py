@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from agents.node.beginning import FOUNDED_FACT, HOUSED_FACT, as_lines
+from agents.node.beginning import FOUNDED_FACT, as_lines
 from agents.node.groups import GroupDesk, GroupStep, HomeMachine
 from agents.node.staffing import QUICK_MS, STAFF_MS, Staffing
 from elf.job.effects import Effect, SaveFact
@@ -42,7 +42,7 @@ from elf.job.home.port import (
 from elf.job.home.records import home_key
 from elf.job.log.keepers import LOG_GROUP
 from elf.job.log.streamlog import StreamLog
-from elf.job.spec import END_OF_TIME, JobSpec, is_range, job_of
+from elf.job.spec import END_OF_TIME, is_range, job_of
 
 AGAIN_MS: Final = 200
 STRAY_MS: Final = 60_000
@@ -87,7 +87,6 @@ class Housing:
         self._machines = machines
         self._led: dict[bytes, _Led] = {}
         self._strays: dict[bytes, int] = {}
-        self._adopting: set[bytes] = set()
         self._unbegun: set[bytes] = set()
         """Groups of key ranges that we lead and that the log has not as begun."""
         self._next_ms = 0
@@ -169,9 +168,6 @@ class Housing:
             self._homes.founded(machine.uid, term)
             return []
         found: list[Step] = []
-        if key in self._adopting:
-            self._adopting.discard(key)
-            found += [] if self._adopting else [SaveFact(HOUSED_FACT, b"1")]
         if is_range(machine.uid) and machine.uid not in self._founded:
             found += self._range_founded(machine.uid)
         if is_range(machine.uid):
@@ -204,8 +200,7 @@ class Housing:
         return found
 
     def found_ranges(self, agent_id: str) -> list[Step]:
-        """Found the homes of key ranges that the log wants this agent to found, with what is there: before
-        they were replicated their roots were alone."""
+        """Found the homes of key ranges that the log wants this agent to found."""
         named = [(uid, home_key(self._log.homes.group(uid))) for uid in self._log.to_found(agent_id)]
         new = [
             (uid, key)
@@ -220,17 +215,6 @@ class Housing:
         self._founding.discard(uid)
         self._founded = {known for known in self._founded if self._log.home(known) is not None} | {uid}
         return [SaveFact(FOUNDED_FACT, as_lines(self._founded))]
-
-    def adopt(self, specs: Iterable[JobSpec]) -> list[Step]:
-        """Jobs of a data folder of before homes were replicated: found their groups with what is there. That
-        is done once; otherwise who was put out of a group would found another."""
-        missing = [(s, home_key(s.uid)) for s in specs if s.replicated]
-        missing = [(spec, key) for spec, key in missing if not self._desk.holds(key)]
-        self._adopting = {key for _, key in missing}
-        found: list[Step] = [
-            SummariseHome(key, 0, spec.uid, record.founded_flows(spec)) for spec, key in missing
-        ]
-        return found or [SaveFact(HOUSED_FACT, b"1")]
 
     # -- what has been done ----------------------------------------------------------------------------------
 

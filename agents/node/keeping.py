@@ -72,7 +72,6 @@ class Keeping:
         staffing: Staffing,
         *,
         keepers_max: int,
-        founder: str | None,
         new_cluster_uid: str,
     ) -> None:
         self.log = context.log
@@ -84,7 +83,7 @@ class Keeping:
         self._me = context.me
         self._overlay = context.overlay
         self._groups = desk.groups
-        self._founds = founder == context.me.address
+        self._founds = False
         self._new_cluster_uid = new_cluster_uid
         self._topics = {stream_topic(stream) for stream in context.streams}
         self._proposed: dict[bytes, int] = {}
@@ -101,7 +100,7 @@ class Keeping:
 
     def start(self, contacts: Sequence[str], now_ms: int) -> list[Step]:
         """Begin with what the disk holds."""
-        self._founds |= not contacts and self.membership.cluster is None
+        self._founds = not contacts and self.membership.cluster is None
         return self._heard(self.desk.start(now_ms), now_ms)
 
     def on_ring(self, now_ms: int) -> list[Step]:
@@ -109,9 +108,7 @@ class Keeping:
         around."""
         found: list[Step] = []
         if self._founds and not self._groups.holds(LOG_GROUP):
-            cluster = self.membership.cluster
-            uid = cluster.uid if cluster is not None else self._new_cluster_uid
-            state = founding(uid, self.log.after(0, self.log.last))
+            state = founding(self._new_cluster_uid, self.log.after(0, self.log.last))
             found.extend(self._heard(self.desk.create(LOG_GROUP, state, now_ms), now_ms))
         self._founds = False
         for topic in sorted(self._topics):

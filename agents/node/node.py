@@ -109,7 +109,6 @@ class Node:
             desk,
             staffing,
             keepers_max=settings.keepers_max,
-            founder=restored.founder,
             new_cluster_uid=new_cluster_uid,
         )
         # homes: the jobs of which this agent is the master, and the roots of flows
@@ -151,9 +150,6 @@ class Node:
             if not job.spec.replicated:
                 found.extend(self.homes.restore((job,), self._restored.flows, now_ms))
         found.extend(self.housing.found_ranges(self.me.agent_id))
-        if not self._restored.housed:
-            ours = [job.spec for job in self._restored.jobs if job.spec.home == self.me.address]
-            found.extend(self.housing.adopt(ours))
         return self.settle([*found, *self.overlay.start(contacts, now_ms)], now_ms)
 
     @property

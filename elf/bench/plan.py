@@ -21,6 +21,7 @@ from elf.bench.options import Fragments, Jobs
 from elf.bench.runner import Bench, Figure, Report, Scratch
 from elf.bench.sides import clocked
 from elf.errors import QueryError
+from elf.job.log.growing import grow
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages.wishes import AddJob
 from elf.job.spec import Flow, JobSpec, app_id, flow_topic, flow_uid
@@ -127,7 +128,7 @@ def _many(jobs: int, fragments: int) -> dict[str, float]:
     with clocked() as clock:
         for number in range(jobs):
             plan = plan_of(_JOB.format(least=200 + number % fragments, number=number), _SCHEMAS[0])
-            log.grow(AddJob(spec=_proposed(f"job{number}", plan)))
+            grow(log, AddJob(spec=_proposed(f"job{number}", plan)))
     return {"flows": len(log.flows()), "seconds": clock.cpu_seconds}
 
 

@@ -30,7 +30,7 @@ from elf.chaos.programs import InlineJobs
 from elf.errors import ElfBug, ElfError
 from elf.job import effects as do
 from elf.job.home import port as home
-from elf.job.log.membership import CLUSTER_FACT, FOUNDER_FACT, Identity, StreamSince
+from elf.job.log.membership import CLUSTER_FACT, Identity, StreamSince
 from elf.job.program.port import ProgramEvent
 from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
 from elf.job.worker.stream import StreamWorker
@@ -114,8 +114,7 @@ class SimAgent:
     @property
     def belongs(self) -> bool:
         """Whether it has been in the cluster, or founds it: then it may begin the ring without anybody."""
-        known = self.store.get(CLUSTER_FACT) or self.store.get(FOUNDER_FACT)
-        return self.life > 0 and (self.index == 0 or known is not None)
+        return self.life > 0 and (self.index == 0 or self.store.get(CLUSTER_FACT) is not None)
 
     def start(self, contacts: Sequence[str]) -> None:
         world = self.world

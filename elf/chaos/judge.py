@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Set
 
 import pyarrow as pa
 
-from agents.restore import stored_jobs
+from agents.disk.homestore import stored_jobs
 from elf.chaos.agent import SimAgent
 from elf.chaos.fates import is_of
 from elf.chaos.filelane import FileLane

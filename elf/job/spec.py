@@ -107,7 +107,7 @@ class JobSpec:
     """One for each of ``plan.fragments``, in that order."""
     version: int = 1
     master: str = ""
-    """Address of its master; empty in records from before flows could be shared."""
+    """Address of its master; empty until the log has the job."""
     roots: tuple[str, ...] = ()
     """Where the homes of the key ranges after the first are founded: the nodes at ``range_topic``."""
     replaces: str = ""

@@ -22,7 +22,7 @@ never returns.
 a group of the other say one ``Beat`` each a second, whatever the number of groups; a mark in it shows
 whether they agree on who leads what. An idle group costs nothing.
 
-**Invariants**, judged by ``oracles`` in simulated worlds (``world``):
+**Invariants**, judged in simulated worlds:
 
 1. A term has one leader: a vote is durable before it is sent, and no seat votes twice in a term.
 2. Equal index and term mean equal logs up to there; a leader only appends.
@@ -51,7 +51,6 @@ heard that the purpose is over lets others in again, which end it again.
 """
 
 from overlay.replica.config import ReplicaConfig
-from overlay.replica.disk import Disk
 from overlay.replica.effects import (
     Accepted,
     Committed,
@@ -86,7 +85,6 @@ __all__ = [
     "Accepted",
     "Committed",
     "CompactWanted",
-    "Disk",
     "Effect",
     "Elected",
     "Entry",

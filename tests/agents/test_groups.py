@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -56,24 +55,6 @@ def test_the_store_is_a_disk_write_by_write(tmp_path: Path) -> None:
     assert stores["c"].load_groups() == {}
     for store in stores.values():
         store.close()
-
-
-def test_a_store_of_the_schema_before_gets_its_tables(tmp_path: Path) -> None:
-    Store(tmp_path / "old").close()
-    con = sqlite3.connect(tmp_path / "old")
-    for later in ("replica_groups", "replica_entries", "pane_parts", "joined", "copies"):
-        con.execute(f"DROP TABLE {later}")
-    con.execute("ALTER TABLE pane_commits DROP COLUMN raw")
-    for earlier in ("epoch", "term"):
-        con.execute(f"ALTER TABLE pane_commits ADD COLUMN {earlier} INTEGER NOT NULL DEFAULT 0")
-    con.execute("DROP INDEX window_commits_by_seq")
-    con.execute("ALTER TABLE window_commits DROP COLUMN seq")
-    con.execute("PRAGMA user_version = 2")
-    con.commit()
-    con.close()
-    store = Store(tmp_path / "old")
-    assert store.load_groups() == {}
-    store.close()
 
 
 class Counted:

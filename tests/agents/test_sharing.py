@@ -10,6 +10,7 @@ import pytest
 
 from agents.answering.asks import Ask, ToAddress
 from agents.answering.sharing import Instead, Sharing, is_free
+from elf.job.log.growing import grow
 from elf.job.log.streamlog import Member, StreamLog
 from elf.job.messages.wishes import AddJob
 from elf.job.spec import Flow, JobSpec, flow_uid
@@ -48,7 +49,7 @@ class Fleet:
     def __init__(self, *jobs: JobSpec, says: Mapping[str, FlowWork]) -> None:
         self.log = StreamLog()
         for spec in jobs:
-            self.log.grow(AddJob(spec=spec))
+            grow(self.log, AddJob(spec=spec))
         self.says = says
         self.asked: list[str] = []
 

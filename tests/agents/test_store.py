@@ -141,45 +141,6 @@ def test_commits_are_numbered_and_a_copy_keeps_the_numbers(store: Store, tmp_pat
     assert store.flows() == {}
 
 
-def test_a_file_of_the_first_schema_is_upgraded(tmp_path: Path) -> None:
-    path = tmp_path / "state.sqlite"
-    old = Store(path)
-    old.commit_panes(commit(0, 10), commit(10, 12))
-    old.commit_windows(window(10, 20), window(0, 10), replace(window(0, 10), job="k"))
-    old.close()
-    with sqlite3.connect(path) as con:
-        for statement in (
-            "DROP INDEX window_commits_by_seq",
-            "ALTER TABLE window_commits DROP COLUMN seq",
-            "DROP INDEX pane_commits_by_seq",
-            "ALTER TABLE pane_commits DROP COLUMN seq",
-            "ALTER TABLE pane_commits DROP COLUMN raw",
-            "ALTER TABLE pane_commits ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0",
-            "ALTER TABLE pane_commits ADD COLUMN term INTEGER NOT NULL DEFAULT 0",
-            "DROP TABLE flows",
-            "DROP TABLE pane_parts",
-            "DROP TABLE joined",
-            "DROP TABLE copies",
-            "PRAGMA user_version = 1",
-        ):
-            con.execute(statement)
-    con.close()
-    new = Store(path)
-    assert [row.seq for row in new.commits_after("f", 0, 0, 9)] == [1, 2]
-    assert new.commit_panes(commit(12, 13)) == 3
-    assert new.flows() == {"f": None}
-    new.commit_panes(replace(commit(12, 13, revision=1), parts=b"p"))
-    assert new.parts_of("f") == {(12, 1): b"p"}
-    new.commit_panes(replace(commit(13, 14), raw=b"r"))
-    assert new.raw_of("f", 0, 20) == {(13, 0): b"r"}
-    assert new.raw_of("f", 0, 13) == {}
-    assert new.joined("s") == {}
-    assert new.copies() == []
-    assert [(row.last_end, row.seq) for row in new.windows_after("j", 0)] == [(10, 1), (20, 2)]
-    assert new.commit_windows(replace(window(10, 20), job="k")) == 2
-    new.close()
-
-
 def test_the_tables_that_flows_join_are_kept_once(store: Store) -> None:
     store.save_cut("s", b"cut 1", joined={"a": b"table a", "b": b"table b"})
     store.save_cut("t", b"cut", joined={"a": b"table a"})
@@ -298,12 +259,14 @@ def test_a_file_that_cannot_be_trusted_is_one_clear_error(tmp_path: Path) -> Non
     con.execute("CREATE TABLE theirs (x)")
     con.commit()
     con.close()
-    newer = tmp_path / "newer.db"
-    Store(newer).close()
-    con = sqlite3.connect(newer)
-    con.execute("PRAGMA user_version=99")
-    con.close()
-    for path, word in ((text, "database"), (foreign, "another program"), (newer, "newer elf")):
+    other = {version: tmp_path / f"{version}.db" for version in (1, 99)}
+    for version, path in other.items():
+        Store(path).close()
+        con = sqlite3.connect(path)
+        con.execute(f"PRAGMA user_version={version}")
+        con.close()
+    schemas = [(path, "another elf") for path in other.values()]
+    for path, word in ((text, "database"), (foreign, "another program"), *schemas):
         before = path.read_bytes()
         with pytest.raises(StoreError, match=word) as caught:
             Store(path)

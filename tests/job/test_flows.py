@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from agents.codec import Message
 from elf.chaos.agent import SimAgent
 from elf.chaos.engine import SECOND, STREAM, plan
 from elf.chaos.world import World
+from elf.job.log.growing import grow
 from elf.job.log.readers import not_taken, readable_as
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import JobAdded, JobDropped, VersionAdded, VersionEnded
@@ -21,7 +21,6 @@ from elf.job.rollup.decide import RootSettings
 from elf.job.spec import Flow, JobSpec, flow_uid
 from elf.wire.base import Answer
 from tests.support.histories import begun, check_all, settled
-from tests.support.stores import database
 from tests.support.stories import another, both, crashes_loss_and_doubles_below_readers
 
 SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))
@@ -266,25 +265,6 @@ def test_crashes_loss_and_doubles_never_make_a_window_of_a_reader_wrong(seed: in
     crashes_loss_and_doubles_below_readers(seed)
 
 
-def test_a_data_folder_from_before_flows_were_shared_goes_on() -> None:
-    """Records name no master, the first pane stands with the job, and flows ended with their job."""
-    world = World(29, 3)
-    spec, until = begun(world, 12_000, rate_ms=400)
-    world.run(4_000)
-    home = world.home(spec)
-    (first_pane,) = home.store.flows().values()
-    home.crash()
-    old = replace(spec, master="")
-    home.store.save_job(spec.uid, msgspec.msgpack.encode((old, first_pane)), "active")
-    with database(home.store) as con:
-        con.execute("DELETE FROM flows")
-    world.restart(home)
-    world.run(16_000)
-    check_all(world, spec, until, least=4)
-    log = StreamLog([JobAdded(seq=1, spec=old), JobDropped(seq=2, uid=old.uid)])
-    assert (log.flows(), log.idle_flows()) == ((), ())
-
-
 def test_a_job_whose_creation_comes_after_the_end_of_what_it_reads_never_begins() -> None:
     """Two statements at once, through two agents: the log has one before the other."""
     query = plan(4, 2)
@@ -292,12 +272,12 @@ def test_a_job_whose_creation_comes_after_the_end_of_what_it_reads_never_begins(
     old = JobSpec("old", "me", 1, query, (Flow(flow_uid(fragment, ""), fragment, bytes(16), "a:1"),))
     reader = replace(old, name="reader", plan=replace(old.plan, reads=(old.uid,)))
     log = StreamLog([JobAdded(seq=1, spec=old)])
-    (added,) = log.grow(AddJob(spec=reader))
+    (added,) = grow(log, AddJob(spec=reader))
     assert isinstance(added, JobAdded)
     assert log.read_by(old.uid) == ("reader",)
     log = StreamLog([JobAdded(seq=1, spec=old), JobDropped(seq=2, uid=old.uid)])
-    assert log.grow(AddJob(spec=reader)) == (JobDropped(seq=3, uid=reader.uid, lingers=False),)
-    assert log.grow(AddJob(spec=reader)) == ()
+    assert grow(log, AddJob(spec=reader)) == (JobDropped(seq=3, uid=reader.uid),)
+    assert grow(log, AddJob(spec=reader)) == ()
     assert log.jobs() == ()
 
 
@@ -314,26 +294,26 @@ def test_who_reads_a_job_and_who_changes_it_come_one_after_the_other() -> None:
     created = JobAdded(seq=1, spec=job)
 
     log = StreamLog([created])
-    log.grow(AddJob(spec=reader))
+    grow(log, AddJob(spec=reader))
     assert (
         not_taken(log, other)
         == "job job is read by reader (FROM JOB), so it stays as it is; drop what reads it first"
     )
-    assert log.grow(AddVersion(spec=other)) == (VersionEnded(seq=3, uid=job.uid, version=2),)
+    assert grow(log, AddVersion(spec=other)) == (VersionEnded(seq=3, uid=job.uid, version=2),)
     assert log.job(job.uid) == job
-    assert log.grow(AddVersion(spec=other)) == (), "nor when it is asked for again"
-    (added,) = log.grow(AddVersion(spec=replace(resumed, version=3)))
+    assert grow(log, AddVersion(spec=other)) == (), "nor when it is asked for again"
+    (added,) = grow(log, AddVersion(spec=replace(resumed, version=3)))
     assert isinstance(added, VersionAdded), "what makes the same rows may be read meanwhile"
 
     log = StreamLog([created, VersionAdded(seq=2, spec=other)])
     assert readable_as(log, job.uid) is None, "either query may be the job's"
     assert not_taken(log, reader) == "job job, which it reads, has been changed meanwhile; try again"
-    assert log.grow(AddJob(spec=reader)) == (JobDropped(seq=3, uid=reader.uid, lingers=False),)
+    assert grow(log, AddJob(spec=reader)) == (JobDropped(seq=3, uid=reader.uid),)
     log = StreamLog([created, VersionAdded(seq=2, spec=other), VersionEnded(seq=3, uid=job.uid, version=2)])
     assert readable_as(log, job.uid) == query.identity, "it was given up"
-    assert isinstance(log.grow(AddJob(spec=reader))[0], JobAdded)
+    assert isinstance(grow(log, AddJob(spec=reader))[0], JobAdded)
     begun = VersionEnded(seq=3, uid=job.uid, version=1)
     log = StreamLog([created, VersionAdded(seq=2, spec=other), begun])
-    assert log.grow(AddJob(spec=reader)) == (JobDropped(seq=4, uid=reader.uid, lingers=False),)
+    assert grow(log, AddJob(spec=reader)) == (JobDropped(seq=4, uid=reader.uid),)
     paused = StreamLog([created, VersionEnded(seq=2, uid=job.uid, version=1)])
-    assert isinstance(paused.grow(AddJob(spec=reader))[0], JobAdded), "its query is what it was"
+    assert isinstance(grow(paused, AddJob(spec=reader))[0], JobAdded), "its query is what it was"

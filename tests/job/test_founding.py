@@ -15,6 +15,7 @@ from elf.chaos.world import World
 from elf.job import events as was
 from elf.job.home.records import home_key
 from elf.job.log.founding import Founding, founding_of
+from elf.job.log.growing import grow
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import JobAdded, JobDropped
 from elf.job.messages.homes import Inspect, JobFacts
@@ -219,17 +220,17 @@ def test_whichever_entry_comes_first_counts() -> None:
     def said(home: str, founder: int, *instead: int) -> None:
         mark = Founding(home, agents[founder], *(agents[n] for n in instead))
         assert founding_of(mark.uid) == mark
-        assert log.grow(DropJobEntry(uid=mark.uid))
-        assert log.grow(DropJobEntry(uid=mark.uid)) == (), "it stands there"
+        assert grow(log, DropJobEntry(uid=mark.uid))
+        assert grow(log, DropJobEntry(uid=mark.uid)) == (), "it stands there"
 
     said(second, 3)
     said(second, 3, 0)
     assert (log.homes.founders(second), log.homes.group(second)) == ((agents[3],), second)
-    assert log.homes.has_begun(second, agents[3]) is log.homes.has_begun(second, "") is True
+    assert log.homes.has_begun(second, agents[3])
     said(third, 4, 0)
     said(third, 4)
     assert log.homes.founders(third) == (agents[4], agents[0])
-    assert (log.homes.has_begun(third, agents[0]), log.homes.has_begun(third, "")) == (None, False)
+    assert (log.homes.has_begun(third, agents[0]), log.homes.has_begun(third, agents[4])) == (None, False)
     assert log.homes.group(third) not in (third, log.homes.group(second))
     said(third, 0, 4)
     assert log.homes.founders(third)[-1] == agents[0], "nobody twice"

@@ -26,7 +26,6 @@ from elf.wire.base import Answer
 from elf.wire.clients import Execute, KeepAlive, Published, Reply
 from tests.support.histories import begun, settled
 from tests.support.homes import agree, exact, last_end, members, moved, staffed
-from tests.support.stores import database
 from tests.support.versions import steer
 from tests.support.window_commits import spec as made_of
 
@@ -139,28 +138,6 @@ def test_a_new_member_begins_with_a_state_and_leads(monkeypatch: pytest.MonkeyPa
     world.run_until(lambda: world.home(spec) is fresh, 20_000)
     world.run(until - world.now + 15_000)
     exact(world, spec, until, 20)
-
-
-def test_a_data_folder_from_before_homes_were_replicated_goes_on() -> None:
-    world = World(91, 3)
-    spec, until = begun(world, 50_000)
-    staffed(world, spec, 3)
-    world.run(6_000)
-    home = world.home(spec)
-    for agent in world.agents:
-        agent.crash()
-        with database(agent.store) as con:
-            con.execute("DELETE FROM replica_groups WHERE key = ?", (home_key(spec.uid),))
-            con.execute("DELETE FROM replica_entries WHERE key = ?", (home_key(spec.uid),))
-            con.execute("DELETE FROM facts WHERE key = 'housed'")
-        if agent is not home:
-            agent.store.drop_job(spec.uid, [flow.uid for flow in spec.flows])
-    for agent in world.agents:
-        agent.start([other.address for other in world.agents if other.up])
-    world.run_until(lambda: any(agent.node.homes.has(spec.uid) for agent in world.agents), 30_000)
-    staffed(world, spec, 3)
-    world.run(until - world.now + 15_000)
-    exact(world, spec, until, 16)
 
 
 def test_a_home_leaves_and_hands_its_jobs_over() -> None:

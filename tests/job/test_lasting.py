@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from elf.chaos.engine import STREAM, plan
 from elf.chaos.world import World
 from elf.job.home.steering import proposed
+from elf.job.log.growing import grow
 from elf.job.log.lasting import tombstone
 from elf.job.log.streamlog import StreamLog, decode_entry, encode_entry
 from elf.job.messages.entries import JobAdded, LogEntry
@@ -69,7 +70,7 @@ def job(log: StreamLog, name: str, table: bytes = b"") -> JobSpec:
     made = replace(made, fragment=replace(made.fragment, tables=tables))
     spec = JobSpec(name, "me", log.generation(name, "me"), made, (), master="here:1")
     spec = replace(spec, flows=proposed(spec, b"k" * 16, "here:1"))
-    log.grow(AddJob(spec=spec))
+    grow(log, AddJob(spec=spec))
     return spec
 
 
@@ -81,10 +82,10 @@ def size(log: StreamLog) -> int:
 def test_of_a_job_that_is_over_a_few_hundred_bytes_last() -> None:
     log = StreamLog()
     spec = job(log, "hits", b"x" * 250_000)
-    log.grow(DropJobEntry(uid=spec.uid))
+    grow(log, DropJobEntry(uid=spec.uid))
     assert size(log) > 250_000, "its flow runs, and may be read again"
     assert log.streams_of(log.after(1)[0]) == (STREAM,)
-    log.grow(EndFlow(uid=spec.flows[0].uid))
+    grow(log, EndFlow(uid=spec.flows[0].uid))
     assert size(log) < 300
     assert log.ever(spec.uid) is None
     assert job(log, "hits").generation == 2
@@ -98,9 +99,9 @@ def test_of_versions_that_are_over_no_tables_last() -> None:
         fragment = replace(spec.plan.fragment, tables=tables, map_sql=f"version {version}")
         spec = replace(spec, plan=replace(spec.plan, fragment=fragment), version=version)
         spec = replace(spec, flows=proposed(spec, b"k" * 16, "here:1"))
-        log.grow(AddVersion(spec=spec))
-        log.grow(EndVersion(uid=spec.uid, version=version - 1))
-        log.grow(EndFlow(uid=log.idle_flows()[0]))
+        grow(log, AddVersion(spec=spec))
+        grow(log, EndVersion(uid=spec.uid, version=version - 1))
+        grow(log, EndFlow(uid=log.idle_flows()[0]))
     assert 200_000 < size(log) < 210_000, "plan and flow of the newest"
     assert log.job(spec.uid) == spec
 

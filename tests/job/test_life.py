@@ -25,6 +25,7 @@ from elf.job import events as was
 from elf.job.effects import Send
 from elf.job.home.master import Master
 from elf.job.home.records import home_key
+from elf.job.log.growing import grow
 from elf.job.log.readers import not_taken
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import JobAdded, JobDropped
@@ -242,19 +243,19 @@ def test_each_step_ends_as_asked_or_not_at_all_whoever_dies(victim: str, seed: i
 def test_a_job_is_replaced_in_one_wish_and_not_while_another_reads_it() -> None:
     log, query = StreamLog(), plan(2)
     old = JobSpec("job", "me", 1, query, (), master="here")
-    log.grow(AddJob(spec=old))
+    grow(log, AddJob(spec=old))
     new = replace(old, generation=2, replaces=old.uid)
-    ended, added = log.grow(AddJob(spec=new))
+    ended, added = grow(log, AddJob(spec=new))
     assert (ended, added) == (
-        JobDropped(seq=2, uid=old.uid, lingers=True),
+        JobDropped(seq=2, uid=old.uid),
         JobAdded(seq=3, spec=new),
     )
     assert [spec.uid for spec in log.jobs()] == [new.uid]
     over = replace(query, reads=(new.uid,), read_as=(query.identity,))
-    log.grow(AddJob(spec=JobSpec("over", "me", 1, over, (), master="here")))
+    grow(log, AddJob(spec=JobSpec("over", "me", 1, over, (), master="here")))
     third = replace(old, generation=3, replaces=new.uid)
-    (refused,) = log.grow(AddJob(spec=third))
-    assert refused == JobDropped(seq=5, uid=third.uid, lingers=False)
+    (refused,) = grow(log, AddJob(spec=third))
+    assert refused == JobDropped(seq=5, uid=third.uid)
     assert log.job(new.uid) == new
     assert "is read by over (FROM JOB)" in not_taken(log, third)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from elf.chaos.engine import plan
 from elf.job.home.steering import proposed
 from elf.job.log.flowhomes import FlowHomes
+from elf.job.log.growing import grow
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import HomeMoved
 from elf.job.messages.wishes import AddJob, MoveHome
@@ -74,9 +75,9 @@ def test_a_move_touches_the_jobs_that_name_flows_of_that_home() -> None:
     for n in range(50):
         made = plan(2, where=str(n % 10))
         spec = JobSpec(f"job{n}", "me", 1, made, (), master="here:1")
-        log.grow(AddJob(spec=replace(spec, flows=proposed(spec, b"k" * 16, "here:1"))))
+        grow(log, AddJob(spec=replace(spec, flows=proposed(spec, b"k" * 16, "here:1"))))
     moved, *others = log.jobs()
-    log.grow(MoveHome(uid=moved.uid, home="there:1", term=1))
+    grow(log, MoveHome(uid=moved.uid, home="there:1", term=1))
     assert log.made == 2 * 5, "it and its four readers, each in two places"
     assert {spec.flows[0].home for spec in log.readers(moved.flows[0].uid)} == {"there:1"}
     assert {spec.master for spec in others} == {"here:1"}

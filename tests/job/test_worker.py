@@ -20,6 +20,7 @@ from elf.chaos.engine import SECOND, PyEngine, PyMapper
 from elf.errors import UserError
 from elf.job.commands import Feed, Finish, Idle, Install, Resume, SealOpen, Suspend
 from elf.job.cut import StreamCut
+from elf.job.log.growing import grow
 from elf.job.log.streamlog import Member, StreamLog
 from elf.job.messages.wishes import JoinStream, LeaveStream
 from elf.job.ports import Spill
@@ -236,10 +237,11 @@ def test_rows_before_the_agent_was_a_member_are_unrostered_and_nothing_else() ->
 
 
 def join(log: StreamLog, agent: str, incarnation: int, address: str = "a:1") -> tuple[object, ...]:
-    return log.grow(
+    return grow(
+        log,
         JoinStream(
             stream="s", agent_id=agent, name=agent, incarnation=incarnation, address=address, since_us=0
-        )
+        ),
     )
 
 
@@ -255,7 +257,7 @@ def test_member_numbers_are_given_once_and_a_copied_disk_is_refused() -> None:
         join(log, "x", 2, "d:1")
     with pytest.raises(UserError, match="copy"):
         join(log, "x", 1, "a:1")
-    log.grow(LeaveStream(stream="s", agent_id="y", until_us=5))
+    grow(log, LeaveStream(stream="s", agent_id="y", until_us=5))
     assert join(log, "y", 1, "b:1") == ()  # a wish that comes late lets nobody in again
     left = log.member_of("s", "y")
     assert left is not None

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlay import Peer
-from overlay.flight import Flight
 from overlay.history import ROOTS_MAX, Histories, History, Word, mark
+from overlay.tree import Flight
 from overlay.treemessages import Head
 
 ROOT, OTHER = Peer("root", 1), Peer("root", 2)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from agents.restore import stored_jobs
+from agents.disk.homestore import stored_jobs
 from elf.batch import decode
 from elf.chaos.ledger import us_of
 from elf.chaos.reference import DROPPING

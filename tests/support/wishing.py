@@ -10,9 +10,9 @@ from elf.chaos.engine import plan
 from elf.errors import UserError
 from elf.job.home.steering import proposed
 from elf.job.log.founding import Founding
-from elf.job.log.growing import is_behind
+from elf.job.log.growing import grow, is_behind
 from elf.job.log.streamlog import StreamLog
-from elf.job.messages.entries import JobDropped, LogEntry
+from elf.job.messages.entries import LogEntry
 from elf.job.messages.wishes import (
     AddJob,
     AddProgram,
@@ -72,7 +72,6 @@ class Wishes:
             (4, self._moves),
             (1, self._programs),
             (1, self._founds),
-            (1, self._drops_as_before),
         ]
         (way,) = self.rng.choices([way for _, way in ways], [weight for weight, _ in ways])
         self.grow(way())
@@ -163,14 +162,6 @@ class Wishes:
         said = Founding(home_uid(self.rng.choice(list(self.jobs)), 1), self.rng.choice(AGENTS[:-1]), instead)
         return DropJobEntry(uid=said.uid)
 
-    def _drops_as_before(self) -> None:
-        """A tombstone of before there was a ``FlowEnded``."""
-        live = [spec.uid for spec in self.log.jobs()]
-        if live and self.rng.random() < 0.3:
-            entry = JobDropped(seq=self.log.last + 1, uid=self.rng.choice(live), lingers=False)
-            for log in self.logs:
-                assert log.extend(log.last, [entry]) == (entry,)
-
     def answers(self, log: StreamLog) -> dict[str, object]:
         """All that may be asked, and means something."""
         return dict(self._answers(log))
@@ -223,6 +214,6 @@ def _homes(uid: str) -> list[str]:
 
 def _told(log: StreamLog, wish: Wish) -> tuple[LogEntry, ...] | str:
     try:
-        return log.grow(wish)
+        return grow(log, wish)
     except UserError as refused:
         return str(refused)

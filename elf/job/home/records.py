@@ -33,8 +33,6 @@ def home_key(uid: str) -> bytes:
 def founded_flows(spec: JobSpec) -> tuple[str, ...]:
     """Uids of the flows that a version of a job proposes. Which of them it founds the stream log says; the
     others never are. Those of key ranges after the first are not in the job's home."""
-    if not spec.master:  # of before flows could be shared
-        return tuple(flow.uid for flow in spec.flows)
     return tuple(
         flow_uid(fragment, f"{spec.uid}.{spec.version}.{n}")
         for n, fragment in enumerate(spec.plan.fragments)
@@ -59,10 +57,10 @@ class JobKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 class RangeKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The home of a key range after a job's first: it has no job's record. ``founder``: the agent, by its id,
-    that founded the group (``elf.job.log.founding``); empty in those of an earlier elf."""
+    that founded the group (``elf.job.log.founding``)."""
 
     uid: str
-    founder: str = ""
+    founder: str
 
 
 class FlowKept(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -12,14 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from elf.job.log.founding import Founding
 from elf.job.messages.entries import HomeMoved
 from elf.job.spec import Flow, JobSpec, home_uid
-
-if TYPE_CHECKING:
-    from elf.job.log.streamlog import Member
 
 
 @dataclass(frozen=True)
@@ -49,16 +45,16 @@ class FlowHomes:
 
     # -- what the log tells ----------------------------------------------------------------------------------
 
-    def add(self, flow: Flow, spec: JobSpec, at: Callable[[str], Sequence[Member]]) -> None:
+    def add(self, flow: Flow, spec: JobSpec, agents_at: Callable[[str], Sequence[str]]) -> None:
         """A job names a flow: if that is new it is in the job's home, or in that of its key range, if that is
-        elsewhere. ``at``: who is at an address."""
+        elsewhere. ``agents_at``: who is at an address, by their ids."""
         if flow.uid in self._homes:
             return
         home = home_uid(spec.uid, flow.fragment.range[0])
-        there = at(flow.home)
+        there = agents_at(flow.home)
         apart = home != spec.uid and flow.home != spec.home and spec.replicated
         if home not in self._ranges and apart and there:
-            self._ranges[home] = RangeHome(there[-1].agent_id, flow.home)
+            self._ranges[home] = RangeHome(there[-1], flow.home)
             self._unbegun[home] = None
         of = self._homes[flow.uid] = home if home in self._ranges else spec.uid
         self._flows.setdefault(of, {})[flow.uid] = None
@@ -127,12 +123,11 @@ class FlowHomes:
         return tuple((uid, self._ranges[uid]) for uid in self._unbegun)
 
     def has_begun(self, uid: str, founder: str) -> bool | None:
-        """Whether the home of a key range is the group that this agent has founded (empty: the first that was
-        to); None: the log has not decided it."""
+        """Whether the home of a key range is the group that this agent has founded; None: the log has not
+        decided it."""
         home = self._ranges.get(uid)
-        if home is None or (founder and founder not in (home.founder, *home.replaced)):
+        if home is None or founder not in (home.founder, *home.replaced):
             return None  # it has not come to that
-        founder = founder or (*home.replaced, home.founder)[0]
         if founder != home.founder:
             return False
         return True if home.begun else None

@@ -11,7 +11,7 @@ that entry, so an agent may be named that has just died. In the log, of one rang
 - **A group says nothing before the log has it as begun**: no root, no first pane, no commit, no ``MoveHome``.
   So it takes nothing along if it is replaced, whatever is the matter with its founder: dead, slow, parted.
   Who leads it (its founder, or another member when that has died) wishes for the entry; its state says whose
-  group it is (``RangeKept.founder``), as do groups of earlier elf by saying nothing: the first founder's.
+  group it is (``RangeKept.founder``).
 - **Who comes back**, in whatever life, with whatever prefix of the log, founds what it was named for and has
   not founded; if the log has gone on meanwhile it hears so instead of "begun", and each member of the group
   ends it. Groups of two founders have different keys (``FlowHomes.group``), so their words never mix.
@@ -19,8 +19,7 @@ that entry, so an agent may be named that has just died. In the log, of one rang
   before. It need not be right about F: it costs F nothing but that. Only a root of an earlier elf begins
   without asking; who hears it says "begun" for it.
 
-Both are tombstones (``JobDropped``) of names that no job has: a word that may stand twice, that every elf can
-read, and that keepers of an earlier elf append as ours do.
+Both are tombstones (``JobDropped``) of names that no job has: a word that may stand twice.
 """
 
 from __future__ import annotations

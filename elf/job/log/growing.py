@@ -7,10 +7,10 @@ or before what it is about: it is compared with what stands there, and comes to 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from elf.errors import UserError
 from elf.job.log.readers import not_taken
+from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import (
     FlowEnded,
     HomeMoved,
@@ -37,8 +37,21 @@ from elf.job.messages.wishes import (
 )
 from elf.job.spec import Flow, JobSpec, home_uid, job_of
 
-if TYPE_CHECKING:
-    from elf.job.log.streamlog import StreamLog
+
+def grow(log: StreamLog, wish: Wish) -> tuple[LogEntry, ...]:
+    """Append what a wish comes to, if it comes to anything: an entry, or, of a job that replaces another, the
+    end of that before it. Raises ``UserError``, as ``entry_for``."""
+    log.forget()
+    found: list[LogEntry] = []
+    entry = entry_for(log, wish)
+    if isinstance(entry, JobAdded) and log.job(entry.spec.replaces) is not None:
+        found.append(JobDropped(seq=entry.seq, uid=entry.spec.replaces))
+        log.append(found[0])
+        entry = entry_for(log, wish)
+    if entry is not None:
+        log.append(entry)
+        found.append(entry)
+    return tuple(found)
 
 
 def entry_for(log: StreamLog, wish: Wish) -> LogEntry | None:
@@ -58,7 +71,7 @@ def entry_for(log: StreamLog, wish: Wish) -> LogEntry | None:
             if log.ever(uid) is not None or log.is_dropped(uid):
                 return None
             if not_taken(log, wish.spec):
-                return JobDropped(seq=seq, uid=uid, lingers=False)
+                return JobDropped(seq=seq, uid=uid)
             return JobAdded(seq=seq, spec=_placed(log, wish.spec, wish.spec.home))
         case AddVersion():
             return _version(log, seq, wish.spec)
@@ -72,7 +85,7 @@ def entry_for(log: StreamLog, wish: Wish) -> LogEntry | None:
         case DropJobEntry():
             # also of a job whose entry has not come yet: then it never does
             dropped = log.is_dropped(wish.uid)
-            return None if dropped else JobDropped(seq=seq, uid=wish.uid, lingers=True)
+            return None if dropped else JobDropped(seq=seq, uid=wish.uid)
         case MoveHome():
             known = log.ever(job_of(wish.uid)) is not None and wish.term > log.homes.term(wish.uid)
             if not known or log.home(wish.uid) in (None, wish.home):

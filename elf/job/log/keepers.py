@@ -9,9 +9,7 @@ twice, whatever was in what an agent stored while it followed.
 A state holds every entry there ever was, but of jobs that are over no more than is needed
 (``elf.job.log.lasting``): some 200 bytes each.
 
-**Founding.** Only a node that was started without a bootstrap, and belongs to no cluster, founds the group;
-or, once, the founder of a log from before there were keepers, with that log as the state. Nobody else ever
-does.
+**Founding.** Only a node that was started without a bootstrap, and belongs to no cluster, founds the group.
 
 **Who keeps** (``wanted``). The leader wants the largest odd number of keepers that lives, five at most: a
 group of two dies with either, so of two agents the founder keeps the log alone, and a group of four is no
@@ -33,6 +31,7 @@ import msgspec
 
 from elf.errors import UserError
 from elf.job.effects import Effect, Send
+from elf.job.log.growing import grow
 from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import LogEntry
 from elf.job.messages.following import Refused
@@ -78,11 +77,6 @@ class KeptLog:
         self._granted: list[str] = []
         self._me = (address, life)
 
-    def take_granted(self) -> list[str]:
-        """Who is to hear from us that its wish was granted."""
-        granted, self._granted = self._granted, []
-        return granted
-
     def install(self, state: bytes) -> list[Effect]:
         """The state is now this one."""
         told = _state_of(state)
@@ -95,12 +89,17 @@ class KeptLog:
         wished = _wished_of(record)
         ours = (wished.keeper, wished.life) == self._me
         try:
-            self.log.grow(wished.wish)
+            grow(self.log, wished.wish)
         except UserError as refused:
             return [refusal(wished.asker, wished.wish, refused)] if ours else []
         if ours:
             self._granted.append(wished.asker)
         return []
+
+    def take_granted(self) -> list[str]:
+        """Who is to hear from us that its wish was granted."""
+        granted, self._granted = self._granted, []
+        return granted
 
     def state(self, index: int = 0) -> bytes:
         """The state now, for a snapshot: all entries, of jobs that are over their tombstones alone."""

@@ -6,8 +6,8 @@ goes. One that nothing needs any more is **forgotten**: its tombstone stands und
     JobAdded, ProgramAdded   ─▶ JobDropped       of a dropped job, once no flow that it brought runs
     VersionAdded             ─▶ VersionEnded     likewise; or of a version that is over, of a job that lives
 
-Tombstones may stand twice, and before what they end, so these are entries that every elf can read, and a log
-in which only some are forgotten is as good. All others stay: members, the end of flows, where homes moved.
+Tombstones may stand twice, and before what they end, so a log in which only some are forgotten is as good.
+All others stay: members, the end of flows, where homes moved.
 
 **What later rules need** is there: that a job is over (nothing is added under its uid again, nobody reads
 it), its generation (which is in the uid; a new job of that name gets one above), that its flows have ended
@@ -19,9 +19,7 @@ ask for is gone: the plan, who founded it, where its home and its key ranges wer
 - the first entry of a job that is not dropped, and the version that is its newest (of a paused one too);
 - an entry that *brought* a flow, as the first that named it: until the flow has ended, as it says whose home
   that is in, and until no other entry that is kept names it, which would else be taken for the bringer;
-- versions over key ranges, until all of the job is forgotten: they say who founds the homes of those;
-- jobs whose tombstone ended their flows (``JobDropped.lingers``, before there was a ``FlowEnded``), and those
-  that read these then: without them it would seem to have ended more, or less.
+- versions over key ranges, until all of the job is forgotten: they say who founds the homes of those.
 
 Each of these conditions, once it holds, holds for ever. So what is forgotten is a function of the log, not of
 the order or the moment of forgetting: keepers come to the same state from the same records, from whichever
@@ -30,9 +28,7 @@ in its own copy of the log, so the tombstone is after that, under its own number
 flows. One that has not come to the job's entry, and is the home or in the home's group already, finds a
 tombstone in its place: the job was dropped meanwhile, and it gives it up as it would then.
 
-What an agent stores of the log stays as it heard it; it forgets again as it starts. An elf of before reads
-all this, but counts generations by the jobs that it has: a CREATE of a forgotten name there, if it joined
-later, is told that the job has been dropped meanwhile, and succeeds when it is asked again.
+What an agent stores of the log stays as it heard it; it forgets again as it starts.
 
 A log forgets before it grows, not at the tombstone: who is told of that is told by what the job was.
 """
@@ -40,13 +36,10 @@ A log forgets before it grows, not at the tombstone: who is told of that is told
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from elf.job.messages.entries import JobAdded, JobDropped, LogEntry, ProgramAdded, VersionAdded, VersionEnded
 from elf.job.spec import JobSpec
-
-if TYPE_CHECKING:
-    from elf.job.log.streamlog import StreamLog
 
 Version = tuple[str, int]
 """A job's uid, and the number of a version; 0 for a job in Python."""
@@ -56,11 +49,20 @@ def tombstone(entry: LogEntry) -> LogEntry:
     """What stands in the place of an entry once it is forgotten: of one that never is, itself."""
     match entry:
         case JobAdded() | ProgramAdded():
-            return JobDropped(seq=entry.seq, uid=entry.spec.uid, lingers=True)
+            return JobDropped(seq=entry.seq, uid=entry.spec.uid)
         case VersionAdded():
             return VersionEnded(seq=entry.seq, uid=entry.spec.uid, version=entry.spec.version)
         case _:
             return entry
+
+
+class Log(Protocol):
+    """What is over, as a log says."""
+
+    def ever(self, uid: str) -> JobSpec | None: ...
+    def is_dropped(self, uid: str) -> bool: ...
+    def is_over(self, uid: str, version: int) -> bool: ...
+    def has_ended(self, uid: str) -> bool: ...
 
 
 class _Kept(NamedTuple):
@@ -79,8 +81,6 @@ class Lasting:
         """By job and version, in the order in which they came."""
         self._named: dict[str, dict[Version, None]] = {}
         """Of each flow, the versions that name it; the first one has brought it."""
-        self._pinned: set[Version] = set()
-        """Those that are never forgotten."""
         self._look: dict[str, None] = {}
         """Jobs of which there was word since it was last seen what can be forgotten."""
 
@@ -106,10 +106,6 @@ class Lasting:
         if flow in self._named:
             self.changed(self._bringer(flow)[0])
 
-    def pin(self, versions: Iterable[Version]) -> None:
-        """A tombstone that ends flows has found these to read its job's flows."""
-        self._pinned.update(versions)
-
     def named_by(self, flow: str) -> Iterable[Version]:
         """The versions that name a flow, which may be over."""
         return self._named.get(flow, ())
@@ -122,7 +118,7 @@ class Lasting:
         """Whether anything of a job is not forgotten."""
         return uid in self._kept
 
-    def forget(self, log: StreamLog) -> list[int]:
+    def forget(self, log: Log) -> list[int]:
         """The numbers of entries that are to be forgotten now: it is told once."""
         found: list[int] = []
         while self._look:
@@ -137,7 +133,7 @@ class Lasting:
                 self._kept.pop(uid, None)
         return found
 
-    def _over(self, uid: str, kept: dict[int, _Kept], log: StreamLog) -> list[int]:
+    def _over(self, uid: str, kept: dict[int, _Kept], log: Log) -> list[int]:
         """The versions of a job that can be forgotten: all, or some after the first."""
         if log.is_dropped(uid) and all(self._is_free((uid, v), lambda n: n[0] == uid, log) for v in kept):
             return list(kept)
@@ -145,12 +141,11 @@ class Lasting:
         old = [v for v in list(kept)[1:] if v != newest and log.is_over(uid, v) and not kept[v].has_ranges]
         return [v for v in old if self._is_free((uid, v), (uid, v).__eq__, log)]
 
-    def _is_free(self, version: Version, ours: Callable[[Version], bool], log: StreamLog) -> bool:
+    def _is_free(self, version: Version, ours: Callable[[Version], bool], log: Log) -> bool:
         """Whether all flows have ended that an entry has brought, and only entries of ours name them."""
         uid, number = version
         brought = [flow for flow in self._kept[uid][number].flows if ours(self._bringer(flow))]
-        free = all(log.has_ended(flow) and all(map(ours, self._named[flow])) for flow in brought)
-        return free and version not in self._pinned
+        return all(log.has_ended(flow) and all(map(ours, self._named[flow])) for flow in brought)
 
     def _bringer(self, flow: str) -> Version:
         return next(iter(self._named[flow]))

@@ -34,8 +34,6 @@ from elf.job.messages.wishes import JoinStream, LeaveStream
 
 CLUSTER_FACT: Final = "cluster"
 """Durable: the cluster's uid, and who keeps its log as far as known (msgpack of both)."""
-FOUNDER_FACT: Final = "founder"
-"""The same in data folders of elf before there were keepers: the founder's address and the uid, two lines."""
 
 JOINING_MS: Final = 250
 """From the first asking to the second while we are not a member of all our streams; it doubles up to
@@ -79,18 +77,13 @@ class Cluster:
     keepers: LogKeepers
 
 
-def read_cluster(cluster: bytes | None, founder: bytes | None) -> Cluster | None:
-    """What these two facts say; None: the agent never belonged to any."""
-    if cluster:
-        return msgspec.msgpack.decode(cluster, type=Cluster)
-    if founder:
-        address, uid = founder.decode().split("\n")
-        return Cluster(uid, LogKeepers(0, 0, address, (address,)))
-    return None
+def read_cluster(fact: bytes | None) -> Cluster | None:
+    """What the fact says; None: the agent never belonged to any."""
+    return msgspec.msgpack.decode(fact, type=Cluster) if fact else None
 
 
 class Membership:
-    """This node's view of the stream log. Methods return effects; new entries are taken (``take_fresh``)."""
+    """This node's view of the stream log. Methods return effects; new entries are had by ``take_fresh``."""
 
     def __init__(
         self,
@@ -312,8 +305,8 @@ class Membership:
             self._ahead = {**dict(list(self._ahead.items())[1 - AHEAD_MAX :]), tail.after: tail.entries}
         known = self.log.last
         found.extend(self.take(tail.after, tail.entries))
-        more = tail.last > self.log.last or (not tail.last and len(tail.entries) >= TAIL_ENTRIES)
-        more = more and self.log.last > known  # what comes twice is followed once: no two askings at a time
+        # what comes twice is followed once: no two askings at a time
+        more = tail.last > self.log.last > known
         if (gap or more) and self.keeper not in (None, self.me.address):
             found.append(Send(str(self.keeper), self._follow(self.cluster.keepers)))
         return found

@@ -10,12 +10,9 @@ up: a reader that came in between goes on, by the query that it was planned over
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from elf.job.log.streamlog import StreamLog
 from elf.job.spec import JobSpec
-
-if TYPE_CHECKING:
-    from elf.job.log.streamlog import StreamLog
 
 
 def is_read(name: str, readers: Sequence[str]) -> str:

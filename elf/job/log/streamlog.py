@@ -1,6 +1,6 @@
 """The stream log: members, flows and jobs of every stream, as numbered entries that every agent follows.
 
-Its *keepers* make it grow, all in the same way (``elf.job.log.keepers``); everybody holds a prefix of it. It
+Its *keepers* make it grow, all in the same way (``elf.job.log.growing``); everybody holds a prefix of it. It
 says who is **expected** (without it "12 of 12 agents" may mean 12 of 15), which flows to compute, which jobs
 read them and where a job's home is. Member numbers are given once and never used again (protocol 1.5);
 rosters are in event time: a member is expected in a pane when ``since <= start of the pane < until``
@@ -26,7 +26,6 @@ import msgspec
 from elf.errors import ElfBug
 from elf.job.log.flowhomes import FlowHomes, RangeHome
 from elf.job.log.founding import founding_of
-from elf.job.log.growing import entry_for
 from elf.job.log.lasting import Lasting, Version, tombstone
 from elf.job.messages.entries import (
     FlowEnded,
@@ -40,7 +39,6 @@ from elf.job.messages.entries import (
     VersionAdded,
     VersionEnded,
 )
-from elf.job.messages.wishes import Wish
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import Flow, JobSpec, app_id, home_uid, job_of
 from elf.ql.plan import Fragment
@@ -85,7 +83,7 @@ class StreamLog:
         self.homes = FlowHomes()
         self._lasting = Lasting()
         for entry in entries:
-            self._apply(entry)
+            self.append(entry)
         self.forget()
 
     @property
@@ -105,10 +103,11 @@ class StreamLog:
         self.forget()
         new = tuple(entry for entry in entries if entry.seq > self.last)
         for entry in new:
-            self._apply(entry)
+            self.append(entry)
         return new
 
-    def _apply(self, entry: LogEntry) -> None:
+    def append(self, entry: LogEntry) -> None:
+        """The next entry."""
         if entry.seq != self.last + 1:
             raise ElfBug(f"stream log: entry {entry.seq} after {self.last}")
         self._entries.append(entry)
@@ -133,7 +132,7 @@ class StreamLog:
                 self._attach(entry.spec, entry.seq)
             case VersionEnded():
                 self._over.setdefault(entry.uid, set()).add(entry.version)
-                self._detach(entry.uid, entry.version, lingers=True)
+                self._detach(entry.uid, entry.version)
                 self._lasting.changed(entry.uid)
             case ProgramAdded():
                 self._programs[entry.spec.uid] = entry.spec
@@ -158,11 +157,8 @@ class StreamLog:
         self._number(uid)
         if (said := founding_of(uid)) is not None:
             self.homes.decide(said)
-        if not entry.lingers:
-            named = {flow.uid for spec in made.values() for flow in spec.flows}
-            self._lasting.pin(version for flow in named for version in self._attached.get(flow, ()))
         for version in list(made):
-            self._detach(uid, version, lingers=entry.lingers)
+            self._detach(uid, version)
         self._lasting.changed(uid)
 
     def forget(self) -> None:
@@ -217,14 +213,14 @@ class StreamLog:
         for flow in spec.flows:
             if flow.uid not in self._ended:
                 self._flows.setdefault(flow.uid, flow)
-                self.homes.add(flow, spec, self.there)
+                self.homes.add(flow, spec, self._agents_at)
                 if (
                     spec.replicated
                 ):  # what lives on must not rest on a SELECT's flow, which dies with its root
                     self._by_fragment.setdefault(flow.fragment, flow.uid)
                 self._attached.setdefault(flow.uid, {})[spec.uid, spec.version] = None
 
-    def _detach(self, uid: str, version: int, *, lingers: bool) -> None:
+    def _detach(self, uid: str, version: int) -> None:
         left = self._versions.get(uid, {})
         spec = left.pop(version, None)
         if left:
@@ -233,8 +229,6 @@ class StreamLog:
             readers = self._attached.get(flow.uid)
             if readers is not None:
                 readers.pop((uid, version), None)
-                if not readers and not lingers:
-                    self._forget_flow(flow.uid)
 
     def _forget_flow(self, uid: str) -> None:
         self._ended.add(uid)
@@ -245,23 +239,6 @@ class StreamLog:
             self.homes.ended(uid)
             if self._by_fragment.get(flow.fragment) == uid:
                 del self._by_fragment[flow.fragment]
-
-    # -- how its keepers make it grow ------------------------------------------------------------------------
-
-    def grow(self, wish: Wish) -> tuple[LogEntry, ...]:
-        """Append what a wish comes to, if it comes to anything: an entry, or, of a job that replaces another,
-        the end of that before it. Raises ``UserError``, as ``entry_for`` (``elf.job.log.growing``)."""
-        self.forget()
-        found: list[LogEntry] = []
-        entry = entry_for(self, wish)
-        if isinstance(entry, JobAdded) and self.job(entry.spec.replaces) is not None:
-            found.append(JobDropped(seq=entry.seq, uid=entry.spec.replaces, lingers=True))
-            self._apply(found[0])
-            entry = entry_for(self, wish)
-        if entry is not None:
-            self._apply(entry)
-            found.append(entry)
-        return tuple(found)
 
     # -- what everybody asks ---------------------------------------------------------------------------------
 
@@ -371,6 +348,9 @@ class StreamLog:
         """Who is at an address, and has not left."""
         known = (m for of in self._members.values() for m in of.values() if m.address == address)
         return [member for member in known if member.until_us == FOREVER_US]
+
+    def _agents_at(self, address: str) -> list[str]:
+        return [member.agent_id for member in self.there(address)]
 
     def agent_at(self, address: str) -> str:
         """The id of the agent that was started last at an address; empty: nobody was. One whose data folder

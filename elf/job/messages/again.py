@@ -40,5 +40,4 @@ class NotRun(Message, frozen=True, kw_only=True):
     why: str
 
 
-AGAIN_MESSAGES = (Whereabouts, RunAgain, NotRun)
-AgainMessage = Whereabouts | RunAgain | NotRun
+AGAIN_MESSAGES = (RunSlice, Whereabouts, RunAgain, NotRun)

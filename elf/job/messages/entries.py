@@ -42,13 +42,10 @@ class JobAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class JobDropped(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """A tombstone. ``lingers``: the job's flows go on until a ``FlowEnded`` (before there was one, they ended
-    with their job).
-    """
+    """A tombstone: the job is over. Its flows go on until a ``FlowEnded``."""
 
     seq: int
     uid: str
-    lingers: bool = False
 
 
 class FlowEnded(msgspec.Struct, frozen=True, tag=True, kw_only=True):

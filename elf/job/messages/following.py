@@ -46,15 +46,15 @@ class Follow(Message, frozen=True, kw_only=True):
 
 class LogTail(Message, frozen=True, kw_only=True):
     """Entries of the log, in order, after ``after``: a keeper to one follower, if there is news; and the
-    leader down the trees of the streams that they are about. ``last``: how many the log has there (0: unsaid,
-    by an earlier elf); who has fewer when it has taken these asks for more at once.
+    leader down the trees of the streams that they are about. ``last``: how many the log has there; who has
+    fewer when it has taken these asks for more at once.
     """
 
     cluster_uid: str
     keepers: LogKeepers
     after: int
     entries: tuple[LogEntry, ...]
-    last: int = 0
+    last: int
 
 
 class Spread(Message, frozen=True, kw_only=True):
@@ -74,3 +74,6 @@ class Refused(Message, frozen=True, kw_only=True):
     agent_id: str
     text: str
     incarnation: int = 0
+
+
+LOG_MESSAGES = (Hello, Welcome, Follow, LogTail, Spread, Refused)

@@ -101,3 +101,6 @@ class JobFacts(msgspec.Struct, frozen=True):
     versions: tuple[VersionRecord, ...] = ()
     keepers: tuple[str, ...] = ()
     waiting: str = ""
+
+
+HOME_MESSAGES = (JobFailed, FunctionFailed, CreateJob, WhoIsThere, DropJob, SteerJob, Inspect, SubscribeJob)

@@ -134,3 +134,15 @@ class StreamSeen(msgspec.Struct, frozen=True):
     timestamp: str | None
     archive: str
     rows: int
+
+
+INQUIRIES = (
+    LocateInTree,
+    DescribeStream,
+    NotifyJob,
+    AskWhy,
+    InspectClocks,
+    InspectFlow,
+    RollArchive,
+    PeekStream,
+)

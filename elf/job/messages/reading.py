@@ -57,3 +57,6 @@ class PaneRow(Message, frozen=True, kw_only=True):
     payload: bytes = b""
     cut: Top | None = None
     wanted: int = START_OF_TIME
+
+
+READING_MESSAGES = (ReadPanes, FlowHead, PaneRow)

@@ -156,3 +156,18 @@ class Notice(Message, frozen=True, kw_only=True):
     sent_ms: int
     text: str
     flow: str
+
+
+ROLLUP_MESSAGES = (
+    Slice,
+    Excerpt,
+    Progress,
+    Begun,
+    EarlyState,
+    LeaveOut,
+    SendAgain,
+    Offer,
+    Verdict,
+    Committed,
+    Notice,
+)

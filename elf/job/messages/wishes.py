@@ -86,3 +86,16 @@ Wish = (
 )
 """What may be asked of the stream log. A wish is a record of its replica group; see
 ``elf.job.log.keepers``."""
+
+
+WISHES = (
+    JoinStream,
+    LeaveStream,
+    AddJob,
+    DropJobEntry,
+    AddVersion,
+    EndVersion,
+    AddProgram,
+    MoveHome,
+    EndFlow,
+)

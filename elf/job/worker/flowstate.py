@@ -28,10 +28,9 @@ from elf.job.stragglers import left_over
 from elf.job.tally import Tallies
 from elf.job.thresholds import excerpt
 from elf.job.work import Clock, no_clock
-from elf.job.worker.answering import OpenMarks
 from elf.job.worker.assigning import FEW_ROWS, Assigner, Mask, Share, Stand, View
 from elf.job.worker.counted import CountWindows
-from elf.job.worker.openpanes import OpenPanes
+from elf.job.worker.openpanes import OpenMarks, OpenPanes
 
 _FEW_WORTH: Final = 16
 """Rows that are worth a statement while the agent is quiet, so that the end of their pane is not held up by
