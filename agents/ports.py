@@ -1,7 +1,7 @@
 """What performs a node's effects needs from outside (``agents.loop``), as protocols.
 
 A real agent has an asyncio loop, threads, sockets and files (``agents.realtime``, ``agents.driver``); a
-simulated one has virtual time (``elf.chaos.ports``). The store is no port: all have the same one, over SQLite
+simulated one has virtual time (``lab.chaos.ports``). The store is no port: all have the same one, over SQLite
 in a file or in memory.
 """
 

@@ -16,7 +16,7 @@ choice gains only a constant factor.
 that they all run to the same idle roots (Mitzenmacher: How Useful Is Old Information?, 2000), hence with
 about as many a heartbeat as there are nodes. With 50 trees a heartbeat among 1,280 nodes, 99.8 % root fewer
 than 3 of 500 trees and fewer than 5 of 2,000; with exact loads, 99.97 and 99.93 %; with one key, 98.5 and
-93.9 % (``elf.sim.balance``).
+93.9 % (``lab.sim.balance``).
 
 **Finding a tree again.** Whoever knows only the name asks the root of the first candidate: it is the root, or
 it holds a *pointer* that names the second. Equal loads go to the first, which needs no pointer. Who asks both

@@ -1,4 +1,4 @@
-"""The hard state of replica groups in SQLite: what ``overlay.replica.disk.Disk`` says, to the letter.
+"""The hard state of replica groups in SQLite: what ``lab.raft.disk.Disk`` says, to the letter.
 
 A group has a row (birth, seat, term, vote, snapshot) and its entries behind the snapshot, a row each. A write
 for a group that has none is ignored, except for the one that begins it. Tests hold this to ``Disk``, write by

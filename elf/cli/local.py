@@ -141,7 +141,7 @@ def generate(
     bad: Annotated[float, typer.Option("--bad", min=0, max=1, help="Share of lines that don't parse.")] = 0,
 ) -> int:
     """Write a log file to try elf on."""
-    from elf.cli.generate import GenerateOptions, generate
+    from lab.cli.generate import GenerateOptions, generate
 
     if disorder is None:
         disorder = 0 if kind is LogKind.ACCESS else 0.5

@@ -11,8 +11,9 @@ from typing import Annotated
 import typer
 
 from elf import __version__
-from elf.cli import bench, fleet, local, simulations
+from elf.cli import fleet, local
 from elf.cli.errors import exit_status
+from lab.cli import bench, simulations
 
 app = typer.Typer(
     name="elf",

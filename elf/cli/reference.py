@@ -1,4 +1,5 @@
-"""``docs/elf-ql.md``: the reference of the language, made from the code: ``python -m elf.cli.reference`` writes it.
+"""``docs/elf-ql.md``: the reference of the language, made from the code: ``python -m elf.cli.reference``
+writes it.
 
 Functions, their other names and aggregates come from the tables that the binder uses; the answers under the
 examples from running each over ``SAMPLE``, as ``elf run`` does.
@@ -283,7 +284,7 @@ def _shown(value: object) -> str:
 
 
 def _differences() -> Iterator[str]:
-    from elf.bench.differential.differences import DIFFERENCES
+    from lab.bench.differential.differences import DIFFERENCES
 
     yield "## Where engines differ\n"
     yield "Agents and masters run DuckDB, offline checks run Spark. What is known to differ between them, and what is done"

@@ -23,7 +23,7 @@ class Groups:
     Every call takes ``now_ms`` (integer milliseconds of any monotonic clock) and returns effects, to be
     performed in order (see :mod:`overlay.replica.effects`). ``deadline()`` names the time at which a ``Tick``
     is wanted. Groups are named by 16 bytes. ``stored`` is what the disk holds, as
-    :class:`overlay.replica.disk.Disk` explains it. A restart must have a higher ``me.incarnation``.
+    :class:`lab.raft.disk.Disk` explains it. A restart must have a higher ``me.incarnation``.
     ValueError for arguments that make no sense.
     """
 

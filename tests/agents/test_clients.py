@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 from agents.answering.asks import Procedure, Until
 from agents.answering.clients import LOG_MS, RENEW_MS, Clients, _Reader
-from elf.chaos.engine import plan
 from elf.job.effects import Send
 from elf.job.messages.homes import SubscribeJob
 from elf.job.spec import JobSpec
 from elf.wire.clients import Execute, Published, Reply, WindowResult
 from elf.wire.heard import Heard
+from lab.chaos.engine import plan
 
 HOME, ME, CLIENT = "10.0.0.9:7100", "10.0.0.1:7100", "client:1"
 SPEC = JobSpec("job", "me", 1, plan(2), ())

@@ -22,10 +22,10 @@ from elf.job.messages.rollup import Progress, Slice
 from elf.job.program import messages as program
 from elf.wire.clients import Failed
 from elf.wire.frames import MAGIC, WIRE_VERSION, Envelope, FrameRefused, OtherCluster, Reason
+from lab.raft.world import Weather, World
 from overlay import messages as ring
 from overlay import replica, treemessages
 from overlay.ids import KEY_BYTES, Peer
-from overlay.replica.world import Weather, World
 
 CLUSTER = "shop"
 SENDER = "10.0.0.7:7071"

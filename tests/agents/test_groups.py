@@ -10,9 +10,9 @@ import pytest
 from agents.disk.store import Store
 from agents.node.groups import GroupDesk
 from elf.job.effects import Effect, SaveFact
+from lab.raft.world import Inhabitant, Weather, World
 from overlay import replica
 from overlay.ids import Peer
-from overlay.replica.world import Inhabitant, Weather, World
 
 KEY = b"k" * 16
 

@@ -18,7 +18,6 @@ from agents.disk import homestore
 from agents.disk.store import Store
 from agents.lanes.streams import FunctionsAt
 from elf.batch import decode, encode
-from elf.chaos.engine import here
 from elf.errors import ElfBug, UserError
 from elf.job.commits import PaneCommit
 from elf.job.contributions import Piece
@@ -30,6 +29,7 @@ from elf.ql.plan import Fragment, Function, Plan
 from elf.ql.planner import plan_text
 from elf.ql.user_functions import functions_of, with_function
 from elf.schema import Column, Schema
+from lab.chaos.engine import here
 
 SCHEMA = Schema((Column("ts", "timestamp"), Column("product", "text"), Column("n", "bigint")), "ts")
 QUERY = "SELECT product, SUM(n) AS clicks, COUNT(*) AS rows FROM rows GROUP BY product WINDOWING 1 SECONDS"

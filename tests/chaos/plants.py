@@ -21,8 +21,6 @@ from agents.inputs.rotated import FileId, Rotated
 from agents.inputs.tail import Tail
 from agents.inputs.values import Chunk, Position
 from elf.batch import decode, encode
-from elf.chaos.filelane import FileLane
-from elf.chaos.lane import SimLane
 from elf.job.commands import Command, Feed, Idle, Install, Outcome, Resume, Suspend
 from elf.job.contributions import Piece, Pile, bitmap, numbers
 from elf.job.effects import CommitWindows, Effect, Work
@@ -43,6 +41,8 @@ from elf.job.worker.flowstate import FlowState
 from elf.job.worker.stream import StreamWorker
 from elf.ql.plan import Fragment, Top
 from elf.wire.heard import Heard
+from lab.chaos.filelane import FileLane
+from lab.chaos.lane import SimLane
 from overlay.replica.leading import Leadership, Progress
 
 Plant = Callable[[pytest.MonkeyPatch], None]

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from agents.committing.kept import Contents, Kept
-from elf.chaos.ledger import LOST, WRONG, Finding
-from elf.chaos.schedule import SAID, STORM_MS, Fault, Schedule, drawn
-from elf.chaos.shrink import shrunk
-from elf.chaos.story import Story, Verdict, play
-from elf.cli.chaos import ChaosOptions, run_chaos
 from elf.cli.main import main
+from lab.chaos.ledger import LOST, WRONG, Finding
+from lab.chaos.schedule import SAID, STORM_MS, Fault, Schedule, drawn
+from lab.chaos.shrink import shrunk
+from lab.chaos.story import Story, Verdict, play
+from lab.cli.chaos import ChaosOptions, run_chaos
 from tests.chaos import plants
 from tests.support.long import cases
 from tests.support.storms import EQUAL, NODES, equal, gone, reduced, schedule, unheard
@@ -203,7 +203,7 @@ def test_a_failing_seed_is_told_with_the_command_that_repeats_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plants.commits_before_a_majority(monkeypatch)
-    monkeypatch.setattr("elf.chaos.schedule.drawn", lambda seed, nodes: schedule(unheard, seed))
+    monkeypatch.setattr("lab.chaos.schedule.drawn", lambda seed, nodes: schedule(unheard, seed))
     command = ["sim", "chaos", "--seeds", "1", "--first-seed", "3", "--nodes", "4"]
     with pytest.raises(SystemExit) as ended:
         main([*command, "--json"])
@@ -221,8 +221,8 @@ def test_progress_is_told_on_standard_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calm = replace(drawn(1, 2), faults=(), storm_ms=3_000)
-    monkeypatch.setattr("elf.chaos.schedule.drawn", lambda seed, nodes: calm)
-    monkeypatch.setattr("elf.cli.chaos.PROGRESS_S", 0.0)
+    monkeypatch.setattr("lab.chaos.schedule.drawn", lambda seed, nodes: calm)
+    monkeypatch.setattr("lab.cli.chaos.PROGRESS_S", 0.0)
     assert run_chaos(ChaosOptions(2, 1, 2, None, False, 1, as_json=True)) == 0
     said = capsys.readouterr()
     assert re.fullmatch(r"1 of 2 seeds, \d+ windows, 0 failing\n", said.err)

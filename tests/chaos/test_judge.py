@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from agents.disk.store import StoreError
-from elf.chaos.judge import Judge
-from elf.chaos.ledger import Ledger
-from elf.chaos.story import query_of
-from elf.chaos.world import World
+from lab.chaos.judge import Judge
+from lab.chaos.ledger import Ledger
+from lab.chaos.story import query_of
+from lab.chaos.world import World
 
 
 def test_a_late_row_that_waits_for_others_is_not_lost_yet() -> None:

@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from elf.chaos.story import play
+from lab.chaos.story import play
 from tests.chaos import plants
 from tests.chaos.plants import Plant
 from tests.support import storms

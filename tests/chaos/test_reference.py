@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from elf.chaos.engine import SECOND, plan, staged
-from elf.chaos.reference import (
+from elf.ql.plan import Plan
+from lab.chaos.engine import SECOND, plan, staged
+from lab.chaos.reference import (
     BANG,
     BOOM,
     DROPPING,
@@ -20,8 +21,7 @@ from elf.chaos.reference import (
     reducing,
     several,
 )
-from elf.chaos.story import query_of
-from elf.ql.plan import Plan
+from lab.chaos.story import query_of
 
 ROWS = {0: "aab", 2: "abbbbc", 4: "bc"}
 """By second."""

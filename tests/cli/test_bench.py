@@ -11,12 +11,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from elf.bench.duckdb_side import rows_sql
-from elf.bench.ingest import Ingest, compare, figures, report
-from elf.bench.measure import Run, Task
-from elf.cli.generate import GenerateOptions, generate
 from elf.errors import ElfError, InputError
 from elf.schema import Column, Schema
+from lab.bench.duckdb_side import rows_sql
+from lab.bench.ingest import Ingest, compare, figures, report
+from lab.bench.measure import Run, Task
+from lab.cli.generate import GenerateOptions, generate
 
 CLICKS = Schema(
     (

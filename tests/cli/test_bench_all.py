@@ -11,8 +11,9 @@ from typing import ClassVar
 
 import pytest
 
-from elf.bench import suite
-from elf.bench.runner import (
+from elf.errors import ElfError, UserError
+from lab.bench import suite
+from lab.bench.runner import (
     Bench,
     Figure,
     Report,
@@ -23,9 +24,8 @@ from elf.bench.runner import (
     together,
     turns,
 )
-from elf.bench.suite import FULL, QUICK, Ran, Suite, page
-from elf.cli.bench import BENCHES, command_of
-from elf.errors import ElfError, UserError
+from lab.bench.suite import FULL, QUICK, Ran, Suite, page
+from lab.cli.bench import BENCHES, command_of
 
 
 def test_two_benches_make_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from elf.bench.control_measures import MEASURES, Control
+from lab.bench.control_measures import MEASURES, Control
 from tests.support.waiting import wait_until
 
 
@@ -40,7 +40,7 @@ def test_agents_end_when_whoever_ordered_them_is_killed(tmp_path: Path) -> None:
     """Not even a SIGKILL leaves agents behind: their starter hears its orders end."""
     script = (
         "import asyncio, sys, time; from pathlib import Path\n"
-        "from elf.bench.control_fleet import Place\n"
+        "from lab.bench.control_fleet import Place\n"
         "from elf.cli.agents import Agents\n"
         "from elf.cli.processes import ended\n"
         "folder = Path(sys.argv[1])\n"

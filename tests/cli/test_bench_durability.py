@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from elf.batch import decode
-from elf.bench.durability import Durability
-from elf.bench.ingest import QUERIES, compare
-from elf.bench.lane_side import run_lane
-from elf.bench.measure import Task
-from elf.bench.sides import ask
-from elf.generator import Clicks, write_finite
+from lab.bench.durability import Durability
+from lab.bench.ingest import QUERIES, compare
+from lab.bench.lane_side import run_lane
+from lab.bench.measure import Task
+from lab.bench.sides import ask
+from lab.generator import Clicks, write_finite
 
 
 def test_a_small_one(capsys: pytest.CaptureFixture[str]) -> None:

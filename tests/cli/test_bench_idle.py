@@ -7,7 +7,7 @@ import json
 import psutil
 import pytest
 
-from elf.bench import idle
+from lab.bench import idle
 
 
 def test_an_agent_without_a_job_is_smaller_and_gone_afterwards(

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from elf.bench.jobs import Jobs
 from elf.errors import UserError
+from lab.bench.jobs import Jobs
 
 
 def test_a_small_one(capsys: pytest.CaptureFixture[str]) -> None:

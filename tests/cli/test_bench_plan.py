@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from elf.bench.plan import Planning
 from elf.ql.catalogue import CLAUSES
+from lab.bench.plan import Planning
 
 
 def test_examples_and_jobs_are_planned(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elf.bench.rotation.beside import gaps_of
-from elf.bench.rotation.cells import QUICK, cells, drawn
-from elf.bench.rotation.judge import Gap, Row, Seen, judge
-from elf.bench.rotation.rotations import ROTATIONS, prepare, rotator_of
-from elf.bench.rotation.side import Files
-from elf.bench.rotation.writers import Plain, rows
+from lab.bench.rotation.beside import gaps_of
+from lab.bench.rotation.cells import QUICK, cells, drawn
+from lab.bench.rotation.judge import Gap, Row, Seen, judge
+from lab.bench.rotation.rotations import ROTATIONS, prepare, rotator_of
+from lab.bench.rotation.side import Files
+from lab.bench.rotation.writers import Plain, rows
 
 SIZE = 80
 TRUTH = {f"/r/{number}": Row(1000.0 + number // 10, SIZE) for number in range(100)}

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from elf.bench.sharing import Sharing
 from elf.errors import UserError
+from lab.bench.sharing import Sharing
 
 
 def test_longer_windows_of_short_panes_and_of_own_ones(capsys: pytest.CaptureFixture[str]) -> None:

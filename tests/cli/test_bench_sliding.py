@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from elf.bench.sliding import SlidingWindows
 from elf.errors import UserError
+from lab.bench.sliding import SlidingWindows
 
 
 def test_sliding_windows_have_duckdbs_answers(capsys: pytest.CaptureFixture[str]) -> None:

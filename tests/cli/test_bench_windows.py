@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from elf.bench.windows import Windows
+from lab.bench.windows import Windows
 
 
 def test_ten_windows_beside_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from elf.cli.demo.batch import bundles_of
-from elf.cli.generate import GenerateOptions, generate
-from elf.generator import Access, Clicks, Posts, Source, write_finite
-from elf.generator.catalogue import PRODUCTS, STORES
-from elf.generator.posts import CAMPAIGN, CAMPAIGN_FOLLOWERS_MAX, CAMPAIGN_LOCATION
+from lab.cli.generate import GenerateOptions, generate
+from lab.generator import Access, Clicks, Posts, Source, write_finite
+from lab.generator.catalogue import PRODUCTS, STORES
+from lab.generator.posts import CAMPAIGN, CAMPAIGN_FOLLOWERS_MAX, CAMPAIGN_LOCATION
 
 START_US = 1_767_225_600_000_000
 COMBINED = re.compile(

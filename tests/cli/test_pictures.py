@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from elf.cli.pictures.layout import Scene, depths, nearest_to_root, stand
 from elf.cli.pictures.plots import NAMES_DRAWN, draw_overlay, draw_tree
 from elf.cli.pictures.text import balance_lines, bar, overlay_lines, ring_lines, tree_lines
-from overlay.jobs import Jobs
-from overlay.simulator import simulate
+from lab.overlay.jobs import Jobs
+from lab.overlay.simulator import simulate
 
 
 @st.composite
@@ -140,7 +140,7 @@ def test_pictures_of_trees_have_names_while_there_is_room(tmp_path: Path, leaves
 def test_the_picture_of_a_run_is_that_of_its_report() -> None:
     import random
 
-    from elf.cli.sim import facts, quantiles, scene_of
+    from lab.cli.sim import facts, quantiles, scene_of
 
     report = simulate(15, 10, 0.0, random.Random(3), jobs=25, rest_ms=1_000)
     found = scene_of(report)

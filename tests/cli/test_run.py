@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from elf.cli.generate import GenerateOptions, generate
+from lab.cli.generate import GenerateOptions, generate
 from tests.support.commands import Here
 
 TOP = (

@@ -14,8 +14,8 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from elf.bench.rotation.cells import cells
-from elf.bench.rotation.side import Task, run
+from lab.bench.rotation.cells import cells
+from lab.bench.rotation.side import Task, run
 from tests.support.fleet import Agent, Fleet
 from tests.support.waiting import wait_until
 

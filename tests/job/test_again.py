@@ -6,8 +6,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-from elf.chaos.engine import STREAM
-from elf.chaos.story import query_of
 from elf.job import parts
 from elf.job.again import Mark, Reading, Where, can_run
 from elf.job.commands import Answered
@@ -21,6 +19,8 @@ from elf.job.rollup.decide import MIRROR_OF, RootSettings
 from elf.job.rollup.flowroots import FlowRoots, StoredPanes
 from elf.job.rollup.uplink import Uplink
 from elf.job.snapshots import Sealed
+from lab.chaos.engine import STREAM
+from lab.chaos.story import query_of
 from tests.support.flow_copies import HOLDER, OTHER, OWNER, ROOT, flow_of, log_of
 
 FLOW = flow_of(query_of("mirror").fragment)

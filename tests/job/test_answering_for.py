@@ -12,8 +12,6 @@ import pytest
 
 from agents.answering.about import describe
 from elf.batch import decode
-from elf.chaos.engine import SECOND, STREAM, plan
-from elf.chaos.story import behind, mirrored, query_of
 from elf.job import events as was
 from elf.job.contributions import Piece
 from elf.job.copies import CopyName
@@ -29,6 +27,8 @@ from elf.job.rollup.proxies import Proxies
 from elf.job.rollup.root import Root
 from elf.job.spec import flow_uid
 from elf.wire.clients import Execute, Reply
+from lab.chaos.engine import SECOND, STREAM, plan
+from lab.chaos.story import behind, mirrored, query_of
 from tests.support.flow_copies import FLOW, HOLDER, OTHER, OWNER, ROOT, Holder, Owner, flow_of, log_of, rooted
 from tests.support.stragglers import Fleet
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from agents.codec import Message
-from elf.chaos.agent import SimAgent
-from elf.chaos.engine import plan
-from elf.chaos.world import World
 from elf.job.events import Arrived
 from elf.job.messages.rollup import Began, Begun, FlowBegun
 from elf.job.rollup.relay import FORGET_MS, GATHER_MS, Beginning
 from elf.job.spec import Flow
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import plan
+from lab.chaos.world import World
 
 FLOW = Flow("uid", plan(2).fragment, b"t" * 16, "home")
 

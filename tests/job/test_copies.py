@@ -9,11 +9,6 @@ import pytest
 
 from agents.disk import copystore
 from agents.disk.store import CopyRow, Store
-from elf.chaos.agent import SimAgent
-from elf.chaos.engine import STREAM, plan
-from elf.chaos.ledger import Ledger
-from elf.chaos.story import query_of
-from elf.chaos.world import GONE, World
 from elf.job import copies as disk
 from elf.job import events as was
 from elf.job.contributions import Piece, from_bytes, to_bytes
@@ -30,6 +25,11 @@ from elf.job.rollup.root import Root
 from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
 from elf.job.snapshots import Sealed
 from elf.wire.clients import Call, Reply
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import STREAM, plan
+from lab.chaos.ledger import Ledger
+from lab.chaos.story import query_of
+from lab.chaos.world import GONE, World
 from tests.support.flow_copies import FLOW, HOLDER, OTHER, OWNER, ROOT, Holder, Owner, flow_of, log_of, rooted
 from tests.support.stores import database
 

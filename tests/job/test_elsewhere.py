@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from elf.chaos.agent import SimAgent
-from elf.chaos.engine import STREAM, plan
-from elf.chaos.world import World
 from elf.job.log.keepers import LOG_GROUP
 from elf.job.rollup.decide import RootSettings
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import STREAM, plan
+from lab.chaos.world import World
 from tests.support.homes import exact
 
 

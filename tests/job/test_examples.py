@@ -15,7 +15,6 @@ import pytest
 import elf.examples
 from elf.aggregates import MergeOp, State
 from elf.batch import encode
-from elf.chaos.programs import no_queries
 from elf.cli.demo.batch import bundles_of, line_through
 from elf.job.program import calls
 from elf.job.program.calls import JobEffect, Place
@@ -23,6 +22,7 @@ from elf.job.program.runner import JobRunner
 from elf.job.program.spec import Tap, with_settings
 from elf.job.program.values import pack_value, unpack_value
 from elf.ql.plan import Fragment
+from lab.chaos.programs import no_queries
 
 EXAMPLES = Path(elf.examples.__file__).parent
 PARENTS = {"a": "", "b": "a", "c": "a", "d": "b", "e": "d"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agents.answering.explain import graph
-from elf.chaos.engine import plan, staged
-from elf.chaos.reference import DROPPING, reducing
-from elf.chaos.world import World
 from elf.ql.plan import Function, Top
+from lab.chaos.engine import plan, staged
+from lab.chaos.reference import DROPPING, reducing
+from lab.chaos.world import World
 from tests.support.histories import asked, begun
 
 

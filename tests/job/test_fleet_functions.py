@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elf.chaos.engine import plan
-from elf.chaos.world import World
 from elf.ql.plan import Function
+from lab.chaos.engine import plan
+from lab.chaos.world import World
 from tests.support.histories import begun
 from tests.support.long import cases
 from tests.support.versions import answered, check, steer, versions

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from elf.chaos.engine import APART_US, SECOND, STREAM, joined_plan
-from elf.chaos.world import World
 from elf.job.home.versions import Version
 from elf.job.spec import JobSpec, VersionRecord
 from elf.windows import Sliding
+from lab.chaos.engine import APART_US, SECOND, STREAM, joined_plan
+from lab.chaos.world import World
 from tests.support.histories import asked, last_words, struck
 
 OTHER = "buys"

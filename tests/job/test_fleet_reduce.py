@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from elf.batch import decode
-from elf.chaos.agent import SimAgent
-from elf.chaos.engine import plan
-from elf.chaos.reference import reducing
-from elf.chaos.world import World
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec
 from elf.ql.plan import Plan
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import plan
+from lab.chaos.reference import reducing
+from lab.chaos.world import World
 from tests.support.histories import begun
 from tests.support.versions import answered, check, said, state, steer, versions
 

@@ -8,11 +8,11 @@ import os
 
 import pytest
 
-from elf.chaos.engine import SECOND, STREAM, plan
-from elf.chaos.world import World
 from elf.job.events import Arrived
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import stream_topic
+from lab.chaos.engine import SECOND, STREAM, plan
+from lab.chaos.world import World
 from tests.support.histories import begun, check_all, settled
 from tests.support.stories import crashes_loss_and_doubles, snapshots_lost_for_long
 

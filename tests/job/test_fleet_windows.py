@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 
-from elf.chaos.engine import SECOND, plan_of
-from elf.chaos.world import World
 from elf.windows import Cumulative, Kind, Landmark, Session, Sliding
+from lab.chaos.engine import SECOND, plan_of
+from lab.chaos.world import World
 from tests.support.histories import begun, last_words, struck
 from tests.support.window_oracle import oracle
 

@@ -8,9 +8,6 @@ from dataclasses import replace
 import pytest
 
 from agents.codec import Message
-from elf.chaos.agent import SimAgent
-from elf.chaos.engine import SECOND, STREAM, plan
-from elf.chaos.world import World
 from elf.job.log.growing import grow
 from elf.job.log.readers import not_taken, readable_as
 from elf.job.log.streamlog import StreamLog
@@ -20,6 +17,9 @@ from elf.job.messages.wishes import AddJob, AddVersion
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import Flow, JobSpec, flow_uid
 from elf.wire.base import Answer
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import SECOND, STREAM, plan
+from lab.chaos.world import World
 from tests.support.histories import begun, check_all, settled
 from tests.support.stories import another, both, crashes_loss_and_doubles_below_readers
 

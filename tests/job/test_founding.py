@@ -8,10 +8,6 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from elf.chaos.agent import SimAgent
-from elf.chaos.engine import plan
-from elf.chaos.ledger import Ledger
-from elf.chaos.world import World
 from elf.job import events as was
 from elf.job.home.records import home_key
 from elf.job.log.founding import Founding, founding_of
@@ -23,6 +19,10 @@ from elf.job.messages.wishes import DropJobEntry
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec, home_uid
 from elf.wire.base import Answer
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import plan
+from lab.chaos.ledger import Ledger
+from lab.chaos.world import World
 from tests.support.histories import lacking_alone, settled
 from tests.support.homes import exact
 

@@ -12,7 +12,6 @@ from agents.committing.panetables import merged_tallies
 from agents.disk.store import Store
 from agents.lanes.checkpoints import counted
 from elf.batch import decode
-from elf.chaos.engine import SECOND, PyEngine
 from elf.errors import PeerError
 from elf.job.commands import Answered, Feed, Finish, Idle, Install
 from elf.job.cut import StreamCut
@@ -32,6 +31,7 @@ from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
 from elf.job.tally import TALLY_STATES, Tallies, tally
 from elf.job.worker.stream import StreamWorker, WorkerSettings
+from lab.chaos.engine import SECOND, PyEngine
 from tests.support.chunks import FLOW, chunk
 
 SETTINGS = WorkerSettings(idle_ms=5_000, future_us=None, lateness_us=SECOND, cut_ms=10**9, name="web-1")

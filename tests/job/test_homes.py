@@ -10,8 +10,6 @@ from msgspec.structs import replace
 
 from agents.disk import homestore
 from agents.disk.store import Store
-from elf.chaos.engine import SECOND, plan
-from elf.chaos.world import World
 from elf.errors import ElfBug
 from elf.job import events as was
 from elf.job.commits import PaneCommit
@@ -24,6 +22,8 @@ from elf.job.rollup.decide import RootSettings
 from elf.job.spec import VersionRecord
 from elf.wire.base import Answer
 from elf.wire.clients import Execute, KeepAlive, Published, Reply
+from lab.chaos.engine import SECOND, plan
+from lab.chaos.world import World
 from tests.support.histories import begun, settled
 from tests.support.homes import agree, exact, last_end, members, moved, staffed
 from tests.support.versions import steer

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 from elf.batch import encode
-from elf.chaos.engine import plan
-from elf.chaos.programs import no_queries
 from elf.errors import PeerError
 from elf.job.program import calls
 from elf.job.program.calls import JobEffect, Place
 from elf.job.program.runner import Ask, JobRunner, failure_of
 from elf.job.program.spec import Tap
 from elf.job.program.values import NoMessage, pack_value, unpack_value
+from lab.chaos.engine import plan
+from lab.chaos.programs import no_queries
 
 HEAD = "from elf.job import Job\nclass J(Job):\n"
 TAP = Tap("main", plan().fragment, (("k0", "key"),), (("s0", "n"),))

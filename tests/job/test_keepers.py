@@ -8,9 +8,6 @@ import json
 import pytest
 
 from agents.codec import Message
-from elf.chaos.agent import SimAgent
-from elf.chaos.engine import STREAM, plan
-from elf.chaos.world import World
 from elf.job import events as was
 from elf.job.effects import Effect, SaveLog, Send
 from elf.job.log.keepers import wanted
@@ -22,6 +19,9 @@ from elf.job.messages.homes import DropJob
 from elf.job.messages.wishes import DropJobEntry, JoinStream
 from elf.job.rollup.decide import RootSettings
 from elf.wire.clients import Call, Failed, Reply
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import STREAM, plan
+from lab.chaos.world import World
 
 
 def keepers(world: World) -> set[str]:

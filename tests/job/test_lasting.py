@@ -8,8 +8,6 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elf.chaos.engine import STREAM, plan
-from elf.chaos.world import World
 from elf.job.home.steering import proposed
 from elf.job.log.growing import grow
 from elf.job.log.lasting import tombstone
@@ -19,6 +17,8 @@ from elf.job.messages.wishes import AddJob, AddVersion, DropJobEntry, EndFlow, E
 from elf.job.spec import JobSpec
 from elf.ql.plan import Table
 from elf.schema import Column
+from lab.chaos.engine import STREAM, plan
+from lab.chaos.world import World
 from tests.support.wishing import Wishes
 
 

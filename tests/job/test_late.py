@@ -10,9 +10,6 @@ from functools import partial
 import pytest
 
 from agents.codec import Message
-from elf.chaos.agent import SimAgent
-from elf.chaos.engine import SECOND, plan
-from elf.chaos.world import World
 from elf.client.changes import Changes
 from elf.client.windows import split
 from elf.job import events as was
@@ -22,6 +19,9 @@ from elf.job.messages.rollup import Slice
 from elf.job.rollup.clocks import Clocks
 from elf.ql.plan import Plan
 from elf.wire.clients import WindowResult
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import SECOND, plan
+from lab.chaos.world import World
 from tests.support.stories import crashes_loss_and_doubles_of_late_rows, reference, revising, write
 
 

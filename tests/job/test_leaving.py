@@ -6,14 +6,14 @@ import uuid
 
 import pytest
 
-from elf.chaos.agent import SimAgent
-from elf.chaos.engine import SECOND, STREAM, plan
-from elf.chaos.schedule import BUYS
-from elf.chaos.world import World
 from elf.job import events as was
 from elf.job.home.records import home_key
 from elf.job.spec import JobSpec
 from elf.wire.clients import Call, Failed, Reply
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import SECOND, STREAM, plan
+from lab.chaos.schedule import BUYS
+from lab.chaos.world import World
 from overlay.ids import closeness, node_id
 from tests.support.histories import settled
 from tests.support.homes import agree, last_end, members, staffed

@@ -2,7 +2,7 @@
 step: of its master, a root, a worker, or the agent that asks.
 
 Each step ends as it was asked for or not at all, and then it can be asked for again; there is one job of the
-name, and after the last step none. The ledger and the judge of chaos (``elf.chaos``) look at all that is ever
+name, and after the last step none. The ledger and the judge of chaos (``lab.chaos``) look at all that is ever
 made durable: each window is of one version, and right.
 """
 
@@ -15,12 +15,6 @@ from typing import Any
 import pytest
 
 from agents.codec import pack
-from elf.chaos.agent import SimAgent
-from elf.chaos.engine import plan
-from elf.chaos.judge import Judge
-from elf.chaos.ledger import Ledger
-from elf.chaos.reference import reducing
-from elf.chaos.world import World
 from elf.job import events as was
 from elf.job.effects import Send
 from elf.job.home.master import Master
@@ -35,6 +29,12 @@ from elf.job.spec import JobSpec, app_id
 from elf.ql.plan import Plan
 from elf.wire.base import Answer
 from elf.wire.clients import Execute
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import plan
+from lab.chaos.judge import Judge
+from lab.chaos.ledger import Ledger
+from lab.chaos.reference import reducing
+from lab.chaos.world import World
 from overlay import OverlayConfig
 
 SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from elf.chaos.engine import SECOND, STREAM, plan
 from elf.job.contributions import to_bytes
 from elf.job.effects import CommitWindows, Effect, PrunePanes, Send, StorePanes
 from elf.job.events import PanesStored, WindowsCommitted
@@ -22,6 +21,7 @@ from elf.job.rollup.root import Root
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, VersionRecord, flow_topic, flow_uid
 from elf.ql.plan import Plan, Top
 from elf.wire.base import Answer
+from lab.chaos.engine import SECOND, STREAM, plan
 
 HERE, ROOT = "10.0.0.1:7100", "10.0.0.2:7100"
 TOP = Top("s0", True, False, 1)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elf.chaos.engine import plan
 from elf.job.home.steering import proposed
 from elf.job.log.flowhomes import FlowHomes
 from elf.job.log.growing import grow
@@ -15,6 +14,7 @@ from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import HomeMoved
 from elf.job.messages.wishes import AddJob, MoveHome
 from elf.job.spec import JobSpec
+from lab.chaos.engine import plan
 from tests.support.wishing import Wishes
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from elf.chaos.engine import plan
-from elf.chaos.world import World
 from elf.job.events import Arrived
 from elf.job.rollup.notices import CHARS_MAX, KEPT_MAX
 from elf.wire.clients import Execute, Failed, Reply
+from lab.chaos.engine import plan
+from lab.chaos.world import World
 from tests.support.histories import said
 
 

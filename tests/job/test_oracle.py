@@ -13,7 +13,6 @@ from functools import partial
 import msgspec
 import pytest
 
-from elf.chaos import world as w
 from elf.errors import ElfError
 from elf.job.contributions import PartName, Piece
 from elf.job.effects import Effect
@@ -23,6 +22,7 @@ from elf.job.messages.rollup import Committed
 from elf.job.rollup.mirrors import Mirror
 from elf.job.rollup.root import Root
 from elf.job.rollup.uplink import Uplink
+from lab.chaos import world as w
 from tests.support import stories
 
 Plant = Callable[[pytest.MonkeyPatch], None]

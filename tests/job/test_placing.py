@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from elf.chaos.engine import plan
-from elf.chaos.world import World
 from elf.job.home.placing import PLACING_MS, AtKey, Here, Placing, Taken
 from elf.job.messages.homes import CreateJob
 from elf.job.spec import JobSpec, topics_of
+from lab.chaos.engine import plan
+from lab.chaos.world import World
 from overlay.ids import closeness, node_id, to_int
 
 PLAN = plan(2)

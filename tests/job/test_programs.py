@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from agents.codec import pack
-from elf.chaos.engine import plan
-from elf.chaos.world import World
 from elf.job.program.messages import DropProgram, ProgramFacts, SubmitProgram
 from elf.job.program.programs import SENDS_MAX
 from elf.job.program.spec import ProgramSpec, Tap
 from elf.wire.base import Answer
+from lab.chaos.engine import plan
+from lab.chaos.world import World
 
 BATCHES = """
 from elf.job import Job

@@ -9,8 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from elf.chaos.engine import plan
-from elf.chaos.world import World
 from elf.job import events as was
 from elf.job.effects import Send
 from elf.job.home.homes import Homes
@@ -23,6 +21,8 @@ from elf.job.spec import JobSpec
 from elf.ql.plan import Function, Plan
 from elf.wire.base import Answer
 from elf.wire.clients import Execute, Reply
+from lab.chaos.engine import plan
+from lab.chaos.world import World
 from tests.support.versions import steer
 
 EVEN, UNEVEN = (1, 2), (1, 35)

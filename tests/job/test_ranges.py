@@ -11,9 +11,6 @@ import pytest
 from agents.disk.store import Store
 from agents.node.beginning import FOUNDED_FACT
 from elf.batch import decode
-from elf.chaos.agent import SimAgent
-from elf.chaos.engine import SECOND, plan
-from elf.chaos.world import World
 from elf.job import events as was
 from elf.job.home.records import home_key
 from elf.job.ranges import split
@@ -21,6 +18,9 @@ from elf.job.spec import JobSpec, home_uid
 from elf.ql.plan import Top
 from elf.wire.base import Answer
 from elf.wire.clients import Call
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import SECOND, plan
+from lab.chaos.world import World
 from tests.support.histories import begun, check_all, lacking_alone, settled
 from tests.support.homes import agree, moved, staffed
 from tests.support.stores import database

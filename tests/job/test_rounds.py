@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from elf.chaos.programs import no_queries
 from elf.job.program import calls
 from elf.job.program.calls import JobEffect, Place
 from elf.job.program.runner import JobRunner, UserCodeError
 from elf.job.program.spec import with_settings
 from elf.job.program.values import pack_value, unpack_value
+from lab.chaos.programs import no_queries
 
 TEXT = """
 from elf.job import Rounds

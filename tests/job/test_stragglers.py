@@ -17,10 +17,6 @@ from hypothesis import strategies as st
 from agents.answering.about import describe
 from agents.committing.windowcommits import window_result
 from elf.batch import decode, encode
-from elf.chaos.agent import SimAgent
-from elf.chaos.engine import SECOND, plan
-from elf.chaos.lane import SimLane
-from elf.chaos.story import behind
 from elf.job.commands import Leap, Outcome
 from elf.job.contributions import Piece, Pile, bitmap
 from elf.job.log.streamlog import Member
@@ -32,6 +28,10 @@ from elf.job.snapshots import SnapshotName
 from elf.job.spec import Flow
 from elf.job.tally import Tallies, tally
 from elf.ql.plan import Plan
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import SECOND, plan
+from lab.chaos.lane import SimLane
+from lab.chaos.story import behind
 from tests.support.histories import asked
 from tests.support.stragglers import Fleet, Windows, progress, rooted
 

@@ -13,10 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elf.aggregates import merge_tables
-from elf.chaos.judge import Judge
-from elf.chaos.ledger import Ledger
-from elf.chaos.story import query_of
-from elf.chaos.world import World
 from elf.job.approximate import CUT
 from elf.job.snapshots import Threshold
 from elf.job.tally import TALLY_STATES, tally
@@ -40,6 +36,10 @@ from elf.job.tops import cut_panes, not_thresholds, strategy
 from elf.ql.plan import Fragment
 from elf.ql.planner import plan_text
 from elf.schema import Column, Schema
+from lab.chaos.judge import Judge
+from lab.chaos.ledger import Ledger
+from lab.chaos.story import query_of
+from lab.chaos.world import World
 
 SCHEMA = Schema((Column("k", "bigint"), Column("v", "double"), Column("n", "bigint")), event_time="ts")
 WINDOWS = "WINDOWING 2 SECONDS STRAGGLERS LEAP"

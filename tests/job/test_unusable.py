@@ -11,11 +11,6 @@ import pyarrow as pa
 import pytest
 
 from elf.batch import decode, encode
-from elf.chaos.agent import SimAgent
-from elf.chaos.engine import plan
-from elf.chaos.ledger import Ledger, us_of
-from elf.chaos.story import query_of
-from elf.chaos.world import World
 from elf.job import events as was
 from elf.job.effects import Effect
 from elf.job.messages.homes import SubscribeJob
@@ -25,6 +20,11 @@ from elf.job.snapshots import Early, Sealed
 from elf.job.spec import Flow, JobSpec
 from elf.ql.plan import Plan
 from elf.wire.clients import Execute, Reply, WindowResult
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import plan
+from lab.chaos.ledger import Ledger, us_of
+from lab.chaos.story import query_of
+from lab.chaos.world import World
 from tests.support.histories import settled
 
 AGENTS = 6

@@ -11,15 +11,15 @@ from itertools import pairwise
 import pytest
 
 from agents.codec import Message
-from elf.chaos.agent import SimAgent
-from elf.chaos.engine import SECOND, plan, plan_of
-from elf.chaos.reference import DROPPING, reducing
-from elf.chaos.world import World
 from elf.job.log.readers import is_read
 from elf.job.messages.entries import VersionEnded
 from elf.job.messages.following import Follow
 from elf.windows import Landmark, Sliding
 from elf.wire.base import Answer
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import SECOND, plan, plan_of
+from lab.chaos.reference import DROPPING, reducing
+from lab.chaos.world import World
 from tests.support.histories import begun
 from tests.support.versions import answered, check, said, state, steer, truth, versions
 

@@ -8,12 +8,12 @@ import pytest
 
 from agents.answering.asks import Ask
 from elf.batch import decode
-from elf.chaos.engine import plan
-from elf.chaos.world import World
 from elf.job.events import Arrived
 from elf.ql.plan import Plan
 from elf.wire.base import Answer
 from elf.wire.clients import Call, Execute, Failed, KeepAlive, Reply
+from lab.chaos.engine import plan
+from lab.chaos.world import World
 from tests.support.histories import said
 from tests.support.homes import staffed
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from agents.lanes.spill import SpillFolder
 from elf.batch import decode
-from elf.chaos.engine import SECOND, PyEngine, PyMapper
 from elf.errors import UserError
 from elf.job.commands import Feed, Finish, Idle, Install, Resume, SealOpen, Suspend
 from elf.job.cut import StreamCut
@@ -29,6 +28,7 @@ from elf.job.snapshots import Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.worker.stream import LONG_AGO, StreamWorker, WorkerSettings
 from elf.ql.plan import Fragment
+from lab.chaos.engine import SECOND, PyEngine, PyMapper
 from tests.support.chunks import FLOW, Rows, chunk
 
 SETTINGS = WorkerSettings(idle_ms=5_000, future_us=None, lateness_us=SECOND, cut_ms=10**9)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from lab.overlay.oracles import tree_faults, wrong_leaf_sets
+from lab.overlay.world import Simulator, plane
 from overlay import OverlayConfig, key_of
-from overlay.oracles import tree_faults, wrong_leaf_sets
-from overlay.world import Simulator, plane
 from tests.support.worlds import host, names, shout, subscribe
 
 COUNT = 20

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
+from lab.overlay.world import Simulator, plane
 from overlay import Overlay, OverlayConfig, Peer, PeerDown, Received, Send
 from overlay.context import Context
 from overlay.health import Health
 from overlay.messages import NO_STAMP, Heartbeat, Ping, ProbeReport, ProbeRequest
-from overlay.world import Simulator, plane
 from tests.support.worlds import downs, names, ring, ring_rests
 
 FOUND_MS = 3_000

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from lab.overlay.oracles import closest, tree_faults
+from lab.overlay.world import Simulator, plane
 from overlay import Overlay, OverlayConfig, Peer, Received, Send, TreeChanged, key_of, node_id
 from overlay.admission import scattered
 from overlay.ids import closeness, to_int
 from overlay.messages import LeafProbe, Leave
-from overlay.oracles import closest, tree_faults
 from overlay.treemessages import Handover, Refreshed, Refused, Subscribe, Subscribed, TopicPath, Unsubscribe
-from overlay.world import Simulator, plane
 from tests.support.long import cases
 from tests.support.multicasts import Story
 from tests.support.worlds import host, names, ring, root, subscribe, tree_rests

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
+from lab.overlay.oracles import closest
+from lab.overlay.world import Simulator, plane
 from overlay import Delivered, Overlay, OverlayConfig, Peer, Received, Send, key_of
 from overlay.messages import HopAck, Route
-from overlay.oracles import closest
-from overlay.world import Simulator, plane
 from tests.support.worlds import ring
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from overlay.jobs import first_times, grow, parents, place, shape, whole
+from lab.overlay.jobs import first_times, grow, parents, place, shape, whole
+from lab.overlay.oracles import closest, tree_faults
+from lab.overlay.simulator import simulate
 from overlay.messages import Message
-from overlay.oracles import closest, tree_faults
 from overlay.placement import candidates
-from overlay.simulator import simulate
 from tests.support.worlds import names, ring
 
 

@@ -6,6 +6,8 @@ import random
 
 import pytest
 
+from lab.overlay.oracles import tree_faults, wrong_leaf_sets
+from lab.overlay.world import Simulator, constant, plane
 from overlay import (
     JoinFailed,
     Overlay,
@@ -21,8 +23,6 @@ from overlay import (
 )
 from overlay.joining import TRANSITIONS, Step
 from overlay.messages import Ping
-from overlay.oracles import tree_faults, wrong_leaf_sets
-from overlay.world import Simulator, constant, plane
 from tests.support.worlds import SIZE, names, ring, ring_rests
 
 

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
+from lab.overlay.churn import Distribution, churn, lifetimes
+from lab.overlay.oracles import overlapping_claims
+from lab.overlay.world import Simulator, plane
 from overlay import Delivered, Overlay, OverlayConfig, Peer, Received, Send, Tick
-from overlay.churn import Distribution, churn, lifetimes
 from overlay.ids import to_key
 from overlay.messages import LeafProbe, Ping, Pong, Route, RouteName
-from overlay.oracles import overlapping_claims
-from overlay.world import Simulator, plane
 from tests.support.worlds import names, ring, ring_rests
 
 

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
+from lab.overlay.oracles import wrong_leaf_sets
+from lab.overlay.world import Simulator, plane
 from overlay import Overlay, OverlayConfig, Peer, PeerDown, PeerUp, Received, Send, Tick
 from overlay.messages import NO_STAMP, Heartbeat, Ping, Pong
-from overlay.oracles import wrong_leaf_sets
-from overlay.world import Simulator, plane
 from tests.support.worlds import downs, names, ring, ring_rests, ups
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from lab.overlay.oracles import closest
+from lab.overlay.world import Simulator, plane
 from overlay import Missed, Multicasted, Overlay, OverlayConfig, Peer, Received, Send, Tick
 from overlay.messages import Message
-from overlay.oracles import closest
 from overlay.treemessages import Head, Heard, Lost, Multicast, Repair, Subscribe, Subscribed
-from overlay.world import Simulator, plane
 from tests.support.multicasts import TOPIC, Story
 from tests.support.worlds import names, ring, subscribe, tree_rests
 

@@ -8,11 +8,11 @@ from functools import cache
 
 import pytest
 
+from lab.overlay.world import Simulator, constant, matrix, plane, point
 from overlay import OverlayConfig, Peer, key_of
 from overlay.context import Context
 from overlay.messages import NO_STAMP
 from overlay.proximity import Proximity
-from overlay.world import Simulator, constant, matrix, plane, point
 from tests.support.worlds import ring
 
 NODES = 100

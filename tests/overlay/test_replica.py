@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
+from lab.raft.oracles import Broken
+from lab.raft.world import Weather, World
 from overlay import Peer
 from overlay.errors import OverlayError
 from overlay.ids import key_of
 from overlay.replica import Accepted, Effect, Groups, Persist, Rejected, ReplicaConfig, Send
 from overlay.replica.effects import Promised
-from overlay.replica.oracles import Broken
 from overlay.replica.place import Role
-from overlay.replica.world import Weather, World
 from tests.overlay.plants import Plant, answers_before_it_persists, commits_an_old_term_by_counting
 
 KEY = key_of(b"a root's hard state")

@@ -7,10 +7,10 @@ import random
 
 import pytest
 
+from lab.raft.experiment import mass_kill
+from lab.raft.oracles import Broken
+from lab.raft.world import Weather
 from overlay.errors import OverlayError
-from overlay.replica.experiment import mass_kill
-from overlay.replica.oracles import Broken
-from overlay.replica.world import Weather
 from tests.overlay.plants import IN_HISTORIES, Plant
 from tests.support.replica_chaos import Chaos
 

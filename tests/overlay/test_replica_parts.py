@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.raft.disk import Disk, torn
 from overlay import Peer, Tick
 from overlay.ids import key_of
 from overlay.replica import (
@@ -28,7 +29,6 @@ from overlay.replica import (
     Snapped,
     Snapshot,
 )
-from overlay.replica.disk import Disk, torn
 from overlay.replica.leading import Progress
 from overlay.replica.log import Log
 from overlay.replica.messages import (

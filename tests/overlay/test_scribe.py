@@ -7,6 +7,8 @@ from itertools import pairwise
 
 import pytest
 
+from lab.overlay.oracles import closest, tree_faults
+from lab.overlay.world import Simulator, plane
 from overlay import (
     JoinFailed,
     Missed,
@@ -23,9 +25,7 @@ from overlay import (
     key_of,
 )
 from overlay.messages import NO_STAMP, RowReply
-from overlay.oracles import closest, tree_faults
 from overlay.treemessages import Multicast, Refused, Subscribe
-from overlay.world import Simulator, plane
 from tests.support.worlds import host, names, ring, root, shout, subscribe, tree_rests
 
 TOPIC = key_of(b"clicks")

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from lab.overlay.simulator import Lookups, Phase, Simulator, constant, plane, simulate
 from overlay import Effect, Event, OverlayConfig, OverlayError, Peer, Send
 from overlay.messages import Heartbeat
-from overlay.simulator import Lookups, Phase, Simulator, constant, plane, simulate
 from tests.support.worlds import ring
 
 HOPS_MAX = 3

@@ -10,9 +10,9 @@ import os
 import random
 import re
 
-from elf.bench.differential.asked import plan_of
-from elf.bench.differential.queries import make_query
 from elf.errors import QueryError, UserError
+from lab.bench.differential.asked import plan_of
+from lab.bench.differential.queries import make_query
 
 COUNT = int(os.environ.get("ELF_FUZZ", "600"))
 SEED = int(os.environ.get("ELF_FUZZ_SEED", "1"))

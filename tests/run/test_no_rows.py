@@ -1,4 +1,5 @@
-"""``elf run`` where no row is counted: SQL gives the empty grouping set its one row there too, as DuckDB shows."""
+"""``elf run`` where no row is counted: SQL gives the empty grouping set its one row there too, as DuckDB
+shows."""
 
 from __future__ import annotations
 

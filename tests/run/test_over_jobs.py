@@ -111,8 +111,8 @@ def test_larger_windows_over_windows_of_rows(capsys: pytest.CaptureFixture[str],
 
 
 def test_a_job_that_joins_streams(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Its panes are shorter than its windows: larger ones are over the windows; with another job's they are not
-    joined."""
+    """Its panes are shorter than its windows: larger ones are over the windows; with another job's they are
+    not joined."""
     start, kinds = 1_767_225_600, "abc"
     rows = {
         "clicks": [(start + n // 2, kinds[n * 7 % 3], n * 5 % 4) for n in range(240)],

@@ -1,4 +1,5 @@
-"""The panels of ``deploy/queries`` over the bundled logs: DuckDB's rows, by SQL that was written apart from them."""
+"""The panels of ``deploy/queries`` over the bundled logs: DuckDB's rows, by SQL that was written apart from
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``elf run`` with very many windows: a portion at a time, as one whole; ended at once; results of any size."""
+"""``elf run`` with very many windows: a portion at a time, as one whole; ended at once; results of any
+size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``elf run`` over the bundled log, through its command line: exactly DuckDB's rows, with 1, 3 and 16 agents."""
+"""``elf run`` over the bundled log, through its command line: exactly DuckDB's rows, with 1, 3 and 16
+agents."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ MANY_AGENTS = cases(
     ),
     tuple(QUERIES),
 )  # fmt: skip
-"""Sixteen agents, who merge in a tree, are asked for each way to merge: the rest of a query is as with three."""
+"""Sixteen agents, who merge in a tree, are asked for each way to merge: the rest of a query is as with
+three."""
 
 
 @pytest.mark.parametrize(
@@ -281,7 +283,8 @@ def test_an_aggregate_over_the_groups_of_no_rows_has_a_row(
 def test_an_agent_that_fails_inside_ends_the_run_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A bug of ours while the outcome of work is handled must stop the agent, not leave it waiting for ever."""
+    """A bug of ours while the outcome of work is handled must stop the agent, not leave it waiting for
+    ever."""
 
     calls = []
 

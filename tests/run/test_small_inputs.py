@@ -1,7 +1,7 @@
 """Two hundred small inputs and questions: each is answered rightly, or refused in a line.
 
-Never a traceback, a bug, a hang or lines that are lost without a word. An ``Answer`` is what ``--output json``
-prints; ``Refused`` a part of the one message, of a run that fails.
+Never a traceback, a bug, a hang or lines that are lost without a word. An ``Answer`` is what ``--output
+json`` prints; ``Refused`` a part of the one message, of a run that fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What ``elf run`` reads as a timestamp, value by value: as a declared column, in a CAST and as a constant."""
+"""What ``elf run`` reads as a timestamp, value by value: as a declared column, in a CAST and as a
+constant."""
 
 from __future__ import annotations
 

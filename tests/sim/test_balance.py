@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elf.cli.pictures.layout import loads
-from elf.sim.balance import BOUNDS, place, places, shares
-from elf.sim.model import balance
-from elf.sim.ring import StaticRing, random_ids
+from lab.sim.balance import BOUNDS, place, places, shares
+from lab.sim.model import balance
+from lab.sim.ring import StaticRing, random_ids
 
 PAPER = {"500": 0.995, "1000": 0.995, "2000": 0.95}
 PLAIN = {"500": 0.985, "1000": 0.992, "2000": 0.938}

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from agents.codec import Message
-from elf.bench.control_measures import create
-from elf.bench.simulated.costs import Costs, measured
-from elf.bench.simulated.fleet import SimFleet
-from elf.bench.simulated.measures import MEASURES, notify, window
-from elf.bench.simulated.world import TimedWorld
-from elf.chaos.agent import SimAgent
-from elf.cli.simcontrol import ControlOptions, simulate_control
 from elf.errors import ElfError
 from elf.job.messages.rollup import Begun
+from lab.bench.control_measures import create
+from lab.bench.simulated.costs import Costs, measured
+from lab.bench.simulated.fleet import SimFleet
+from lab.bench.simulated.measures import MEASURES, notify, window
+from lab.bench.simulated.world import TimedWorld
+from lab.chaos.agent import SimAgent
+from lab.cli.simcontrol import ControlOptions, simulate_control
 
 SLOW = Costs(send_ms=1.0, receive_ms=2.0, hop_ms=0.5, sync_ms=4.0, archive_ms=0.5, archive_sync_ms=3.0)
 """Far more than this machine takes for anything, so that tests do not depend on it."""

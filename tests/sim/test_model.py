@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from elf.cli.pictures.layout import depths, fanouts
-from elf.sim.model import measure
+from lab.sim.model import measure
 
 
 def test_the_shape_of_a_tree() -> None:

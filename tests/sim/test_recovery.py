@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from overlay.simulator import simulate
+from lab.overlay.simulator import simulate
 
 
 def test_trees_are_whole_again_four_seconds_after_a_mass_kill() -> None:

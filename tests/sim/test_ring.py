@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elf.sim.ring import ID_BITS, Ids, StaticRing, random_ids
+from lab.sim.ring import ID_BITS, Ids, StaticRing, random_ids
 from overlay import Delivered, OverlayConfig, Peer
 from overlay.context import Context
 from overlay.ids import clockwise, closeness, digit, shared_digits, to_key

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from elf.bench.differential import asked, expressions, queries, reference
-from elf.bench.differential.asked import plan_of
-from elf.bench.differential.bench import Case, Differential, Figures, judge, run, shrink
-from elf.bench.differential.differences import Answer
-from elf.bench.differential.logs import Log, make_log
-from elf.bench.differential.offline import Offline
-from elf.bench.differential.tree import Query, leaf
 from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.functions import FUNCTIONS
+from lab.bench.differential import asked, expressions, queries, reference
+from lab.bench.differential.asked import plan_of
+from lab.bench.differential.bench import Case, Differential, Figures, judge, run, shrink
+from lab.bench.differential.differences import Answer
+from lab.bench.differential.logs import Log, make_log
+from lab.bench.differential.offline import Offline
+from lab.bench.differential.tree import Query, leaf
 from spark_backend.batch import Batch
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from elf.chaos.engine import Chunk, Source, plan
 from elf.job.spec import Flow
+from lab.chaos.engine import Chunk, Source, plan
 
 FLOW = Flow("f", plan(2).fragment, bytes(16), "home")
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from agents.disk import copystore
 from agents.disk.store import Store
-from elf.chaos.engine import STREAM, plan
 from elf.job import copies as disk
 from elf.job.contributions import to_bytes
 from elf.job.copies import CopiesRead, CopiesStored, Copy, CopyName
@@ -24,6 +23,7 @@ from elf.job.rollup.uplink import Uplink
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid
 from elf.ql.plan import Fragment
+from lab.chaos.engine import STREAM, plan
 
 OWNER, HOLDER, OTHER, ROOT = (f"10.0.0.{n}:7100" for n in range(4))
 

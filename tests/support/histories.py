@@ -7,15 +7,15 @@ from typing import Any
 
 from agents.committing.spans import by_span, micros
 from elf.batch import decode
-from elf.chaos.agent import SimAgent
-from elf.chaos.engine import plan
-from elf.chaos.world import World
 from elf.job import events as was
 from elf.job.events import Arrived
 from elf.job.spec import JobSpec
 from elf.ql.plan import Plan
 from elf.windows import Sliding
 from elf.wire.clients import Execute, Reply
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import plan
+from lab.chaos.world import World
 
 Windows = dict[int, tuple[int, dict[str, int], dict[str, Any]]]
 """By start (µs): revision, counts by key, status."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from elf.chaos.agent import SimAgent
-from elf.chaos.engine import SECOND
-from elf.chaos.world import World
 from elf.job.home.records import home_key
 from elf.job.spec import JobSpec
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import SECOND
+from lab.chaos.world import World
 from tests.support.histories import settled
 
 

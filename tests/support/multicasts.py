@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from lab.overlay.world import Simulator
 from overlay import Missed, Multicasted, Peer, key_of
-from overlay.world import Simulator
 
 TOPIC = key_of(b"clicks")
 

@@ -11,6 +11,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lab.overlay.oracles import closest, tree_faults, wrong_leaf_sets
+from lab.overlay.world import Simulator, constant
 from overlay import (
     Delivered,
     Effect,
@@ -23,8 +25,6 @@ from overlay import (
     key_of,
 )
 from overlay.ids import to_int
-from overlay.oracles import closest, tree_faults, wrong_leaf_sets
-from overlay.world import Simulator, constant
 from tests.support.worlds import SIZE, names
 
 SEPARATOR = "----"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
+from lab.raft.world import Make, Weather, World
 from overlay.ids import key_of
 from overlay.replica.config import ReplicaConfig
 from overlay.replica.effects import Effect
 from overlay.replica.groups import Groups
-from overlay.replica.world import Make, Weather, World
 
 NODES = [f"n{number}" for number in range(7)]
 KEYS = [key_of(b"one"), key_of(b"two")]

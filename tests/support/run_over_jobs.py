@@ -1,7 +1,7 @@
 """Queries over jobs' windows, over the bundled log: the jobs, the query, and the same for DuckDB by hand.
 
-By hand ``W(n)`` is the start of the tumbling window of n seconds, and ``minutes`` the log with ``a`` and ``b``, the bounds
-of each row's ten minutes.
+By hand ``W(n)`` is the start of the tumbling window of n seconds, and ``minutes`` the log with ``a`` and
+``b``, the bounds of each row's ten minutes.
 """
 
 from __future__ import annotations

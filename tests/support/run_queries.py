@@ -1,6 +1,7 @@
 """Queries over the bundled log: ELF-QL, and the same question put to DuckDB by hand.
 
-``W(n)`` in DuckDB's text is the start of the tumbling window of n seconds; every result is ordered by window first.
+``W(n)`` in DuckDB's text is the start of the tumbling window of n seconds; every result is ordered by window
+first.
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ import random
 from collections import Counter
 from dataclasses import replace
 
-from elf.chaos.agent import SimAgent
-from elf.chaos.engine import SECOND, STREAM, plan
-from elf.chaos.world import World
 from elf.job.spec import JobSpec
 from elf.ql.plan import Plan
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import SECOND, STREAM, plan
+from lab.chaos.world import World
 from tests.support.histories import begun, check_all, settled
 
 

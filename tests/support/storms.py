@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from elf.chaos.files import Style
-from elf.chaos.schedule import Fault, Schedule
+from lab.chaos.files import Style
+from lab.chaos.schedule import Fault, Schedule
 
 NODES = 4
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from elf.chaos.judge import Judge
-from elf.chaos.ledger import Ledger, windows_of
-from elf.chaos.world import World
 from elf.job.log.streamlog import Member
 from elf.job.messages.rollup import FlowProgress
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.root import Root
 from elf.job.spec import Flow
 from elf.ql.plan import Plan
+from lab.chaos.judge import Judge
+from lab.chaos.ledger import Ledger, windows_of
+from lab.chaos.world import World
 
 WRITES_MS = 20_000
 

@@ -36,11 +36,6 @@ import pyarrow as pa
 
 from agents.answering.clients import Step
 from elf.batch import decode as table_of
-from elf.chaos.agent import SimAgent
-from elf.chaos.engine import SECOND, STREAM, Chunk, Source, plan
-from elf.chaos.lane import SimLane
-from elf.chaos.ledger import us_of
-from elf.chaos.world import World
 from elf.client.changes import Changes
 from elf.client.windows import split
 from elf.job import events as was
@@ -51,6 +46,11 @@ from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql.plan import Function
 from elf.windows import Sliding
 from elf.wire.clients import WindowResult
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import SECOND, STREAM, Chunk, Source, plan
+from lab.chaos.lane import SimLane
+from lab.chaos.ledger import us_of
+from lab.chaos.world import World
 
 COUNTS = ("late", "future", "unrostered", "rejected")
 OPTIONS = {

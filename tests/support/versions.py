@@ -8,15 +8,15 @@ from typing import Any
 
 from agents.disk.homestore import stored_jobs
 from elf.batch import decode
-from elf.chaos.ledger import us_of
-from elf.chaos.reference import DROPPING
-from elf.chaos.world import World
 from elf.job import events as was
 from elf.job.messages.homes import SteerJob
 from elf.job.spec import JobSpec, VersionRecord
 from elf.ql.plan import Plan
 from elf.windows import Sliding
 from elf.wire.base import Answer
+from lab.chaos.ledger import us_of
+from lab.chaos.reference import DROPPING
+from lab.chaos.world import World
 
 
 def steer(world: World, spec: JobSpec, verb: str, query: Plan | None = None, **how: object) -> None:

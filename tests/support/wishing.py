@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from elf.chaos.engine import plan
 from elf.errors import UserError
 from elf.job.home.steering import proposed
 from elf.job.log.founding import Founding
@@ -28,6 +27,7 @@ from elf.job.messages.wishes import (
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec, home_uid
 from elf.wire.clients import ONE_SHOT_PREFIX
+from lab.chaos.engine import plan
 
 STREAMS = ("s", "t")
 AGENTS = tuple(f"a{n}" for n in range(5))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from lab.overlay.oracles import tree_faults, wrong_leaf_sets
+from lab.overlay.world import Latency, Simulator, constant
 from overlay import OverlayConfig, PeerDown, PeerUp
-from overlay.oracles import tree_faults, wrong_leaf_sets
-from overlay.world import Latency, Simulator, constant
 
 SIZE = OverlayConfig().leaf_set_size
 

@@ -36,7 +36,7 @@ class Scene:
 
         With fewer trees than the paper had, all are shown, against its first bound.
         """
-        from elf.sim.balance import BOUNDS
+        from lab.sim.balance import BOUNDS
 
         known = [(trees, bound) for trees, bound in BOUNDS.items() if trees <= len(self.roots)]
         return known[-1] if known else (len(self.roots), next(iter(BOUNDS.values())))

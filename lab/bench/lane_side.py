@@ -1,0 +1,137 @@
+"""elf's side of ``elf bench ingest``: the lane of a real agent, fed from a file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from threading import Semaphore
+from typing import Final
+
+import pyarrow as pa
+
+from agents.disk import sqlite
+from agents.disk.store import Store
+from agents.formats import get_format
+from agents.inputs import Chunk, Position, Whole, split_inputs
+from agents.lanes.ahead import Parsed
+from agents.lanes.archive import Archive
+from agents.lanes.feeding import CHUNK_BYTES_MAX, CHUNKS_AHEAD
+from agents.lanes.lane import Lane, LaneFacts
+from agents.lanes.samples import sample_lines
+from agents.lanes.sinks import Sinks
+from elf.batch import decode
+from elf.job.commands import Finish, Install
+from elf.job.spec import Flow, flow_uid
+from elf.job.worker.stream import LONG_AGO, WorkerSettings
+from elf.ql.plan import Fragment
+from lab.bench.measure import Done, Run, Task, plan_of, timed
+from lab.bench.pipeline import NO_CUTS
+
+CUT_MS: Final = 5_000
+LATENESS_US: Final = 2_000_000
+"""As in an agent, by default."""
+ROLL_BYTES: Final = 64 << 20
+
+
+def run_lane(task: Task) -> Run:
+    """One run of the lane."""
+    return timed(task, prepare(task))
+
+
+def prepare(task: Task) -> Callable[[], Done]:
+    """A lane with the query's flows installed."""
+    paths = (task.path,)
+    format_ = get_format(task.format)
+    samples = sample_lines(paths)
+    plan = plan_of(task.query, format_.schema(pa.array(samples, pa.string()), None))
+    live = task.durable is not None
+    settings = WorkerSettings(
+        finite=not live,
+        future_us=None,
+        lateness_us=LATENESS_US if live else None,
+        since_us=LONG_AGO,
+        cut_ms=CUT_MS if live else NO_CUTS,
+    )
+    if task.durable is False:
+        os.fsync = _at_once
+        sqlite.SYNCHRONOUS = "OFF"
+    facts = LaneFacts(plan.fragment.stream, format_, None, "")
+    folder = tempfile.TemporaryDirectory(prefix="elf-bench-")
+    archive = _archive(facts.stream, Path(folder.name)) if task.archive else None
+    store = Store(Path(folder.name) / "state.sqlite" if live else ":memory:")
+    lane = Lane(facts, settings, store, sinks=Sinks(archive), samples=samples, cores=task.cores)
+    for flow in flows(plan.fragment, task.jobs, task.distinct):
+        lane.perform(Install(flow), 0)
+    source = Whole(split_inputs(paths, 1)[0])
+
+    def work() -> Done:
+        _feed(source, lane)
+        last = lane.perform(Finish(), _now_ms()).sealed
+        made = [one for flow in lane.worker.flows() for one in store.snapshots(flow)] if live else last
+        sealed = [one for one in made if one.payload]
+        lane.ship()
+        store.close()
+        folder.cleanup()
+        first = [decode(one.payload) for one in sealed if one.flow == sealed[0].flow]
+        return Done(lane.counts.rows_read, pa.concat_tables(first) if first else pa.table({}))
+
+    return work
+
+
+def flows(fragment: Fragment, jobs: int, distinct: int) -> list[Flow]:
+    """So many flows in so many fragments, which say the same in other words."""
+    words = [
+        replace(
+            fragment,
+            map_sql=fragment.map_sql if not n else f"SELECT * FROM ({fragment.map_sql}) WHERE {n} > 0",
+        )
+        for n in range(min(jobs, distinct))
+    ]
+    chosen = [words[n % len(words)] for n in range(jobs)]
+    return [Flow(flow_uid(each, f"bench {n}"), each, bytes(16), "") for n, each in enumerate(chosen)]
+
+
+def _feed(source: Whole, lane: Lane) -> None:
+    """As an agent does it: this thread reads, others parse ahead, one more is the lane's, and one ships."""
+    free = Semaphore(CHUNKS_AHEAD)
+    fed: list[Future[None]] = []
+    with ThreadPoolExecutor(1) as shipper, ThreadPoolExecutor(1) as own:
+
+        def feed(chunk: Chunk, positions: tuple[Position, ...], ahead: Future[Parsed] | None) -> None:
+            lane.feed(chunk, positions, _now_ms(), ahead)
+            if lane.unshipped:
+                fed.append(shipper.submit(lane.ship))
+
+        while (chunk := source.read(CHUNK_BYTES_MAX, 0)) is not None:
+            free.acquire()
+            ahead = lane.ahead.parse(chunk, lane.worker.wanted)
+            future = own.submit(feed, chunk, source.positions(), ahead)
+            future.add_done_callback(lambda _: free.release())
+            fed.append(future)
+    for each in fed:
+        each.result()
+
+
+def _at_once(fd: object) -> None:
+    """For an ``os.fsync`` that waits for nothing."""
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def _archive(stream: str, folder: Path) -> Archive:
+    return Archive(
+        folder / "rolls",
+        str(folder / "archive"),
+        stream=stream,
+        agent="bench",
+        roll_secs=NO_CUTS,
+        roll_bytes=ROLL_BYTES,
+        facts={},
+    )

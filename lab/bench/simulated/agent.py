@@ -1,0 +1,125 @@
+"""An agent whose steps take the time that they take: what it waits for, and what it says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from agents.lanes.engine import types_of
+from agents.loop import FORGET_MS, TICK_MS_MIN
+from agents.node.beginning import NodeSettings
+from elf.job import effects as do
+from elf.job.home import port as home
+from elf.job.ports import FinisherPort
+from elf.job.program.port import ProgramEvent
+from elf.ql.plan import Fragment, Plan
+from lab.bench.simulated.engine import Prepared
+from lab.bench.simulated.store import TimedStore
+from lab.chaos.agent import SimAgent
+from lab.chaos.ports import PyFunctions, SimClock, SimWork
+
+if TYPE_CHECKING:
+    from lab.bench.simulated.lane import TimedLane
+    from lab.bench.simulated.world import TimedWorld
+
+
+class TimedClock(SimClock):
+    """Virtual time of an agent whose loop has turns."""
+
+    _agent: TimedAgent
+
+    def soon(self, action: Callable[[], None]) -> None:
+        self._agent.world.after(0, self._agent, action)
+
+
+class TimedWork(SimWork):
+    """On threads that have the core when it is their turn, and a disk that takes its time."""
+
+    _agent: TimedAgent
+
+    def after_disk(self, action: Callable[[], None]) -> None:
+        """When what was written is synced: the disk does one thing after the other."""
+        agent, world = self._agent, self._agent.world
+        wait = agent.store.waited() * world.costs.sync_ms + agent.archived * world.costs.archive_sync_ms
+        agent.archived = False
+        if not world.charging or not wait:
+            action()
+            return
+        self.disk_ms = max(self.disk_ms, world.exact) + wait
+        world.after(self.disk_ms - world.exact, agent, action)
+
+    def in_order(self, action: Callable[[], None]) -> None:
+        world = self._agent.world
+        world.charge(world.costs.hop_ms)
+        world.after(max(0.0, self.disk_ms - world.exact), self._agent, action)
+
+    def aside(self, work: Callable[[], object]) -> None:
+        self._agent.world.later(self._agent, partial(self._unwaited, work))
+
+    def _unwaited(self, work: Callable[[], object]) -> None:
+        work()
+        self._agent.store.waited()  # on a thread that nothing waits for
+
+
+class TimedFunctions(PyFunctions):
+    """With DuckDB's statements."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._prepared = prepared
+
+    def types(self, fragment: Fragment) -> pa.Schema:
+        return types_of(fragment)
+
+    def finisher(self, plan: Plan) -> FinisherPort:
+        return self._prepared.finisher(plan)
+
+
+class TimedAgent(SimAgent):
+    """See the module's docstring."""
+
+    world: TimedWorld
+    lanes: dict[str, TimedLane]  # type: ignore[assignment]
+    store: TimedStore
+    copy_after_ms = NodeSettings.copy_after_ms
+    tick_ms_min = TICK_MS_MIN
+    forget_ms = FORGET_MS
+    clock_type = TimedClock
+    work_type = TimedWork
+
+    def __init__(self, world: TimedWorld, index: int) -> None:
+        super().__init__(world, index)
+        self.functions = TimedFunctions(world.prepared)
+        self.unsynced = False
+        """Lines were archived since the last cut."""
+        self.archived = False
+        """The cut that is being made waits for them too."""
+        self._said: list[tuple[str, str]] = []
+
+    def new_store(self) -> TimedStore:
+        return TimedStore(None, self.index)
+
+    def tell(self, what: str, about: str) -> None:
+        """Say something of itself, in the step that is under way."""
+        self._said.append((what, about))
+
+    def said(self) -> list[tuple[str, str]]:
+        """In the step that has just ended."""
+        said, self._said = self._said, []
+        said += [("noticed", text) for _, text in self.notices]
+        self.notices.clear()
+        return said
+
+    def goes_on(self, effect: object) -> bool:
+        match effect:
+            case home.Draft(work=do.CommitPanes() as work):
+                self.tell("commits", work.flow.uid)
+            case do.Forget():
+                self.tell("forgets", effect.flow)
+        return super().goes_on(effect)
+
+    def from_program(self, event: ProgramEvent) -> None:
+        self.world.charge(self.world.costs.sandbox_ms + self.world.costs.hop_ms)
+        self.world.after(0, self, partial(self.handle, event))

@@ -1,0 +1,190 @@
+"""What ``elf sim control`` measures: as ``lab.bench.control_measures``, a function a figure, on virtual time.
+
+A function leaves the fleet as it found it, but for event time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from elf.errors import ElfError
+from elf.job.program.calls import Loaded
+from elf.job.program.spec import Question, Submission
+from lab.bench.control_fleet import SECOND_US
+from lab.bench.control_measures import ANSWERS, CYCLE, LINES, OPERATORS, create
+from lab.bench.simulated.fleet import SimFleet
+
+Measure = Callable[[SimFleet, int], list[float]]
+
+POLL_MS: Final = 200.0
+"""Agents look at files that do not grow so often, at least."""
+BEGINS: Final = "            self.began = time.monotonic()\n"
+SAYS: Final = BEGINS + "            print('begun', self.epoch + 1)\n"
+TIMED_CYCLE: Final = CYCLE.replace(BEGINS, SAYS).replace("time.monotonic()", "0.0")
+"""Its clock is not of virtual time: it says when an epoch begins, and no epoch is given up."""
+
+
+def submit(fleet: SimFleet, rounds: int) -> list[float]:
+    """CREATE JOB sent → its answer."""
+    found = []
+    for number in range(rounds + 1):
+        found.append(fleet.sql(create(f"submit_{number}", OPERATORS["top_products"])))
+        fleet.sql(f"DROP JOB submit_{number}")
+        fleet.pause()
+    return found[1:]  # with the first one imports what agents have imported before they begin
+
+
+def notify(fleet: SimFleet, rounds: int) -> list[float]:
+    """The master begins to send a notice → the last agent has heard it."""
+    fleet.sql(create("noticed", OPERATORS["stores"]))
+    found = []
+    for number in range(5 * rounds):
+        fleet.forget()
+        fleet.sql(f"NOTIFY JOB noticed 'discount {number}'")
+        heard = fleet.all_said("noticed", f"discount {number}")
+        found.append(max(one.ended for one in heard) - min(one.began for one in heard))
+        fleet.pause()
+    fleet.sql("DROP JOB noticed")
+    return found
+
+
+def filters(fleet: SimFleet, rounds: int) -> list[float]:
+    """ALTER JOB with another WHERE sent → the last agent computes by it."""
+    select = "store, COUNT(*) AS n FROM clicks WHERE user >= {} GROUP BY store"
+    fleet.sql(create("filtered", select.format(0)))
+    found = []
+    for number in range(1, rounds + 1):
+        fleet.forget()
+        began = fleet.world.exact
+        select_ = select.format(number)
+        fleet.sql(f"ALTER JOB filtered AS SELECT {select_} WINDOWING 1 SECONDS LATENESS 0 SECONDS")
+        found.append(max(one.ended for one in fleet.all_said("computed")) - began)
+        fleet.pause()
+    fleet.sql("DROP JOB filtered")
+    return found
+
+
+def window(fleet: SimFleet, rounds: int) -> list[float]:
+    """All agents read the line that ends a window, at once → its result at the subscriber; four jobs."""
+    return _windows(fleet, rounds, 0.0)
+
+
+def window_apart(fleet: SimFleet, rounds: int) -> list[float]:
+    """The same, read when each agent next looks at its files; since the last one has read it."""
+    return _windows(fleet, rounds, POLL_MS)
+
+
+def _windows(fleet: SimFleet, rounds: int, apart_ms: float) -> list[float]:
+    for name, query in OPERATORS.items():
+        fleet.sql(create(name, query))
+    clients = [fleet.subscribe(name) for name in OPERATORS]
+    fleet.pause()
+    found: list[float] = []
+    first = fleet.next_us
+    for number in range(2 * rounds):
+        start = first + number * SECOND_US
+        fleet.forget()
+        _all_read(fleet, start + LINES * 1000, LINES, POLL_MS)
+        fleet.pause()
+        fleet.forget()
+        last = _all_read(fleet, start + SECOND_US, 1, apart_ms)
+        wanted = start + SECOND_US
+        fleet.world.run_until(lambda: all(wanted in fleet.results(one) for one in clients))  # noqa: B023
+        found += [fleet.results(one)[wanted] - last for one in clients]
+        fleet.pause()
+    fleet.next_us = first + (2 * rounds + 1) * SECOND_US
+    for name in OPERATORS:
+        fleet.sql(f"DROP JOB {name}")
+    fleet.pause()  # the next job of that name is refused where the log has not come so far
+    return found
+
+
+def _all_read(fleet: SimFleet, first_us: int, lines: int, apart_ms: float) -> float:
+    """Every agent reads lines, within so long; when the last one begins to."""
+    for number in range(fleet.nodes):
+        fleet.write(number, first_us, lines, apart_ms * fleet.world.rng.random())
+    return max(one.began for one in fleet.all_said("read"))
+
+
+def leap(fleet: SimFleet, rounds: int) -> list[float]:
+    """The root commits a pane without an agent that is behind → all others have its word."""
+    behind = 1
+    fleet.sql(create("leaping", OPERATORS["stores"], "STRAGGLERS LEAP"))
+    (flow,) = fleet.flows("leaping")
+    found: list[float] = []
+    first = fleet.next_us
+    for number in range(rounds):
+        start = first + number * SECOND_US
+        fleet.forget()
+        _all_read(fleet, start, LINES, POLL_MS)
+        fleet.pause()
+        fleet.forget()
+        for one in range(fleet.nodes):
+            if one != behind:
+                fleet.write(one, start + SECOND_US, 1, POLL_MS * fleet.world.rng.random())
+        told = fleet.all_said("forgets", flow, but=1)
+        (decided,) = fleet.said("commits", flow).values()
+        found.append(max(one.ended for one in told) - decided.began)
+        fleet.write(behind, start + SECOND_US, 1, 0)
+        fleet.pause()
+    fleet.next_us = first + (rounds + 1) * SECOND_US
+    fleet.sql("DROP JOB leaping")
+    return found
+
+
+def cycle(fleet: SimFleet, rounds: int) -> list[float]:
+    """The master of a job in Python begins an epoch → it has what all agents answered."""
+    _submit(fleet, "cycle", TIMED_CYCLE, "Cycle", 100)
+    fleet.forget()
+    begun: dict[int, float] = {}
+    found: list[float] = []
+    epoch, limit = 0, fleet.world.exact + 60_000
+    while len(found) < 5 * rounds + 1 and fleet.world.exact < limit:
+        fleet.world.run(10)
+        said, fleet.world.said[:] = list(fleet.world.said), []
+        for one in said:
+            words = one.about.split() if one.what == "printed" else []
+            if words[:1] == ["begun"]:
+                epoch = int(words[1])
+                begun[epoch] = one.began
+            elif words[1:] == [str(fleet.nodes)]:
+                found.append(one.ended - begun[epoch])
+    if len(found) <= 5 * rounds:
+        raise ElfError(f"{len(found)} of {5 * rounds + 1} epochs after a minute of virtual time")
+    fleet.sql("DROP JOB cycle")
+    return found[1:]
+
+
+def route(fleet: SimFleet, rounds: int) -> list[float]:
+    """An agent asks the master of a job in Python → it has the reply. The asking job's own sandbox is charged
+    beside it; the client that asks for it is on that agent."""
+    _submit(fleet, "answers", ANSWERS, "Answers", 0)
+    fleet.pause()
+    argument = msgspec.json.encode(Question("answers", 4)).decode()
+    own = fleet.world.costs.sandbox_ms - 2 * fleet.world.link_ms
+    found = []
+    for _ in range(5 * rounds):
+        found.append(fleet.call("query", argument, fleet.world.rng.randrange(fleet.nodes)) + own)
+        fleet.pause()
+    fleet.sql("DROP JOB answers")
+    return found
+
+
+def _submit(fleet: SimFleet, name: str, text: str, title: str, every_ms: int) -> None:
+    loaded = Loaded(title, every_ms, ())
+    fleet.call("submit", msgspec.json.encode(Submission(name, text, f"{name}.py", loaded, name)).decode())
+
+
+MEASURES: Final[Mapping[str, Measure]] = {
+    "submit_ms": submit,
+    "notify_ms": notify,
+    "filter_ms": filters,
+    "cycle_ms": cycle,
+    "route_ms": route,
+    "window_ms": window,
+    "window_apart_ms": window_apart,
+    "leap_ms": leap,
+}

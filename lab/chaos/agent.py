@@ -1,0 +1,282 @@
+"""One agent of a simulated fleet: a real node over a real store, whose ports are of virtual time
+(``lab.chaos.ports``)."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import overlay as ring
+from agents.codec import Message
+from agents.committing.making import Functions, Making
+from agents.disk.store import StoreError
+from agents.loop import Loop
+from agents.node.beginning import NodeSettings, Restored, overlay_config, replica_config
+from agents.node.node import Node, NodeEffect, NodeEvent
+from agents.ports import Ports, Told
+from agents.restore import contacts as known_contacts
+from agents.restore import restore
+from elf.errors import ElfBug, ElfError
+from elf.job import effects as do
+from elf.job.home import port as home
+from elf.job.log.membership import CLUSTER_FACT, Identity, StreamSince
+from elf.job.program.port import ProgramEvent
+from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
+from elf.job.worker.stream import StreamWorker
+from elf.wire.clients import WindowResult
+from elf.wire.vitals import Vitals
+from lab.chaos.disk import SimStore
+from lab.chaos.engine import STREAM
+from lab.chaos.filelane import FileLane
+from lab.chaos.files import FileLog
+from lab.chaos.lane import Log, SimLane
+from lab.chaos.ports import PyFunctions, SimClock, SimLanes, SimWork
+from lab.chaos.programs import InlineJobs
+from overlay import replica
+
+if TYPE_CHECKING:
+    from lab.chaos.world import World
+
+SUPERVISOR_MS: Final = 1_000
+"""After so long an agent that stopped is started again."""
+HELD_MAX = 200
+"""So much that comes to a stopped process is kept for it."""
+COPY_AFTER_MS = 1_000
+"""Sooner than agents do, so that a storm has copies."""
+
+
+class SimAgent:
+    """One agent: what survives a crash (``store``, ``log``), and what does not (everything else)."""
+
+    copy_after_ms = COPY_AFTER_MS
+    tick_ms_min = 5
+    forget_ms = 0
+    clock_type: type[SimClock] = SimClock
+    work_type: type[SimWork] = SimWork
+    functions: Functions = PyFunctions()
+
+    def __init__(self, world: World, index: int) -> None:
+        self.world = world
+        self.index = index
+        self.address = f"10.0.0.{index}:7100"
+        self.store = self.new_store()
+        self.agent_id = str(uuid.UUID(int=world.rng.getrandbits(128), version=4))
+        self.store.put("agent_id", self.agent_id.encode())
+        if world.ledger is not None:
+            world.ledger.agent(self.agent_id, index)
+        self.logs: dict[str, Log] = defaultdict(Log)
+        self.streams: tuple[str, ...] = (STREAM,)
+        self.lanes: dict[str, SimLane] = {}
+        self.up = False
+        self.life = 0
+        self.ended = ""
+        self.results: list[WindowResult] = []
+        self.notices: list[tuple[str, str]] = []
+        self.skewed: list[tuple[str, int]] = []
+        self.unusable: list[do.Unusable] = []
+        self.clock_ms = 0
+        """How far its clock is ahead."""
+        self.slow_ms = 0
+        """What it does, and says, takes up to so much longer."""
+        self.stuck = False
+        """Its lanes do nothing."""
+        self.slow_disk_ms = 0
+        """A write takes up to so much longer."""
+        self.stopped = False
+        """Its process gets no time (SIGSTOP)."""
+        self.stops = 0
+        self._held: list[Callable[[], None]] = []
+        """What it does when it goes on."""
+        self.making: Making | None = None
+
+    def new_store(self) -> SimStore:
+        return SimStore(self.world.ledger, self.index)
+
+    @property
+    def log(self) -> Log:
+        return self.logs[STREAM]
+
+    @property
+    def worker(self) -> StreamWorker:
+        return self.lanes[STREAM].worker
+
+    @property
+    def now_ms(self) -> int:
+        """What its clock shows."""
+        return self.world.now + self.clock_ms
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    @property
+    def belongs(self) -> bool:
+        """Whether it has been in the cluster, or founds it: then it may begin the ring without anybody."""
+        return self.life > 0 and (self.index == 0 or self.store.get(CLUSTER_FACT) is not None)
+
+    def start(self, contacts: Sequence[str]) -> None:
+        world = self.world
+        self.up, self.life = True, self.life + 1
+        if self.making is not None:
+            self.making.versions.close()
+        self.clock, self.work = self.clock_type(self), self.work_type(self)
+        self.jobs = InlineJobs(self.from_program)
+        incarnation = self.store.begin_incarnation(world.now // 1_000)
+        me = Identity(self.agent_id, f"a{self.index}", incarnation, self.address)
+        rng = random.Random(world.rng.random())
+        self.checked = 0
+        self.lanes = {stream: self._lane(stream) for stream in self.streams}
+        restored = restore(self.store, {stream: lane.worker for stream, lane in self.lanes.items()})
+        self.node = self._node(me, rng, restored)
+        self.making = Making(me, self.store, self.functions, reports=self)
+        ports = Ports(self.clock, self.work, self, SimLanes(self), self.jobs, process=self, reports=self)
+        self.loop = Loop(
+            self.node,
+            self.store,
+            self.making,
+            ports,
+            tick_ms_min=self.tick_ms_min,
+            forget_ms=self.forget_ms,
+            records_max=1,
+        )
+        self.loop.start([*contacts, *known_contacts(self.store, restored)])
+        for lane in self.lanes.values():
+            world.after(world.rng.randrange(1, 100), self, lane.read)
+
+    def _node(self, me: Identity, rng: random.Random, restored: Restored) -> Node:
+        world, peer = self.world, ring.Peer(me.address, me.incarnation)
+        config = ring.OverlayConfig(refresh_at_once=world.root_settings.homes_at_once)
+        return Node(
+            me,
+            [StreamSince(stream, -(1 << 62)) for stream in self.streams],
+            ring.Overlay(peer, overlay_config(restored, me, config), rng),
+            replica.Groups(peer, replica_config(), rng, restored.groups),
+            NodeSettings(
+                root=world.root_settings,
+                retained_bytes_max=world.retained_bytes_max,
+                home_members=world.home_members,
+                copy_after_ms=self.copy_after_ms,
+            ),
+            restored,
+            new_cluster_uid=f"of {self.agent_id}",
+        )
+
+    def _lane(self, stream: str) -> SimLane:
+        return (FileLane if isinstance(self.logs[stream], FileLog) else self.world.lane)(self, stream)
+
+    def groups(self) -> tuple[bytes, ...]:
+        """The replica groups in which it has a seat."""
+        return self.node.keeping.desk.groups.held()
+
+    def crash(self) -> None:
+        self.up = self.stopped = False
+        self._held.clear()
+        self.life += 1
+        for lane in self.lanes.values():
+            lane.close()
+
+    def stop(self) -> None:
+        """As by SIGSTOP: nothing happens until ``go_on``, and then at once all that was due."""
+        self.stopped = self.up
+        self.stops += self.up
+
+    def go_on(self) -> None:
+        self.stopped = False
+        held, self._held = self._held, []
+        life = self.life
+        for action in held:
+            if self.life == life:
+                self.guard(action)
+
+    @property
+    def overrun(self) -> bool:
+        """Whether it is stopped, and those who send to it have no more room for what it does not take."""
+        return self.stopped and len(self._held) >= HELD_MAX
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing keeps it from reading its files, and from writing down what it has read."""
+        ails = self.stopped or self.stuck or self.slow_ms or self.slow_disk_ms
+        return self.up and not ails and self.node.ready and not self.node.leaving
+
+    def guard(self, action: Callable[[], None]) -> None:
+        """Something that the agent does, or that comes to it; when its store refuses, it stops and is started
+        again later."""
+        if self.stopped:
+            self._held.append(action)
+            return
+        try:
+            action()
+        except StoreError:
+            self.crash()
+            world = self.world
+            world.at(world.now + SUPERVISOR_MS, partial(world.restart, self))
+
+    def held(self, flow: str) -> int:
+        """Bytes of the snapshots that it retains of a flow, as quotas count them."""
+        rows = self.store.snapshots(flow)
+        return sum(len(row.tally) + len(row.payload) + SNAPSHOT_OVERHEAD for row in rows)
+
+    # -- the loop of its node --------------------------------------------------------------------------------
+
+    def handle(self, event: NodeEvent) -> None:
+        self.loop.handle(event)
+
+    def perform(self, effects: Sequence[NodeEffect]) -> None:
+        self.loop.perform(effects)
+
+    def send(self, to: str, message: Message) -> None:
+        self.world.send(self, to, message)
+
+    def from_program(self, event: ProgramEvent) -> None:
+        """A job in Python has done something."""
+        self.world.after(1, self, partial(self.handle, event))
+
+    # -- its process, as the loop sees it --------------------------------------------------------------------
+
+    def goes_on(self, effect: object) -> bool:
+        """It may die before any effect."""
+        if self.up:
+            self.world.point(self)
+        work = effect.work if isinstance(effect, home.Draft) else effect
+        if self.up and self.world.ledger is not None and isinstance(work, do.CommitWindows):
+            self.world.ledger.means(work)
+        return self.up
+
+    def settled(self) -> None:
+        if self.up:
+            self.world.check_log(self)
+            if self.world.checks():
+                self.node.check()
+
+    def end(self, effect: do.Stop) -> None:
+        self.crash()
+        if effect.status and self.world.supervised:
+            self.world.at(self.world.now + SUPERVISOR_MS, partial(self.world.restart, self))
+        else:
+            self.ended = effect.text
+
+    def vitals(self) -> Vitals:
+        raise ElfBug("a simulated agent has no vitals")
+
+    # -- what people would hear ------------------------------------------------------------------------------
+
+    def told(self, effect: Told) -> None:
+        match effect:
+            case do.Unusable():
+                self.unusable.append(effect)
+            case do.Skewed():
+                self.skewed.append((effect.address, effect.skew_ms))
+            case do.Noticed():
+                self.notices.append((effect.job, effect.text))
+            case do.Faulted():
+                raise ElfBug(f"a request has failed: {effect.error!r}") from effect.error
+
+    def panes_committed(self) -> None: ...
+    def windows_committed(self) -> None: ...
+    def function_failed(self, kind: str, reason: str, job: str = "") -> None: ...
+
+    def not_made(self, job: str, error: ElfError, *, early: bool = False) -> None:
+        raise error

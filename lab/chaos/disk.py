@@ -1,0 +1,95 @@
+"""The store of a simulated agent: SQLite in memory. It survives crashes, may be full, and may lose power."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final
+
+from agents.disk.store import CopyRow, Store
+from elf.job.commits import PaneCommit, WindowCommit
+from elf.job.copies import CopyName
+from lab.chaos.ledger import Ledger
+
+PAGES_MAX: Final = 1 << 30
+Transaction = Callable[[], AbstractContextManager[sqlite3.Connection]]
+
+
+class SimStore(Store):
+    """Tells the ledger, if there is one, what it has kept. ``remember``: keep an image of what is synced, for
+    ``cut_power``, which costs a copy of all for each write that is not."""
+
+    def __init__(self, ledger: Ledger | None, agent: int) -> None:
+        super().__init__(":memory:")
+        self.remember = False
+        self._ledger = ledger
+        self._agent = agent
+        self._synced: bytes | None = None
+        self._loose = False
+        self._file.writing = self._writing(self._file.writing)  # type: ignore[method-assign, assignment]
+
+    def fill(self, full: bool) -> None:
+        """From now on SQLite finds no room for another page; or it does again."""
+        with self._file.reading() as con:
+            (pages,) = con.execute("PRAGMA page_count").fetchone()
+            con.execute(f"PRAGMA max_page_count = {pages if full else PAGES_MAX}")
+
+    def cut_power(self) -> None:
+        """What was written since the last sync is gone."""
+        if self._synced is not None:
+            with self._file.reading() as con:
+                con.deserialize(self._synced)
+        self._synced, self.remember = None, False
+
+    def _writing(self, plain: Transaction) -> Transaction:
+        """A transaction: all before it is synced with it, unless it is not itself."""
+
+        @contextmanager
+        def writing() -> Iterator[sqlite3.Connection]:
+            if self.remember and self._loose and self._synced is None:
+                with self._file.reading() as con:
+                    self._synced = con.serialize()
+            with plain() as con:
+                yield con
+            if not self._loose:
+                self._synced = None
+
+        return writing
+
+    @contextmanager
+    def unsynced(self) -> Iterator[None]:
+        self._loose = True
+        try:
+            with super().unsynced():
+                yield
+        finally:
+            self._loose = False
+
+    # -- what the ledger hears -------------------------------------------------------------------------------
+
+    def commit_panes(self, *rows: PaneCommit, again: bool = False) -> int:
+        seq = super().commit_panes(*rows, again=again)
+        if self._ledger is not None:
+            for row in rows:
+                self._ledger.committed(self._agent, row)
+        return seq
+
+    def keep_copies(self, rows: Sequence[CopyRow]) -> None:
+        super().keep_copies(rows)
+        if self._ledger is not None:
+            for row in rows:
+                self._ledger.copied(self._agent, row)
+
+    def forget_copies(self, names: Sequence[tuple[str, int, int, int, int]]) -> None:
+        super().forget_copies(names)
+        if self._ledger is not None:
+            for name in names:
+                self._ledger.uncopied(self._agent, CopyName(*name))
+
+    def commit_windows(self, *rows: WindowCommit) -> int:
+        seq = super().commit_windows(*rows)
+        if self._ledger is not None:
+            for row in rows:
+                self._ledger.assembled(self._agent, row)
+        return seq

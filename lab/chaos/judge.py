@@ -1,0 +1,332 @@
+"""What must be true when the storm is over: nothing lost, nothing twice, and all windows complete.
+
+While the fleet recovers, ``open`` says what is still missing; when that is nothing (or it took too long),
+``close`` adds up the books. What was wrong the moment it was said is the ledger's to find.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Set
+
+import pyarrow as pa
+
+from agents.disk.homestore import stored_jobs
+from elf.job.contributions import bitmap
+from elf.job.ranges import split
+from elf.job.spec import JobSpec, VersionRecord
+from elf.job.worker.flowstate import FlowState
+from elf.ql.plan import Fragment
+from elf.windows import Sliding
+from lab.chaos.agent import SimAgent
+from lab.chaos.fates import is_of
+from lab.chaos.filelane import FileLane
+from lab.chaos.files import FileLog
+from lab.chaos.lane import Log, SimLane
+from lab.chaos.ledger import (
+    DOUBLED,
+    LOST,
+    WRONG,
+    Book,
+    Finding,
+    Ledger,
+    WindowsName,
+    name_of_commit,
+    short,
+    windows_of,
+)
+from lab.chaos.reference import Counts, Span, is_right
+from lab.chaos.world import BEGIN_MS, World
+
+LOST_COUNTS = ("late", "rejected", "uncast", "future", "unrostered", "shed", "leapt")
+"""Rows of a tally that are in no result."""
+
+
+class Judge:
+    """Judges windows that end by ``until_ms``. ``told``: what has come to the reader of all jobs; None: there
+    is none. ``in_time``: no row may come too late."""
+
+    def __init__(
+        self,
+        world: World,
+        ledger: Ledger,
+        until_ms: int,
+        told: Set[WindowsName] | None = None,
+        *,
+        in_time: bool = False,
+    ) -> None:
+        self._world = world
+        self._ledger = ledger
+        self._until_us = until_ms * 1_000
+        self._told = told
+        self._in_time = in_time
+        self._found: list[Finding] = []
+
+    def _say(self, kind: str, text: str) -> None:
+        self._found.append(Finding(kind, text, self._world.now))
+
+    # -- what is still missing -------------------------------------------------------------------------------
+
+    def open(self) -> list[Finding]:
+        """What is not as it must be in the end, and may still become so."""
+        self._found = []
+        for agent in self._world.agents:
+            if agent.life and not agent.ended and not (agent.up and agent.node.ready):
+                self._say(LOST, f"a{agent.index} is not back")
+            elif agent.up and agent.node.leaving:
+                self._say(LOST, f"a{agent.index} cannot leave")
+            for lane in agent.lanes.values() if agent.up else ():
+                if unread := lane.unread:
+                    self._say(LOST, f"a{agent.index} {unread}")
+                for uid, state in lane.worker.states().items():
+                    if state.after is not None and state.after.waiting:
+                        self._say(LOST, f"a{agent.index} has late rows of {short(uid)} in no part yet")
+        if not self._found:
+            log = max((a.node.log for a in self._world.agents if a.up), key=lambda log: log.last)
+            for flow in log.flows():
+                self._panes(flow.uid)
+            for spec in log.jobs():
+                self._windows(spec)
+        return self._found
+
+    def _panes(self, uid: str) -> None:
+        """Every snapshot is in the last word on its pane; every agent that lives has made its own."""
+        ledger = self._ledger
+        words = ledger.panes.get(uid)
+        if not words:
+            return
+        fragment = ledger.flows[uid].fragment
+        least = BEGIN_MS * 1_000 // fragment.pane_us
+        first = max(least, min(start for start, _, _ in words))
+        books = {agent: book for (flow, agent), book in ledger.books.items() if flow == uid}
+        number = {agent: n for n, agent in ledger.numbers(fragment.stream).items()}
+        for pane in range(first, self._until_us // fragment.pane_us):
+            word = ledger.latest(uid, pane)
+            if word is None:
+                self._say(LOST, f"pane {pane} of {short(uid)} is not committed")
+                return
+            for agent, book in books.items():
+                name = f"a{agent}'s rows of pane {pane} of {short(uid)}"
+                if pane in book.leapt:
+                    if word.members & bitmap([number[agent]]):
+                        self._say(DOUBLED, f"{name} are in the last commit, and counted as leapt over")
+                elif not book.covers(pane):
+                    if pane >= book.live_from and self._computes(agent, uid):
+                        self._say(LOST, f"{name} are not sealed")
+                elif self._must(agent, uid, pane) and not word.members & bitmap([number[agent]]):
+                    self._say(LOST, f"{name} are sealed, and not in the last commit")
+                missing = [
+                    part
+                    for (p, part) in book.parts
+                    if p == pane
+                    and (number[agent], part) not in word.parts
+                    and self._must(agent, uid, pane, part)
+                ]
+                if missing:
+                    self._say(LOST, f"{name}: late ones, part {missing[0]}, are not in the last commit")
+
+    def _must(self, agent: int, uid: str, pane: int, part: int = 0) -> bool:
+        """Whether what an agent has sealed must be in the last word: of one that is gone for good what others
+        had of it then, where nobody leaps over stragglers."""
+        if agent not in self._ledger.gone:
+            return True
+        leap = self._ledger.flows[uid].fragment.leap
+        return not leap and self._ledger.rescued(agent, pane, uid, part)
+
+    def _computes(self, agent: int, uid: str) -> bool:
+        """Whether an agent answers for all panes of a flow from its first one on."""
+        there = self._world.agents[agent]
+        states = [lane.worker.states().get(uid) for lane in there.lanes.values()] if there.up else []
+        return any(states) and (uid, agent) not in self._ledger.shed
+
+    def _windows(self, spec: JobSpec) -> None:
+        """All windows of all versions are there, and their last words are those of the last panes."""
+        home = self._world.home(spec)
+        stored = next((job for job in stored_jobs(home.store) if job.spec.uid == spec.uid), None)
+        if not home.node.homes.has(spec.uid) or stored is None:
+            self._say(LOST, f"{spec.name} has no master at {home.address}")
+            return
+        records = {v.spec.version: v for v in stored.versions if v.state in ("committed", "finished")}
+        last: dict[Span, tuple[int, Mapping[str, object], Counts]] = {}
+        for row in home.store.windows(spec.uid, -(1 << 62), 1 << 62):
+            for span, status, counts in windows_of(row):
+                version, before, _ = last.get(span, (row.version, status, counts))
+                if version != row.version:
+                    self._say(DOUBLED, f"{spec.name}'s window {span} is of versions {version}, {row.version}")
+                if int(str(before["revision"])) <= int(str(status["revision"])):
+                    last[span] = row.version, status, counts
+        self._heard(spec, home)
+        for number, record in records.items():
+            mine = {span: (status, counts) for span, (of, status, counts) in last.items() if of == number}
+            for span in sorted(self._wanted(record, mine) - mine.keys()):
+                self._say(LOST, f"{spec.name}'s window {span} of version {number} is not committed")
+            for span, (status, counts) in mine.items():
+                self._last_word(spec, record, span, status, counts)
+
+    def _heard(self, spec: JobSpec, home: SimAgent) -> None:
+        """The reader has heard of every commit, however many words to it got lost."""
+        if self._told is None:
+            return
+        for row in home.store.windows_after(spec.uid, 0):
+            if row.last_end <= self._until_us and name_of_commit(row) not in self._told:
+                ends = f"({row.first_start}, {row.last_end}]"
+                text = f"{spec.name}'s windows that end in {ends}, revision {row.revision}"
+                self._say(LOST, f"{text}, have not come to their reader")
+
+    def _wanted(self, record: VersionRecord, mine: Iterable[Span]) -> set[Span]:
+        """The windows that a version has to make."""
+        plan, first = record.spec.plan, record.first_pane
+        if first is None:
+            return set()
+        found: set[Span] = set()
+        begin = first * plan.fragment.pane_us
+        if first < 0:  # nothing had been read then: from the first row on
+            begin = min((start for start, _ in mine), default=self._until_us)
+        for kind in plan.windows:
+            assert isinstance(kind, Sliding)
+            ends = min(record.ends_us, self._until_us) - kind.size_us
+            starts = range(
+                -(-begin // kind.slide_us) * kind.slide_us,
+                min(record.until_us, self._until_us),
+                kind.slide_us,
+            )
+            found |= {(start, start + kind.size_us) for start in starts if start <= ends}
+        after_us = record.after_us  # of a version that goes on by ends
+        return found if after_us is None else {span for span in found if span[1] > after_us}
+
+    def _last_word(
+        self, spec: JobSpec, record: VersionRecord, span: Span, status: Mapping[str, object], counts: Counts
+    ) -> None:
+        name = f"{spec.name}'s window {span} of version {record.spec.version}"
+        if status["skipped"]:
+            if span[1] <= min(record.cut_us, record.ends_us):  # PAUSE ends what an ALTER has cut off before
+                self._say(LOST, f"{name} is skipped, and nobody has cut it off")
+        elif record.state == "committed" and span[1] <= self._until_us:
+            sums, failed = self._ledger.last_sums(record.spec), bool(status["function_failed"])
+            if not is_right(record.spec.plan, counts, sums, span, failed=failed):
+                claimed = dict(sums(0, span))
+                self._say(LOST, f"{name} says {dict(counts)}; the last words on its panes, {claimed}")
+
+    # -- the books -------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Rows against snapshots, and what was published against what is kept."""
+        for (uid, index), book in self._ledger.books.items():
+            agent = self._world.agents[index]
+            stream = self._ledger.flows[uid].fragment.stream
+            if agent.up and uid in agent.lanes[stream].worker.flows():
+                self._account(agent, uid, book)
+        for agent in self._world.agents:
+            for stream, lane in agent.lanes.items() if agent.up else ():
+                self._files(f"a{agent.index}'s {stream}", lane)
+        log = max((a.node.log for a in self._world.agents if a.up), key=lambda log: log.last)
+        for spec in log.jobs():
+            home = self._world.home(spec)
+            kept = {
+                (row.job, row.first_start, row.last_end, row.revision, row.version)
+                for row in home.store.windows(spec.uid, -(1 << 62), 1 << 62)
+            }
+            for name in self._ledger.published:
+                if name[0] == spec.uid and name not in kept:
+                    self._ledger.found(
+                        LOST, f"{spec.name}: {name[1:]} was published, and {home.address} has it not"
+                    )
+
+    def _files(self, name: str, lane: SimLane) -> None:
+        """Each row of a log is read once, or a gap says that it was not."""
+        if not isinstance(lane, FileLane):
+            return
+        fates = lane.finish()
+        for text in fates.lost():
+            self._ledger.found(LOST, f"{name}: {text}")
+        if doubled := fates.doubled():
+            self._ledger.found(DOUBLED, f"{name}: {doubled} rows of files were read more than once")
+
+    def _lacking(self, name: str, log: Log, fragment: Fragment, book: Book, state: FlowState) -> None:
+        """Where rows are gone their pane says so, or a later one if it was sealed by then."""
+        if not isinstance(log, FileLog):
+            return
+        said = [(pane, gap) for pane, gaps in book.gaps.items() for gap in gaps]
+        said += [(end - 1, gap) for _, end, gap in state.tallies._gaps]
+        for number, of in log.fates.missing():
+            pane = log.rows[number][0] // fragment.pane_us
+            named = any(at >= pane and is_of(gap.source, of) for at, gap in said)
+            if book.live_from <= pane < state.sealed and not named:
+                self._ledger.found(LOST, f"{name}, pane {pane}: rows of {of} are gone, and no pane says so")
+
+    def _account(self, agent: SimAgent, uid: str, book: Book) -> None:
+        """Every row is in one snapshot, or counted."""
+        fragment = self._ledger.flows[uid].fragment
+        lane = agent.lanes[fragment.stream]
+        state = lane.worker.states()[uid]
+        name = f"a{agent.index}'s {short(uid)}"
+        truth: dict[int, Counter[str]] = defaultdict(Counter)
+        for ts, key in lane.read_rows():
+            pane = ts // fragment.pane_us
+            if book.live_from <= pane < state.sealed:
+                truth[pane][key] += 1
+        missing, shed = 0, (uid, agent.index) in self._ledger.shed
+        gone = _gone(agent.logs[fragment.stream], fragment)
+        for pane in sorted({*truth, *book.rows, *book.rows_in, *(p for p, _ in book.parts)}):
+            sealed = Counter(book.rows.get(pane, Counter()))
+            for (at, _), part in book.parts.items():
+                sealed.update(part if at == pane else Counter())
+            if not book.covers(pane):  # of a flow over its quota: the agent is named as missing
+                missing += truth[pane].total() if not shed else 0
+                continue
+            short_of = truth[pane].total() - book.rows_in[pane]
+            missing += short_of + (book.rows_in[pane] if pane in book.leapt else 0)
+            chosen = _chosen(fragment, truth[pane])
+            if fragment.range[0]:  # rows are counted once for all key ranges
+                missing, short_of = 0, chosen.total() - sealed.total()
+            if short_of < 0 or not sealed <= chosen:
+                self._ledger.found(DOUBLED, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(chosen)}")
+            elif not short_of and sealed != chosen:
+                self._ledger.found(WRONG, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(chosen)}")
+        counted = Counter({what: book.counted[what] + state.tallies.total(what) for what in LOST_COUNTS})
+        told = counted.total() + state.shed
+        most = sum(rows.total() for rows in gone.values())
+        more = _late_before(agent.logs[fragment.stream], fragment, book.live_from)
+        if not fragment.range[0] and (missing > told + most or (missing + more < told and not shed)):
+            found = f"{missing} rows are in no snapshot, {told} are counted, and {most} were gone unread"
+            self._ledger.found(LOST, f"{name}: {found}")
+        if not (shed or book.leapt or fragment.range[0]):
+            self._lacking(name, agent.logs[fragment.stream], fragment, book, state)
+        if self._in_time and counted["late"] and not shed:
+            self._ledger.found(LOST, f"{name}: {counted['late']} rows came too late")
+
+
+def _gone(log: Log, fragment: Fragment) -> dict[int, Counter[str]]:
+    """The rows by pane that its agent need not have."""
+    found: dict[int, Counter[str]] = defaultdict(Counter)
+    if not isinstance(log, FileLog):
+        return found
+    for number, (ts, key) in enumerate(log.rows):
+        if log.fates.may_be_missing(number):
+            found[ts // fragment.pane_us][key] += 1
+    return found
+
+
+def _late_before(log: Log, fragment: Fragment, live_from: int) -> int:
+    """Rows of before a flow that are late whoever was there: an agent that had the flow when it read them has
+    counted them."""
+    highest, found = -(1 << 62), 0
+    for ts, _ in log.rows:
+        pane = ts // fragment.pane_us
+        late_us = fragment.lateness_us
+        found += (
+            pane < live_from and late_us is not None and (pane + 1) * fragment.pane_us + late_us <= highest
+        )
+        highest = max(highest, ts)
+    return found
+
+
+def _chosen(fragment: Fragment, rows: Counts) -> Counts:
+    """What the WHERE of a fragment lets through, of its key range."""
+    where = fragment.map_sql.removeprefix("count by key ").strip()
+    keys = [key for key in rows if not where or key in where]
+    place, count = fragment.range
+    if count > 1:
+        table = pa.table({"k0": pa.array(keys, pa.string())})
+        keys = split(table, fragment.group_keys, count)[place]["k0"].to_pylist()
+    return Counter({key: rows[key] for key in keys})

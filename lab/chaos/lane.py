@@ -1,0 +1,143 @@
+"""One stream of a simulated agent: its log, which survives crashes, and its lane, which does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from agents.lanes.checkpoints import counted, forgotten
+from elf.job import events as was
+from elf.job.commands import Answered, Command, Feed, Idle, Install, Leap, Outcome
+from elf.job.cut import StreamCut
+from elf.job.effects import Consult
+from elf.job.ports import Engine
+from elf.job.worker.stream import StreamWorker
+from lab.chaos.engine import Chunk, PyEngine, Source
+
+if TYPE_CHECKING:
+    from lab.chaos.agent import SimAgent
+
+
+STUCK_MS = 100
+"""Between two looks whether a lane goes on."""
+READ_MS = 100
+"""Between two looks whether there is something to be read."""
+CHUNKS_AHEAD = 4
+"""Chunks that may wait."""
+SAMPLES = 100
+"""Of its last lines, on which an agent tries a map function."""
+
+
+@dataclass
+class Log:
+    """A growing log: (event time, key) a row; the position of a row is its index."""
+
+    rows: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, ts: int, key: str) -> None:
+        self.rows.append((ts, key))
+
+
+class SimLane:
+    """Reads the log, performs commands in order, and writes the cut, with a chance to die between any two."""
+
+    def __init__(self, agent: SimAgent, stream: str) -> None:
+        self._agent = agent
+        self._stream = stream
+        stored = agent.store.load_cut(stream)
+        self.cut = msgspec.msgpack.decode(stored, type=StreamCut) if stored else None
+        self.worker = StreamWorker(stream, agent.world.worker_settings, self.engine(), self.cut)
+        applied = [dict(f.applied).get("log", 0) for f in self.cut.flows] if self.cut else []
+        ends = [s.end for s in self.cut.sources] if self.cut else []
+        self.position = min(applied or ends or [0])
+        self._waiting: list[Command] = []
+        self._busy = False
+
+    def engine(self) -> Engine:
+        return PyEngine()
+
+    def give(self, command: Command) -> None:
+        self._waiting.append(command)
+        if not self._busy:
+            self._busy = True
+            self._agent.world.later(self._agent, self._work)
+
+    def consult(self, effect: Consult) -> None:
+        raise TypeError(f"nobody can ask this lane: {effect!r}")
+
+    def _work(self) -> None:
+        agent = self._agent
+        if agent.stuck:
+            agent.world.after(STUCK_MS, agent, self._work)
+            return
+        command = self._waiting.pop(0)
+        if isinstance(command, Install) and command.flow.fragment.function is not None:
+            command = replace(
+                command, samples=tuple(self._lines(max(0, self.position - SAMPLES), self.position))
+            )
+        elif isinstance(command, Leap | Answered):
+            command = counted(command, agent.store)
+        outcome = self.worker.handle(command)
+        if self._keep(outcome):
+            agent.work.after_disk(partial(self._done, command, outcome))
+
+    def _keep(self, outcome: Outcome) -> bool:
+        """Write the cut. False if the agent died meanwhile."""
+        agent, ledger = self._agent, self._agent.world.ledger
+        agent.world.crash_point(agent)
+        if agent.up and outcome.cut is not None:
+            leapt = forgotten(outcome)
+            cut = msgspec.msgpack.encode(outcome.cut)
+            agent.store.save_cut(self._stream, cut, outcome.sealed, forget=leapt)
+            if ledger is not None:
+                ledger.cut(agent.index, outcome.cut, outcome.sealed, outcome.forgotten)
+        if agent.up:
+            agent.world.crash_point(agent)
+        return agent.up
+
+    def _told(self, command: Command, outcome: Outcome) -> None:
+        self._agent.handle(was.Worked(self._stream, type(command).__name__, outcome))
+
+    def _done(self, command: Command, outcome: Outcome) -> None:
+        agent = self._agent
+        self._told(command, outcome)
+        self._busy = bool(self._waiting)
+        if self._waiting:
+            agent.world.later(agent, self._work)
+
+    def _lines(self, start: int, end: int) -> list[str]:
+        return [f"{ts},{key}" for ts, key in self._agent.logs[self._stream].rows[start:end]]
+
+    def read(self) -> None:
+        agent = self._agent
+        rows = agent.logs[self._stream].rows[self.position : self.position + 50]
+        if len(self._waiting) >= CHUNKS_AHEAD or agent.node.leaving:
+            pass
+        elif rows:
+            start, self.position = self.position, self.position + len(rows)
+            lines = pa.array(self._lines(start, self.position), pa.string())
+            offsets = np.arange(start, self.position, dtype=np.int64)
+            self.give(Feed(Chunk(Source("log"), start, self.position, lines, offsets), agent.now_ms))
+        elif not self._waiting:
+            self.give(Idle(agent.now_ms))
+        agent.world.after(READ_MS, agent, self.read)
+
+    # -- what the judge asks ---------------------------------------------------------------------------------
+
+    @property
+    def unread(self) -> str:
+        """What there is to be read yet, in words."""
+        rows = len(self._agent.logs[self._stream].rows)
+        return f"has read {self.position} rows of {self._stream}, not all" if self.position < rows else ""
+
+    def read_rows(self) -> list[tuple[int, str]]:
+        """The rows that it has read, or ought to have."""
+        return self._agent.logs[self._stream].rows[: self.position]
+
+    def close(self) -> None:
+        """The agent's process is no more."""

@@ -1,0 +1,594 @@
+"""What a simulated fleet has ever made durable: every snapshot, pane commit and window commit, once.
+
+Agents write through a ``SimStore``, which tells the ledger what has become durable, and on whose disk.
+The ledger outlives crashes, prunings and drops. It checks each word when it is first heard, and that nobody
+says another one under its name: the running half of the oracle (``judge`` is the other).
+
+Three sums are compared, each with the one below it, as far as a word claims it: a window's rows with the pane
+commits that it names, a pane commit with the snapshots of the members that it names (through the flow's
+reduce function, if it has one); and the judge compares snapshots with the rows of the logs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agents.committing.sides import Flows, flows_of_sides, is_of
+from agents.disk.store import CopyRow
+from elf.batch import decode
+from elf.job.commits import PaneCommit, WindowCommit
+from elf.job.contributions import from_bytes, numbers
+from elf.job.copies import CopyName
+from elf.job.cut import FlowCut, StreamCut
+from elf.job.effects import CommitWindows, Coverage
+from elf.job.gaps import GAPS, Gap, gaps_of
+from elf.job.gaps import from_bytes as from_bytes_of_gaps
+from elf.job.messages.entries import FlowEnded, LogEntry, MemberJoined, MemberLeft
+from elf.job.parts import from_bytes as parts_of
+from elf.job.snapshots import Name, Sealed
+from elf.job.spec import Flow, JobSpec
+from elf.job.tally import UNREDUCED
+from elf.wire.clients import WindowResult
+from lab.chaos.reference import BANG, Counts, Span, Sums, is_right, reduced
+
+PaneCounts = dict[int, Counter[str]]
+CLOCKS_US = 3_500_000
+"""So early a pane may seem to be over, to an agent with a fast clock."""
+WindowsName = tuple[str, int, int, int, int]
+"""Job, first start, last end, revision and version."""
+WRONG, LOST, DOUBLED, BROKEN = "wrong", "lost", "doubled", "broken"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that must not be. ``kind``: wrong, lost, doubled, or broken (an invariant, or an error that
+    would have stopped an agent)."""
+
+    kind: str
+    text: str
+    at_ms: int
+
+
+@dataclass
+class Book:
+    """What one agent has sealed of one flow. ``live_from``: where it first began."""
+
+    live_from: int
+    rows: PaneCounts = field(default_factory=dict)
+    counted: Counter[str] = field(default_factory=Counter)
+    """The tally, over all panes."""
+    rows_in: Counter[int] = field(default_factory=Counter)
+    """Rows on time by pane, wanted or not."""
+    ranges: list[tuple[int, int, bytes]] = field(default_factory=list)
+    parts: dict[tuple[int, int], Counter[str]] = field(default_factory=dict)
+    """(Pane, part) of late rows."""
+    tallies: dict[int, Counter[str]] = field(default_factory=dict)
+    """By pane, of what is no part."""
+    gaps: dict[int, set[Gap]] = field(default_factory=lambda: defaultdict(set))
+    """What its panes say that they lack."""
+    part_gaps: dict[tuple[int, int], set[Gap]] = field(default_factory=lambda: defaultdict(set))
+    """The same of parts."""
+    leapt: set[int] = field(default_factory=set)
+    """Panes that it has leapt over durably: its rows of these are in no commit, and counted."""
+
+    def covers(self, pane: int) -> bool:
+        return any(start <= pane < end for start, end, _ in self.ranges)
+
+
+@dataclass(frozen=True)
+class PaneWord:
+    """A pane commit."""
+
+    start: int
+    end: int
+    revision: int
+    members: int
+    parts: frozenset[tuple[int, int]]
+    rows: PaneCounts
+    row: PaneCommit
+    failed: frozenset[int] = frozenset()
+    """Panes on which a reduce function has failed, as it says itself."""
+    gaps: Mapping[int, Set[Gap]] = field(default_factory=dict)
+    """What it says that its panes lack."""
+
+
+class Ledger:
+    """See the module's docstring."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.books: dict[tuple[str, int], Book] = {}
+        self.panes: dict[str, dict[tuple[int, int, int], PaneWord]] = defaultdict(dict)
+        self.windows: dict[WindowsName, WindowCommit] = {}
+        self.published: dict[WindowsName, tuple[bytes, bytes]] = {}
+        self._numbered: dict[tuple[str, int], WindowsName] = {}
+        self.flows: dict[str, Flow] = {}
+        self.shed: set[tuple[str, int]] = set()
+        """Flows that agents ever suspended, as they retained too much of them."""
+        self.now_ms = 0
+        self.first_us = 0
+        """No row has a time before this."""
+        self._banged: set[str] = set()
+        """Flows with a row on which the reduce function fails."""
+        self._meant: dict[tuple[str, int, bytes], CommitWindows] = {}
+        self._agents: dict[tuple[str, int], int] = {}
+        self._numbers: dict[str, int] = {}
+        self._since: dict[tuple[str, int], int] = {}
+        """The entry of the log with which an agent joined a stream."""
+        self._left: set[tuple[str, int]] = set()
+        self._over: set[str] = set()
+        """Flows that have ended."""
+        self.copies: dict[CopyName, set[int]] = defaultdict(set)
+        """Durable copies of snapshots: who holds them."""
+        self.gone: dict[int, tuple[CopyName, ...]] = {}
+        """Agents that are gone for good: what others had of them then."""
+
+    def found(self, kind: str, text: str) -> None:
+        self.findings.append(Finding(kind, text, self.now_ms))
+
+    # -- what goes on ----------------------------------------------------------------------------------------
+
+    def agent(self, agent_id: str, index: int) -> None:
+        self._numbers[agent_id] = index
+
+    def heard(self, entry: LogEntry) -> None:
+        """A new entry of the stream log: who has which member number."""
+        if isinstance(entry, MemberJoined):
+            self._agents[entry.stream, entry.number] = self._numbers[entry.agent_id]
+            self._since.setdefault((entry.stream, entry.number), entry.seq)
+        elif isinstance(entry, MemberLeft):
+            self._left.add((entry.stream, entry.number))
+        elif isinstance(entry, FlowEnded):
+            self._over.add(entry.uid)
+
+    def who(self, flow: str, members: int) -> list[int]:
+        """The agents of a contribution set."""
+        stream = self.flows[flow].fragment.stream
+        return [self._agents[stream, number] for number in numbers(members)]
+
+    def numbers(self, stream: str) -> dict[int, int]:
+        """Member number → agent."""
+        return {number: agent for (name, number), agent in self._agents.items() if name == stream}
+
+    def begins(self, agent: int, flow: Flow, live_from: int) -> None:
+        """An agent has durably begun to compute a flow."""
+        self.flows.setdefault(flow.uid, flow)
+        self.books.setdefault((flow.uid, agent), Book(live_from))
+
+    def cut(
+        self, agent: int, cut: StreamCut, rows: Sequence[Sealed], forgotten: Sequence[tuple[str, Name]]
+    ) -> None:
+        """An agent has written a cut, with these snapshots; it needs those no more."""
+        for flow in cut.flows:
+            self.begins(agent, flow.flow, flow.live_from)
+        for row in rows:
+            self.sealed(agent, row)
+        for flow in cut.flows:
+            self.leaps(agent, flow, [name for uid, name in forgotten if uid == flow.flow.uid])
+
+    def means(self, work: CommitWindows) -> None:
+        """A master is about to make windows of what it names."""
+        self._meant[work.spec.uid, work.spec.version, repr(work.coverage).encode()] = work
+
+    def suspends(self, agent: int, flow: str, held: int, most: int) -> None:
+        """An agent is about to shed the rows of a flow."""
+        self.shed.add((flow, agent))
+        if held <= most:
+            self.found(LOST, f"a{agent} suspends {short(flow)}: it retains {held} bytes of it, of {most}")
+
+    # -- snapshots -------------------------------------------------------------------------------------------
+
+    def sealed(self, agent: int, row: Sealed) -> None:
+        book = self.books[row.flow, agent]
+        rows = counts_of(row.payload, row.start, row.end)
+        name = f"a{agent}'s snapshot of panes [{row.start}, {row.end}) of {short(row.flow)}, part {row.part}"
+        if row.part:
+            (pane,) = range(row.start, row.end)
+            known = book.parts.setdefault((pane, row.part), rows.get(pane, Counter()))
+            if known != rows.get(pane, Counter()):
+                self.found(DOUBLED, f"{name}: it had other contents before")
+                return
+        else:
+            for start, end, payload in book.ranges:
+                if (start, end, payload) == (row.start, row.end, row.payload):
+                    return
+                if start < row.end and row.start < end:
+                    self.found(DOUBLED, f"{name}: [{start}, {end}) was sealed before")
+                    return
+            book.ranges.append((row.start, row.end, row.payload))
+            for pane, counts in rows.items():
+                book.rows.setdefault(pane, Counter()).update(counts)
+        for counted in decode(row.tally).to_pylist() if row.tally else ():
+            pane, named = counted.pop("_pane"), counted.pop(GAPS, None)
+            gaps = book.part_gaps[pane, row.part] if row.part else book.gaps[pane]
+            gaps.update(from_bytes_of_gaps(named) if named else ())
+            book.rows_in[pane] += counted["rows_in"]
+            book.counted.update(counted)
+            if not row.part:
+                book.tallies[pane] = Counter(counted)
+
+    def leaps(self, agent: int, cut: FlowCut, names: Iterable[Name]) -> None:
+        """An agent has durably leapt over panes of a flow: those of these snapshots that are in no commit,
+        and the open ones that its cut names."""
+        flow, book = cut.flow.uid, self.books[cut.flow.uid, agent]
+        (number,) = (n for n, who in self.numbers(cut.flow.fragment.stream).items() if who == agent)
+        first = min((start for start, _, _ in self.panes[flow]), default=0)
+        for start, end in [name[:2] for name in names]:
+            for pane in self._panes_of(flow, max(start, first), end):
+                word = self.latest(flow, pane)
+                if word is None:
+                    self.found(LOST, f"a{agent} leaps over pane {pane} of {short(flow)}, not committed yet")
+                elif not word.members >> number & 1:
+                    book.leapt.add(pane)
+                    book.counted.subtract(book.tallies.get(pane, Counter()))
+        for pane in self._panes_of(flow, *cut.leapt):
+            if book.covers(pane) or (pane >= first and self.latest(flow, pane) is None):
+                what = "it has sealed" if book.covers(pane) else "nobody has committed"
+                self.found(LOST, f"a{agent} leaps over pane {pane} of {short(flow)}, which {what}")
+            book.leapt.add(pane)
+
+    def _panes_of(self, flow: str, start: int, end: int) -> range:
+        """Those of which there can be rows."""
+        return range(max(start, self.first_us // self.flows[flow].fragment.pane_us), end)
+
+    # -- copies of snapshots ---------------------------------------------------------------------------------
+
+    def copied(self, holder: int, row: CopyRow) -> None:
+        """A holder has made a copy durable."""
+        name = CopyName(row.flow, row.member, row.start, row.end, row.part)
+        if row.flow not in self.flows:  # its owner has it of a cut that nobody wrote
+            self.found(WRONG, f"{self._of_copy(holder, name)}: nobody has begun that flow")
+            return
+        book = self.books.get((row.flow, self._owner(name)))
+        rows = counts_of(row.payload, row.start, row.end)
+        if book is None:
+            known = False
+        elif row.part:
+            known = book.parts.get((row.start, row.part)) == rows.get(row.start, Counter())
+        else:
+            known = (row.start, row.end, row.payload) in book.ranges
+        if not known:
+            self.found(WRONG, f"{self._of_copy(holder, name)}: it has made no such snapshot durable")
+        self.copies[name].add(holder)
+
+    def uncopied(self, holder: int, name: CopyName) -> None:
+        """A holder has deleted a copy: that may be when the snapshot has its answer."""
+        if holder in self.copies[name]:
+            self.copies[name].discard(holder)
+            if name.flow not in self._over and not self.flows[name.flow].fragment.leap:
+                lacking = [pane for pane in self._panes_of_copy(name) if not self.has_copied(name, pane)]
+                if lacking:
+                    self.found(
+                        LOST, f"{self._of_copy(holder, name)} is deleted; no commit of {lacking[0]} has it"
+                    )
+
+    def goes(self, agent: int, others: Set[int]) -> None:
+        """An agent is gone for good: what others have of it must be in the last words."""
+        self.gone[agent] = tuple(
+            name
+            for name, holders in self.copies.items()
+            if name.flow in self.flows and self._owner(name) == agent and holders & others
+        )
+
+    def _owner(self, name: CopyName) -> int:
+        return self._agents[self.flows[name.flow].fragment.stream, name.member]
+
+    def _of_copy(self, holder: int, name: CopyName) -> str:
+        panes = f"panes [{name.start}, {name.end}) of {short(name.flow)}, part {name.part}"
+        return f"a{holder}'s copy of member {name.member}'s snapshot of {panes}"
+
+    def _panes_of_copy(self, name: CopyName) -> range:
+        """Those of which there is a word; what is below the flow's first one is dropped."""
+        first = min((start for start, _, _ in self.panes[name.flow]), default=name.end)
+        return self._panes_of(name.flow, max(name.start, first), name.end)
+
+    def has_copied(self, name: CopyName, pane: int) -> bool:
+        """Whether the last word on a pane has the snapshot."""
+        word = self.latest(name.flow, pane)
+        if word is None:
+            return False
+        return (name.member, name.part) in word.parts if name.part else bool(word.members >> name.member & 1)
+
+    def rescued(self, agent: int, pane: int, flow: str, part: int = 0) -> bool:
+        """Whether others had a durable copy of a snapshot of it when that agent was gone for good."""
+        names = (name for name in self.gone[agent] if name.flow == flow and name.part == part)
+        return any(name.start <= pane < name.end for name in names)
+
+    # -- pane commits ----------------------------------------------------------------------------------------
+
+    def committed(self, agent: int, row: PaneCommit) -> None:
+        if founded(row.flow) != row.flow:
+            self._copied(agent, row)
+            return
+        name = f"panes [{row.start}, {row.end}) of {short(row.flow)}, revision {row.revision}"
+        words, key = self.panes[row.flow], (row.start, row.end, row.revision)
+        if key in words:
+            if words[key].row != row:
+                self.found(DOUBLED, f"{name}: a{agent} has another word of it than the first")
+            return
+        for word in words.values():
+            if word.revision == row.revision and word.start < row.end and row.start < word.end:
+                self.found(DOUBLED, f"{name}: [{word.start}, {word.end}) was committed with that revision")
+                return
+        rows = counts_of(row.payload, row.start, row.end)
+        parts = parts_of(row.parts)
+        before = self.latest(row.flow, row.start, row.revision - 1) if row.revision else None
+        if before is not None:
+            parts |= before.parts
+        members, failed = from_bytes(row.members), unreduced(row)
+        gaps = gaps_of([decode(row.tally)]) if row.tally else {}
+        word = PaneWord(row.start, row.end, row.revision, members, parts, rows, row, failed, gaps)
+        words[key] = word
+        self._check_gaps(name, word)
+        self._check_panes(name, word)
+        self._check_policy(name, word)
+
+    def _check_policy(self, name: str, word: PaneWord) -> None:
+        """Whether it came when its jobs' STRAGGLERS allow that."""
+        flow, fragment = word.row.flow, self.flows[word.row.flow].fragment
+        if fragment.leap and word.revision:
+            self.found(WRONG, f"{name}: a job that leaps is never revised")
+        if fragment.wait_us is None or word.revision:
+            return
+        waited_us = self.now_ms * 1_000 - word.end * fragment.pane_us
+        for number, agent in self.numbers(fragment.stream).items():
+            who, book = (fragment.stream, number), self.books.get((flow, agent))
+            known = self._since[who] <= word.row.roster_version and who not in self._left
+            begun = book is not None and book.live_from <= word.start and (flow, agent) not in self.shed
+            missing = not word.members >> number & 1
+            if known and begun and missing and waited_us < fragment.wait_us - CLOCKS_US:
+                self.found(WRONG, f"{name}: it has waited {waited_us / 1e6:g} s only for a{agent}")
+
+    def _check_panes(self, name: str, word: PaneWord) -> None:
+        """Against the snapshots that it claims."""
+        flow, sums = word.row.flow, defaultdict[int, Counter[str]](Counter)
+        for agent in self.who(flow, word.members):
+            book = self.books.get((flow, agent))
+            if book is None or not self._has(book, word.start, word.end):
+                self.found(WRONG, f"{name}: a{agent} is in it, and has made no such snapshot durable")
+                return
+            for pane, counts in book.rows.items():
+                if word.start <= pane < word.end:
+                    sums[pane].update(counts)
+        stream = self.flows[flow].fragment.stream
+        for number, part in word.parts:
+            book = self.books[flow, self._agents[stream, number]]
+            sums[word.start].update(book.parts.get((word.start, part), Counter()))
+        self._banged |= {flow} if any(BANG in counts for counts in sums.values()) else set()
+        if word.failed and flow not in self._banged:
+            self.found(WRONG, f"{name}: it is not reduced, and nothing of the flow ever made that fail")
+        wanted = {p: reduced(self.flows[flow].fragment, c, failed=p in word.failed) for p, c in sums.items()}
+        if None in wanted.values() or {p: c for p, c in wanted.items() if c} != word.rows:
+            who = ", ".join(f"a{agent}" for agent in self.who(flow, word.members))
+            self.found(
+                WRONG, f"{name}: it has {plain(word.rows)}; the snapshots of {who} have {plain(dict(sums))}"
+            )
+
+    def _check_gaps(self, name: str, word: PaneWord) -> None:
+        """It lacks what the snapshots lack that it claims, and says so."""
+        flow, lacks = word.row.flow, defaultdict[int, set[Gap]](set)
+        stream = self.flows[flow].fragment.stream
+        known = ((flow, agent) for agent in self.who(flow, word.members))
+        books = [self.books[key] for key in known if key in self.books]
+        for pane, gaps in (item for book in books for item in book.gaps.items()):
+            if word.start <= pane < word.end:
+                lacks[pane].update(gaps)
+        for number, part in word.parts:
+            book = self.books[flow, self._agents[stream, number]]
+            lacks[word.start].update(book.part_gaps.get((word.start, part), ()))
+        wanted = {pane: gaps for pane, gaps in lacks.items() if gaps}
+        if wanted != word.gaps:
+            self.found(WRONG, f"{name}: it says that it lacks {word.gaps}; its snapshots lack {wanted}")
+
+    @staticmethod
+    def _has(book: Book, start: int, end: int) -> bool:
+        """Whether snapshots cover panes ``[start, end)`` without a hole."""
+        at = start
+        for left, right, _ in sorted(book.ranges):
+            if left <= at < right:
+                at = right
+        return at >= end
+
+    def _copied(self, agent: int, row: PaneCommit) -> None:
+        """A reader's copy may lack rows that its jobs do not need, and nothing else."""
+        flow = founded(row.flow)
+        word = self.panes[flow].get((row.start, row.end, row.revision))
+        name = f"a{agent}'s copy of panes [{row.start}, {row.end}) of {short(flow)}, revision {row.revision}"
+        if word is None:
+            self.found(WRONG, f"{name}: nobody has committed that")
+        elif from_bytes(row.members) != word.members:
+            self.found(WRONG, f"{name}: of other members than the commit")
+        else:
+            for pane, counts in counts_of(row.payload, row.start, row.end).items():
+                if any(word.rows.get(pane, Counter())[key] != n for key, n in counts.items()):
+                    self.found(WRONG, f"{name}: it says {dict(counts)} of pane {pane}")
+
+    def latest(self, flow: str, pane: int, revision: int = 1 << 62) -> PaneWord | None:
+        """The last word on a pane, up to a revision."""
+        flow = founded(flow)
+        holding = (w for w in self.panes[flow].values() if w.start <= pane < w.end and w.revision <= revision)
+        return max(holding, key=lambda word: word.revision, default=None)
+
+    # -- windows ---------------------------------------------------------------------------------------------
+
+    def assembled(self, agent: int, row: WindowCommit) -> None:
+        key = name_of_commit(row)
+        ends = f"({row.first_start}, {row.last_end}]"
+        name = f"windows of {row.job[:6]} that end in {ends}, revision {row.revision}"
+        known = self.windows.setdefault(key, row)
+        if known is not row:
+            if (known.rows, known.status) != (row.rows, row.status):
+                self.found(DOUBLED, f"{name}: a{agent} has another word of it than the first")
+            return
+        work = self._meant.get((row.job, row.version, row.panes_used))
+        if work is None:
+            self.found(WRONG, f"{name}: nobody was to make it")
+            return
+        pane_us, sums = work.spec.plan.fragment.pane_us, self.sums(work)
+        for span, status, counts in windows_of(row):
+            if not status["skipped"]:
+                failed = bool(status["function_failed"])
+                if not is_right(work.spec.plan, counts, sums, span, failed=failed):
+                    claimed = dict(sums(0, span))
+                    self.found(WRONG, f"{name}: {dict(counts)} of {span}; its panes have {claimed}")
+                unreduced = self._unreduced(work.coverage, span, pane_us)
+                if unreduced > failed or (failed > unreduced and work.spec.plan.final is None):
+                    what = "says" if failed else "does not say"
+                    self.found(WRONG, f"{name} {what} of {span} that a reduce function has failed")
+                gaps = [gap.shown() for gap in sorted(self._gaps(work.coverage, span, pane_us))]
+                said = [one | {at: us_of(one[at]) for at in ("from", "to")} for one in status["gaps"]]  # type: ignore[attr-defined]
+                if said != gaps:
+                    self.found(WRONG, f"{name} says of {span} that it lacks {said}; its panes lack {gaps}")
+                missing = self._missing(work.coverage, span, pane_us)
+                if missing != set(status["missing"]):  # type: ignore[call-overload]
+                    self.found(
+                        WRONG, f"{name} names {status['missing']} as missing; its panes lack {missing}"
+                    )
+
+    def sums(self, work: CommitWindows) -> Sums:
+        """Over panes in the revisions that a coverage names."""
+        pane_us, flows = work.spec.plan.fragment.pane_us, flows_by_side(work.spec)
+
+        def sums(side: int, span: Span) -> Counts:
+            found: Counts = Counter()
+            for part in work.coverage:
+                first, last = max(part.start, span[0] // pane_us), min(part.end, -(-span[1] // pane_us))
+                there = not part.lost and is_of(part.flow, flows[side])
+                for pane in range(first, last) if there else ():
+                    word = self.latest(part.flow, pane, part.revision)
+                    if word is not None:
+                        found.update(word.rows.get(pane, Counter()))
+            return found
+
+        return sums
+
+    def last_sums(self, spec: JobSpec) -> Sums:
+        """Over panes by the last words on them."""
+        pane_us, flows = spec.plan.fragment.pane_us, flows_by_side(spec)
+
+        def sums(side: int, span: Span) -> Counts:
+            found: Counts = Counter()
+            for flow in spec.flows:
+                there = is_of(flow.uid, flows[side])
+                for pane in range(span[0] // pane_us, -(-span[1] // pane_us)) if there else ():
+                    word = self.latest(flow.uid, pane)
+                    found.update(word.rows.get(pane, Counter()) if word is not None else Counter())
+            return found
+
+        return sums
+
+    def _unreduced(self, coverage: Sequence[Coverage], span: tuple[int, int], pane_us: int) -> bool:
+        """Whether a reduce function has failed on a pane of a window."""
+        for part in coverage:
+            first, last = max(part.start, span[0] // pane_us), min(part.end, -(-span[1] // pane_us))
+            for pane in range(first, last) if not part.lost else ():
+                word = self.latest(part.flow, pane, part.revision)
+                if word is not None and pane in word.failed:
+                    return True
+        return False
+
+    def _missing(self, coverage: Sequence[Coverage], span: tuple[int, int], pane_us: int) -> set[str]:
+        """The names of those who were expected and are not in all panes of a window."""
+        found: set[str] = set()
+        for part in coverage:
+            first, last = max(part.start, span[0] // pane_us), min(part.end, -(-span[1] // pane_us))
+            for pane in range(first, last) if not part.lost else ():
+                word = self.latest(part.flow, pane, part.revision)
+                there = word.members if word is not None else 0
+                flow = founded(part.flow)
+                found |= {f"a{agent}" for agent in self.who(flow, part.expected & ~there)}
+        return found
+
+    def _gaps(self, coverage: Sequence[Coverage], span: tuple[int, int], pane_us: int) -> set[Gap]:
+        """What the panes of a window say that they lack."""
+        found: set[Gap] = set()
+        for part in coverage:
+            first, last = max(part.start, span[0] // pane_us), min(part.end, -(-span[1] // pane_us))
+            for pane in range(first, last) if not part.lost else ():
+                word = self.latest(part.flow, pane, part.revision)
+                found |= word.gaps.get(pane, set()) if word is not None else set()
+        return found
+
+    def publish(self, result: WindowResult) -> None:
+        """A subscriber got windows: what it is told must be durable, and never something else."""
+        key = name_of_result(result)
+        ends = f"({result.first_us}, {result.last_us}]"
+        name = f"windows of {result.name} that end in {ends}, revision {result.revision}"
+        if result.early:
+            return
+        row = self.windows.get(key)
+        said = self.published.setdefault(key, (result.status, result.payload))
+        if said != (result.status, result.payload):
+            self.found(DOUBLED, f"{name} were published in two ways")
+        if row is None:
+            self.found(WRONG, f"{name} were published, and nobody has committed them")
+        elif (row.status, row.rows) != said:
+            self.found(WRONG, f"{name} were published otherwise than they are committed")
+        if self._numbered.setdefault((result.job, result.number), key) != key:
+            self.found(DOUBLED, f"{name} have number {result.number}, as others had before")
+
+
+def name_of_commit(row: WindowCommit) -> WindowsName:
+    return row.job, row.first_start, row.last_end, row.revision, row.version
+
+
+def name_of_result(result: WindowResult) -> WindowsName:
+    return result.job, result.first_us, result.last_us, result.revision, result.version
+
+
+def flows_by_side(spec: JobSpec) -> list[Flows]:
+    return [flows for _, flows, _ in flows_of_sides(spec)]
+
+
+def counts_of(payload: bytes, start: int, end: int) -> PaneCounts:
+    """The rows by pane and key of an encoded table."""
+    found: PaneCounts = {}
+    table = decode(payload) if payload else None
+    if table is not None:
+        columns = (table[name].to_pylist() for name in ("_pane", "k0", "s0"))
+        for pane, key, count in zip(*columns, strict=True):
+            if start <= pane < end:
+                found.setdefault(pane, Counter())[key] += count
+    return found
+
+
+def unreduced(row: PaneCommit) -> frozenset[int]:
+    """The panes of a commit that a reduce function has failed on."""
+    counted = decode(row.tally).to_pylist() if row.tally else []
+    return frozenset(one["_pane"] for one in counted if one.get(UNREDUCED.name))
+
+
+Window = tuple[Span, Mapping[str, object], Counts]
+
+
+def windows_of(row: WindowCommit) -> Iterable[Window]:
+    """(span, status, counts) of each window of a commit."""
+    table = decode(row.rows)
+    found: dict[tuple[int, int], Counts] = defaultdict(Counter)
+    for one in table.to_pylist() if table.num_rows else ():
+        found[us_of(one["window_start"]), us_of(one["window_end"])][one["k0"]] += one["s0"]
+    for status in decode(row.status).to_pylist():
+        span = us_of(status["window_start"]), us_of(status["window_end"])
+        yield span, status, found[span]
+
+
+def us_of(moment: object) -> int:
+    return int(np.datetime64(moment, "us").astype(np.int64))  # type: ignore[call-overload]
+
+
+def founded(name: str) -> str:
+    """The flow that a name in a store is of: copies have names of their own
+    (``elf.job.rollup.mirrors.copy_of``)."""
+    return name.partition(".")[0]
+
+
+def short(flow: str) -> str:
+    return flow[:6]
+
+
+def plain(rows: PaneCounts) -> str:
+    return "; ".join(f"{pane}: {dict(sorted(counts.items()))}" for pane, counts in sorted(rows.items()))

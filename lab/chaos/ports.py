@@ -1,0 +1,156 @@
+"""The ports of a simulated agent (``agents.ports``): virtual time, and a chance to die wherever a real
+process may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+
+from agents.disk.store import Store
+from agents.lanes.streams import Call
+from agents.ports import Queue
+from elf.job import effects as do
+from elf.job.commands import Command, Suspend
+from elf.job.ports import FinisherPort
+from elf.ql.plan import Fragment, Function, Plan
+from lab.chaos.engine import PyFinisher, here, py_types
+
+if TYPE_CHECKING:
+    from lab.chaos.agent import SimAgent
+
+T = TypeVar("T")
+
+
+class SimClock:
+    """Virtual time, as the agent's own clock shows it."""
+
+    def __init__(self, agent: SimAgent) -> None:
+        self._agent = agent
+        self._tick_ms: int | None = None
+        """When the next tick is due, in the world's time."""
+
+    def now_ms(self) -> int:
+        return self._agent.now_ms
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """At once, where the agent still runs."""
+        if self._agent.up:
+            action()
+
+    def after(self, ms: int, action: Callable[[], None]) -> None:
+        self._agent.world.after(ms, self._agent, action)
+
+    def wake(self, at_ms: int, tick: Callable[[], None]) -> None:
+        at_ms -= self._agent.clock_ms
+        if self._tick_ms is None or at_ms < self._tick_ms:
+            self._tick_ms = at_ms
+            world = self._agent.world
+            world.after(at_ms - world.now, self._agent, partial(self._woken, at_ms, tick))
+
+    def _woken(self, at_ms: int, tick: Callable[[], None]) -> None:
+        if at_ms == self._tick_ms:  # else one that is due sooner was planned meanwhile
+            self._tick_ms = None
+            tick()
+
+
+class SimWork:
+    """What threads do: it takes a while, and the agent may die before and after it, and before it is told."""
+
+    def __init__(self, agent: SimAgent) -> None:
+        self._agent = agent
+        self.disk_ms: float = agent.world.now
+        """When the disk's thread has done all that it was given."""
+
+    def submit(self, queue: Queue, work: Callable[[], T], then: Callable[[T], None]) -> None:
+        match queue:
+            case "compute" | "functions":
+                self._agent.world.later(self._agent, lambda: then(work()))
+            case "commit":
+                self._agent.world.later(self._agent, partial(self._commit, work, then))
+            case "persist":
+                self._agent.world.later(self._agent, partial(self._persist, work, then))
+            case "homes" | "copies":
+                self.in_order(partial(self._write, work, then))
+            case "aside":
+                self.aside(work)
+
+    def _commit(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
+        done = work()
+        self._agent.world.crash_point(self._agent)
+        if self._agent.up:
+            self.after_disk(partial(then, done))
+
+    def _persist(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
+        agent = self._agent
+        agent.world.crash_point(agent)
+        done = [work()] if agent.up else []
+        agent.world.crash_point(agent)
+        if agent.up:
+            self.after_disk(partial(then, *done))
+
+    def _write(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
+        done = work()
+        self._agent.world.crash_point(self._agent)
+        if self._agent.up:
+            then(done)
+
+    def after_disk(self, action: Callable[[], None]) -> None:
+        """At once, or when a slow disk is ready."""
+        agent = self._agent
+        if agent.slow_disk_ms:
+            agent.world.after(agent.world.lag(agent.slow_disk_ms), agent, action)
+        else:
+            action()
+
+    def in_order(self, action: Callable[[], None]) -> None:
+        """What the disk's thread does, one after the other."""
+        agent, world = self._agent, self._agent.world
+        takes_ms = world.rng.randrange(1, 5) + world.lag(agent.slow_disk_ms)
+        self.disk_ms = max(self.disk_ms, world.now) + takes_ms
+        world.after(self.disk_ms - world.now, agent, action)
+
+    def aside(self, work: Callable[[], object]) -> None:
+        """At once."""
+        work()
+
+
+class SimLanes:
+    """The agent's lanes, by stream."""
+
+    def __init__(self, agent: SimAgent) -> None:
+        self._agent = agent
+
+    def perform(self, stream: str, command: Command) -> None:
+        agent, world = self._agent, self._agent.world
+        if world.ledger is not None and isinstance(command, Suspend):
+            world.ledger.suspends(agent.index, command.uid, agent.held(command.uid), world.retained_bytes_max)
+        agent.lanes[stream].give(command)
+
+    def consult(self, effect: do.Consult) -> None:
+        self._agent.lanes[effect.stream].consult(effect)
+
+    def run(self, effect: do.Run) -> None:
+        raise TypeError(f"simulated agents share no files: {effect!r}")
+
+
+class PyFunctions:
+    """What panes and windows are made with, in place of DuckDB and of sandboxes: a few lines of Python."""
+
+    where = ""
+
+    def types(self, fragment: Fragment) -> pa.Schema:
+        return py_types(fragment)
+
+    def finisher(self, plan: Plan) -> FinisherPort:
+        return PyFinisher(plan)
+
+    def running(self, function: Function, version: int = 1) -> AbstractContextManager[Call]:
+        return nullcontext(here(function))
+
+    def why_not(self, effect: do.TryFunctions, store: Store) -> str:
+        """All can be had."""
+        return ""

@@ -1,0 +1,421 @@
+"""A seed's schedule: how the fleet is made, what people ask of it, and what befalls it, as values.
+
+Every fault has its number in the schedule. A run may leave some out: that is how a failing one is made small.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+from lab.chaos.files import Style
+from overlay.turns import AT_ONCE
+
+CLICKS, BUYS = "clicks", "buys"
+STORM_MS = 16_000
+JOINERS_MAX = 2
+GONE_OF, GONE_SHARE = 5, 0.4
+"""Of fleets with so many agents from the beginning this share loses one for good."""
+HEIR_SHARE = 0.5
+"""Of those fleets in this share those who have copies of that agent are asked to leave then."""
+MIRRORED_SHARE = 0.3
+"""In so many schedules jobs have ``STRAGGLERS MIRROR``."""
+EQUAL_SHARE = 0.35
+"""In so many schedules there are jobs with equal queries at one agent."""
+REDUCED_SHARE = 0.3
+"""In so many some job gets a reduce function."""
+LISTED_SHARE = 0.3
+"""In so many agents that come back have a list of others, and no word of who lives."""
+BARE_SHARE = 0.15
+"""In so many some agent has no stream: it keeps jobs, and gives windows nothing."""
+FILES_SHARE = 0.34
+"""In so many agents read files, which are rotated, and are stopped."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that befalls the fleet ``at_ms`` after the storm has begun, or that somebody asks of it.
+
+    ``who``: numbers of agents; ``for_ms``: how long; ``amount``: percent, milliseconds, points of work, or
+    the number of a job, as the kind says.
+    """
+
+    kind: str
+    at_ms: int
+    who: tuple[int, ...] = ()
+    for_ms: int = 0
+    amount: int = 0
+
+    def __str__(self) -> str:
+        names = " ".join(f"a{index}" for index in self.who)
+        lasts = f" for {self.for_ms / 1000:g} s" if self.for_ms else ""
+        said = SAID[self.kind].format(who=names, amount=self.amount)
+        return f"{self.at_ms / 1000:6.3f} s  {said}{lasts}"
+
+
+SAID = {
+    "crash": "{who} is killed",
+    "point": "{who} is killed after {amount} more steps of its work",
+    "home": "the home of job {amount} is killed",
+    "cut off": "the home of job {amount} hears nobody, and nobody hears it,",
+    "unheard": "nobody hears the home of job {amount}, which hears everybody,",
+    "power": "the power of {who} fails after {amount} more steps of its work",
+    "gone": "{who} will be gone for good, disk and all: before, what it seals gets lost on its way",
+    "heir": "who has copies of the one that is gone for good is asked to leave",
+    "way up": "the slices that {who} sends get lost",
+    "blackout": "all are killed",
+    "deaths": "whoever writes to its disk dies of it in {amount} of 1000 cases",
+    "loss": "{amount} % of messages are lost",
+    "doubles": "{amount} % of messages come twice",
+    "overtaking": "{amount} % of messages take up to 2 s",
+    "partition": "{who} hear only one another",
+    "mute": "nobody hears {who}",
+    "slow": "{who} is up to {amount} ms slow",
+    "stuck": "{who} neither reads nor computes",
+    "slow disk": "writes of {who} take up to {amount} ms",
+    "full disk": "the disk of {who} is full",
+    "clock": "{who} is killed, and comes back with a clock that is {amount} ms off,",
+    "join": "{who} joins",
+    "leave": "{who} leaves",
+    "create": "job {amount} is created through {who}",
+    "drop": "job {amount} is dropped",
+    "alter": "job {amount} is altered",
+    "pause": "job {amount} is paused",
+    "resume": "job {amount} is resumed",
+    "rollback": "job {amount} goes back to version 1",
+    "boom": "a row comes to {who} that final functions fail on",
+    "reduce": "job {amount} is altered to one with a reduce function",
+    "rotate": "log {amount} of {who} is rotated",
+    "remove": "log {amount} of {who} is deleted, and written on to",
+    "stop": "{who} is stopped, and goes on",
+    "bang": "a row comes to {who} that reduce functions fail on",
+}
+"""What each kind is in words."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """``nodes``: all that ever run; the last ``joiners`` of them come during the storm. ``jobs``: what each
+    one is (``lab.chaos.jobs``); the first ``begun`` are there before the storm."""
+
+    seed: int
+    nodes: int
+    joiners: int
+    home_members: int
+    jobs: tuple[str, ...]
+    begun: int
+    disorder_ms: int
+    faults: tuple[Fault, ...]
+    streams: tuple[str, ...] = ()
+    """What each agent reads: ``c`` clicks, ``b`` buys, ``cb`` both, ``-`` nothing; none: clicks."""
+    rate_ms: int = 400
+    """Between two rows of an agent's log."""
+    quota: int = 256 << 20
+    """Bytes that an agent retains of a flow."""
+    storm_ms: int = STORM_MS
+    mirrored: tuple[int, ...] = ()
+    """Jobs with ``STRAGGLERS MIRROR``."""
+    together: tuple[int, ...] = ()
+    """Jobs with equal queries that are to have one home."""
+    at_once: int = AT_ONCE
+    """So many homes, and parents, an agent speaks to each second."""
+    files: tuple[tuple[Style, ...], ...] = ()
+    """The logs of each agent, in each of its streams; none: its rows come without files."""
+    listed: bool = False
+    """Who comes back asks those whom its configuration names, whatever has become of them."""
+
+    def only(self, numbers: tuple[int, ...]) -> Schedule:
+        """The same with these faults only (numbers from 1)."""
+        return replace(self, faults=tuple(f for n, f in enumerate(self.faults, 1) if n in numbers))
+
+
+PACKED = ("", "", "now", "later")
+KEPT = (1, 2, 3, 9)
+HIDDEN_SHARE = 0.4
+"""Of rotated files: how they are packed, how many are kept, and how often no pattern matches them."""
+DRAWN = 4
+"""Jobs of each schedule; equal ones come after them."""
+JOBS = {
+    "plain": 1,
+    "slide": 3,
+    "odd": 1,
+    "where": 1,
+    "both": 3,
+    "top": 2,
+    "late": 2,
+    "trees": 1,
+    "larger": 2,
+    "over": 1,
+    "joined": 1,
+    "final": 2,
+    "wait": 2,
+    "leap": 3,
+    "first": 2,
+}
+"""Kinds of jobs, and how often they are."""
+OTHERWISE = ("wait", "leap", "first")
+"""They have policies for stragglers of their own."""
+READERS = ("over", "joined")
+"""They read job 0, which is plain."""
+OWN = ("larger", "final", *READERS)
+"""Their windows are made for each job, also for equal ones (``agents.committing.kept.alike``)."""
+
+
+def drawn(seed: int, nodes: int) -> Schedule:
+    """The schedule of a seed."""
+    rng = random.Random(f"chaos {seed} {nodes}")
+    joiners = min(rng.choice([0, 0, 1, JOINERS_MAX]), max(0, nodes - 3))
+    first = nodes - joiners
+    begun = rng.choice([1, 2, 3, 3])
+    jobs = ("plain", *rng.choices(list(JOBS), list(JOBS.values()), k=DRAWN - 1))
+    mirrored, broken = _mirrored(seed, nodes, first, jobs)
+    more, together, asked = _equal(seed, nodes, first, jobs[:begun])
+    reduced = _reduced(seed, nodes, first, begun, together)
+    faults = _Draw(rng, first, nodes, jobs, begun).faults()
+    files, rotated = _files(seed, nodes, first)
+    faults = (*faults, *_gone(seed, nodes, first), *broken, *asked, *reduced, *rotated)
+    return Schedule(
+        seed,
+        nodes,
+        joiners,
+        rng.choice([1, 3, 5, 5]),
+        (*jobs, *more),
+        begun,
+        rng.choice([300, 300, 300, 1_500]),
+        tuple(sorted(faults, key=lambda fault: fault.at_ms)),
+        _bared(
+            seed,
+            ("cb", *rng.choices(["c", "c", "b", "cb"], k=nodes - 1)) if "both" in jobs else ("c",) * nodes,
+        ),
+        rng.choice([400, 400, 150]),
+        rng.choice([256 << 20, 256 << 20, 256 << 20, 6_000]),
+        mirrored=(*mirrored, *(len(jobs) + n for n in range(len(more)) if together[0] in mirrored)),
+        together=together,
+        files=files,
+        at_once=random.Random(f"turns {seed} {nodes}").choice([1, 2, AT_ONCE]),
+        listed=random.Random(f"listed {seed} {nodes}").random() < LISTED_SHARE,
+    )
+
+
+def _bared(seed: int, streams: tuple[str, ...]) -> tuple[str, ...]:
+    """The same, perhaps but for an agent that has none; not the first one. Drawn apart."""
+    rng = random.Random(f"bare {seed} {len(streams)}")
+    if len(streams) < 2 or rng.random() >= BARE_SHARE:
+        return streams
+    bare = rng.randrange(1, len(streams))
+    return (*streams[:bare], "-", *streams[bare + 1 :])
+
+
+def _gone(seed: int, nodes: int, first: int) -> tuple[Fault, ...]:
+    """Perhaps one agent that never comes back. Drawn apart: what else befalls a seed is as it was before."""
+    rng = random.Random(f"gone {seed} {nodes}")
+    if first < GONE_OF or rng.random() >= GONE_SHARE:
+        return ()
+    who, lasts_ms = (rng.randrange(first),), rng.choice([1_200, 2_000, 3_000, 5_000])
+    goes = Fault("gone", rng.randrange(500, STORM_MS - 1_000 - lasts_ms), who, lasts_ms)
+    heir = Fault("heir", goes.at_ms + lasts_ms + rng.choice([50, 500, 2_000, 4_000]))
+    return (goes, heir) if rng.random() < HEIR_SHARE else (goes,)
+
+
+def _mirrored(
+    seed: int, nodes: int, first: int, jobs: tuple[str, ...]
+) -> tuple[tuple[int, ...], tuple[Fault, ...]]:
+    """Perhaps some jobs have mirrors, and the way up of some agent is broken. Drawn apart."""
+    rng = random.Random(f"mirrored {seed} {nodes}")
+    if rng.random() >= MIRRORED_SHARE:
+        return (), ()
+    named = tuple(n for n, kind in enumerate(jobs) if kind not in OTHERWISE and rng.random() < 0.6)
+    broken = (
+        Fault("way up", rng.randrange(STORM_MS - 3_000), (rng.randrange(first),), rng.randrange(1_000, 8_000))
+        for _ in range(rng.choice([0, 1, 1, 2]))
+    )
+    return named, tuple(broken)
+
+
+def _equal(
+    seed: int, nodes: int, first: int, begun: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[int, ...], tuple[Fault, ...]]:
+    """Perhaps some more jobs: their kinds; those that are to be together, one that has begun before the storm
+    or only these; and what people ask for them. Drawn apart."""
+    rng = random.Random(f"equal {seed} {nodes}")
+    if rng.random() >= EQUAL_SHARE:
+        return (), (), ()
+    models = [number for number, kind in enumerate(begun) if kind not in OWN]
+    model = rng.choice(models)
+    kind = rng.choice([begun[model], "long"])
+    numbers = range(DRAWN, DRAWN + rng.choice([2, 2, 3]))
+    joins = kind == begun[model] and rng.random() < 0.7
+    begins = [0 if joins else rng.randrange(500), *(2_000 for _ in numbers[1:])]
+    found = [
+        Fault("create", at + rng.randrange(1_500), (rng.randrange(first),), amount=number)
+        for number, at in zip(numbers, begins, strict=True)
+    ]
+    for _ in range(rng.choice([0, 1, 1, 2])):
+        number, at = rng.choice(numbers), rng.randrange(6_000, STORM_MS - 1_000)
+        verb = rng.choice(["alter", "alter", "rollback", "pause", "drop"])
+        whom = numbers if verb == "alter" and rng.random() < 0.5 else (number,)
+        found += [Fault(verb, at + rng.randrange(500), amount=one) for one in whom]
+        if verb == "pause":
+            found.append(Fault("resume", at + rng.randrange(1_000, 5_000), amount=number))
+    return (kind,) * len(numbers), (*([model] if joins else []), *numbers), tuple(found)
+
+
+def _reduced(seed: int, nodes: int, first: int, begun: int, together: tuple[int, ...]) -> tuple[Fault, ...]:
+    """Perhaps a job gets a reduce function, or all equal ones do; it may fail, or be taken back. Drawn
+    apart."""
+    rng = random.Random(f"reduced {seed} {nodes}")
+    if rng.random() >= REDUCED_SHARE:
+        return ()
+    every = bool(together) and rng.random() < 0.5
+    numbers = together if every else (rng.randrange(begun),)
+    at = rng.randrange(5_000, 7_000) if every else rng.randrange(500, 7_000)
+    found = [Fault("reduce", at + rng.randrange(300), amount=number) for number in numbers]
+    if rng.random() < 0.5:
+        who = tuple(sorted(rng.sample(range(first), min(3, first))))
+        found.append(Fault("bang", rng.randrange(at + 4_000, STORM_MS - 1_000), who))
+    if rng.random() < 0.4:
+        back = rng.randrange(at + 1_000, STORM_MS - 1_000)
+        found.append(Fault("rollback", back, amount=rng.choice(numbers)))
+    return tuple(found)
+
+
+def _files(seed: int, nodes: int, first: int) -> tuple[tuple[tuple[Style, ...], ...], tuple[Fault, ...]]:
+    """Perhaps the logs of agents, and what is done to them: rotations at any time, and agents that are
+    stopped or killed, most of them over some more. Drawn apart."""
+    rng = random.Random(f"files {seed} {nodes}")
+    if rng.random() >= FILES_SHARE:
+        return (), ()
+    files = tuple(tuple(_style(rng) for _ in range(rng.choice([0, 1, 2, 2, 3]))) for _ in range(nodes))
+    found = []
+    there = [(who, number) for who in range(first) for number in range(len(files[who]))]
+    for who, number in there:
+        times = (rng.randrange(STORM_MS) for _ in range(rng.choice([0, 1, 1, 2, 3])))
+        found += [Fault("rotate", at, (who,), amount=number) for at in times]
+        if rng.random() < 0.1 and not files[who][number].copies:  # nobody could know that it was cut before
+            found.append(Fault("remove", rng.randrange(STORM_MS), (who,), amount=number))
+    for _ in range(rng.choice([1, 2, 2, 3])):
+        who, at = rng.randrange(first), rng.randrange(STORM_MS - 2_000)
+        lasts_ms = rng.choice([600, 2_500, 4_000, 7_000])
+        found.append(Fault(rng.choice(["crash", "stop", "stop"]), at, (who,), lasts_ms))
+        for _ in range(rng.choice([0, 1, 1, 2, 4]) if files[who] else 0):
+            number = rng.randrange(len(files[who]))
+            found.append(Fault("rotate", at + rng.randrange(lasts_ms), (who,), amount=number))
+    return files, tuple(found)
+
+
+def _style(rng: random.Random) -> Style:
+    return Style(
+        copies=rng.random() < 0.3,
+        pause_ms=rng.choice([0, 50, 500, 1_000]),
+        dated=rng.random() < 0.3,
+        packed=rng.choice(PACKED),
+        keep=rng.choice(KEPT),
+        hidden=rng.random() < HIDDEN_SHARE,
+    )
+
+
+class _Draw:
+    """Draws the faults of one schedule. Agents up to ``first`` are there from the beginning."""
+
+    def __init__(self, rng: random.Random, first: int, nodes: int, jobs: tuple[str, ...], begun: int) -> None:
+        self._rng = rng
+        self._first = first
+        self._nodes = nodes
+        self._jobs = jobs
+        self._begun = begun
+
+    def faults(self) -> tuple[Fault, ...]:
+        rng = self._rng
+        found = self._weather()
+        for _ in range(rng.randrange(2, 7 + self._nodes // 8)):
+            found.append(self._one(rng.choices(*_WEIGHTS)[0]))
+        found += [
+            Fault("join", rng.randrange(500, STORM_MS * 3 // 4), (index,))
+            for index in range(self._first, self._nodes)
+        ]
+        if self._first > 3 and rng.random() < 0.15:
+            found.append(Fault("leave", self._at(), (rng.randrange(self._first),)))
+        found += self._people()
+        return tuple(sorted(found, key=lambda fault: fault.at_ms))
+
+    def _at(self) -> int:
+        return self._rng.randrange(STORM_MS - 1_000)
+
+    def _weather(self) -> list[Fault]:
+        rng = self._rng
+        found = []
+        weather = {"loss": (1, 3, 8), "doubles": (2, 5, 20), "overtaking": (2, 5, 15), "deaths": (3, 5, 8)}
+        for kind, amounts in weather.items():
+            if rng.random() < 0.6:
+                at = rng.choice([0, 0, self._at()])
+                found.append(
+                    Fault(kind, at, for_ms=rng.randrange(1_000, STORM_MS), amount=rng.choice(amounts))
+                )
+        return found
+
+    def _some(self, most: int) -> tuple[int, ...]:
+        count = self._rng.randrange(1, max(2, most + 1))
+        return tuple(sorted(self._rng.sample(range(self._first), min(count, self._first - 1))))
+
+    def _one(self, kind: str) -> Fault:
+        rng, at = self._rng, self._at()
+        who = (rng.randrange(self._first),)
+        down = rng.choice([100, 300, 1_500, 4_000, 9_000])
+        match kind:
+            case "home" | "cut off" | "unheard":
+                return Fault(kind, at, for_ms=down, amount=rng.randrange(self._begun))
+            case "point" | "power":
+                return Fault(kind, at, who, down, rng.choice([1, 2, 3, 5, 10, 30, 100]))
+            case "blackout":
+                return Fault(kind, at, for_ms=down)
+            case "partition":
+                return Fault(kind, at, self._some(self._first // 2), rng.randrange(500, 9_000))
+            case "mute" | "full disk" | "stuck":
+                return Fault(kind, at, who, rng.randrange(500, 7_000))
+            case "slow" | "slow disk":
+                return Fault(kind, at, who, rng.randrange(1_000, 12_000), rng.choice([50, 300, 1_500]))
+            case "clock":
+                return Fault(kind, at, who, down, rng.choice([-3_000, -700, 400, 2_500]))
+            case _:
+                return Fault(kind, at, who, down)
+
+    def _people(self) -> list[Fault]:
+        """What is asked of the fleet meanwhile."""
+        rng = self._rng
+        found = [
+            Fault("create", self._at(), (rng.randrange(self._first),), amount=number)
+            for number in range(self._begun, len(self._jobs))
+            if rng.random() < 0.4
+        ]
+        if rng.random() < 0.4:
+            number = rng.randrange(self._begun)
+            for _ in range(rng.choice([1, 1, 2])):
+                verb = rng.choice(["alter", "alter", "alter", "rollback", "pause"])
+                at = self._at()
+                found.append(Fault(verb, at, amount=number))
+                if verb == "pause":
+                    found.append(Fault("resume", at + rng.randrange(1_000, 5_000), amount=number))
+        if self._begun > 1 and rng.random() < 0.4:
+            found.append(Fault("drop", self._at(), amount=rng.randrange(self._begun)))
+        if "final" in self._jobs and rng.random() < 0.5:
+            found.append(Fault("boom", self._at(), (rng.randrange(self._first),)))
+        return found
+
+
+_KINDS = {
+    "crash": 6,
+    "point": 10,
+    "home": 4,
+    "cut off": 2,
+    "unheard": 2,
+    "power": 3,
+    "blackout": 1,
+    "partition": 3,
+    "mute": 1,
+    "slow": 2,
+    "slow disk": 2,
+    "stuck": 2,
+    "full disk": 1,
+    "clock": 1,
+}
+_WEIGHTS = (list(_KINDS), list(_KINDS.values()))

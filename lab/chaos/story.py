@@ -1,0 +1,491 @@
+"""One run of a schedule: the fleet begins in peace, the storm, peace again, and what the oracle says."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import traceback
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from agents.disk import copystore
+from agents.lanes.checkpoints import load_cut
+from elf.job import events as was
+from elf.job.messages.homes import DropJob, SteerJob, SubscribeJob
+from elf.job.rollup.decide import RootSettings
+from elf.job.spec import JobSpec
+from elf.job.worker.stream import WorkerSettings
+from elf.ql.plan import Plan, Top, with_first
+from elf.wire.base import Request
+from elf.wire.clients import Call, WindowResult
+from elf.wire.heard import Heard
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import SECOND, STREAM, plan, staged
+from lab.chaos.fates import COMFORT_MS
+from lab.chaos.files import FileLog
+from lab.chaos.judge import Judge
+from lab.chaos.ledger import BROKEN, Finding, Ledger, WindowsName, name_of_result
+from lab.chaos.reference import BANG, BOOM, DROPPING, SEVERAL, reducing
+from lab.chaos.schedule import BUYS, DRAWN, READERS, Fault, Schedule
+from lab.chaos.world import GONE, Armed, World
+
+CHECK_EVERY = 20
+"""Steps of agents between two checks of a node's own invariants."""
+QUIET_MS = 60_000
+"""So long after the storm all must be well again, at most."""
+LOOK_MS = 2_000
+WAIT_US = 6 * SECOND
+"""How long a job waits for stragglers."""
+LATENESS_US = 2 * SECOND
+"""Of queries over files, and the agents' own."""
+LATE_BY = {"clock", "leave", "heir"}
+"""What makes rows come too late, however they are read: clocks go back, and who leaves seals early."""
+MEMORY = Path("/dev/shm")
+PEOPLE = "client:people"
+ASK_AGAIN_MS = 1_500
+"""After so long somebody asks again for a reduce function that a job has not got."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a run. ``windows``, ``records``: committed, and written to the logs; ``rotations``,
+    ``stops``: of files, and of processes; ``gaps``: that agents have named in what they read of files."""
+
+    seed: int
+    windows: int
+    records: int
+    findings: tuple[Finding, ...]
+    fingerprint: str
+    virtual_ms: int
+    rotations: int = 0
+    stops: int = 0
+    gaps: int = 0
+
+    def count(self, kind: str) -> int:
+        return sum(found.kind == kind for found in self.findings)
+
+
+def play(schedule: Schedule) -> Verdict:
+    """Run it. The same schedule has the same verdict and fingerprint, in every process."""
+    return Story(schedule).play()
+
+
+def query_of(kind: str) -> Plan:
+    """The query of a job of that kind."""
+    match kind:
+        case "slide":
+            return plan(4, 2, least=2)
+        case "odd":
+            return plan(3, 1)
+        case "where":
+            return plan(2, where="abc")
+        case "both":
+            return plan(4, 2, streams=(STREAM, BUYS))
+        case "top":
+            return replace(plan(2), top=Top("s0", True, False, 2), limit=2)
+        case "trees":
+            return replace(plan(2), trees=3)
+        case "late":
+            return revising(plan(2))
+        case "long":
+            return revising(plan(3, 1))
+        case "larger":
+            return staged(revising(plan(2, least=2)), 6, 2)
+        case "over":
+            return staged(plan(2), 4, 4)
+        case "joined":
+            return replace(plan(4, 2), beside=(plan(4, 2, where="abc"),))
+        case "final":
+            return replace(plan(2), final=DROPPING)
+        case "wait":
+            return behind(plan(2), wait_us=WAIT_US)
+        case "leap":
+            return behind(plan(2, 1), leap=True)
+        case "first":
+            return with_first(behind(replace(plan(2), top=Top("s0", True, False, 1), limit=1), leap=True))
+        case "mirror":
+            return mirrored(plan(2))
+        case _:
+            return plan(2)
+
+
+def mirrored(query: Plan) -> Plan:
+    """The same, with neighbours that answer for stragglers."""
+    fragment, *more = (replace(one, mirror=True) for one in (query.fragment, *query.more))
+    return replace(query, fragment=fragment, more=tuple(more), beside=tuple(map(mirrored, query.beside)))
+
+
+def tardy(query: Plan) -> Plan:
+    """The same, with another lateness."""
+    fragment, *more = (replace(one, lateness_us=LATENESS_US) for one in (query.fragment, *query.more))
+    return replace(query, fragment=fragment, more=tuple(more), beside=tuple(map(tardy, query.beside)))
+
+
+def revising(query: Plan) -> Plan:
+    """The same, with revisions for late rows."""
+    return replace(query, fragment=replace(query.fragment, revise_us=8 * SECOND))
+
+
+def behind(query: Plan, *, wait_us: int | None = None, leap: bool = False) -> Plan:
+    """The same, with another policy for stragglers."""
+    return replace(query, fragment=replace(query.fragment, wait_us=wait_us, leap=leap))
+
+
+class Story:
+    """See the module's docstring."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.ledger = Ledger()
+        world = self.world = World(schedule.seed, schedule.nodes, ledger=self.ledger)
+        world.check_every = CHECK_EVERY
+        world.home_members = schedule.home_members
+        world.root_settings = RootSettings(homes_at_once=schedule.at_once)
+        world.worker_settings = WorkerSettings(idle_ms=1_500, lateness_us=500_000, cut_ms=1_300)
+        world.disorder_ms = schedule.disorder_ms
+        world.retained_bytes_max = schedule.quota
+        world.supervised = True
+        world.listed = schedule.listed
+        for agent in world.agents:
+            letters = schedule.streams[agent.index] if schedule.streams else "c"
+            agent.streams = tuple(name for name in (STREAM, BUYS) if name[0] in letters)
+        self._folder = self._files() if schedule.files else None
+        self._people = random.Random(schedule.seed)
+        alike = f"alike {schedule.seed}"
+        self._alike = {number: random.Random(alike) for number in schedule.together}
+        """Who asks for jobs that are drawn apart: all of them for the same, one after the other."""
+        self._names: dict[int, str] = {}
+        self._specs: dict[int, JobSpec] = {}
+        self._heard: dict[str, Heard] = defaultdict(lambda: Heard(0))
+        self._told: set[WindowsName] = set()
+        self._storm_ms = self._until = 0
+
+    def _files(self) -> tempfile.TemporaryDirectory[str]:
+        """Streams in files, and settings for them: those of agents by default or shorter, but never such that
+        what an agent finds a second later comes too late."""
+        world, schedule = self.world, self.schedule
+        world.worker_settings = WorkerSettings(idle_ms=4_000, lateness_us=LATENESS_US, cut_ms=1_300)
+        world.disorder_ms = 300
+        folder = tempfile.TemporaryDirectory(prefix="elf-chaos-", dir=MEMORY if MEMORY.is_dir() else None)
+        for agent, styles in zip(world.agents, schedule.files, strict=True):
+            for stream in agent.streams if styles else ():
+                place = Path(folder.name) / f"a{agent.index}" / stream
+                agent.logs[stream] = FileLog(agent, place, styles, f"{schedule.seed} {agent.index} {stream}")
+        return folder
+
+    def _logs(self) -> list[FileLog]:
+        return [log for a in self.world.agents for log in a.logs.values() if isinstance(log, FileLog)]
+
+    def play(self) -> Verdict:
+        """Raises what the store of a simulated agent never should, and nothing else."""
+        try:
+            return self._play()
+        finally:
+            for agent in self.world.agents if self._folder is not None else ():
+                for lane in agent.lanes.values():
+                    lane.close()
+            for log in self._logs():
+                log.close()
+            if self._folder is not None:
+                self._folder.cleanup()
+
+    def _play(self) -> Verdict:
+        world, schedule, ledger = self.world, self.schedule, self.ledger
+        try:
+            self._begin()
+            self._storm()
+            self._calm()
+            in_time = bool(schedule.files) and not {fault.kind for fault in schedule.faults} & LATE_BY
+            judge = Judge(world, ledger, self._until, self._told, in_time=in_time)
+            end = world.now + QUIET_MS
+            while (open_ := judge.open()) and world.now < end and not ledger.findings:
+                world.run(LOOK_MS)
+            ledger.findings += open_
+            if not ledger.findings:
+                judge.close()
+        except Exception as broken:
+            where = traceback.extract_tb(broken.__traceback__)[-1]
+            ledger.found(BROKEN, f"{type(broken).__name__} in {where.name}, line {where.lineno}: {broken}")
+        records = sum(len(log.rows) for agent in world.agents for log in agent.logs.values())
+        return Verdict(
+            schedule.seed,
+            len({key for key in ledger.windows if key[1] < key[2]}),
+            records,
+            tuple(ledger.findings),
+            world.fingerprint(),
+            world.now,
+            sum(log.rotations for log in self._logs()),
+            sum(agent.stops for agent in world.agents),
+            sum(len(log.fates.gaps) for log in self._logs()),
+        )
+
+    # -- its parts -------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        world, schedule = self.world, self.schedule
+        first = world.agents[: schedule.nodes - schedule.joiners]
+        world.start_all(first)
+        self._until = world.now + schedule.storm_ms + 5_000 + (COMFORT_MS if schedule.files else 0)
+        if "first" in schedule.jobs:
+            self.fashion()
+        for agent in first:
+            world.write(agent, self._until, rate_ms=schedule.rate_ms)
+        for number in sorted(range(schedule.begun), key=lambda n: schedule.jobs[n] in READERS):
+            if schedule.jobs[number] in READERS:
+                self._specs[0] = world.active(self._name(0))
+            self._submit(number, number % len(first))
+        for number in range(schedule.begun):
+            self._specs[number] = world.active(self._name(number))
+        lanes = [(a, stream) for a in first for stream in a.streams if isinstance(a.logs[stream], FileLog)]
+        world.run_until(lambda: all(load_cut(agent.store, stream) for agent, stream in lanes))
+        self._storm_ms = world.now
+        self._subscribe()
+
+    def fashion(self) -> None:
+        """Keys as people choose them: some often, and soon others."""
+        letters = self._people.sample("abcdef", 6)
+        self.world.keys = "".join(key * often for key, often in zip(letters, (8, 4, 2, 1, 1, 1), strict=True))
+        self.world.at(self.world.now + self._people.randrange(2_000, 12_000), self.fashion)
+
+    def _submit(self, number: int, through: int) -> None:
+        query, name = self._query(number), self._name(number)
+        self.world.submit(through, query, name, PEOPLE, self.world.range_roots(name, query))
+
+    def _name(self, number: int) -> str:
+        """Of a job that is to be where others are, one whose keys are those of their agent."""
+        if number not in self._names:
+            others = filter(None, map(self._spec, self.schedule.together))
+            home = next(map(self.world.home, others), None) if number in self.schedule.together else None
+            name = f"job{number}"
+            self._names[number] = name if home is None else self.world.name_at(name, home)
+        return self._names[number]
+
+    def _spec(self, number: int) -> JobSpec | None:
+        """As the longest log has it, or as it was before the storm."""
+        known, name = self.world.longest(), self._names.get(number)
+        specs = known.jobs() if known is not None else ()
+        return next((spec for spec in specs if spec.name == name), self._specs.get(number))
+
+    def _query(self, number: int) -> Plan:
+        kind = self.schedule.jobs[number]
+        reads = (self._specs[0].uid,) if kind in READERS else ()
+        query = replace(query_of(kind), reads=reads)
+        query = mirrored(query) if number in self.schedule.mirrored else query
+        return self._suited(query)
+
+    def _suited(self, query: Plan) -> Plan:
+        """Rows of files come later."""
+        return tardy(query) if self.schedule.files else query
+
+    def _storm(self) -> None:
+        world = self.world
+        for fault in self.schedule.faults:
+            world.at(self._storm_ms + fault.at_ms, lambda f=fault: self._befall(f))  # type: ignore[misc]
+        world.run(self.schedule.storm_ms)
+
+    def _calm(self) -> None:
+        """All that ails the fleet is over; who is down is started."""
+        world = self.world
+        world.calm()
+        for agent in world.agents[: self.schedule.nodes - self.schedule.joiners]:
+            world.restart(agent)
+        world.run(max(0, self._until - world.now) + 2_000)
+
+    def _befall(self, fault: Fault) -> None:
+        world, agents = self.world, [self.world.agents[index] for index in fault.who]
+        if self._storm_ms + self.schedule.storm_ms <= world.now:
+            return
+        over: Callable[[], None] = _nothing
+        match fault.kind:
+            case "crash" | "clock":
+                self._kill(agents[0], fault.for_ms)
+                agents[0].clock_ms = fault.amount if fault.kind == "clock" else agents[0].clock_ms
+            case "point" | "power":
+                world.arm(agents[0], Armed(fault.amount, fault.for_ms, power=fault.kind == "power"))
+            case "gone":
+                world.unheard.add(agents[0].address)
+                over = partial(self._goes, agents[0])
+            case "heir":
+                self._heir()
+            case "way up":
+                world.unheard.add(agents[0].address)
+                over = partial(world.unheard.discard, agents[0].address)
+            case "home":
+                self._kill(world.home(self._specs[fault.amount]), fault.for_ms)
+            case "cut off":
+                world.network.sides = {world.home(self._specs[fault.amount]).address: 1}
+                over = world.network.sides.clear
+            case "blackout":
+                for agent in world.agents:
+                    self._kill(agent, fault.for_ms + world.rng.randrange(1_000))
+            case "loss":
+                world.loss, over = fault.amount / 100, lambda: setattr(world, "loss", 0.0)
+            case "deaths":
+                world.crash_share, over = fault.amount / 1000, lambda: setattr(world, "crash_share", 0.0)
+            case "doubles":
+                world.doubles, over = fault.amount / 100, lambda: setattr(world, "doubles", 0.0)
+            case "overtaking":
+                world.network.slow = fault.amount / 100
+                over = lambda: setattr(world.network, "slow", None)  # noqa: E731
+            case "partition":
+                world.network.sides = {agent.address: 1 for agent in agents}
+                over = world.network.sides.clear
+            case "unheard":
+                world.network.mute.add(world.home(self._specs[fault.amount]).address)
+                over = world.network.mute.clear
+            case "mute":
+                world.network.mute |= {agent.address for agent in agents}
+                over = world.network.mute.clear
+            case "slow":
+                agents[0].slow_ms, over = fault.amount, lambda: setattr(agents[0], "slow_ms", 0)
+            case "stuck":
+                agents[0].stuck, over = True, lambda: setattr(agents[0], "stuck", False)
+            case "slow disk":
+                agents[0].slow_disk_ms = fault.amount
+                over = lambda: setattr(agents[0], "slow_disk_ms", 0)  # noqa: E731
+            case "full disk":
+                agents[0].store.fill(True)
+                over = lambda: agents[0].store.fill(False)  # noqa: E731
+            case "stop":
+                agents[0].stop()
+                over = agents[0].go_on
+            case "rotate" | "remove":
+                for log in agents[0].logs.values():
+                    if isinstance(log, FileLog):
+                        site = log.sites[fault.amount]
+                        site.rotate() if fault.kind == "rotate" else site.remove()
+            case "join":
+                world.restart(agents[0])
+                world.write(agents[0], self._until, rate_ms=self.schedule.rate_ms)
+            case "boom" | "bang":
+                key = BOOM if fault.kind == "boom" else BANG
+                for agent in agents:
+                    agent.log.add(agent.now_ms * 1000, key)
+            case "leave":
+                if agents[0].up and not world.only_with(agents[0]):
+                    agents[0].guard(lambda: agents[0].perform(agents[0].node.leave(agents[0].now_ms)))
+            case "reduce":
+                self._ask(fault)
+                spec = self._spec(fault.amount)
+                if spec is None or spec.plan.fragment.reduce is None:
+                    world.at(world.now + ASK_AGAIN_MS, lambda: self._befall(fault))
+            case _:
+                self._ask(fault)
+        if fault.for_ms:
+            world.at(world.now + fault.for_ms, over)
+
+    def _kill(self, agent: SimAgent, down_ms: int) -> None:
+        if agent.up:
+            agent.crash()
+            self.world.at(self.world.now + down_ms, lambda: self.world.restart(agent))
+
+    def _goes(self, agent: SimAgent) -> None:
+        """For good, with its disk. Where the fleet cannot do without it, it comes back after all."""
+        world, ledger = self.world, self.ledger
+        world.unheard.discard(agent.address)
+        in_time = world.now < self._storm_ms + self.schedule.storm_ms
+        if not (in_time and agent.up and world.spares(agent)):
+            self._kill(agent, 300)
+            return
+        agent.crash()
+        agent.ended = GONE
+        ledger.goes(agent.index, {one.index for one in world.agents if not one.ended})
+
+    def _heir(self) -> None:
+        """All that have copies of who is gone for good are asked to leave; they may be needed, and stay."""
+        gone = {name for names in self.ledger.gone.values() for name in names}
+        for agent in self.world.agents:
+            if agent.up and gone & copystore.held(agent.store).keys():
+                leave = Call(request=1, verb="leave")
+                agent.guard(lambda a=agent, m=leave: a.handle(was.Arrived(PEOPLE, m)))  # type: ignore[misc]
+
+    # -- people ----------------------------------------------------------------------------------------------
+
+    def _ask(self, fault: Fault) -> None:
+        """Something that a person wants. It may be refused, or get lost: then it is not asked again."""
+        world, number = self.world, fault.amount
+        if fault.kind == "create":
+            if world.agents[fault.who[0]].up:
+                self._submit(number, fault.who[0])
+            return
+        spec = self._specs.get(number) or self._spec(number)
+        if spec is None or not world.home(spec).up:
+            return
+        home, people = world.home(spec), self._people if number < DRAWN else self._alike[number]
+        request: Request
+        if fault.kind == "drop":
+            request = DropJob(id=1, origin=PEOPLE, uid=spec.uid)
+        elif fault.kind == "reduce":
+            request = self._reduce(number, spec)
+        else:
+            where, least = people.choice(["", "abc", "bd"]), people.choice([0, 0, 2])
+            size, slide = people.choice([(2, 2), (4, 2), (6, 2), (3, 1)])
+            final = DROPPING if people.random() < 0.2 else None
+            query = replace(plan(size, slide, where=where, least=least), final=final)
+            if size == slide and people.random() < 0.3:
+                query = staged(query, 4, 2)
+            request = SteerJob(
+                id=1,
+                origin=PEOPLE,
+                uid=spec.uid,
+                verb=fault.kind,  # type: ignore[arg-type]
+                plan=self._suited(query) if fault.kind == "alter" else None,
+                version=1,
+                immediately=people.random() < 0.3,
+                note=f"{fault.kind} …",
+            )
+        home.guard(lambda: home.handle(was.Arrived(PEOPLE, request)))
+
+    def _reduce(self, number: int, spec: JobSpec) -> SteerJob:
+        """ALTER JOB … SET FUNCTION reduce, with another query beside it."""
+        rng = random.Random(f"reduce {self.schedule.seed}")  # whoever asks, and however often
+        size, slide = rng.choice([(2, 2), (4, 2), (3, 1)])
+        query = plan(size, slide, where=rng.choice(["", "", "abc"]))
+        query = reducing(query, rng.choice([*SEVERAL.values()]))
+        match rng.choice(["plain", "trees", "late", "late", "wait", "leap"]):
+            case "trees":  # with no policy beside it, as the planner has it
+                query = replace(query, trees=3)
+            case "late":
+                query = revising(query)
+            case "wait":
+                query = behind(query, wait_us=WAIT_US)
+            case "leap":
+                query = behind(query, leap=True)
+        fragment, mirrors = query.fragment, number in self.schedule.mirrored
+        if mirrors and not fragment.leap and fragment.wait_us is None:
+            query = mirrored(query)
+        query = self._suited(query)
+        return SteerJob(
+            id=1,
+            origin=PEOPLE,
+            uid=spec.uid,
+            verb="alter",
+            plan=query,
+            version=1,
+            roots=self.world.range_roots(spec.name, query),
+            note="reduce …",
+        )
+
+    def _subscribe(self) -> None:
+        """A reader of all windows of all jobs: each second it renews its lease and asks for what it lacks."""
+        world = self.world
+        for message in world.client_inbox:
+            if isinstance(message, WindowResult) and not message.early:
+                self._heard[message.job].take(message.number, message.before)
+                self._told.add(name_of_result(message))
+        world.client_inbox.clear()
+        known = world.longest()
+        for spec in known.jobs() if known is not None else ():
+            home = world.home(spec)
+            if home.up:
+                after = self._heard[spec.uid].upto
+                lease = SubscribeJob(id=0, origin=f"client:{spec.name}", uid=spec.uid, after=after)
+                home.guard(lambda h=home, m=lease: h.handle(was.Arrived(m.origin, m)))  # type: ignore[misc]
+        world.at(world.now + 1_000, self._subscribe)
+
+
+def _nothing() -> None:
+    """It is over by itself."""

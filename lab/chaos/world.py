@@ -1,0 +1,417 @@
+"""A fleet of real nodes on virtual time: a lossy network, and crashes that keep only what the stores have.
+
+Everything of the protocol is real (nodes, overlay, workers, stores, merges, commits); lines are ``"<ts
+µs>,<key>"`` and are mapped by a few lines of Python instead of DuckDB.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from agents.codec import Message, decode, encode, pack
+from agents.loop import arrived
+from elf.batch import decode as table_of
+from elf.job import events as was
+from elf.job.home.master import Master
+from elf.job.home.records import home_key
+from elf.job.log.lasting import tombstone
+from elf.job.log.streamlog import StreamLog
+from elf.job.messages.entries import LogEntry
+from elf.job.messages.homes import CreateJob, DropJob
+from elf.job.messages.rollup import Slice
+from elf.job.rollup.decide import RootSettings
+from elf.job.spec import JobSpec, app_id, range_topic, topics_of
+from elf.job.worker.stream import WorkerSettings
+from elf.ql.plan import Plan
+from elf.windows import Sliding
+from elf.wire.clients import WindowResult
+from lab.chaos.agent import SimAgent
+from lab.chaos.lane import Log, SimLane
+from lab.chaos.ledger import Ledger, us_of
+from overlay.ids import closeness, node_id, to_int
+
+BEGIN_MS = 1_000_000
+"""When time begins."""
+CLOCKS_MS = 60_000
+"""No clock is so slow, and no row so old, that it has a time before the beginning less this."""
+READER_LOSS = 0.5
+"""Share of the windows that get lost on their way to the reader, while messages do."""
+GONE = "gone for good"
+SPARED_OF = 3
+"""Members of a group that can lose one for good."""
+HOME_MEMBERS = 5
+"""Of a home's group, at most."""
+LISTED = 2
+"""Contacts in a configuration."""
+NAMES_MAX = 20_000
+"""So many are tried until one is where it is wanted: of 8 agents one in 64 is."""
+
+
+@dataclass
+class Network:
+    """What is wrong with it beside ``World.loss`` and ``doubles``. Addresses that are not in ``sides`` are on
+    side 0; only what is on one side hears one another. ``mute``: what they send gets lost, what they are
+    sent does not. ``slow``: share of messages that take up to two seconds, and so are overtaken by others;
+    as large as the loss with None."""
+
+    sides: dict[str, int] = field(default_factory=dict)
+    mute: set[str] = field(default_factory=set)
+    slow: float | None = None
+
+    def parted(self, origin: str, to: str) -> bool:
+        return origin in self.mute or self.sides.get(origin, 0) != self.sides.get(to, 0)
+
+
+@dataclass
+class Armed:
+    """An agent dies after so many points of its work, and comes back after a while. ``power``: with it all
+    that its disk was not yet asked to sync."""
+
+    points: int
+    down_ms: int
+    power: bool = False
+
+
+class World:
+    """Virtual time for a fleet. ``loss`` and ``doubles`` are shares of messages; ``now`` is in ms and is also
+    event time.
+    """
+
+    agent_type: type[SimAgent] = SimAgent
+
+    def __init__(
+        self,
+        seed: int,
+        agents: int,
+        *,
+        loss: float = 0.0,
+        doubles: float = 0.0,
+        checking: bool = True,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.rng = random.Random(seed)
+        self.ledger = ledger
+        if ledger is not None:
+            ledger.first_us = (BEGIN_MS - CLOCKS_MS) * 1_000
+        self.now = BEGIN_MS
+        self.disorder_ms = 300
+        self.delay_ms = (1, 20)
+        """A message takes at least so long, and less than so long, unless it is slow."""
+        self.work_ms = (1, 60)
+        """Long work, likewise."""
+        self.supervised = False
+        """Whether an agent that stops with an error is started again."""
+        self.listed = False
+        """Whether who has belonged to the cluster is started with the same contacts each time."""
+        self.network = Network()
+        self.armed: dict[int, Armed] = {}
+        """By agent: where it dies next."""
+        self.check_every = 1 if checking else 0
+        self._steps = 0
+        self._said = hashlib.blake2b(digest_size=8)
+        self.loss = loss
+        self.doubles = doubles
+        self.keys = "abcdef"
+        self.crash_share = 0.0
+        self.root_settings = RootSettings()
+        self.home_members = HOME_MEMBERS
+        self.retained_bytes_max = 256 << 20
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._n = 0
+        self.worker_settings = WorkerSettings(
+            idle_ms=1_500, future_us=None, lateness_us=500_000, cut_ms=1_300
+        )
+        self.lane: type[SimLane] = SimLane
+        self.agents = [self.agent_type(self, i) for i in range(agents)]
+        self.by_address = {agent.address: agent for agent in self.agents}
+        self.client_inbox: list[object] = []
+        self.isolated: set[str] = set()
+        self.entries: list[LogEntry] = []
+        """The longest log that any agent ever had."""
+        self.unheard: set[str] = set()
+        """Agents whose snapshots get lost on the way, though all else of them arrives."""
+
+    def fingerprint(self) -> str:
+        """Of every message that was sent so far: when, by whom, to whom, and all its bytes."""
+        return self._said.hexdigest()
+
+    def at(self, when: float, action: Callable[[], None]) -> None:
+        self._n += 1
+        heapq.heappush(self._heap, (when, self._n, action))
+
+    def after(self, delay: float, agent: SimAgent, action: Callable[[], None]) -> None:
+        life = agent.life
+
+        def guarded() -> None:
+            if agent.up and agent.life == life:
+                agent.guard(action)
+
+        self.at(self.now + delay, guarded)
+
+    def later(self, agent: SimAgent, action: Callable[[], None]) -> None:
+        """Long work: comes back after a while, unless the agent dies before."""
+        self.after(self.rng.randrange(*self.work_ms) + self.lag(agent.slow_ms), agent, action)
+
+    def lag(self, most_ms: int) -> int:
+        """Of something slow: a random while."""
+        return self.rng.randrange(most_ms) if most_ms else 0
+
+    def checks(self) -> bool:
+        """Whether to check a node's invariants now: always, never, or now and then."""
+        self._steps += 1
+        return self.check_every > 0 and self._steps % self.check_every == 0
+
+    def arm(self, agent: SimAgent, armed: Armed) -> None:
+        """It will die."""
+        self.armed[agent.index] = armed
+        agent.store.remember = armed.power
+
+    def point(self, agent: SimAgent) -> None:
+        """Between two steps of an agent: it may die here, if that was arranged."""
+        armed = self.armed.get(agent.index)
+        if armed is not None:
+            armed.points -= 1
+            if armed.points <= 0:
+                del self.armed[agent.index]
+                agent.crash()
+                if armed.power:
+                    agent.store.cut_power()
+                self.at(self.now + armed.down_ms, lambda: self.restart(agent))
+
+    def crash_point(self, agent: SimAgent) -> None:
+        """Before or after something durable: it may die here, by chance too."""
+        self.point(agent)
+        if agent.up and self.crash_share and self.rng.random() < self.crash_share:
+            agent.crash()
+            self.at(self.now + self.rng.choice([300, 1_500, 6_000, 9_000]), lambda: self.restart(agent))
+
+    def restart(self, agent: SimAgent) -> None:
+        """Start it again. On a full disk it stops at once, and is started again, as a supervisor would."""
+        if not agent.up and not agent.ended:
+            contacts = [a.address for a in self.agents if a.up][:2]
+            if self.listed and agent.belongs:
+                contacts = [a.address for a in self.agents if a is not agent][:LISTED]
+            if not agent.belongs and not contacts:  # its bootstrap: with none it would found a cluster
+                contacts = [a.address for a in self.agents if a is not agent and not a.ended][:2]
+            agent.guard(lambda: agent.start(contacts))
+
+    def spares(self, agent: SimAgent) -> bool:
+        """Whether the fleet can do without an agent for good: each group in which it is, be it a home that it
+        leads, has three members, as far as anybody knows, and others have its streams."""
+        up = [one for one in self.agents if one.up]
+        log = max((one.node.log for one in up), key=lambda log: log.last)
+        homes = {spec.uid for spec in log.jobs()} | {log.homes.of(flow.uid) or "" for flow in log.flows()}
+        keys = [home_key(uid) for uid in homes if log.home(uid) == agent.address]
+        standings = [(key, one.node.keeping.desk.groups.standing(key)) for one in up for key in one.groups()]
+        sizes = [
+            len(known.membership.voters)
+            for key, known in standings
+            if known is not None
+            and (key in agent.groups() or agent.address in {m.address for m in known.membership.members})
+        ]
+        gone = any(one.ended == GONE for one in self.agents)
+        founding = any(key not in agent.groups() for key in keys)
+        free = agent.node.ready and not (gone or founding or self.only_with(agent))
+        return free and all(size >= SPARED_OF for size in sizes)
+
+    def only_with(self, agent: SimAgent) -> set[str]:
+        """Streams that no other agent has: without it they stand still, and what is over them."""
+        others = [one for one in self.agents if one.life and not one.ended and one is not agent]
+        return {*agent.streams} - {stream for one in others for stream in one.streams}
+
+    def send(self, agent: SimAgent, to: str, message: Message) -> None:
+        frames = encode(message, cluster="sim", sender=agent.address)
+        self._said.update(f"{self.now} {agent.address} {to} ".encode() + b"".join(frames))
+        if to.startswith("client"):
+            said = decode(frames, cluster="sim", max_bytes=1 << 30).message
+            if self.ledger is not None and isinstance(said, WindowResult):
+                self.ledger.publish(said)
+                if self.loss and self.rng.random() < READER_LOSS:
+                    return
+            self.client_inbox.append(said)
+            return
+        if self.rng.random() < self.loss or {agent.address, to} & self.isolated:
+            return
+        if isinstance(message, Slice) and agent.address in self.unheard:
+            return
+        if self.network.parted(agent.address, to):
+            return
+        slow_share = self.loss if self.network.slow is None else self.network.slow
+        for _ in range(2 if self.rng.random() < self.doubles else 1):
+            slow = self.rng.random() < slow_share
+            delay = self.rng.randrange(100, 2_000) if slow else self.rng.randrange(*self.delay_ms)
+            self.at(self.now + delay + self.lag(agent.slow_ms), partial(self._arrive, to, frames))
+
+    def _arrive(self, to: str, frames: list[bytes]) -> None:
+        agent = self.by_address.get(to)
+        if agent is None or not agent.up or agent.overrun:
+            return
+        decoded = decode(frames, cluster="sim", max_bytes=1 << 30)
+        event = arrived(decoded.sender, decoded.message)
+        agent.guard(lambda: agent.handle(event))
+
+    def check_log(self, agent: SimAgent) -> None:
+        """All logs are prefixes of one another at every moment: a new entry is the one that others have, or
+        the tombstone that they have of it by now, or have it of."""
+        log = agent.node.log
+        for seq in range(agent.checked, log.last):
+            (entry,) = log.after(seq, 1)
+            if seq == len(self.entries):
+                self.entries.append(entry)
+                if self.ledger is not None:
+                    self.ledger.heard(entry)
+            known = self.entries[seq]
+            forgotten = tombstone(known) == tombstone(entry) and tombstone(entry) in (known, entry)
+            assert known == entry or forgotten, (agent.address, seq)
+        agent.checked = log.last
+
+    def run(self, ms: int) -> None:
+        end = self.now + ms
+        while self._heap and self._heap[0][0] <= end:
+            when, _, action = heapq.heappop(self._heap)
+            self.now = int(when)
+            if self.ledger is not None:
+                self.ledger.now_ms = self.now
+            action()
+        self.now = end
+
+    def run_until(self, condition: Callable[[], bool], limit_ms: int = 60_000) -> None:
+        end = self.now + limit_ms
+        while not condition():
+            if self.now >= end:
+                raise AssertionError("it did not come to that in time")
+            self.run(50)
+
+    # -- what tests do with it -------------------------------------------------------------------------------
+
+    def start_all(self, agents: Sequence[SimAgent] = ()) -> None:
+        """These, or all; the first founds the cluster."""
+        agents = agents or self.agents
+        agents[0].start([])
+        for agent in agents[1:]:
+            agent.start([agents[0].address])
+        self.run_until(lambda: all(a.node.ready for a in agents))
+        members = Counter(stream for a in agents for stream in a.streams)
+        self.run_until(
+            lambda: all(len(a.node.log.members(s)) == n for a in agents for s, n in members.items())
+        )
+
+    def calm(self) -> None:
+        """Nothing ails network, disks and machines any more."""
+        self.loss = self.doubles = self.crash_share = 0.0
+        self.network = Network()
+        self.unheard.clear()
+        self.armed.clear()
+        for agent in self.agents:
+            agent.slow_ms = agent.slow_disk_ms = 0
+            agent.stuck = False
+            agent.go_on()
+            agent.store.fill(False)
+
+    def create(self, through: int, query: Plan, name: str = "job", roots: tuple[str, ...] = ()) -> JobSpec:
+        """Submit a planned job, and wait for it to be active."""
+        self.submit(through, query, name, roots=roots)
+        return self.active(name)
+
+    def submit(
+        self, through: int, query: Plan, name: str, client: str = "", roots: tuple[str, ...] = ()
+    ) -> None:
+        """Submit a planned job as an agent's statement would; ``client`` gets the answer."""
+        spec = JobSpec(name, "me", 0, query, (), roots=roots)
+        agent = self.agents[through]
+        request = CreateJob(id=999_999, origin=client or agent.address, spec=spec, replace=False)
+        routed = agent.node.overlay.route(app_id(name, "me"), pack(request), self.now)
+        agent.perform(agent.node.settle(routed, self.now))
+
+    def range_roots(self, name: str, query: Plan) -> tuple[str, ...]:
+        """Where the homes of a job's key ranges after the first are to be: the nodes nearest to them."""
+        up = {node_id(agent.address): agent.address for agent in self.agents if agent.up}
+        keys = [to_int(range_topic(name, "me", place)) for place in range(1, query.trees)]
+        return tuple(up[min(up, key=partial(closeness, key))] for key in keys)
+
+    def active(self, name: str) -> JobSpec:
+        self.run_until(lambda: self._master(name) is not None)
+        master = self._master(name)
+        assert master is not None
+        return master.spec
+
+    def _master(self, name: str) -> Master | None:
+        masters = (m for a in self.agents if a.up for m in a.node.homes.jobs())
+        return next((m for m in masters if m.spec.name == name and m.state == "active"), None)
+
+    def drop(self, spec: JobSpec) -> None:
+        """Drop a job as an agent's statement would."""
+        home = self.home(spec)
+        home.handle(was.Arrived(home.address, DropJob(id=1, origin=home.address, uid=spec.uid)))
+
+    def name_at(self, name: str, home: SimAgent) -> str:
+        """A name that begins so, of which both keys are nearest to an agent (``elf.job.home.placing``)."""
+        nodes = {node_id(agent.address): agent for agent in self.agents if agent.up or agent is home}
+
+        def there(key: bytes) -> bool:
+            return nodes[min(nodes, key=partial(closeness, to_int(key)))] is home
+
+        names = (f"{name}-{n}" for n in range(NAMES_MAX))
+        return next((one for one in names if all(map(there, topics_of(one, "me")))), name)
+
+    def longest(self) -> StreamLog | None:
+        """The longest log of those that run."""
+        logs = (agent.node.log for agent in self.agents if agent.up)
+        return max(logs, key=lambda log: log.last, default=None)
+
+    def home(self, spec: JobSpec) -> SimAgent:
+        """Where a job's home is, as the longest log says."""
+        log = self.longest()
+        known = log.ever(spec.uid) if log is not None else None
+        return self.by_address[(known or spec).home]
+
+    def write(self, agent: SimAgent, until_ms: int, rate_ms: int = 200) -> None:
+        """Rows at random moments in all its streams, with a little disorder below the lateness."""
+        for stream in agent.streams:
+            self._write(agent, agent.logs[stream], until_ms, rate_ms)
+
+    def _write(self, agent: SimAgent, log: Log, until_ms: int, rate_ms: int) -> None:
+        def one() -> None:
+            if agent.ended:
+                return
+            disorder = self.rng.randrange(0, self.disorder_ms)
+            log.add((agent.now_ms - disorder) * 1000, self.rng.choice(self.keys))
+            if self.now < until_ms:
+                self.at(self.now + 1 + int(self.rng.expovariate(1 / rate_ms)), one)
+
+        self.at(self.now + self.rng.randrange(0, rate_ms), one)
+
+    def committed(self, spec: JobSpec) -> dict[int, tuple[int, dict[str, int], dict[str, Any]]]:
+        """Window start (µs) → (revision, counts by key, status) of its highest committed revision."""
+        found: dict[int, tuple[int, dict[str, int], dict[str, Any]]] = {}
+        for row in self.home(spec).store.windows(spec.uid, -(1 << 62), 1 << 62):
+            rows = table_of(row.rows).to_pylist()
+            for status in table_of(row.status).to_pylist():
+                start = us_of(status["window_start"])
+                counts = {r["k0"]: r["s0"] for r in rows if us_of(r["window_start"]) == start}
+                if start not in found or found[start][0] <= status["revision"]:
+                    found[start] = (status["revision"], counts, status)
+        return found
+
+    def truth(self, spec: JobSpec, start: int, missing: Sequence[str] = ()) -> dict[str, int]:
+        """A count over the logs of all agents that are not named as missing."""
+        (window,) = spec.plan.windows
+        assert isinstance(window, Sliding)
+        agents = [a for a in self.agents if f"a{a.index}" not in missing]
+        logs = [a.logs[stream] for a in agents for stream in spec.plan.streams if stream in a.streams]
+        counts = Counter(key for log in logs for ts, key in log.rows if start <= ts < start + window.size_us)
+        return {key: n for key, n in counts.items() if n >= int(spec.plan.final_sql or 0)}
+
+    def answers_for(self, agent: SimAgent, spec: JobSpec, start: int) -> bool:
+        """Whether an agent had the job's flows in time for the window that starts there."""
+        uids = {flow.uid for flow in spec.flows}
+        states = [s for lane in agent.lanes.values() for s in lane.worker.states().values()]
+        pane_us = spec.plan.fragment.pane_us
+        return all(s.live_from * pane_us <= start for s in states if s.flow.uid in uids)

@@ -1,0 +1,141 @@
+"""``elf bench``: a command for each bench, made of its class, whose fields are the options.
+
+A class is imported when its command is asked for: most benches import whole agents.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_origin, get_type_hints
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from elf.cli.options import SeveralEngines
+
+if TYPE_CHECKING:
+    from lab.bench.runner import Bench
+
+BENCHES: Final = {
+    "ingest": (
+        "lab.bench.ingest.Ingest",
+        "Events a second of one agent's ingest path, one core, against DuckDB on the same file.",
+    ),
+    "cbt": (
+        "lab.bench.cbt.Cbt",
+        "Word count in the buffer tree, against a dict, pyarrow, DuckDB and Google's hash maps.",
+    ),
+    "sliding": (
+        "lab.bench.sliding.SlidingWindows",
+        "Windows that slide, against tumbling ones of the same events, and against DuckDB; one thread.",
+    ),
+    "windows": (
+        "lab.bench.windows.Windows",
+        "Ten windows on one job, against one, in CPU time; one thread.",
+    ),
+    "sharing": (
+        "lab.bench.sharing.Sharing",
+        "A job with longer windows beside another: on its panes, or on own ones, in CPU time; one thread.",
+    ),
+    "idle": (
+        "lab.bench.idle.Idle",
+        "CPU and memory of an agent that has nothing to do, without a job and with one.",
+    ),
+    "control": (
+        "lab.bench.control_measures.Control",
+        "Real agents on loopback: how soon they are ready, run a job, hear a notice, give a window's result.",
+    ),
+    "failover": (
+        "lab.bench.failover.Failover",
+        "Agents are killed, restarted or stopped while they work: how long until the next correct window?",
+    ),
+    "durability": (
+        "lab.bench.durability.Durability",
+        "What it costs that nothing is lost: a lane with and without syncs; fsyncs of a fleet.",
+    ),
+    "jobs": (
+        "lab.bench.jobs.Jobs",
+        "Many jobs of few queries on a fleet, beside those queries alone: CPU, messages, disk, memory.",
+    ),
+    "topk": (
+        "lab.bench.topk.TopK",
+        "What goes up of a LIMIT's groups: thresholds beside all groups, TPUT and APPROXIMATE.",
+    ),
+    "plan": (
+        "lab.bench.plan.Planning",
+        "From text to plan: every example, and a thousand jobs that share flows; CPU time of one thread.",
+    ),
+    "differential": (
+        "lab.bench.differential.bench.Differential",
+        "Random queries over random logs: live, DuckDB on all rows and Spark; non-zero when they differ.",
+    ),
+    "rotation": (
+        "lab.bench.rotation.bench.RotationBench",
+        "A log is rotated in every way, its agent dies meanwhile: is each row in a window or in a named gap?",
+    ),
+    "peers": (
+        "lab.bench.peers.bench.Peers",
+        "Polars, Flink, Spark, Pathway and Bytewax on elf's job and one core; all answers must be the same.",
+    ),
+    "all": (
+        "lab.bench.suite.Suite",
+        "Every bench, in sizes that take half an hour in all: one table, a row a figure, with its command.",
+    ),
+}
+"""By command, the class and the help."""
+JSON: Final = Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")]
+
+
+class Benches(TyperGroup):
+    """Makes each command when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(BENCHES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return command_of(cmd_name) if cmd_name in BENCHES else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help) for name, (_, help) in BENCHES.items()])
+
+
+app = typer.Typer(cls=Benches, help="Measure elf on this machine.", no_args_is_help=True)
+
+
+@app.callback()
+def _measure() -> None:
+    pass
+
+
+def command_of(name: str) -> Any:
+    """The command of one bench."""
+    path, help = BENCHES[name]
+    module, _, cls = path.rpartition(".")
+    bench = getattr(importlib.import_module(module), cls)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    kind: type[TyperCommand] = SeveralEngines if name == "peers" else TyperCommand
+    alone.command(name, cls=kind, help=help)(run_of(bench))
+    return typer.main.get_command(alone)
+
+
+def run_of(bench: Callable[..., Bench[Any, Any]]) -> Callable[..., int]:
+    """What typer calls: a function whose parameters are those fields of the bench that are options."""
+
+    def run(*, as_json: bool, **options: object) -> int:
+        return bench(**options).perform(as_json=as_json)
+
+    hints = get_type_hints(bench, include_extras=True)
+    options = [one for one in inspect.signature(bench).parameters.values() if is_option(hints[one.name])]
+    parameters = [one.replace(kind=one.KEYWORD_ONLY, annotation=hints[one.name]) for one in options]
+    json = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JSON)
+    run.__signature__ = inspect.Signature([*parameters, json])  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in (*parameters, json)}
+    return run
+
+
+def is_option(hint: object) -> bool:
+    """Whether a field is one: others are for tests."""
+    return get_origin(hint) is Annotated

@@ -1,0 +1,116 @@
+"""``elf sim``: the overlay, and whole fleets, on virtual time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elf.cli.choices import Lifetimes
+
+_sim = typer.Typer(help="Simulate a fleet on virtual time.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    app.add_typer(_sim, name="sim")
+
+
+@_sim.command()
+def overlay(
+    nodes: Annotated[int, typer.Option("--nodes", min=1, help="How many nodes join.")] = 200,
+    keys: Annotated[
+        int | None, typer.Option("--keys", min=1, help="Keys that are routed (1000; with --model 200000).")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=0, help="Jobs that are placed (100; with --model 2000).")
+    ] = None,
+    crash: Annotated[
+        float | None, typer.Option("--crash", min=0, max=0.9, help="Share that crashes (0.2).")
+    ] = None,
+    leaf_set: Annotated[
+        int | None, typer.Option("--leaf-set", min=2, help="Members of a leaf set (as agents have it).")
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", min=1, metavar="SECONDS", help="Also: halves for so long, then healed."),
+    ] = None,
+    regions: Annotated[
+        int | None,
+        typer.Option("--regions", min=1, help="Nodes stand in so many regions, 40 ms apart, and say so."),
+    ] = None,
+    model: Annotated[
+        bool, typer.Option("--model", help="A static model, without the protocol: up to a million nodes.")
+    ] = False,
+    churn: Annotated[
+        float | None,
+        typer.Option("--churn", min=1, metavar="SECONDS", help="Also: nodes live so long, others come."),
+    ] = None,
+    lifetimes: Annotated[
+        Lifetimes | None,
+        typer.Option("--lifetimes", help="With --churn: how they are distributed (weibull)."),
+    ] = None,
+    seconds: Annotated[
+        int | None, typer.Option("--seconds", min=1, help="With --churn: virtual time (300).")
+    ] = None,
+    lookups: Annotated[
+        int | None, typer.Option("--lookups", min=1, help="With --churn: a second (100).")
+    ] = None,
+    loss: Annotated[
+        float | None,
+        typer.Option("--loss", min=0, max=0.5, help="With --churn: share of messages lost (0.01)."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same run.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw ring, tree, balance: .png or .svg.")
+    ] = None,
+) -> int:
+    """Join, route, place jobs, crash and repair in one process; non-zero when a route or a tree is wrong."""
+    from lab.cli.churn import churn_options
+    from lab.cli.sim import SimOptions, simulate_overlay
+
+    churning = churn_options(churn, lifetimes, seconds, lookups, loss)
+    return simulate_overlay(
+        SimOptions(nodes, keys, jobs, crash, leaf_set, seed, model, plot, json, churning, partition, regions)
+    )
+
+
+@_sim.command()
+def chaos(
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many histories.")] = 10,
+    first_seed: Annotated[int, typer.Option("--first-seed", min=0, help="The others follow it.")] = 1,
+    nodes: Annotated[int, typer.Option("--nodes", min=2, max=200, help="Agents of each fleet.")] = 8,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="N,N...", help="With one seed: these of its faults only (0: none)."),
+    ] = None,
+    shrink: Annotated[
+        bool, typer.Option("--shrink/--no-shrink", help="Make the schedule of a failing seed small.")
+    ] = True,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes at once (one a core).")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+) -> int:
+    """Whole fleets through crashes, partitions and full disks; non-zero when a window is wrong or lost."""
+    from lab.cli.chaos import ChaosOptions, numbers_of, run_chaos
+
+    return run_chaos(ChaosOptions(seeds, first_seed, nodes, numbers_of(only), shrink, workers, json))
+
+
+@_sim.command()
+def control(
+    nodes: Annotated[int, typer.Option("--nodes", min=2, max=5_000, help="Agents of the fleet.")] = 64,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each figure is measured.")] = 3,
+    link_ms: Annotated[
+        float, typer.Option("--link-ms", min=0.0, max=1_000.0, help="What a message is under way.")
+    ] = 0.5,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the ring; CPU is measured anew.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+) -> int:
+    """How fast masters steer a fleet that no machine has: measured CPU on virtual time, one core an agent."""
+    from lab.cli.simcontrol import ControlOptions, simulate_control
+
+    return simulate_control(ControlOptions(nodes, rounds, link_ms, seed, json))

@@ -1,0 +1,1 @@
+"""The overlay on virtual time: whole rings, churn, and what must hold of them."""

@@ -1,0 +1,1 @@
+"""Raft groups on virtual time: disks, judges, mass kills."""
