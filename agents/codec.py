@@ -1,7 +1,7 @@
 """The messages that agents send, and what makes frames of them (``elf.wire.frames``).
 
 They are those in the ``MESSAGES`` of ``elf.job``, which are structs, and those of ``overlay.messages`` and
-``overlay.replica``, which are dataclasses. An agent must never decode into anything else.
+``overlay.raft``, which are dataclasses. An agent must never decode into anything else.
 
 Dataclasses travel as msgpack arrays, field by field, without their names: msgspec writes a dataclass as a map
 with the name of every field, which is most of a heartbeat. So each message type of the overlay (which knows
@@ -28,7 +28,7 @@ from elf.wire import vitals as vitals_messages
 from elf.wire.base import FAMILY
 from elf.wire.frames import Codec, Form, form_of_struct
 from overlay import messages as overlay_messages
-from overlay import replica
+from overlay import raft
 
 T = TypeVar("T")
 _TWINS: Final[dict[type, type[msgspec.Struct]]] = {}
@@ -75,16 +75,16 @@ def _kind(hint: Any) -> Any:
     return hint
 
 
-Message = base.Message | overlay_messages.Message | replica.Message
+Message = base.Message | overlay_messages.Message | raft.Message
 """A message of ours: a struct of ``elf.job.messages``, or a dataclass of ``overlay.messages`` or
-``overlay.replica.messages``."""
+``overlay.raft.messages``."""
 
 
 def _form(cls: type[Message]) -> Form[Message]:
     if issubclass(cls, msgspec.Struct):
         return form_of_struct(cls)
     read: Any = reader(cls)
-    well_formed: Any = replica.well_formed if cls in replica.MESSAGES else overlay_messages.well_formed
+    well_formed: Any = raft.well_formed if cls in raft.MESSAGES else overlay_messages.well_formed
 
     def checked(data: bytes) -> Message:
         message: Message = read(data)
@@ -102,7 +102,7 @@ CODEC: Final[Codec[Message]] = Codec(
         "work": work_messages.MESSAGES,
         "vitals": vitals_messages.MESSAGES,
         "overlay": overlay_messages.MESSAGES,
-        "group": replica.MESSAGES,
+        "group": raft.MESSAGES,
     },
     _form,
 )

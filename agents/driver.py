@@ -182,7 +182,7 @@ class Driver:
             except PeerError as refused:
                 self.metrics.refused(getattr(refused, "reason", "malformed"))
                 if isinstance(refused, OtherCluster):
-                    self.readiness.stranger(refused, origin)
+                    self.readiness.unknown_member(refused, origin)
                 continue
             listens = ":" in decoded.sender and not decoded.sender.startswith("client:")
             self._event(arrived(decoded.sender if listens else origin, decoded.message))

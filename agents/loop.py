@@ -3,7 +3,7 @@
 It knows no clock, thread or socket, only ports (``agents.ports``), so real agents and simulated ones have the
 same loop. Small durable words (the log, a job's record) are written before the effects that stand after them
 are performed. All that may take a while is done beside the loop and comes back to the node as an event, as do
-the writes of replica groups: what rests on those waits in the node (``agents.node.groups``).
+the writes of Raft groups: what rests on those waits in the node (``agents.node.groups``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from elf.job.log.streamlog import encode_entry
 from elf.job.program.port import ProgramEffect
 from elf.job.snapshots import SnapshotName
 from elf.wire import base
-from overlay import replica
+from overlay import raft
 
 TICK_MS_MIN: Final = 1
 """Between two ticks of the node, at least."""
@@ -112,7 +112,7 @@ class Loop:
     def _perform(self, effect: Effect) -> None:
         ports = self._ports
         match effect:
-            case do.Send() | ring.Send() | replica.Send():
+            case do.Send() | ring.Send() | raft.Send():
                 ports.links.send(effect.to, effect.message)
             case do.Work():
                 ports.lanes.perform(effect.stream, effect.command)
@@ -177,7 +177,7 @@ class Loop:
                 work.submit("compute", partial(windowcommits.windows_again, effect, store, me), self.handle)
             case do.StorePanes():
                 work.submit("commit", partial(panecommits.store_panes, effect, store), self.handle)
-            case replica.Persist():
+            case raft.Persist():
                 persist = partial(store.persist, effect.writes)
                 work.submit("persist", persist, lambda _: self.handle(Persisted()))
             case homestore.ApplyRun():
@@ -232,6 +232,6 @@ def arrived(sender: str, message: Message) -> NodeEvent:
     """The event of a message. ``sender``: where an answer goes to."""
     if isinstance(message, base.Message):
         return was.Arrived(sender, message)
-    if isinstance(message, replica.Message):
-        return replica.Received(message)
+    if isinstance(message, raft.Message):
+        return raft.Received(message)
     return ring.Received(message)

@@ -29,7 +29,7 @@ Queue = Literal["compute", "functions", "commit", "persist", "homes", "copies", 
 - ``compute``: several at a time, in any order; the store is only read.
 - ``functions``: a user's function is called, which may take its time.
 - ``commit``: several at a time; something is durable in the store before it is told.
-- ``persist``: logs of replica groups, in order; durable before it is told.
+- ``persist``: logs of Raft groups, in order; durable before it is told.
 - ``homes``: what groups have committed, in one order with ``persist``; it need not be durable.
 - ``copies``: other agents' snapshots, in order.
 - ``aside``: the store is tidied up, and nobody waits for that.

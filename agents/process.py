@@ -52,7 +52,7 @@ from agents.node.beginning import (
     NodeSettings,
     Restored,
     overlay_config,
-    replica_config,
+    raft_config,
 )
 from agents.node.node import Node
 from agents.restore import contacts, restore
@@ -67,7 +67,7 @@ from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.schema import ColumnType
 from elf.transport import ZeroMqTransport
 from elf.transport.probe import probe
-from overlay import replica
+from overlay import raft
 
 STORE_FILE = "elf.sqlite"
 LOCK_FILE = "lock"
@@ -319,7 +319,7 @@ def _node(config: Config, me: Identity, restored: Restored, store: Store) -> Nod
     detect: Detect = config.cluster.detect  # type: ignore[assignment]  # one of its words
     shape = config.ring.overlay(config.cluster.retry_join_secs)
     overlay = ring.Overlay(peer, overlay_config(restored, me, shape, detect), rng, config.agent.place)
-    groups = replica.Groups(peer, replica_config(detect), rng, restored.groups)
+    groups = raft.Groups(peer, raft_config(detect), rng, restored.groups)
     return Node(me, since, overlay, groups, settings, restored, new_cluster_uid=str(uuid.uuid4()))
 
 

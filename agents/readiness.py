@@ -97,7 +97,7 @@ class Readiness:
                 zip(looked_at, await asyncio.gather(*map(self._probe, looked_at)), strict=True)
             )
 
-    def stranger(self, refused: OtherCluster, origin: str) -> None:
+    def unknown_member(self, refused: OtherCluster, origin: str) -> None:
         """A message of another cluster has come. ``origin``: where an answer goes to if its sender does not
         listen anywhere."""
         listens = ":" in refused.sender and not refused.sender.startswith("client:")

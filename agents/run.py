@@ -25,7 +25,7 @@ from agents.disk.store import Store
 from agents.driver import Driver
 from agents.inputs import Input, Range, Whole
 from agents.lanes.lane import Lane
-from agents.node.beginning import NodeSettings, Restored, replica_config
+from agents.node.beginning import NodeSettings, Restored, raft_config
 from agents.node.node import Node
 from agents.runinputs import FleetStream, RunRequest, streams_of
 from elf.batch import decode
@@ -40,7 +40,7 @@ from elf.transport import Limits, MemoryNetwork, MemoryTransport
 from elf.wire.base import Message
 from elf.wire.clients import Execute, Failed, KeepAlive, Published, Reply, WindowResult
 from overlay import Overlay, OverlayConfig, Peer
-from overlay.replica import Groups
+from overlay.raft import Groups
 
 CLUSTER = "run"
 LIVE_LATENESS_US = 2_000_000
@@ -192,7 +192,7 @@ class Fleet:
             me,
             [StreamSince(one.facts.stream, LONG_AGO) for one in streams],
             Overlay(ring_peer(me), OverlayConfig(), rng),
-            Groups(ring_peer(me), replica_config(), rng),
+            Groups(ring_peer(me), raft_config(), rng),
             NodeSettings(root=PATIENT, keepers_max=1, home_members=1, copies=0),  # they live and die together
             Restored(),
             new_cluster_uid=CLUSTER,

@@ -59,7 +59,7 @@ asks its parent; who knows more than its parent tells it, so that what a dying r
 newcomer gets what is kept, after a ``Missed`` for what was before. At most a window is under way to a child
 (``Flight``); a slow one repairs the rest when it can, and costs its parent nothing.
 
-**Replica groups** (``replica``, a package of its own). Up to five nodes keep a small log for what a root or a
+**Raft groups** (``raft``, a package of its own). Up to five nodes keep a small log for what a root or a
 master may never forget; it explains itself.
 
 **Using it** (``node``). Everything is a call of :class:`Overlay` with the time in ms, and returns effects::

@@ -29,7 +29,7 @@ from agents.disk.tables import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
 from elf.errors import ElfBug
 from elf.job.commits import UNNUMBERED, PaneCommit, PaneCommitName, WindowCommit
 from elf.job.snapshots import Sealed, SnapshotName
-from overlay import replica
+from overlay import raft
 
 __all__ = [
     "CopyRow",
@@ -441,16 +441,16 @@ class Store:
                 for seq, entry in con.execute("SELECT seq, entry FROM log ORDER BY seq")
             ]
 
-    # -- replica groups --------------------------------------------------------------------------------------
+    # -- Raft groups --------------------------------------------------------------------------------------
 
-    def persist(self, writes: Sequence[replica.Write]) -> None:
-        """Makes writes of replica groups, in order, in one transaction."""
+    def persist(self, writes: Sequence[raft.Write]) -> None:
+        """Makes writes of Raft groups, in order, in one transaction."""
         with self._file.writing() as con:
             for write in writes:
                 hardstate.apply(con, write)
 
-    def load_groups(self) -> dict[bytes, replica.Stored]:
-        """The hard state of every group in which this agent has a seat."""
+    def load_groups(self) -> dict[bytes, raft.Stored]:
+        """The hard state of every group in which this agent has a voter slot."""
         with self._file.reading() as con:
             return hardstate.load(con)
 

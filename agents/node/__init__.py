@@ -3,8 +3,8 @@
     driver ──event──▶ Node.handle ──▶ the part that it is for ──steps──▶ Node._settle ──effects──▶ driver
 
     keeping     the stream log: followed, kept; ``membership`` in ``elf.job.log``
-    housing     the replica groups of homes: founded, led, ended; ``staffing``: who is in a group
-    groups      all replica groups, between ``overlay.replica`` and the disk
+    housing     the Raft groups of homes: founded, led, ended; ``staffing``: who is in a group
+    groups      all Raft groups, between ``overlay.raft`` and the disk
     working     the worker side: uplink, trees, ``copies``, notices, clocks
     requests    what other nodes ask of this one
     leaving     how the agent goes; ``witness``: who comes and goes, and what the agent waits for

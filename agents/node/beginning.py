@@ -17,7 +17,7 @@ from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import LogEntry
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
-from overlay import replica
+from overlay import raft
 
 PEERS_FACT: Final = "peers"
 """Durable: addresses of live peers, a line each, to find the ring again after a restart."""
@@ -57,7 +57,7 @@ class Restored:
 
     cluster: Cluster | None = None
     log: tuple[LogEntry, ...] = ()
-    groups: Mapping[bytes, replica.Stored] = field(default_factory=dict)
+    groups: Mapping[bytes, raft.Stored] = field(default_factory=dict)
     jobs: tuple[StoredJob, ...] = ()
     flows: Mapping[str, StoredPanes] = field(default_factory=dict)
     """Every flow of which the store has something."""
@@ -112,12 +112,10 @@ def overlay_config(
     )
 
 
-def replica_config(detect: Detect = "default") -> replica.ReplicaConfig:
+def raft_config(detect: Detect = "default") -> raft.RaftConfig:
     """Groups in agents beat a little slower than by default: an idle leader of five costs less. From a
     leader's crash to the next one it is 5 s at most, and less where the overlay notices it first."""
-    config = replica.ReplicaConfig(
-        beat_ms=1_500, silence_ms=4_000, record_bytes_max=RECORD_BYTES_MAX + (1 << 20)
-    )
+    config = raft.RaftConfig(beat_ms=1_500, silence_ms=4_000, record_bytes_max=RECORD_BYTES_MAX + (1 << 20))
     if detect == "default":
         return config
     return replace(config, beat_ms=500, silence_ms=1_300, slot_ms=50, vote_ms=100, push_ms=100, ask_ms=200)

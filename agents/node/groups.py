@@ -1,4 +1,4 @@
-"""The replica groups of one agent: ``overlay.replica.Groups`` between the node and its disk, as a pure part
+"""The Raft groups of one agent: ``overlay.raft.Groups`` between the node and its disk, as a pure part
 of the node.
 
 Groups say what to write, and what may be said and done once that is durable. A write takes a while (an
@@ -24,7 +24,7 @@ from elf.job.effects import Effect
 from elf.job.home import records as home
 from elf.job.home.port import Apply, Commit, HomeEffect, InstallHome, SummariseHome
 from elf.job.log.keepers import LOG_GROUP, KeptLog
-from overlay import replica
+from overlay import raft
 
 
 @dataclass(frozen=True)
@@ -35,22 +35,22 @@ class Persisted:
 COMPACT_BYTES: Final = 8 << 20
 """Bytes of records, or of twice the last state if that is more, after which a log is made a state."""
 
-GroupStep = Effect | HomeEffect | replica.Send | replica.Persist
+GroupStep = Effect | HomeEffect | raft.Send | raft.Persist
 """What comes out: messages and writes for the driver, and what machines want done."""
 
 
 _Word = (
-    replica.Installed
-    | replica.Committed
-    | replica.Reconfigured
-    | replica.Elected
-    | replica.Leading
-    | replica.Following
-    | replica.Accepted
-    | replica.Rejected
-    | replica.Readable
-    | replica.CompactWanted
-    | replica.Retired
+    raft.Installed
+    | raft.Committed
+    | raft.Reconfigured
+    | raft.Elected
+    | raft.Leading
+    | raft.Following
+    | raft.Accepted
+    | raft.Rejected
+    | raft.Readable
+    | raft.CompactWanted
+    | raft.Retired
 )
 
 
@@ -141,15 +141,15 @@ class GroupDesk:
     """All groups of the node, each with its machine. ``leading``: the groups that we lead and all of which
     has come out here, with the term."""
 
-    def __init__(self, groups: replica.Groups, machine_of: Callable[[bytes], Machine]) -> None:
+    def __init__(self, groups: raft.Groups, machine_of: Callable[[bytes], Machine]) -> None:
         self.groups = groups
         self.leading: dict[bytes, int] = {}
         self._machine_of = machine_of
         self._bytes: dict[bytes, tuple[int, int]] = {}
         self._index: dict[bytes, int] = {}
         self._writing = False
-        self._behind: list[replica.Send | _Word] = []
-        self._waiting: list[replica.Effect] = []
+        self._behind: list[raft.Send | _Word] = []
+        self._waiting: list[raft.Effect] = []
         self._changed: set[bytes] = set()
         self._token = 0
         self._proposed: dict[int, bytes] = {}
@@ -160,8 +160,8 @@ class GroupDesk:
     def start(self, now_ms: int) -> list[GroupStep]:
         return self._take(self.groups.start(now_ms), now_ms)
 
-    def received(self, message: replica.Message, now_ms: int) -> list[GroupStep]:
-        return self._take(self.groups.handle(replica.Received(message), now_ms), now_ms)
+    def received(self, message: raft.Message, now_ms: int) -> list[GroupStep]:
+        return self._take(self.groups.handle(raft.Received(message), now_ms), now_ms)
 
     def tick(self, now_ms: int) -> list[GroupStep]:
         due = self.deadline()
@@ -205,15 +205,15 @@ class GroupDesk:
         return self._take(self.groups.leave(now_ms), now_ms)
 
     def holds(self, key: bytes) -> bool:
-        """Whether we have a seat in a group."""
+        """Whether we have a voter slot in a group."""
         return self.groups.holds(key)
 
     def held(self) -> tuple[bytes, ...]:
         """The groups in which we have one."""
         return self.groups.held()
 
-    def standing(self, key: bytes) -> replica.Standing | None:
-        """That of a group, if we have a seat in it."""
+    def standing(self, key: bytes) -> raft.Standing | None:
+        """That of a group, if we have a voter slot in it."""
         return self.groups.standing(key)
 
     def voters(self, key: bytes) -> tuple[str, ...]:
@@ -244,7 +244,7 @@ class GroupDesk:
         behind, self._behind = self._behind, []
         return [*self._perform(behind, now_ms), *self._flow(now_ms)]
 
-    def _take(self, effects: Sequence[replica.Effect], now_ms: int) -> list[GroupStep]:
+    def _take(self, effects: Sequence[raft.Effect], now_ms: int) -> list[GroupStep]:
         self._waiting.extend(effects)
         return self._flow(now_ms)
 
@@ -252,22 +252,20 @@ class GroupDesk:
         found: list[GroupStep] = []
         while self._waiting and not self._writing:
             batch, self._waiting = self._waiting, []
-            writes = tuple(
-                w for effect in batch if isinstance(effect, replica.Persist) for w in effect.writes
-            )
-            rest = [effect for effect in batch if not isinstance(effect, replica.Persist)]
+            writes = tuple(w for effect in batch if isinstance(effect, raft.Persist) for w in effect.writes)
+            rest = [effect for effect in batch if not isinstance(effect, raft.Persist)]
             if writes:
                 self._writing, self._behind = True, rest
-                found.append(replica.Persist(writes))
+                found.append(raft.Persist(writes))
             else:
                 found.extend(self._perform(rest, now_ms))
         return found
 
-    def _perform(self, effects: Sequence[replica.Send | _Word], now_ms: int) -> list[GroupStep]:
-        sends = [effect for effect in effects if isinstance(effect, replica.Send)]
+    def _perform(self, effects: Sequence[raft.Send | _Word], now_ms: int) -> list[GroupStep]:
+        sends = [effect for effect in effects if isinstance(effect, raft.Send)]
         found: list[GroupStep] = [*self.groups.gathered(sends)]
         for effect in effects:
-            if not isinstance(effect, replica.Send):
+            if not isinstance(effect, raft.Send):
                 found.extend(self._word(effect, now_ms))
         return found
 
@@ -275,32 +273,32 @@ class GroupDesk:
         """Tell the machine of a group what concerns it."""
         key = word.group
         match word:
-            case replica.Installed():
+            case raft.Installed():
                 self._index[key] = word.index
                 self._bytes[key] = (0, len(word.state))
                 self._changed.add(key)
                 return self._machine_of(key).install(word.state)
-            case replica.Committed():
+            case raft.Committed():
                 return self._committed(key, word.entry, now_ms)
-            case replica.CompactWanted():
+            case raft.CompactWanted():
                 return self._compact(key, now_ms)
-            case replica.Accepted():
+            case raft.Accepted():
                 self._proposed.pop(word.token, None)
                 return ()
-            case replica.Rejected():
+            case raft.Rejected():
                 if (record := self._proposed.pop(word.token, None)) is not None:
                     self._rejected.append((key, record))
                 return ()
-            case replica.Readable():
+            case raft.Readable():
                 return ()
-            case replica.Leading():
+            case raft.Leading():
                 self.leading[key] = word.term
-            case replica.Elected() | replica.Following() | replica.Retired():
+            case raft.Elected() | raft.Following() | raft.Retired():
                 self.leading.pop(key, None)
         self._changed.add(key)
         return ()
 
-    def _committed(self, key: bytes, entry: replica.Entry, now_ms: int) -> Sequence[GroupStep]:
+    def _committed(self, key: bytes, entry: raft.Entry, now_ms: int) -> Sequence[GroupStep]:
         self._index[key] = entry.index
         if not entry.payload:
             return ()
@@ -319,7 +317,7 @@ class GroupDesk:
         self._waiting.extend(self._compacted(key, self._index[key], state, now_ms))
         return ()
 
-    def _compacted(self, key: bytes, index: int, state: bytes, now_ms: int) -> list[replica.Effect]:
+    def _compacted(self, key: bytes, index: int, state: bytes, now_ms: int) -> list[raft.Effect]:
         """One that is too large for its group stands for nothing: its records stay, behind the last state
         that was not."""
         self._bytes[key] = (0, len(state))

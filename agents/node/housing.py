@@ -46,7 +46,7 @@ from elf.job.spec import END_OF_TIME, is_range, job_of
 
 AGAIN_MS: Final = 200
 STRAY_MS: Final = 60_000
-"""A seat that has heard nothing of its group for so long is given up."""
+"""A voter slot that has heard nothing of its group for so long is given up."""
 
 Step = GroupStep | Effect | HomeEffect
 
@@ -259,7 +259,7 @@ class Housing:
     # -- time ------------------------------------------------------------------------------------------------
 
     def deadline(self) -> int | None:
-        held = self._desk.groups.seats > self._desk.holds(LOG_GROUP)
+        held = self._desk.groups.slots > self._desk.holds(LOG_GROUP)
         waits = [self._again_ms, self._next_ms if held else None]
         return min((at for at in waits if at is not None), default=None)
 

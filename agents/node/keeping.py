@@ -28,7 +28,7 @@ from elf.job.messages.inquiries import LocateInTree, TreePlace
 from elf.job.messages.wishes import EndFlow, Wish
 from elf.job.spec import stream_topic
 from elf.wire.base import Answer
-from overlay import replica
+from overlay import raft
 
 PROPOSED_MS: Final = 1_500
 """A wish that is repeated within this time of its record is not proposed again."""
@@ -43,7 +43,7 @@ them would hear of each other."""
 SEEK_MS: Final = 10_000
 """Between two looks for members that should be ring neighbours of ours and are not."""
 GOING_MS: Final = 15_000
-"""How long an agent that leaves tries to hand over its seat."""
+"""How long an agent that leaves tries to hand over its slot."""
 
 
 @dataclass(frozen=True)
@@ -121,11 +121,11 @@ class Keeping:
         return list(self._overlay.subscribe(stream_topic(stream), now_ms))
 
     def gone(self) -> bool:
-        """Whether we have no seat in any group."""
+        """Whether we have no slot in any group."""
         return not self._groups.held() and not self.desk.busy
 
     def go(self, now_ms: int) -> list[Step]:
-        """Hand over our seat; call it until ``gone`` or ``late``."""
+        """Hand over our slot; call it until ``gone`` or ``late``."""
         if self._going_since is None:
             self._going_since = now_ms
             self.staffing.going = True
@@ -139,8 +139,8 @@ class Keeping:
     # -- who keeps it ----------------------------------------------------------------------------------------
 
     @property
-    def standing(self) -> replica.Standing | None:
-        """The group's, if we have a seat in it."""
+    def standing(self) -> raft.Standing | None:
+        """The group's, if we have a voter slot in it."""
         return self._groups.standing(LOG_GROUP)
 
     @property
@@ -192,7 +192,7 @@ class Keeping:
 
     # -- messages --------------------------------------------------------------------------------------------
 
-    def received(self, message: replica.Message, now_ms: int) -> list[Step]:
+    def received(self, message: raft.Message, now_ms: int) -> list[Step]:
         return self._heard(self.desk.received(message, now_ms), now_ms)
 
     def persisted(self, now_ms: int) -> list[Step]:

@@ -1,7 +1,7 @@
 """How an agent leaves its cluster (``elf leave``; protocol 10.2, protocol 10.3).
 
 It seals all that is open, hands over what it has sealed and the copies that it has of the dead, has the log
-say from when on it is gone, hands over its seats in all groups, and leaves the ring.
+say from when on it is gone, hands over its slots in all groups, and leaves the ring.
 
 Who asks is told no, and nothing is changed, where a group would have no majority without this agent: another
 member is dead, and nobody is there to take its place. What is kept there would stand still until the dead one

@@ -1,4 +1,4 @@
-"""A node: overlay, replica groups, stream log, worker side, homes and clients, composed into one pure state
+"""A node: overlay, Raft groups, stream log, worker side, homes and clients, composed into one pure state
 machine.
 
 ``handle(event, now_ms) -> list[Effect]``; ``deadline()`` says when it wants a ``tick``. The driver
@@ -64,14 +64,14 @@ from elf.job.program.port import ProgramEffect, ProgramEvent
 from elf.job.program.programs import Programs, ToApp
 from elf.wire.base import Answer, Request
 from elf.wire.clients import Call, Cancel, Execute, KeepAlive, WindowResult
-from overlay import replica
+from overlay import raft
 
 LOOK_MS = 1_000
 """Between two looks at what nothing waits for."""
-NodeEffect = Effect | HomeEffect | CopyEffect | ring.Send | replica.Send | replica.Persist | ProgramEffect
+NodeEffect = Effect | HomeEffect | CopyEffect | ring.Send | raft.Send | raft.Persist | ProgramEffect
 """What the driver performs."""
 
-NodeEvent = Event | HomeEvent | CopyEvent | ring.Received | replica.Received | Persisted | ProgramEvent
+NodeEvent = Event | HomeEvent | CopyEvent | ring.Received | raft.Received | Persisted | ProgramEvent
 
 Step = WorkStep | Commit | FoundHome | ToAddress | ToKey | Until | ToApp | ProgramEffect
 """What the parts of a node want; ``settle`` does what is for the node itself."""
@@ -85,7 +85,7 @@ class Node:
         me: Identity,
         streams: Sequence[StreamSince],
         overlay: ring.Overlay,
-        groups: replica.Groups,
+        groups: raft.Groups,
         settings: NodeSettings,
         restored: Restored,
         *,
@@ -188,7 +188,7 @@ class Node:
         match event:
             case ring.Received():
                 return list(self.overlay.handle(event, now_ms))
-            case replica.Received():
+            case raft.Received():
                 return list(self.keeping.received(event.message, now_ms))
             case Persisted():
                 return list(self.keeping.persisted(now_ms))

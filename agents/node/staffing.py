@@ -1,4 +1,4 @@
-"""Who is in a replica group: its leader sees to it that there are enough members, that they live, and that
+"""Who is in a Raft group: its leader sees to it that there are enough members, that they live, and that
 this agent may go. One for all groups of an agent; who should be in one is ``elf.job.log.keepers.wanted``."""
 
 from __future__ import annotations

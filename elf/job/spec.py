@@ -92,7 +92,7 @@ class Flow:
     topic: bytes
     """Key of its tree on the ring (16 bytes), see ``flow_topic``."""
     home: str
-    """Address of its root: the node that commits its panes (its replica group of one)."""
+    """Address of its root: the node that commits its panes (its Raft group of one)."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class JobSpec:
 
     @property
     def replicated(self) -> bool:
-        """Whether its home is a replica group: a SELECT is not worth one, it is asked again."""
+        """Whether its home is a Raft group: a SELECT is not worth one, it is asked again."""
         return not self.name.startswith(ONE_SHOT_PREFIX)
 
     @property

@@ -15,7 +15,7 @@ from agents.codec import Message
 from agents.committing.making import Functions, Making
 from agents.disk.store import StoreError
 from agents.loop import Loop
-from agents.node.beginning import NodeSettings, Restored, overlay_config, replica_config
+from agents.node.beginning import NodeSettings, Restored, overlay_config, raft_config
 from agents.node.node import Node, NodeEffect, NodeEvent
 from agents.ports import Ports, Told
 from agents.restore import contacts as known_contacts
@@ -36,7 +36,7 @@ from lab.chaos.files import FileLog
 from lab.chaos.lane import Log, SimLane
 from lab.chaos.ports import PyFunctions, SimClock, SimLanes, SimWork
 from lab.chaos.programs import InlineJobs
-from overlay import replica
+from overlay import raft
 
 if TYPE_CHECKING:
     from lab.chaos.world import World
@@ -152,7 +152,7 @@ class SimAgent:
             me,
             [StreamSince(stream, -(1 << 62)) for stream in self.streams],
             ring.Overlay(peer, overlay_config(restored, me, config), rng),
-            replica.Groups(peer, replica_config(), rng, restored.groups),
+            raft.Groups(peer, raft_config(), rng, restored.groups),
             NodeSettings(
                 root=world.root_settings,
                 retained_bytes_max=world.retained_bytes_max,
@@ -167,7 +167,7 @@ class SimAgent:
         return (FileLane if isinstance(self.logs[stream], FileLog) else self.world.lane)(self, stream)
 
     def groups(self) -> tuple[bytes, ...]:
-        """The replica groups in which it has a seat."""
+        """The Raft groups in which it has a voter slot."""
         return self.node.keeping.desk.groups.held()
 
     def crash(self) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from overlay.replica.effects import Forgotten, Promised, Recorded, Seated, Snapped, Write
-from overlay.replica.log import Log
-from overlay.replica.values import Stored
+from overlay.raft.effects import Forgotten, Promised, Recorded, SlotTaken, Snapped, Write
+from overlay.raft.log import Log
+from overlay.raft.values import Stored
 
 
 class Disk:
@@ -19,9 +19,9 @@ class Disk:
 
     def apply(self, write: Write) -> None:
         """Make one write."""
-        if isinstance(write, Seated):
+        if isinstance(write, SlotTaken):
             snapshot = write.snapshot
-            self.groups[write.group] = Stored(write.birth, write.seat, snapshot.term, 0, snapshot, ())
+            self.groups[write.group] = Stored(write.birth, write.slot, snapshot.term, 0, snapshot, ())
             return
         held = self.groups.get(write.group)
         if held is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lab.raft.world import Weather, World
 from overlay.effects import Rng
 from overlay.ids import closeness, key_of, node_id, to_int
-from overlay.replica.config import ReplicaConfig
+from overlay.raft.config import RaftConfig
 
 _FOUNDING_MS = 20_000
 _LIMIT_MS = 60_000
@@ -44,7 +44,7 @@ class MassKill:
 class Fleet:
     """A world with groups on the five nodes closest to each key."""
 
-    def __init__(self, nodes: int, groups: int, rng: Rng, config: ReplicaConfig, weather: Weather) -> None:
+    def __init__(self, nodes: int, groups: int, rng: Rng, config: RaftConfig, weather: Weather) -> None:
         self.world = World(rng, config, weather)
         self.addresses = [f"node-{number}" for number in range(nodes)]
         self.keys = [key_of(b"group %d" % number) for number in range(groups)]
@@ -98,14 +98,14 @@ def mass_kill(
     share: float,
     rng: Rng,
     *,
-    config: ReplicaConfig | None = None,
+    config: RaftConfig | None = None,
     weather: Weather | None = None,
 ) -> MassKill:
     """Found the groups, idle, kill a share of the nodes at once, and start them again. OverlayError
     (``Broken``) when a promise does not hold. ValueError for sizes that make no fleet."""
     if nodes < 5 or groups < 1 or not 0 < share < 1:
         raise ValueError("at least five nodes, a group, a share between 0 and 1")
-    settings = config or ReplicaConfig()
+    settings = config or RaftConfig()
     fleet = Fleet(nodes, groups, rng, settings, weather or Weather())
     world = fleet.world
     fleet.ask(fleet.keys, _ANSWER_MS)

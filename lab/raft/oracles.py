@@ -1,4 +1,4 @@
-"""What must be true of replica groups, judged from outside by one who sees all: slow, obvious, merciless.
+"""What must be true of Raft groups, judged from outside by one who sees all: slow, obvious, merciless.
 
 Raft's five (Figure 3 of the paper): election safety, leader append-only and log matching, leader
 completeness, state-machine safety; and what a caller may rely on: what was accepted stays, in an order that
@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from overlay.errors import OverlayError
-from overlay.replica.effects import (
+from overlay.raft.effects import (
     Accepted,
     Committed,
     CompactWanted,
@@ -24,18 +24,18 @@ from overlay.replica.effects import (
     Rejected,
     Retired,
 )
-from overlay.replica.values import Entry
+from overlay.raft.values import Entry
 
 if TYPE_CHECKING:
     from lab.raft.world import World
-    from overlay.replica.groups import Groups
+    from overlay.raft.groups import Groups
 
 Name = tuple[bytes, int]
 """A group: its key and its birth."""
 
 
 class Broken(OverlayError):
-    """A promise of replica groups does not hold."""
+    """A promise of Raft groups does not hold."""
 
 
 @dataclass
@@ -70,8 +70,8 @@ class Judge:
 
     def started(self, address: str) -> None:
         """The node begins anew; its memory is gone."""
-        for place in [place for place in self.states if place[0] == address]:
-            del self.states[place]
+        for local in [local for local in self.states if local[0] == address]:
+            del self.states[local]
 
     def asked(self, address: str, token: int, group: bytes, payload: bytes) -> None:
         """Somebody wants a record (or, without a payload, a read) of the node there."""
@@ -107,18 +107,18 @@ class Judge:
         if not groups.holds(effect.group):
             return
         name = self._name(groups, effect.group)
-        place = groups.group(effect.group).place
-        first = self.leaders.setdefault((name, effect.term), place.hard.seat)
-        if first != place.hard.seat:
+        local = groups.group(effect.group).local
+        first = self.leaders.setdefault((name, effect.term), local.hard.slot)
+        if first != local.hard.slot:
             raise Broken(
-                f"two leaders of {name} in term {effect.term}: {first} and {place.hard.seat} ({address})"
+                f"two leaders of {name} in term {effect.term}: {first} and {local.hard.slot} ({address})"
             )
-        for index in range(place.log.base.index + 1, 1 << 62):
+        for index in range(local.log.base.index + 1, 1 << 62):
             known = self.decided.get((name, index))
             if known is None:
                 break
             entry, term = known
-            if term < effect.term and place.log.term_at(index) != entry.term:
+            if term < effect.term and local.log.term_at(index) != entry.term:
                 raise Broken(f"{address} leads {name} in term {effect.term} without entry {index}")
 
     def _committed(self, address: str, groups: Groups, effect: Committed) -> None:
@@ -126,7 +126,7 @@ class Judge:
         if not groups.holds(effect.group):
             return
         name, entry = self._name(groups, effect.group), effect.entry
-        term = groups.group(effect.group).place.term
+        term = groups.group(effect.group).local.term
         first, _ = self.decided.setdefault((name, entry.index), (entry, term))
         if first != entry:
             raise Broken(f"{address} committed {entry} in {name}, another {first}")
@@ -175,7 +175,7 @@ class Judge:
         for address in world.running():
             groups = world.at(address)
             for key in groups.held():
-                log, name = groups.group(key).place.log, self._name(groups, key)
+                log, name = groups.group(key).local.log, self._name(groups, key)
                 before = log.base.term
                 for entry in log.entries:
                     first = seen.setdefault((name, entry.index, entry.term), (entry, before))
@@ -220,4 +220,4 @@ class Judge:
 
     @staticmethod
     def _name(groups: Groups, key: bytes) -> Name:
-        return key, groups.group(key).place.hard.birth
+        return key, groups.group(key).local.hard.birth

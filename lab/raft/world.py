@@ -1,4 +1,4 @@
-"""A world of nodes with replica groups on virtual time, from one seed: a heap of (time, sequence, event).
+"""A world of nodes with Raft groups on virtual time, from one seed: a heap of (time, sequence, event).
 
 Messages are delayed (so they overtake each other), lost, doubled, cut off; a disk takes its time, during
 which what stands behind a ``Persist`` waits; a crash keeps any first part of what was not synced; a wiped
@@ -18,13 +18,13 @@ from lab.raft.oracles import Judge
 from overlay.effects import Rng, Tick
 from overlay.errors import OverlayError
 from overlay.ids import Peer
-from overlay.replica.config import ReplicaConfig
-from overlay.replica.effects import CompactWanted, Effect, Persist, Received, Send
-from overlay.replica.groups import Groups
-from overlay.replica.messages import Message
-from overlay.replica.values import Stored
+from overlay.raft.config import RaftConfig
+from overlay.raft.effects import CompactWanted, Effect, Persist, Received, Send
+from overlay.raft.groups import Groups
+from overlay.raft.messages import Message
+from overlay.raft.values import Stored
 
-Make = Callable[[Peer, ReplicaConfig, Rng, Mapping[bytes, Stored]], Groups]
+Make = Callable[[Peer, RaftConfig, Rng, Mapping[bytes, Stored]], Groups]
 """How a node is made; judges of judges put other ones in its place."""
 
 
@@ -64,7 +64,7 @@ class World(VirtualWorld[_Event]):
     def __init__(
         self,
         rng: Rng,
-        config: ReplicaConfig | None = None,
+        config: RaftConfig | None = None,
         weather: Weather | None = None,
         *,
         check: bool = False,
@@ -72,7 +72,7 @@ class World(VirtualWorld[_Event]):
     ) -> None:
         super().__init__()
         self.rng = rng
-        self.config = config or ReplicaConfig()
+        self.config = config or RaftConfig()
         self.weather = weather or Weather()
         self.nodes: dict[str, Inhabitant] = {}
         self.judge = Judge()

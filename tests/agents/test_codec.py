@@ -24,14 +24,14 @@ from elf.wire.clients import Failed
 from elf.wire.frames import MAGIC, WIRE_VERSION, Envelope, FrameRefused, OtherCluster, Reason
 from lab.raft.world import Weather, World
 from overlay import messages as ring
-from overlay import replica, treemessages
+from overlay import raft, treemessages
 from overlay.ids import KEY_BYTES, Peer
 
 CLUSTER = "shop"
 SENDER = "10.0.0.7:7071"
 MAX = 1 << 20
 ALL_TYPES: tuple[type, ...] = (*job.MESSAGES, *program.MESSAGES, *ring.MESSAGES)
-"""Of any values; those of replica groups see below."""
+"""Of any values; those of Raft groups see below."""
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 keys = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
@@ -142,20 +142,20 @@ def test_no_type_is_left_out(cls: type[Message], data: st.DataObject) -> None:
 
 
 class _Heard(World):
-    """A world of replica groups in which every message travels as frames."""
+    """A world of Raft groups in which every message travels as frames."""
 
     heard: typing.ClassVar[set[type]] = set()
 
-    def _send(self, source: str, effect: replica.Send) -> None:
+    def _send(self, source: str, effect: raft.Send) -> None:
         message = read(sent(effect.message))
         assert message == effect.message
         self.heard.add(type(message))
-        super()._send(source, replica.Send(effect.to, message))
+        super()._send(source, raft.Send(effect.to, message))
 
 
 def test_replica_groups_work_through_frames() -> None:
     """What they say must make sense to be decoded, so real groups say it: all of it."""
-    config = replica.ReplicaConfig(size=3, piece_bytes=50, compact_entries=4)
+    config = raft.RaftConfig(size=3, piece_bytes=50, compact_entries=4)
     world, key = _Heard(random.Random(4), config, Weather(loss=0.05, doubling=0.05)), b"k" * KEY_BYTES
     for address in "abcd":
         world.start(address)
@@ -176,11 +176,11 @@ def test_replica_groups_work_through_frames() -> None:
     for address in "ac":
         world.perform(address, world.at(address).leave(world.now))
         world.run(4_000)
-    assert _Heard.heard == set(replica.MESSAGES)
+    assert _Heard.heard == set(raft.MESSAGES)
 
 
 def test_groups_of_nonsense_are_refused() -> None:
-    ask = replica.messages.Ask(Peer("a:1", 1), b"short")
+    ask = raft.messages.Ask(Peer("a:1", 1), b"short")
     assert reason_of(sent(ask)) == "fields"
 
 

@@ -1,4 +1,4 @@
-"""Replica groups in an agent: the store does what ``Disk`` says, and nothing is said before it is durable."""
+"""Raft groups in an agent: the store does what ``Disk`` says, and nothing is said before it is durable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agents.disk.store import Store
 from agents.node.groups import GroupDesk
 from elf.job.effects import Effect, SaveFact
 from lab.raft.world import Inhabitant, Weather, World
-from overlay import replica
+from overlay import raft
 from overlay.ids import Peer
 
 KEY = b"k" * 16
@@ -19,12 +19,12 @@ KEY = b"k" * 16
 
 def test_the_store_is_a_disk_write_by_write(tmp_path: Path) -> None:
     """Groups under loss, crashes and compaction; each disk's writes go into a store as well."""
-    config = replica.ReplicaConfig(size=3, piece_bytes=64, compact_entries=5)
+    config = raft.RaftConfig(size=3, piece_bytes=64, compact_entries=5)
     stores = {address: Store(tmp_path / address) for address in "abcd"}
     kinds: set[type] = set()
 
     class Twice(World):
-        def _written(self, node: Inhabitant, effect: replica.Persist) -> None:
+        def _written(self, node: Inhabitant, effect: raft.Persist) -> None:
             super()._written(node, effect)
             stores[node.address].persist(effect.writes)
             kinds.update(type(write) for write in effect.writes)
@@ -51,7 +51,7 @@ def test_the_store_is_a_disk_write_by_write(tmp_path: Path) -> None:
     world.run(3_000)
     world.perform("c", world.at("c").leave(world.now))
     world.run(6_000)
-    assert kinds == {replica.Seated, replica.Promised, replica.Recorded, replica.Snapped, replica.Forgotten}
+    assert kinds == {raft.SlotTaken, raft.Promised, raft.Recorded, raft.Snapped, raft.Forgotten}
     assert stores["c"].load_groups() == {}
     for store in stores.values():
         store.close()
@@ -84,16 +84,16 @@ def test_nothing_is_said_or_done_before_it_is_durable_and_nothing_twice(seed: in
     while life < 6:
         life += 1
         machine = Counted()
-        config = replica.ReplicaConfig(compact_entries=4)
-        groups = replica.Groups(Peer("a:1", life), config, rng, store.load_groups())
+        config = raft.RaftConfig(compact_entries=4)
+        groups = raft.Groups(Peer("a:1", life), config, rng, store.load_groups())
         desk = GroupDesk(groups, {KEY: machine}.__getitem__)
         steps = desk.start(now)
         if life == 1:
             steps += desk.create(KEY, b"", now)
-        writing: replica.Persist | None = None
+        writing: raft.Persist | None = None
         for _ in range(rng.randrange(20, 60)):
             for step in steps:
-                if isinstance(step, replica.Persist):
+                if isinstance(step, raft.Persist):
                     assert writing is None
                     writing = step
                 elif isinstance(step, SaveFact):
@@ -119,23 +119,23 @@ def test_nothing_is_said_or_done_before_it_is_durable_and_nothing_twice(seed: in
     assert len(said) > 20
 
 
-def repr_of(write: replica.Write) -> bytes:
-    return b"".join(e.payload for e in write.entries) if isinstance(write, replica.Recorded) else b""
+def repr_of(write: raft.Write) -> bytes:
+    return b"".join(e.payload for e in write.entries) if isinstance(write, raft.Recorded) else b""
 
 
 def test_a_state_that_is_too_large_stays_records() -> None:
     """It stopped the agent, at every start."""
-    config = replica.ReplicaConfig(compact_entries=4, state_bytes_max=64)
+    config = raft.RaftConfig(compact_entries=4, state_bytes_max=64)
     store = Store(":memory:")
     for life, first in ((1, 0), (2, 40)):
         machine = Counted()
-        groups = replica.Groups(Peer("a:1", life), config, random.Random(1), store.load_groups())
+        groups = raft.Groups(Peer("a:1", life), config, random.Random(1), store.load_groups())
         desk = GroupDesk(groups, {KEY: machine}.__getitem__)
         steps = desk.start(life * 100_000)
         steps += desk.create(KEY, b"", life * 100_000) if life == 1 else []
         for turn in range(200):
             now = life * 100_000 + turn * 100
-            written = [step for step in steps if isinstance(step, replica.Persist)]
+            written = [step for step in steps if isinstance(step, raft.Persist)]
             for write in written:
                 store.persist(write.writes)
             if written:

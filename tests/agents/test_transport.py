@@ -398,14 +398,14 @@ async def test_bytes_that_are_no_zeromq_hurt_nobody(net: ZeroMqWorld, junk: byte
             assert heard[0].startswith("client:")
 
     await passes(b"before")
-    with raw(agent) as stranger:
-        stranger.sendall(junk)
+    with raw(agent) as unknown_member:
+        unknown_member.sendall(junk)
         await passes(b"during")
     await passes(b"after")
 
 
 @pytest.fixture
-def stranger() -> Iterator[zmq.Socket[bytes]]:
+def unknown_member() -> Iterator[zmq.Socket[bytes]]:
     """A DEALER of somebody else's making."""
     with zmq.Context() as context, context.socket(zmq.DEALER) as made:
         made.linger = 0
@@ -413,14 +413,14 @@ def stranger() -> Iterator[zmq.Socket[bytes]]:
 
 
 async def test_messages_of_the_wrong_shape_are_counted_and_dropped(
-    net: ZeroMqWorld, stranger: zmq.Socket[bytes]
+    net: ZeroMqWorld, unknown_member: zmq.Socket[bytes]
 ) -> None:
     agent, other = await net.agent(limits=SMALL), await net.agent()
-    stranger.connect(f"tcp://{agent.address}")
-    stranger.send_multipart([b"x"] * 500)
-    stranger.send_multipart([b"1", b"2", b"3"])
-    stranger.send(b"x" * (SMALL.message_bytes_max + 1))
-    stranger.send(b"good")
+    unknown_member.connect(f"tcp://{agent.address}")
+    unknown_member.send_multipart([b"x"] * 500)
+    unknown_member.send_multipart([b"1", b"2", b"3"])
+    unknown_member.send(b"x" * (SMALL.message_bytes_max + 1))
+    unknown_member.send(b"good")
     origin, frames = await arrival(agent)
     assert (frames, origin[:7]) == ([b"good"], "client:")
     assert agent.counters.refused == {"malformed": 2, "size": 1}
@@ -429,11 +429,11 @@ async def test_messages_of_the_wrong_shape_are_counted_and_dropped(
 
 
 async def test_a_flood_too_big_for_memory_costs_its_sender_the_connection(
-    net: ZeroMqWorld, stranger: zmq.Socket[bytes]
+    net: ZeroMqWorld, unknown_member: zmq.Socket[bytes]
 ) -> None:
     agent, other = await net.agent(limits=SMALL), await net.agent()
-    stranger.connect(f"tcp://{agent.address}")
-    stranger.send(b"x" * (SMALL.message_bytes_max * 2 + 1))
+    unknown_member.connect(f"tcp://{agent.address}")
+    unknown_member.send(b"x" * (SMALL.message_bytes_max * 2 + 1))
     other.send(agent.address, [b"good"])
     assert await arrival(agent) == (other.address, [b"good"])
     assert await silent(agent)
@@ -441,16 +441,16 @@ async def test_a_flood_too_big_for_memory_costs_its_sender_the_connection(
 
 @pytest.mark.parametrize("identity", [b"A", b"A12345678", b"A12345678\xff:1", b"\x01", b"B:1"])
 async def test_odd_identities_are_clients(
-    net: ZeroMqWorld, stranger: zmq.Socket[bytes], identity: bytes
+    net: ZeroMqWorld, unknown_member: zmq.Socket[bytes], identity: bytes
 ) -> None:
     agent = await net.agent()
-    stranger.routing_id = identity
-    stranger.connect(f"tcp://{agent.address}")
-    stranger.send(b"ask")
+    unknown_member.routing_id = identity
+    unknown_member.connect(f"tcp://{agent.address}")
+    unknown_member.send(b"ask")
     origin, _ = await arrival(agent)
     assert origin == f"client:{identity.hex()}"
     assert agent.send(origin, [b"answer"])
-    assert await asyncio.to_thread(stranger.recv) == b"answer"
+    assert await asyncio.to_thread(unknown_member.recv) == b"answer"
 
 
 async def test_port_0_is_read_back_and_advertised() -> None:

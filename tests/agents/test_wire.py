@@ -1,4 +1,4 @@
-"""Agents of one release and of the next understand each other: what travels, and what replica groups keep,
+"""Agents of one release and of the next understand each other: what travels, and what Raft groups keep,
 only grows, by fields with defaults at the end.
 
 ``wire.txt`` has every type of ``WIRE_VERSION`` with its fields. What is added may be written there at any

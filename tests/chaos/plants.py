@@ -43,7 +43,7 @@ from elf.ql.plan import Fragment, Top
 from elf.wire.heard import Heard
 from lab.chaos.filelane import FileLane
 from lab.chaos.lane import SimLane
-from overlay.replica.leading import Leadership, Progress
+from overlay.raft.leading import Leadership, Progress
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -16,7 +16,7 @@ import pytest
 import elf.examples
 from agents.disk.store import Store
 from agents.driver import Driver
-from agents.node.beginning import NodeSettings, Restored, replica_config
+from agents.node.beginning import NodeSettings, Restored, raft_config
 from agents.node.node import Node
 from elf.errors import UserError
 from elf.functions.sandbox import Sandboxes
@@ -26,7 +26,7 @@ from elf.job.program.spec import Submission
 from elf.transport import MemoryNetwork
 from elf.wire.base import Message
 from elf.wire.clients import Call, Execute, Reply
-from overlay import Overlay, OverlayConfig, Peer, replica
+from overlay import Overlay, OverlayConfig, Peer, raft
 from tests.support.fleet import Fleet
 from tests.support.waiting import eventually
 from tests.support.watching import connected, create
@@ -60,7 +60,7 @@ class Agents:
         address = f"agent-{index}:0"
         me = Identity(f"id{index}", f"agent-{index}", 1, address)
         peer, rng = Peer(address, 1), random.Random(index)
-        overlay, groups = Overlay(peer, OverlayConfig(), rng), replica.Groups(peer, replica_config(), rng)
+        overlay, groups = Overlay(peer, OverlayConfig(), rng), raft.Groups(peer, raft_config(), rng)
         node = Node(me, [], overlay, groups, NodeSettings(), Restored(), new_cluster_uid="c")
         driver = Driver(node, network.listen(address), Store(":memory:"), [], cluster="c")
         driver._hosts.sandboxes = self.sandboxes

@@ -31,12 +31,12 @@ def test_an_agent_alone_goes_on_at_another_address() -> None:
     old = agent.address
     world.write(agent, world.now + 40_000)
     world.run(8_000)
-    seat = agent.store.load_groups()[LOG_GROUP].seat
+    slot = agent.store.load_groups()[LOG_GROUP].slot
     readdress(world, agent, "10.9.9.9:7100")
     world.restart(agent)
     world.run_until(lambda: agent.node.ready, 20_000)
     assert list(agent.node.membership.keepers) == voters(agent) == [agent.address]
-    assert agent.store.load_groups()[LOG_GROUP].seat == seat
+    assert agent.store.load_groups()[LOG_GROUP].slot == slot
     (member,) = agent.node.log.members(STREAM)
     assert (member.number, member.address) == (0, agent.address)
     world.run_until(lambda: agent.node.log.home(spec.uid) == agent.address, 20_000)
@@ -88,7 +88,7 @@ def test_it_does_not_while_somebody_is_at_the_old_one() -> None:
 
 
 def test_a_keeper_of_three_at_another_address_harms_no_group() -> None:
-    """It was made a learner in the seat in which it has a vote: no member could read that, so nothing was
+    """It was made a learner in the slot in which it has a vote: no member could read that, so nothing was
     decided any more."""
     world = World(34, 3, checking=False)
     world.root_settings = RootSettings(grace_ms=8_000)

@@ -111,7 +111,7 @@ def flow_of(world: World, uid: str) -> str:
 
 
 def groups(world: World, uid: str) -> set[bytes]:
-    """The groups of the home of a key range that anybody has a seat in."""
+    """The groups of the home of a key range that anybody has a voter slot in."""
     keys = {home_key(uid), home_key(the_log(world).homes.group(uid))}
     return {key for a in world.agents if a.up for key in keys & {*a.groups()}}
 

@@ -1,4 +1,4 @@
-"""Homes are replica groups, on virtual time: a job goes on without the agent that was its master, exactly."""
+"""Homes are Raft groups, on virtual time: a job goes on without the agent that was its master, exactly."""
 
 from __future__ import annotations
 

@@ -60,8 +60,8 @@ def ended(world: World, agent: SimAgent, limit_ms: int) -> str:
     return agent.ended
 
 
-def seats(agent: SimAgent) -> set[int]:
-    return {stored.seat for stored in agent.store.load_groups().values()}
+def slots(agent: SimAgent) -> set[int]:
+    return {stored.slot for stored in agent.store.load_groups().values()}
 
 
 def test_two_of_five_keepers_die_for_good_and_joins_create_and_drop_go_on() -> None:
@@ -114,14 +114,14 @@ def test_a_keeper_that_lost_its_disk_comes_back_under_another_seat() -> None:
     world.start_all()
     kept(5, world)
     victim = world.agents[0]
-    before = seats(victim)
+    before = slots(victim)
     victim.crash()
     victim.store = victim.new_store()
     victim.agent_id = victim.store.agent_id()
     victim.start([world.agents[2].address])
     world.run_until(lambda: victim.node.ready and victim.node.keeping.keeps, 30_000)
     kept(5, world)
-    assert not before & seats(victim)
+    assert not before & slots(victim)
     assert len(victim.node.log.members(STREAM)) == 6
 
 

@@ -279,7 +279,7 @@ def test_where_all_that_live_of_a_group_leave_at_once_their_leader_has_others_in
 
 
 def test_who_is_cut_off_while_it_hands_over_does_not_go_as_if_it_were_the_last() -> None:
-    """It heard nobody for a few seconds and took its seats along: with another dead no majority was left of
+    """It heard nobody for a few seconds and took its slots along: with another dead no majority was left of
     its job's group, for good (``elf sim chaos``, seed 349424)."""
     world, spec, until = fleet(4, members=3)
     home = world.home(spec)

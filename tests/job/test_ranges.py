@@ -188,7 +188,7 @@ def range_home(world: World, job: JobSpec, place: int) -> str:
 
 
 def members(world: World, job: JobSpec, place: int) -> set[str]:
-    """Who has a seat in the group of a key range's home."""
+    """Who has a voter slot in the group of a key range's home."""
     key = home_key(home_uid(job.uid, place))
     return {agent.address for agent in world.agents if agent.up and key in agent.groups()}
 
@@ -227,8 +227,8 @@ def test_the_home_of_a_range_is_founded_once_by_the_agent_that_was_named() -> No
     assert log.to_found(next(i for i, address in agents.items() if address == founder.address)) == (uid,)
     assert not any(log.to_found(i) for i, address in agents.items() if address != founder.address)
     with database(founder.store) as con:
-        con.execute("DELETE FROM replica_groups WHERE key = ?", (home_key(uid),))
-        con.execute("DELETE FROM replica_entries WHERE key = ?", (home_key(uid),))
+        con.execute("DELETE FROM raft_groups WHERE key = ?", (home_key(uid),))
+        con.execute("DELETE FROM raft_entries WHERE key = ?", (home_key(uid),))
     founder.crash()
     world.run(300)
     world.restart(founder)

@@ -1,5 +1,5 @@
 """``--rewrite`` writes what the worlds do now into the scripts; a person reads the difference.
-``--replica-seeds 5000`` lets replica groups live through so many histories."""
+``--raft-seeds 5000`` lets Raft groups live through so many histories."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def rewrite(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-def replica_seeds(request: pytest.FixtureRequest) -> int:
+def raft_seeds(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("--replica-seeds", default=40))

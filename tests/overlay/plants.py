@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-from overlay.replica.desk import Desk
-from overlay.replica.effects import Effect, Persist, Promised
-from overlay.replica.election import Election
-from overlay.replica.group import Group, Headed
-from overlay.replica.hard import Hard
-from overlay.replica.leading import Leadership
-from overlay.replica.log import Log
-from overlay.replica.messages import VoteRequest
-from overlay.replica.place import Role
-from overlay.replica.reception import Reception
-from overlay.replica.values import NOTHING, Membership
+from overlay.raft.context import Context
+from overlay.raft.effects import Effect, Persist, Promised
+from overlay.raft.election import Election
+from overlay.raft.group import Group, Headed
+from overlay.raft.hard import Hard
+from overlay.raft.leading import Leadership
+from overlay.raft.local import Role
+from overlay.raft.log import Log
+from overlay.raft.messages import VoteRequest
+from overlay.raft.reception import Reception
+from overlay.raft.values import NOTHING, Membership
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -26,14 +26,14 @@ def votes_twice(patch: pytest.MonkeyPatch) -> None:
 
     def promise(hard: Hard, term: int, vote: int) -> None:
         hard.term, hard.vote = term, vote
-        hard._desk.write(Promised(hard.group, term, vote))
+        hard._context.write(Promised(hard.group, term, vote))
 
     request = Election.request
 
     def forgetful(election: Election, address: str, part: VoteRequest) -> None:
-        place = election._place
-        if not part.pre and place.role is Role.FOLLOWER and part.ballot == place.term:
-            election._place.hard.vote = 0
+        local = election._local
+        if not part.pre and local.role is Role.FOLLOWER and part.ballot == local.term:
+            election._local.hard.vote = 0
         request(election, address, part)
 
     patch.setattr(Hard, "promise", promise)
@@ -42,12 +42,12 @@ def votes_twice(patch: pytest.MonkeyPatch) -> None:
 
 def answers_before_it_persists(patch: pytest.MonkeyPatch) -> None:
     """protocol 5.2: messages leave before the disk has what they say."""
-    take = Desk.take
+    take = Context.take
 
-    def hasty(desk: Desk) -> list[Effect]:
-        return sorted(take(desk), key=lambda effect: isinstance(effect, Persist))
+    def hasty(context: Context) -> list[Effect]:
+        return sorted(take(context), key=lambda effect: isinstance(effect, Persist))
 
-    patch.setattr(Desk, "take", hasty)
+    patch.setattr(Context, "take", hasty)
 
 
 def commits_an_old_term_by_counting(patch: pytest.MonkeyPatch) -> None:
@@ -65,14 +65,14 @@ def commits_an_old_term_by_counting(patch: pytest.MonkeyPatch) -> None:
 
 
 def votes_without_memory(patch: pytest.MonkeyPatch) -> None:
-    """protocol 5.3: a node whose disk was lost takes the seat that it is addressed by."""
+    """protocol 5.3: a node whose disk was lost takes the slot that it is addressed by."""
     headed = Reception._headed
 
     def amnesiac(reception: Reception, address: str, part: Headed) -> None:
         header = part.header
         if header.group not in reception.groups:
-            hard = Hard.seated(reception._desk, header.group, header.birth, header.to_seat, NOTHING)
-            reception.groups[header.group] = Group(reception._desk, reception.links, hard)
+            hard = Hard.in_slot(reception._context, header.group, header.birth, header.to_slot, NOTHING)
+            reception.groups[header.group] = Group(reception._context, reception.links, hard)
         headed(reception, address, part)
 
     patch.setattr(Reception, "_headed", amnesiac)

@@ -387,8 +387,8 @@ def test_a_multicast_from_a_former_parent_is_taken_once_and_answered() -> None:
     world.run(100)
     child = away_from(world)
     overlay = world.nodes[child].overlay
-    stranger = Peer("stranger", 1)
-    message = Multicast(stranger, TOPIC, Peer("old-root", 3), 1, b"late")
+    unknown_member = Peer("stranger", 1)
+    message = Multicast(unknown_member, TOPIC, Peer("old-root", 3), 1, b"late")
     first = overlay.handle(Received(message), world.now)
     assert Multicasted(TOPIC, b"late") in first
     assert any(isinstance(e, Send) and e.to == "stranger" and "Unsubscribe" in repr(e.message) for e in first)

@@ -1,4 +1,4 @@
-"""Job groups: a job's master and the roots of its flows, on the agent that leads the job's replica group.
+"""Job groups: a job's master and the roots of its flows, on the agent that leads the job's Raft group.
 
     homes       which are here: how they come, how they go             (the registry)
     router      which of them a message or an event is for             (the router)

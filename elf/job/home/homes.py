@@ -7,8 +7,8 @@
 A home makes a job's record durable before it tells anybody, and asks the stream log's keepers for the entry
 until it sees it (``elf.job.home.wishes``). It proposes a flow of its own for each fragment, with the root
 here; the entry says which flows the job reads indeed (equal ones that run already are shared, wherever their
-roots are; ``elf.job.home.reading``). *Unknown is never new*: ``create`` is called only for a job that the log
-does not know. What comes for a home once it is here: ``elf.job.home.router``.
+roots are; ``elf.job.home.reading``). An unknown id is looked up, never created: ``create`` is called only for
+a job that the log does not know. What comes for a home once it is here: ``elf.job.home.router``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The log of a home: the records of its replica group, and the state that they lead to.
+"""The log of a home: the records of its Raft group, and the state that they lead to.
 
 A *home* is a job's master together with the roots of the flows that the job founded (protocol 5.6). It is one
-replica group, keyed by the job's uid: its leader is master and root, the others hold what it has committed.
+Raft group, keyed by the job's uid: its leader is master and root, the others hold what it has committed.
 Each key range after a job's first (``TREES m``) has a home of its own, elsewhere on the ring, keyed by its
 ``home_uid``: a group of the same kind whose leader is root alone.
 A record is a fact: who applies it to its own store has what the leader has. So every member can go on where
@@ -26,7 +26,7 @@ RECORD_BYTES_MAX: Final = 32 << 20
 
 
 def home_key(uid: str) -> bytes:
-    """Key of the replica group of a job's home: first 128 bits of SHA-1("home", NUL, uid)."""
+    """Key of the Raft group of a job's home: first 128 bits of SHA-1("home", NUL, uid)."""
     return hashlib.sha1(f"home\0{uid}".encode()).digest()[:16]
 
 

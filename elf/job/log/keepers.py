@@ -1,6 +1,6 @@
-"""Keeping the stream log: what the records of its replica group mean, and who should be in the group.
+"""Keeping the stream log: what the records of its Raft group mean, and who should be in the group.
 
-The log is kept by up to five agents, its *keepers*: the voters of one replica group (``overlay.replica``). A
+The log is kept by up to five agents, its *keepers*: the voters of one Raft group (``overlay.raft``). A
 record is a *wish* (join, leave, add, drop) with who asked for it. When it is committed every keeper does the
 same with it: at most one entry of the log, or a refusal. A keeper's own log here is never stored: after a
 restart the group says its snapshot and its records again, and it comes to the same. So nothing is applied
@@ -16,7 +16,7 @@ group of two dies with either, so of two agents the founder keeps the log alone,
 safer than one of three. It stays with those it has, prefers places (region, rack) that it has not yet, then
 the nearest on the ring. A keeper that was silent for ``grace_ms`` is replaced; deaths alone never make three
 keepers one. Members change one at a time, and never to a group whose majority is not heard
-(``overlay.replica.changes``). On its way from one to three a group is two for as long as the third takes to
+(``overlay.raft.changes``). On its way from one to three a group is two for as long as the third takes to
 enter.
 """
 

@@ -64,7 +64,7 @@ class ProgramAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 class HomeMoved(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """The home of a job, and of the flows that it founded, is the agent at ``home``: the leader of its
-    replica group in ``term``.
+    Raft group in ``term``.
     """
 
     seq: int

@@ -9,7 +9,7 @@ from elf.wire.base import Message
 
 
 class LogKeepers(msgspec.Struct, frozen=True):
-    """Who keeps the stream log: the voters of its replica group, as of a membership (``epoch``) and a term,
+    """Who keeps the stream log: the voters of its Raft group, as of a membership (``epoch``) and a term,
     and who leads them ("" while nobody is known). The higher (epoch, term) is news.
     """
 

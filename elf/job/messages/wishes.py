@@ -60,7 +60,7 @@ class AddProgram(Message, frozen=True, kw_only=True, tag=True):
 
 
 class MoveHome(Message, frozen=True, kw_only=True, tag=True):
-    """The leader of a home's replica group to a keeper, until it sees the entry: the home is here now."""
+    """The leader of a home's Raft group to a keeper, until it sees the entry: the home is here now."""
 
     uid: str
     home: str
@@ -84,7 +84,7 @@ Wish = (
     | AddVersion
     | EndVersion
 )
-"""What may be asked of the stream log. A wish is a record of its replica group; see
+"""What may be asked of the stream log. A wish is a record of its Raft group; see
 ``elf.job.log.keepers``."""
 
 

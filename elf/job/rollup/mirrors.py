@@ -12,7 +12,7 @@ needs rows that were left out of it, makes it *begin again* there: its history i
 root had dropped before we had them are lost.
 
 The store has a copy under a name of its own (``copy_of``): the same agent may keep the flow's own commits,
-as a member of its home's replica group, and of these a copy has only the rows that its jobs need. The name is
+as a member of its home's Raft group, and of these a copy has only the rows that its jobs need. The name is
 never used again, since what was still being stored under it when the copy ended must not be in the next one;
 so a copy does not outlive the process.
 """

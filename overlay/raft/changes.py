@@ -1,6 +1,6 @@
 """Which membership comes next: the leader's policy, one member at a time (Raft thesis, section 4).
 
-The order matters: who was started at another address with its disk is there from now on (with its seat, so
+The order matters: who was started at another address with its disk is there from now on (with its slot, so
 who decides does not change), unless somebody at the old one lives, whose disk it would be a copy of;
 who has lost its disk leaves first, then who wants to go; a learner that has caught up gets its vote; then the
 group shrinks to its size; then new ones enter as learners. A change waits until the one before is committed,
@@ -16,13 +16,13 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from overlay.ids import closeness, node_id, to_int
-from overlay.replica.place import Place
-from overlay.replica.values import Member, Membership
+from overlay.raft.local import LocalMember
+from overlay.raft.values import Member, Membership
 
 
 class _Going(NamedTuple):
-    """A seat that shall be released, when others have answered a round above ``after``; ``until``: when it
-    waits for nobody in its place any more."""
+    """A voter slot that shall be released, when others have answered a round above ``after``; ``until``: when
+    it waits for nobody in its place any more."""
 
     after: int
     until: int
@@ -32,8 +32,8 @@ class Changes:
     """What a leader has heard that calls for another membership. Lost with the leadership; asked for
     again."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, local: LocalMember) -> None:
+        self._local = local
         self._lost: set[int] = set()
         self._leaving: dict[int, _Going] = {}
         self._coming: dict[str, Member] = {}
@@ -41,24 +41,24 @@ class Changes:
         self.invited: dict[str, int] = {}
         """Addresses that shall join, and until when they are asked."""
 
-    def lost(self, seat: int) -> None:
-        """The seat's disk is gone; the node may come again as somebody new."""
-        member = self._place.membership.seated(seat)
+    def lost(self, slot: int) -> None:
+        """The slot's disk is gone; the node may come again as somebody new."""
+        member = self._local.membership.in_slot(slot)
         if member is not None:
-            self._lost.add(seat)
+            self._lost.add(slot)
             self.invite(member.address)
 
-    def leave(self, seat: int, after: int, patience_ms: int = 0) -> None:
-        """The seat shall be released, once the others have answered a round above ``after``: who has just
+    def leave(self, slot: int, after: int, patience_ms: int = 0) -> None:
+        """The slot shall be released, once the others have answered a round above ``after``: who has just
         died is silent for no longer than who has nothing to say. ``patience_ms``: how long it waits for one
         in its place."""
-        until = self._place.desk.now + patience_ms
-        before = self._leaving.get(seat, _Going(after, until))
-        self._leaving[seat] = _Going(before.after, min(before.until, until))
+        until = self._local.context.now + patience_ms
+        before = self._leaving.get(slot, _Going(after, until))
+        self._leaving[slot] = _Going(before.after, min(before.until, until))
 
     def move(self, member: Member) -> None:
-        """A seat is at that address, whatever the membership has."""
-        self._moved[member.seat] = member.address
+        """A voter slot is at that address, whatever the membership has."""
+        self._moved[member.slot] = member.address
 
     @property
     def after(self) -> int:
@@ -66,33 +66,33 @@ class Changes:
         return max((going.after for going in self._leaving.values()), default=-1)
 
     def going(self) -> frozenset[str]:
-        """Addresses of members whose seats shall be released."""
-        members = self._place.membership.members
-        return frozenset(member.address for member in members if member.seat in self._leaving)
+        """Addresses of members whose slots shall be released."""
+        members = self._local.membership.members
+        return frozenset(member.address for member in members if member.slot in self._leaving)
 
     def invite(self, address: str) -> None:
         """The address shall join."""
-        self.invited[address] = self._place.desk.now + self._place.desk.config.learner_ms
+        self.invited[address] = self._local.context.now + self._local.context.config.learner_ms
 
     def enter(self, member: Member) -> None:
-        """A node with a durable seat wants in, or is elsewhere now; another seat at its address is lost."""
-        before = self._place.membership.at(member.address)
+        """A node with a durable slot wants in, or is elsewhere now; another slot at its address is lost."""
+        before = self._local.membership.at(member.address)
         if before == member:
             return
         if before is not None:
-            self._lost.add(before.seat)
-        if self._place.membership.seated(member.seat) is not None:
+            self._lost.add(before.slot)
+        if self._local.membership.in_slot(member.slot) is not None:
             self.move(member)
             return
-        if len(self._coming) < self._place.desk.config.size:
+        if len(self._coming) < self._local.context.config.size:
             self._coming[member.address] = member
 
     def to_invite(self) -> Collection[str]:
         """Addresses to be asked now."""
-        now, membership = self._place.desk.now, self._place.membership
+        now, membership = self._local.context.now, self._local.membership
         for address, until in list(self.invited.items()):
             member = membership.at(address)
-            if now >= until or (member is not None and member.seat not in self._lost):
+            if now >= until or (member is not None and member.slot not in self._lost):
                 del self.invited[address]
         return tuple(address for address in self.invited if address not in self._coming)
 
@@ -104,20 +104,20 @@ class Changes:
     ) -> Membership | None:
         """The next membership, if it should be another. ``stale``: a learner not heard for long;
         ``answered``: who has answered a round above that one, in this term."""
-        membership, size = self._place.membership, self._place.desk.config.size
-        seats = {member.seat for member in membership.members}
-        self._moved = {seat: address for seat, address in self._moved.items() if seat in seats}
+        membership, size = self._local.membership, self._local.context.config.size
+        slots = {member.slot for member in membership.members}
+        self._moved = {slot: address for slot, address in self._moved.items() if slot in slots}
         for member in membership.members:
-            address = self._moved.pop(member.seat, member.address)  # who is there says so again
-            if membership.at(address) is None and not self._place.links.alive(member.address):
+            address = self._moved.pop(member.slot, member.address)  # who is there says so again
+            if membership.at(address) is None and not self._local.links.alive(member.address):
                 return membership.moved(member, address)
-        self._lost &= seats
-        self._leaving = {seat: going for seat, going in self._leaving.items() if seat in seats}
+        self._lost &= slots
+        self._leaving = {slot: going for slot, going in self._leaving.items() if slot in slots}
         for going in (dict.fromkeys(self._lost, _Going(0, 0)), self._leaving):
             for member in membership.members:
-                if member.seat in going and member.seat != self._place.hard.seat:
-                    smaller, (after, until) = membership.without(member), going[member.seat]
-                    waits = smaller.spare < membership.spare and self._place.desk.now < until
+                if member.slot in going and member.slot != self._local.hard.slot:
+                    smaller, (after, until) = membership.without(member), going[member.slot]
+                    waits = smaller.spare < membership.spare and self._local.context.now < until
                     if not waits and self._works(smaller, answered, after):
                         return smaller
         for learner in membership.learners:
@@ -134,9 +134,9 @@ class Changes:
     def _works(self, membership: Membership, answered: Callable[[Member, int], bool], after: int = 0) -> bool:
         """Whether a majority of it lives, so that nobody is let go on whom the group depends. Who has not
         answered yet only counts as alive because nobody had listened to it before this term."""
-        alive = self._place.links.alive
-        others = [voter for voter in membership.voters if voter.seat != self._place.hard.seat]
-        sound = [v for v in others if alive(v.address) and v.seat not in self._lost and answered(v, after)]
+        alive = self._local.links.alive
+        others = [voter for voter in membership.voters if voter.slot != self._local.hard.slot]
+        sound = [v for v in others if alive(v.address) and v.slot not in self._lost and answered(v, after)]
         return len(membership.voters) - len(others) + len(sound) >= membership.quorum
 
     def _admission(self, membership: Membership, size: int) -> Membership | None:
@@ -149,8 +149,8 @@ class Changes:
 
     def _surplus(self) -> Member:
         """The voter that can be spared: a silent one, else the farthest from the key; never ourselves."""
-        key, alive = to_int(self._place.key), self._place.links.alive
-        others = [voter for voter in self._place.membership.voters if voter.seat != self._place.hard.seat]
+        key, alive = to_int(self._local.key), self._local.links.alive
+        others = [voter for voter in self._local.membership.voters if voter.slot != self._local.hard.slot]
         return max(
             others, key=lambda voter: (not alive(voter.address), closeness(key, node_id(voter.address)))
         )

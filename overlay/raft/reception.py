@@ -9,13 +9,13 @@ from typing import Final, assert_never, cast
 
 from overlay.errors import OverlayBug
 from overlay.ids import Peer
-from overlay.replica.desk import Desk, Timer
-from overlay.replica.effects import Accepted, Reason, Rejected
-from overlay.replica.forms import well_formed
-from overlay.replica.group import Group, Headed
-from overlay.replica.hard import Hard
-from overlay.replica.links import Links, Sighting
-from overlay.replica.messages import (
+from overlay.raft.context import Context, Timer
+from overlay.raft.effects import Accepted, Reason, Rejected
+from overlay.raft.forms import well_formed
+from overlay.raft.group import Group, Headed
+from overlay.raft.hard import Hard
+from overlay.raft.links import Links, Sighting
+from overlay.raft.messages import (
     AppendReplies,
     AppendRequest,
     AppendRequests,
@@ -27,22 +27,22 @@ from overlay.replica.messages import (
     Follows,
     Forward,
     Forwarded,
+    InstallSnapshot,
+    InstallSnapshotReply,
     Invite,
     Message,
-    PieceReply,
-    SnapshotPiece,
-    Stranger,
-    Strangers,
+    TimeoutNow,
     Told,
-    Urge,
+    UnknownMember,
+    UnknownMembers,
     VoteReplies,
     VoteRequest,
     VoteRequests,
 )
-from overlay.replica.values import Stored
+from overlay.raft.values import Stored
 
 _EVENTS_KEPT: Final = 32
-_SIGNS: Final = Beat | Follows | AppendRequests | AppendReplies | SnapshotPiece | PieceReply
+_SIGNS: Final = Beat | Follows | AppendRequests | AppendReplies | InstallSnapshot | InstallSnapshotReply
 """What leaders and followers say: signs of life."""
 _REASONS: Final[dict[str, Reason]] = {
     "not leader": "not leader",
@@ -56,11 +56,11 @@ _REASONS: Final[dict[str, Reason]] = {
 class Reception:
     """The groups of a node by key, and what is under way for them."""
 
-    def __init__(self, desk: Desk, stored: Mapping[bytes, Stored]) -> None:
-        self._desk = desk
-        self.links = Links(desk)
+    def __init__(self, context: Context, stored: Mapping[bytes, Stored]) -> None:
+        self._context = context
+        self.links = Links(context)
         self.groups = {
-            key: Group(desk, self.links, Hard(desk, key, held)) for key, held in sorted(stored.items())
+            key: Group(context, self.links, Hard(context, key, held)) for key, held in sorted(stored.items())
         }
         self.dropped = 0
         self.leaving = False
@@ -72,11 +72,11 @@ class Reception:
     # -- what the caller wants -------------------------------------------------------------------------------
 
     def add(self, group: Group) -> Group:
-        """A new seat."""
-        key = group.place.key
+        """A new slot."""
+        key = group.local.key
         self.groups[key] = group
         self._doors.pop(key, None)
-        self._desk.agenda.cancel(("door", key))
+        self._context.agenda.cancel(("door", key))
         return group
 
     def seek(self, key: bytes, contacts: tuple[str, ...]) -> None:
@@ -86,27 +86,27 @@ class Reception:
 
     def forward(self, group: Group, token: int, payload: bytes, term: int) -> None:
         """Let the leader have a record."""
-        target, key = group.target, group.place.key
-        if not target or target == self._desk.me.address:
+        target, key = group.target, group.local.key
+        if not target or target == self._context.me.address:
             self.reject(key, token, "not leader", "")
         elif term not in (0, group.target_term):
             self.reject(key, token, "stale term", target)
-        elif len(self._forwards) >= self._desk.config.forwards_max:
+        elif len(self._forwards) >= self._context.config.forwards_max:
             self.reject(key, token, "busy", target)
         else:
             self._forwards[token] = key
-            self._desk.after(("forward", str(token)), self._desk.config.forward_ms)
-            self._desk.send(target, Forward(self._desk.me, key, token, group.target_term, payload))
+            self._context.after(("forward", str(token)), self._context.config.forward_ms)
+            self._context.send(target, Forward(self._context.me, key, token, group.target_term, payload))
 
     def reject(self, key: bytes, token: int, reason: Reason, leader: str) -> None:
         """Tell the caller that there will be no such record."""
-        self._desk.emit(Rejected(key, token, reason, leader))
+        self._context.emit(Rejected(key, token, reason, leader))
 
     def settle(self, group: Group) -> None:
         """After every call of a group."""
         group.settle()
         if group.ended:
-            self.groups.pop(group.place.key, None)
+            self.groups.pop(group.local.key, None)
 
     def check(self) -> None:
         """Raise OverlayBug, with the last events, if an invariant is broken."""
@@ -115,18 +115,20 @@ class Reception:
                 group.check()
             except OverlayBug as bug:
                 events = list(self._events)
-                raise OverlayBug(f"{self._desk.me}, group {key.hex()}: {bug}; last events: {events}") from bug
+                raise OverlayBug(
+                    f"{self._context.me}, group {key.hex()}: {bug}; last events: {events}"
+                ) from bug
 
     # -- the parts: receiving --------------------------------------------------------------------------------
 
     def receive(self, message: Message) -> None:
         """A message has come."""
         sender = message.sender
-        self._events.append((self._desk.now, type(message).__name__, sender.address))
+        self._events.append((self._context.now, type(message).__name__, sender.address))
         if not well_formed(message) or self._too_large(message):
             self.dropped += 1
             return
-        if sender.address == self._desk.me.address:
+        if sender.address == self._context.me.address:
             return
         sighting = self.links.hear(sender, beat=isinstance(message, _SIGNS))
         if sighting is Sighting.STALE:
@@ -140,9 +142,9 @@ class Reception:
 
     def _too_large(self, message: Message) -> bool:
         """Whether it would have us keep more than we are set to."""
-        config = self._desk.config
+        config = self._context.config
         match message:
-            case SnapshotPiece():
+            case InstallSnapshot():
                 return message.size > config.state_bytes_max
             case Forward():
                 return not 0 < len(message.payload) <= config.record_bytes_max
@@ -153,19 +155,19 @@ class Reception:
         match message:
             case Beat():
                 if not self.links.agrees(message):
-                    self._desk.send(address, self._follows(address))
+                    self._context.send(address, self._follows(address))
             case Follows():
                 self._misled(message)
             case VoteRequests() | VoteReplies() | AppendRequests() | AppendReplies():
                 for part in cast(Sequence[Headed], message.parts):
                     self._headed(address, part)
-            case SnapshotPiece() | PieceReply() | Urge():
+            case InstallSnapshot() | InstallSnapshotReply() | TimeoutNow():
                 self._headed(address, message)
-            case Strangers():
-                for stranger in message.parts:
-                    self._stranger(address, stranger)
+            case UnknownMembers():
+                for unknown_member in message.parts:
+                    self._unknown_member(address, unknown_member)
             case Ask():
-                self._desk.send(address, self._told(message.group))
+                self._context.send(address, self._told(message.group))
             case Told():
                 self._hear_told(message)
             case Invite():
@@ -180,29 +182,29 @@ class Reception:
                 assert_never(message)
 
     def _headed(self, address: str, part: Headed) -> None:
-        """A part for a seat: ours, or one that we know nothing of (any more)."""
+        """A part for a voter slot: ours, or one that we know nothing of (any more)."""
         header = part.header
         group = self.groups.get(header.group)
-        if group is None or group.place.hard.seat != header.to_seat or group.place.hard.birth != header.birth:
-            if isinstance(part, VoteRequest | AppendRequest | SnapshotPiece | Urge):
-                self._desk.part(address, Stranger(header.group, header.birth, header.to_seat))
+        if group is None or group.local.hard.slot != header.to_slot or group.local.hard.birth != header.birth:
+            if isinstance(part, VoteRequest | AppendRequest | InstallSnapshot | TimeoutNow):
+                self._context.part(address, UnknownMember(header.group, header.birth, header.to_slot))
             return
         group.receive(address, part)
         self.settle(group)
 
-    def _stranger(self, address: str, part: Stranger) -> None:
+    def _unknown_member(self, address: str, part: UnknownMember) -> None:
         group = self.groups.get(part.group)
-        if group is None or group.leadership is None or group.place.hard.birth != part.birth:
+        if group is None or group.leadership is None or group.local.hard.birth != part.birth:
             return
-        member = group.place.membership.seated(part.seat)
+        member = group.local.membership.in_slot(part.slot)
         if member is not None and member.address == address:
-            group.leadership.lost(part.seat)
+            group.leadership.lost(part.slot)
             self.settle(group)
 
     def _follows(self, address: str) -> Follows:
-        groups = (self.groups[key].place for key in self.links.followed(address))
+        groups = (self.groups[key].local for key in self.links.followed(address))
         return Follows(
-            self._desk.me, tuple(Followed(place.key, place.hard.birth, place.term) for place in groups)
+            self._context.me, tuple(Followed(local.key, local.hard.birth, local.term) for local in groups)
         )
 
     def _misled(self, message: Follows) -> None:
@@ -212,12 +214,12 @@ class Reception:
         right: set[bytes] = set()
         for item in message.groups:
             group = self.groups.get(item.group)
-            place = group.place if group is not None and group.leadership is not None else None
-            led = place is not None and (place.hard.birth, place.term) == (item.birth, item.term)
-            if place is not None and led and place.membership.at(address) is not None:
+            local = group.local if group is not None and group.leadership is not None else None
+            led = local is not None and (local.hard.birth, local.term) == (item.birth, item.term)
+            if local is not None and led and local.membership.at(address) is not None:
                 right.add(item.group)
             else:
-                self._desk.send(address, self._told(item.group))
+                self._context.send(address, self._told(item.group))
         for key in self.links.led(address):
             group = self.groups[key]
             if key not in right and group.leadership is not None:
@@ -225,8 +227,8 @@ class Reception:
 
     def _told(self, key: bytes) -> Told:
         group = self.groups.get(key)
-        if group is None or group.place.commit == 0:
-            return Told(self._desk.me, key, 0, 0, 0, 0, "", ())
+        if group is None or group.local.commit == 0:
+            return Told(self._context.me, key, 0, 0, 0, 0, "", ())
         return group.told()
 
     def _hear_told(self, told: Told) -> None:
@@ -236,7 +238,7 @@ class Reception:
             self.settle(group)
         elif told.group in self._doors and told.birth:
             contacts = self._doors[told.group]
-            group = self.add(Group.seat(self._desk, self.links, told.group, told.birth))
+            group = self.add(Group.slot(self._context, self.links, told.group, told.birth))
             members = (member.address for member in told.members)
             group.enter((*contacts, *members), told.leader, told.term)
 
@@ -245,17 +247,17 @@ class Reception:
         if self.leaving:
             return
         if group is None:
-            group = self.add(Group.seat(self._desk, self.links, message.group, message.birth))
-        place = group.place
-        if place.hard.birth != message.birth:
-            self._desk.send(message.sender.address, self._told(message.group))
+            group = self.add(Group.slot(self._context, self.links, message.group, message.birth))
+        local = group.local
+        if local.hard.birth != message.birth:
+            self._context.send(message.sender.address, self._told(message.group))
         elif not group.member:
             group.enter((message.sender.address,))
 
     def _knock(self, message: Enter | Exit) -> None:
         group = self.groups.get(message.group)
-        if group is None or group.place.hard.birth != message.birth:
-            self._desk.send(message.sender.address, self._told(message.group))
+        if group is None or group.local.hard.birth != message.birth:
+            self._context.send(message.sender.address, self._told(message.group))
             return
         if isinstance(message, Enter):
             group.enter_request(message)
@@ -268,7 +270,7 @@ class Reception:
         if name in self._taken:
             return  # a doubled message is one record, and has one answer
         self._taken[name] = None
-        if len(self._taken) > self._desk.config.forwards_max:
+        if len(self._taken) > self._context.config.forwards_max:
             del self._taken[next(iter(self._taken))]
         group = self.groups.get(message.group)
         reason: Reason | None = "unsure"
@@ -276,16 +278,16 @@ class Reception:
             reason = group.forwarded(message.sender, message.token, message.payload, message.term)
             self.settle(group)
         if reason is not None:
-            answer = Forwarded(self._desk.me, message.group, message.token, reason, 0, 0)
-            self._desk.send(message.sender.address, answer)
+            answer = Forwarded(self._context.me, message.group, message.token, reason, 0, 0)
+            self._context.send(message.sender.address, answer)
 
     def _forwarded(self, message: Forwarded) -> None:
         if self._forwards.get(message.token) != message.group:
             return
         del self._forwards[message.token]
-        self._desk.agenda.cancel(("forward", str(message.token)))
+        self._context.agenda.cancel(("forward", str(message.token)))
         if not message.reason:
-            self._desk.emit(Accepted(message.group, message.token, message.index, message.term))
+            self._context.emit(Accepted(message.group, message.token, message.index, message.term))
             return
         group = self.groups.get(message.group)
         reason = _REASONS.get(message.reason, "unsure")
@@ -295,9 +297,9 @@ class Reception:
 
     def tick(self) -> None:
         """Run what is due."""
-        now, agenda = self._desk.now, self._desk.agenda
+        now, agenda = self._context.now, self._context.agenda
         first = agenda.next()
-        if first is not None and now - first > self._desk.config.beat_ms:
+        if first is not None and now - first > self._context.config.beat_ms:
             self.links.slept()
         while (due := agenda.pop_due(now)) is not None:
             self._events.append((now, "due", due[0][0]))
@@ -329,7 +331,7 @@ class Reception:
         match kind:
             case "beat":
                 self.links.beat()
-                self._desk.after(("beat", ""), self._desk.config.beat_ms)
+                self._context.after(("beat", ""), self._context.config.beat_ms)
             case "link":
                 if self.links.due(of):
                     self.silent(of)
@@ -357,5 +359,5 @@ class Reception:
         """Ask around for a group that we shall join."""
         if key in self._doors:
             for address in self._doors[key]:
-                self._desk.send(address, Ask(self._desk.me, key))
-            self._desk.after(("door", key), self._desk.config.ask_ms)
+                self._context.send(address, Ask(self._context.me, key))
+            self._context.after(("door", key), self._context.config.ask_ms)

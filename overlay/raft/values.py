@@ -10,18 +10,18 @@ from overlay.effects import Rng
 
 
 def draw(rng: Rng) -> int:
-    """A number of 62 bits that nobody else has: for seats and births. Never 0."""
+    """A number of 62 bits that nobody else has: for slots and births. Never 0."""
     return 1 + (rng.randrange(1 << 31) << 31 | rng.randrange(1 << 31))
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A node in a group. ``seat`` was drawn by the node itself when it first made hard state for this group,
+    """A node in a group. ``slot`` was drawn by the node itself when it first made hard state for this group,
     and lies with that state: a node that has lost its disk draws another, so it is never taken for who it
     was."""
 
     address: str
-    seat: int
+    slot: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +46,17 @@ class Membership:
     def members(self) -> tuple[Member, ...]:
         return self.voters + self.learners
 
-    def seated(self, seat: int) -> Member | None:
-        """The member with that seat."""
-        return next((member for member in self.members if member.seat == seat), None)
+    def in_slot(self, slot: int) -> Member | None:
+        """The member with that slot."""
+        return next((member for member in self.members if member.slot == slot), None)
 
     def at(self, address: str) -> Member | None:
         """The member at that address."""
         return next((member for member in self.members if member.address == address), None)
 
-    def votes(self, seat: int) -> bool:
-        """Whether that seat has a vote."""
-        return any(member.seat == seat for member in self.voters)
+    def votes(self, slot: int) -> bool:
+        """Whether that slot has a vote."""
+        return any(member.slot == slot for member in self.voters)
 
     def with_learner(self, member: Member) -> Membership:
         return replace(self, epoch=self.epoch + 1, learners=(*self.learners, member))
@@ -115,11 +115,11 @@ NOTHING: Final = Snapshot(0, 0, NOBODY, b"")
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The hard state of one group on one disk. ``vote`` is the seat voted for in ``term``, 0 for none; the
+    """The hard state of one group on one disk. ``vote`` is the slot voted for in ``term``, 0 for none; the
     entries follow the snapshot without a gap."""
 
     birth: int
-    seat: int
+    slot: int
     term: int
     vote: int
     snapshot: Snapshot

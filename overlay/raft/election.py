@@ -6,84 +6,84 @@ says no. So a node that comes back disturbs nobody. Each ``stand`` and ``reply``
 
 from __future__ import annotations
 
-from overlay.replica.messages import VoteReply, VoteRequest
-from overlay.replica.place import Place, Role
+from overlay.raft.local import LocalMember, Role
+from overlay.raft.messages import VoteReply, VoteRequest
 
 
 class Election:
     """One member's part in the elections of one group."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, local: LocalMember) -> None:
+        self._local = local
         self._votes: set[int] = set()
         self._ballot = 0
 
-    def stand(self, *, pre: bool, urged: bool = False) -> bool:
+    def stand(self, *, pre: bool, told_to_stand: bool = False) -> bool:
         """Stand (or ask first). Alone in the group, we have won."""
-        place = self._place
-        if not place.voter:
+        local = self._local
+        if not local.voter:
             return False
-        hard = place.hard
+        hard = local.hard
         self._ballot = hard.term + 1
-        self._votes = {hard.seat}
-        place.leader = None
-        place.role = Role.ASKING if pre else Role.CANDIDATE
+        self._votes = {hard.slot}
+        local.leader = None
+        local.role = Role.ASKING if pre else Role.CANDIDATE
         if not pre:
-            hard.promise(self._ballot, hard.seat)
-        place.tie()
-        place.show()
+            hard.promise(self._ballot, hard.slot)
+        local.tie()
+        local.show()
         if self._won():
             return pre is False or self.stand(pre=False)
-        place.attempts += 1
-        place.wait(place.desk.config.vote_ms)
-        for member in place.membership.voters:
-            if member.seat != hard.seat:
-                place.desk.part(
+        local.attempts += 1
+        local.wait(local.context.config.vote_ms)
+        for member in local.membership.voters:
+            if member.slot != hard.slot:
+                local.context.part(
                     member.address,
                     VoteRequest(
-                        place.header(member.seat),
+                        local.header(member.slot),
                         self._ballot,
                         pre,
-                        urged,
-                        place.log.last_index,
-                        place.log.last_term,
+                        told_to_stand,
+                        local.log.last_index,
+                        local.log.last_term,
                     ),
                 )
         return False
 
     def request(self, address: str, part: VoteRequest) -> None:
         """Somebody wants our vote."""
-        place, hard, log = self._place, self._place.hard, self._place.log
+        local, hard, log = self._local, self._local.hard, self._local.log
         complete = (part.last_term, part.last_index) >= (log.last_term, log.last_index)
-        candidate = part.header.from_seat
-        if place.led() and not part.urged:
+        candidate = part.header.from_slot
+        if local.led() and not part.told_to_stand:
             granted = False
         elif part.pre:
             granted = complete and part.ballot > hard.term
         else:
             if part.ballot > hard.term:
-                place.obey(part.ballot, None)
+                local.obey(part.ballot, None)
             granted = complete and part.ballot == hard.term and hard.vote in (0, candidate)
             if granted:
                 hard.promise(part.ballot, candidate)
-                place.wait(place.desk.config.vote_ms)
-        reply = VoteReply(place.header(candidate), part.ballot, part.pre, granted)
-        place.desk.part(address, reply)
+                local.wait(local.context.config.vote_ms)
+        reply = VoteReply(local.header(candidate), part.ballot, part.pre, granted)
+        local.context.part(address, reply)
 
     def reply(self, part: VoteReply) -> bool:
         """An answer to our request."""
-        place = self._place
-        if part.header.term > place.term:
-            place.obey(part.header.term, None)
+        local = self._local
+        if part.header.term > local.term:
+            local.obey(part.header.term, None)
             return False
         asked = Role.ASKING if part.pre else Role.CANDIDATE
-        if place.role is not asked or part.ballot != self._ballot or not part.granted:
+        if local.role is not asked or part.ballot != self._ballot or not part.granted:
             return False
-        self._votes.add(part.header.from_seat)
+        self._votes.add(part.header.from_slot)
         if not self._won():
             return False
         return not part.pre or self.stand(pre=False)
 
     def _won(self) -> bool:
-        membership = self._place.membership
-        return sum(membership.votes(seat) for seat in self._votes) >= membership.quorum
+        membership = self._local.membership
+        return sum(membership.votes(slot) for slot in self._votes) >= membership.quorum

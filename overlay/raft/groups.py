@@ -8,30 +8,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from overlay.effects import Rng
 from overlay.errors import OverlayError
 from overlay.ids import Peer, to_int
-from overlay.replica.config import ReplicaConfig
-from overlay.replica.desk import Desk, gathered
-from overlay.replica.effects import Effect, Event, Received, Send
-from overlay.replica.group import Group
-from overlay.replica.leading import Origin
-from overlay.replica.reception import Reception
-from overlay.replica.values import Standing, Stored
+from overlay.raft.config import RaftConfig
+from overlay.raft.context import Context, gathered
+from overlay.raft.effects import Effect, Event, Received, Send
+from overlay.raft.group import Group
+from overlay.raft.leading import Origin
+from overlay.raft.reception import Reception
+from overlay.raft.values import Standing, Stored
 
 
 class Groups:
-    """The replica groups of a node, without clock, sockets, disk or chance of its own.
+    """The Raft groups of a node, without clock, sockets, disk or chance of its own.
 
     Every call takes ``now_ms`` (integer milliseconds of any monotonic clock) and returns effects, to be
-    performed in order (see :mod:`overlay.replica.effects`). ``deadline()`` names the time at which a ``Tick``
+    performed in order (see :mod:`overlay.raft.effects`). ``deadline()`` names the time at which a ``Tick``
     is wanted. Groups are named by 16 bytes. ``stored`` is what the disk holds, as
     :class:`lab.raft.disk.Disk` explains it. A restart must have a higher ``me.incarnation``.
     ValueError for arguments that make no sense.
     """
 
     def __init__(
-        self, me: Peer, config: ReplicaConfig, rng: Rng, stored: Mapping[bytes, Stored] | None = None
+        self, me: Peer, config: RaftConfig, rng: Rng, stored: Mapping[bytes, Stored] | None = None
     ) -> None:
-        self._desk = Desk(me, config, rng)
-        self._reception = Reception(self._desk, stored or {})
+        self._context = Context(me, config, rng)
+        self._reception = Reception(self._context, stored or {})
         self._groups = self._reception.groups
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ class Groups:
         self._at(now_ms)
         for group in self._groups.values():
             group.start()
-        self._desk.after(("beat", ""), self._desk.rng.randrange(self._desk.config.beat_ms) + 1)
+        self._context.after(("beat", ""), self._context.rng.randrange(self._context.config.beat_ms) + 1)
         return self._take()
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
@@ -56,7 +56,7 @@ class Groups:
 
     def deadline(self) -> int | None:
         """When a Tick is wanted, in ms; None before start."""
-        return self._desk.agenda.next()
+        return self._context.agenda.next()
 
     def leave(self, now_ms: int) -> list[Effect]:
         """Go on purpose: hand over every group that we lead and leave all. Done when ``held()`` is empty; a
@@ -77,11 +77,11 @@ class Groups:
 
     def end(self, key: bytes, now_ms: int) -> list[Effect]:
         """Forget a group whose purpose is over, as the caller knows for sure: every member does so by itself.
-        Nothing if we have no seat in it."""
+        Nothing if we have no slot in it."""
         self._at(now_ms)
         group = self._groups.get(key)
         if group is not None:
-            group.place.released = True
+            group.local.released = True
             self._reception.settle(group)
         return self._take()
 
@@ -91,14 +91,14 @@ class Groups:
         """CREATE: found the group with this state, and ask others to join it.
 
         It is led at once, and alone; it survives us when ``standing`` shows more voters. The only way in
-        which a group comes to be. OverlayError if we have a seat in it already.
+        which a group comes to be. OverlayError if we have a voter slot in it already.
         """
         self._at(now_ms)
         to_int(key)
-        self._bounded(state, self._desk.config.state_bytes_max)
+        self._bounded(state, self._context.config.state_bytes_max)
         if key in self._groups:
             raise OverlayError(f"group {key.hex()} exists")
-        group = self._reception.add(Group.found(self._desk, self._reception.links, key, state))
+        group = self._reception.add(Group.found(self._context, self._reception.links, key, state))
         return self._invite(group, invited)
 
     def invite(self, key: bytes, addresses: Iterable[str], now_ms: int) -> list[Effect]:
@@ -112,7 +112,7 @@ class Groups:
         founded."""
         self._at(now_ms)
         to_int(key)
-        addresses = tuple(address for address in contacts if address != self._desk.me.address)
+        addresses = tuple(address for address in contacts if address != self._context.me.address)
         group = self._groups.get(key)
         if group is not None:
             group.enter(addresses)
@@ -126,15 +126,15 @@ class Groups:
         self._at(now_ms)
         group = self._groups.get(key)
         if group is not None and group.leadership is not None:
-            member = group.place.membership.at(address)
+            member = group.local.membership.at(address)
             if member is not None:
-                group.leadership.leave(member.seat)
+                group.leadership.leave(member.slot)
             self._reception.settle(group)
         return self._take()
 
     def move(self, key: bytes, now_ms: int) -> list[Effect]:
         """If we lead a group, it has us at our present address from now on. For a node that was started
-        elsewhere with its disk, once the caller is sure that nobody is at the old address, with that seat.
+        elsewhere with its disk, once the caller is sure that nobody is at the old address, with that slot.
         """
         self._at(now_ms)
         group = self._groups.get(key)
@@ -162,7 +162,7 @@ class Groups:
         refused unless it goes into the log in just that term: so a deposed leader writes nothing.
         """
         self._at(now_ms)
-        self._bounded(payload, self._desk.config.record_bytes_max)
+        self._bounded(payload, self._context.config.record_bytes_max)
         if not payload:
             raise ValueError("a record is not empty")
         group = self._groups.get(key)
@@ -195,7 +195,7 @@ class Groups:
         """The caller's state at ``index`` (committed here) replaces the records up to it. Nothing if it is
         old."""
         self._at(now_ms)
-        self._bounded(state, self._desk.config.state_bytes_max)
+        self._bounded(state, self._context.config.state_bytes_max)
         group = self._groups.get(key)
         if group is not None:
             group.compact(index, state)
@@ -204,7 +204,7 @@ class Groups:
     def gathered(self, sends: Sequence[Send]) -> list[Send]:
         """Messages that were held back, for a caller that performs the effects of several calls at once: what
         goes to one peer shares messages."""
-        return gathered(sends, self._desk.me, self._desk.config)
+        return gathered(sends, self._context.me, self._context.config)
 
     # -- questions -------------------------------------------------------------------------------------------
 
@@ -216,23 +216,23 @@ class Groups:
     @property
     def state_bytes_max(self) -> int:
         """No state of a group may be larger."""
-        return self._desk.config.state_bytes_max
+        return self._context.config.state_bytes_max
 
     @property
     def me(self) -> Peer:
-        return self._desk.me
+        return self._context.me
 
     def held(self) -> tuple[bytes, ...]:
-        """The groups in which we have a seat."""
+        """The groups in which we have a voter slot."""
         return tuple(self._groups)
 
     @property
-    def seats(self) -> int:
-        """In how many groups we have a seat."""
+    def slots(self) -> int:
+        """In how many groups we have a voter slot."""
         return len(self._groups)
 
     def holds(self, key: bytes) -> bool:
-        """Whether we have a seat in a group."""
+        """Whether we have a voter slot in a group."""
         return key in self._groups
 
     def leads(self, key: bytes) -> bool:
@@ -243,16 +243,16 @@ class Groups:
     def placed(self, key: bytes) -> str:
         """The address at which a group has us; empty if it has not."""
         group = self._groups.get(key)
-        own = group.place.membership.seated(group.place.hard.seat) if group is not None else None
+        own = group.local.membership.in_slot(group.local.hard.slot) if group is not None else None
         return own.address if own is not None else ""
 
     def alone(self, key: bytes) -> bool:
         """Whether we are the only voter of a group."""
         group = self._groups.get(key)
-        return group is not None and group.place.alone
+        return group is not None and group.local.alone
 
     def standing(self, key: bytes) -> Standing | None:
-        """Epoch, term, committed and leader of a group, as far as we know; None if we have no seat in it."""
+        """Epoch, term, committed and leader of a group, as far as we know; None if we have no slot in it."""
         group = self._groups.get(key)
         return group.standing() if group is not None else None
 
@@ -265,7 +265,7 @@ class Groups:
         return self._reception.links.tied()
 
     def group(self, key: bytes) -> Group:
-        """The seat itself, for simulators and their judges. KeyError if there is none."""
+        """The slot itself, for simulators and their judges. KeyError if there is none."""
         return self._groups[key]
 
     def check(self) -> None:
@@ -275,10 +275,10 @@ class Groups:
     # -- the parts -------------------------------------------------------------------------------------------
 
     def _at(self, now_ms: int) -> None:
-        self._desk.now = max(self._desk.now, now_ms)
+        self._context.now = max(self._context.now, now_ms)
 
     def _take(self) -> list[Effect]:
-        return self._desk.take()
+        return self._context.take()
 
     @staticmethod
     def _bounded(data: bytes, most: int) -> None:
@@ -288,7 +288,7 @@ class Groups:
     def _invite(self, group: Group, addresses: Iterable[str]) -> list[Effect]:
         if group.leadership is not None:
             for address in addresses:
-                if address != self._desk.me.address:
+                if address != self._context.me.address:
                     group.leadership.invite(address)
         self._reception.settle(group)
         return self._take()

@@ -1,9 +1,10 @@
-"""What replica groups say to each other.
+"""What Raft groups say to each other.
 
 Frozen dataclasses of plain values, like :mod:`overlay.messages`. What belongs to one group is a *part*; parts
 of many groups for one peer share a message. A part names its group by key and birth (two foundings under one
-key never mix), and both ends by their seats: who no longer has the seat that is addressed says so
-(:class:`Stranger`) and does nothing else. Costs are without the sender, about 25 bytes; a header is about 60.
+key never mix), and both ends by their slots: who no longer has the slot that is addressed says so
+(:class:`UnknownMember`) and does nothing else. Costs are without the sender, about 25 bytes; a header is
+about 60.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from overlay.ids import Peer
-from overlay.replica.values import Entry, Member, Membership
+from overlay.raft.values import Entry, Member, Membership
 
 # -- parts ---------------------------------------------------------------------------------------------------
 
@@ -23,8 +24,8 @@ class Header:
 
     group: bytes
     birth: int
-    to_seat: int
-    from_seat: int
+    to_slot: int
+    from_slot: int
     term: int
 
 
@@ -33,14 +34,14 @@ class VoteRequest:
     """Candidate to each other voter: may I lead in term ``ballot``? My log ends at (``last_index``,
     ``last_term``).
 
-    ``pre``: I only ask whether you would, and nobody promises anything. ``urged``: the leader itself wants me
-    to. One round of each an election. 80 bytes.
+    ``pre``: I only ask whether you would, and nobody promises anything. ``told_to_stand``: the leader itself
+    wants me to. One round of each an election. 80 bytes.
     """
 
     header: Header
     ballot: int
     pre: bool
-    urged: bool
+    told_to_stand: bool
     last_index: int
     last_term: int
 
@@ -75,7 +76,7 @@ class AppendRequest:
 
 @dataclass(frozen=True, slots=True)
 class AppendReply:
-    """Answer to an :class:`AppendRequest` or to the last :class:`SnapshotPiece`, after the records are
+    """Answer to an :class:`AppendRequest` or to the last :class:`InstallSnapshot`, after the records are
     durable.
 
     ``match``: up to here our logs are equal; if not ``matched``, the highest index where they may be.
@@ -90,13 +91,13 @@ class AppendReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
-    """Answer to a request for a seat that is not here (any more): no hard state, so no vote and no promise.
-    40 bytes."""
+class UnknownMember:
+    """Answer to a request for a voter slot that is not here (any more): no hard state, so no vote and no
+    promise. 40 bytes."""
 
     group: bytes
     birth: int
-    seat: int
+    slot: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +168,18 @@ class AppendReplies:
 
 
 @dataclass(frozen=True, slots=True)
-class Strangers:
-    """The seats of one message that are not here. 40 bytes a group."""
+class UnknownMembers:
+    """The slots of one message that are not here. 40 bytes a group."""
 
     sender: Peer
-    parts: tuple[Stranger, ...]
+    parts: tuple[UnknownMember, ...]
 
 
 # -- messages of one group -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotPiece:
+class InstallSnapshot:
     """Leader to a member that is behind the leader's log: bytes from ``offset`` on of the state at
     (``index``, ``index_term``), ``size`` bytes long.
 
@@ -197,9 +198,9 @@ class SnapshotPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class PieceReply:
-    """Answer to a :class:`SnapshotPiece` that is not the last: go on at ``offset``. Nothing of it is durable
-    yet. 80 bytes."""
+class InstallSnapshotReply:
+    """Answer to a :class:`InstallSnapshot` that is not the last: go on at ``offset``. Nothing of it is
+    durable yet. 80 bytes."""
 
     sender: Peer
     header: Header
@@ -209,7 +210,7 @@ class PieceReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Urge:
+class TimeoutNow:
     """Leader to the voter that shall follow it, whose log is complete: stand at once. Once a transfer, 60
     bytes."""
 
@@ -228,7 +229,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the sender knows of a group; ``birth`` is 0 if nothing: *unknown is never new*.
+    """What the sender knows of a group; ``birth`` is 0 if nothing: an unknown id is looked up, never created.
 
     Answer to :class:`Ask`; to :class:`Enter` and :class:`Exit` by one that doesn't lead; to a member that
     follows one who no longer leads; to a candidate that was removed. ``members`` are those of ``epoch``,
@@ -247,8 +248,8 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Invite:
-    """Leader to a node that shall join: take a seat. Every ``ask_ms`` until it is a member or given up. 30
-    bytes."""
+    """Leader to a node that shall join: take a voter slot. Every ``ask_ms`` until it is a member or given up.
+    30 bytes."""
 
     sender: Peer
     group: bytes
@@ -257,24 +258,24 @@ class Invite:
 
 @dataclass(frozen=True, slots=True)
 class Enter:
-    """A node with a seat (durable) to the leader: take me in. Every ``ask_ms`` until its log says so. 40
-    bytes."""
+    """A node with a voter slot (durable) to the leader: take me in. Every ``ask_ms`` until its log says so.
+    40 bytes."""
 
     sender: Peer
     group: bytes
     birth: int
-    seat: int
+    slot: int
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """A member that goes, to the leader: release this seat. Every ``ask_ms`` until it hears that it is. 40
+    """A member that goes, to the leader: release this slot. Every ``ask_ms`` until it hears that it is. 40
     bytes."""
 
     sender: Peer
     group: bytes
     birth: int
-    seat: int
+    slot: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +303,7 @@ class Forwarded:
     term: int
 
 
-Part = VoteRequest | VoteReply | AppendRequest | AppendReply | Stranger
+Part = VoteRequest | VoteReply | AppendRequest | AppendReply | UnknownMember
 """What may share a message with its like."""
 
 Message = (
@@ -312,10 +313,10 @@ Message = (
     | VoteReplies
     | AppendRequests
     | AppendReplies
-    | Strangers
-    | SnapshotPiece
-    | PieceReply
-    | Urge
+    | UnknownMembers
+    | InstallSnapshot
+    | InstallSnapshotReply
+    | TimeoutNow
     | Ask
     | Told
     | Invite
@@ -332,10 +333,10 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     VoteReplies,
     AppendRequests,
     AppendReplies,
-    Strangers,
-    SnapshotPiece,
-    PieceReply,
-    Urge,
+    UnknownMembers,
+    InstallSnapshot,
+    InstallSnapshotReply,
+    TimeoutNow,
     Ask,
     Told,
     Invite,

@@ -1,4 +1,4 @@
-"""What goes into replica groups (events) and what comes out (effects). Only the driver performs effects.
+"""What goes into Raft groups (events) and what comes out (effects). Only the driver performs effects.
 
 **The order is the contract.** Effects are performed in order, and a :class:`Persist` is durable before any
 effect behind it is performed; a crash may keep any first part of it. A driver may put several lists together,
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from overlay.effects import Tick
-from overlay.replica.messages import Message
-from overlay.replica.values import Entry, Membership, Snapshot
+from overlay.raft.messages import Message
+from overlay.raft.values import Entry, Membership, Snapshot
 
 Reason = Literal["not leader", "stale term", "busy", "moving", "unsure"]
 """Why a record or a read was refused. Only ``unsure`` records may be in the log, now or later."""
@@ -31,13 +31,13 @@ Event = Received | Tick
 
 
 @dataclass(frozen=True, slots=True)
-class Seated:
-    """The group's hard state begins on this disk, with a seat: at the founder with the founding as snapshot,
-    elsewhere with nothing."""
+class SlotTaken:
+    """The group's hard state begins on this disk, with a voter slot: at the founder with the founding as
+    snapshot, elsewhere with nothing."""
 
     group: bytes
     birth: int
-    seat: int
+    slot: int
     snapshot: Snapshot
 
 
@@ -75,7 +75,7 @@ class Forgotten:
     group: bytes
 
 
-Write = Seated | Promised | Recorded | Snapped | Forgotten
+Write = SlotTaken | Promised | Recorded | Snapped | Forgotten
 
 # -- effects -------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Settings of replica groups. All times are integer milliseconds of the clock that is passed in as
+"""Settings of Raft groups. All times are integer milliseconds of the clock that is passed in as
 ``now_ms``."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True)
-class ReplicaConfig:
+class RaftConfig:
     """How groups watch, elect and replicate. Every bound on memory, messages and retries is here.
 
     From a leader's crash to the next one: at most ``silence_ms`` until its silence is noticed, then at most

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from overlay.ids import KEY_BYTES
-from overlay.replica.messages import (
+from overlay.raft.messages import (
     AppendReplies,
     AppendRequest,
     AppendRequests,
     Beat,
     Follows,
     Header,
+    InstallSnapshot,
+    InstallSnapshotReply,
     Message,
-    PieceReply,
-    SnapshotPiece,
-    Strangers,
-    Urge,
+    TimeoutNow,
+    UnknownMembers,
     VoteReplies,
     VoteRequest,
     VoteRequests,
 )
-from overlay.replica.values import Entry, Membership
+from overlay.raft.values import Entry, Membership
 
 
 def well_formed(message: Message) -> bool:
@@ -30,7 +30,7 @@ def well_formed(message: Message) -> bool:
             return True
         case Follows():
             return all(len(item.group) == KEY_BYTES for item in message.groups)
-        case Strangers():
+        case UnknownMembers():
             return all(len(part.group) == KEY_BYTES for part in message.parts)
         case VoteRequests():
             return all(_vote_request(part) for part in message.parts)
@@ -40,18 +40,18 @@ def well_formed(message: Message) -> bool:
             return all(_append_request(part) for part in message.parts)
         case AppendReplies():
             return all(_header(part.header) and min(part.match, part.commit) >= 0 for part in message.parts)
-        case SnapshotPiece():
+        case InstallSnapshot():
             return _piece(message)
-        case PieceReply():
+        case InstallSnapshotReply():
             return _header(message.header) and message.offset >= 0
-        case Urge():
+        case TimeoutNow():
             return _header(message.header)
         case _:
             return len(message.group) == KEY_BYTES
 
 
 def _header(header: Header) -> bool:
-    return len(header.group) == KEY_BYTES and min(header.to_seat, header.from_seat) > 0 and header.term >= 0
+    return len(header.group) == KEY_BYTES and min(header.to_slot, header.from_slot) > 0 and header.term >= 0
 
 
 def _vote_request(part: VoteRequest) -> bool:
@@ -76,11 +76,11 @@ def _entry(entry: Entry) -> bool:
 
 
 def _membership(membership: Membership) -> bool:
-    seats = {member.seat for member in membership.members}
-    return membership.epoch > 0 and bool(membership.voters) and len(seats) == len(membership.members)
+    slots = {member.slot for member in membership.members}
+    return membership.epoch > 0 and bool(membership.voters) and len(slots) == len(membership.members)
 
 
-def _piece(piece: SnapshotPiece) -> bool:
+def _piece(piece: InstallSnapshot) -> bool:
     inside = piece.offset >= 0 and piece.offset + len(piece.data) <= piece.size
     return (
         inside

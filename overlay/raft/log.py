@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from overlay.errors import OverlayBug
-from overlay.replica.values import Entry, Membership, Snapshot
+from overlay.raft.values import Entry, Membership, Snapshot
 
 
 class Log:
@@ -43,17 +43,17 @@ class Log:
                 return entry.membership[0]
         return self.base.membership
 
-    def seated_since(self, seat: int) -> int:
-        """The epoch of the first membership here that has this seat; 0 if none has."""
+    def in_slot_since(self, slot: int) -> int:
+        """The epoch of the first membership here that has this slot; 0 if none has."""
         known = (self.base.membership, *(entry.membership[0] for entry in self._changes))
-        return next((membership.epoch for membership in known if membership.seated(seat)), 0)
+        return next((membership.epoch for membership in known if membership.in_slot(slot)), 0)
 
     def term_at(self, index: int) -> int | None:
         """The term of the entry at ``index``; None where the log has none (any more)."""
         if index == self.base.index:
             return self.base.term
-        place = index - self.base.index - 1
-        return self.entries[place].term if 0 <= place < len(self.entries) else None
+        local = index - self.base.index - 1
+        return self.entries[local].term if 0 <= local < len(self.entries) else None
 
     def entry(self, index: int) -> Entry:
         """The entry at an index that the log has."""

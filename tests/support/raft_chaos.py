@@ -1,4 +1,4 @@
-"""Random histories of replica groups, from one seed: everything that may happen to a fleet, then peace."""
+"""Random histories of Raft groups, from one seed: everything that may happen to a fleet, then peace."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 
 from lab.raft.world import Make, Weather, World
 from overlay.ids import key_of
-from overlay.replica.config import ReplicaConfig
-from overlay.replica.effects import Effect
-from overlay.replica.groups import Groups
+from overlay.raft.config import RaftConfig
+from overlay.raft.effects import Effect
+from overlay.raft.groups import Groups
 
 NODES = [f"n{number}" for number in range(7)]
 KEYS = [key_of(b"one"), key_of(b"two")]
-CONFIG = ReplicaConfig(
+CONFIG = RaftConfig(
     beat_ms=100,
     silence_ms=500,
     slot_ms=40,
@@ -128,8 +128,8 @@ class Chaos:
                 self.world.start(address)
 
     def spared(self, key: bytes, address: str) -> bool:
-        seats = {
-            node.disk.groups[key].seat
+        slots = {
+            node.disk.groups[key].slot
             for node in self.world.nodes.values()
             if key in node.disk.groups and node.address != address
         }
@@ -139,9 +139,9 @@ class Chaos:
                 continue
             changes = [entry.membership[0] for entry in held.entries if entry.membership]
             if node.groups is not None and key in node.groups.held():
-                changes.append(node.groups.group(key).place.membership)
+                changes.append(node.groups.group(key).local.membership)
             for membership in (held.snapshot.membership, *changes):
-                kept = sum(voter.seat in seats for voter in membership.voters)
+                kept = sum(voter.slot in slots for voter in membership.voters)
                 if membership.voters and kept < membership.quorum:
                     return False
                 if self.removes and kept - 1 < (len(membership.voters) - 1) // 2 + 1:

@@ -1,4 +1,4 @@
-"""Histories of replica groups with everything that may happen, judged; and bugs planted for the judge to
+"""Histories of Raft groups with everything that may happen, judged; and bugs planted for the judge to
 find."""
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from lab.raft.oracles import Broken
 from lab.raft.world import Weather
 from overlay.errors import OverlayError
 from tests.overlay.plants import IN_HISTORIES, Plant
-from tests.support.replica_chaos import Chaos
+from tests.support.raft_chaos import Chaos
 
 BLOCKS = 8
 PLANT_SEEDS = 100
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
-def test_no_history_breaks_a_promise(block: int, replica_seeds: int) -> None:
+def test_no_history_breaks_a_promise(block: int, raft_seeds: int) -> None:
     accepted = 0
-    for seed in range(block, replica_seeds, BLOCKS):
+    for seed in range(block, raft_seeds, BLOCKS):
         chaos = Chaos(seed)
         try:
             chaos.history()
         except (OverlayError, AssertionError) as error:
             raise AssertionError(f"seed {seed}: {error}") from error
         accepted += sum(operation.index > 0 for operation in chaos.world.judge.operations.values())
-    assert accepted > 20 * (replica_seeds // BLOCKS)
+    assert accepted > 20 * (raft_seeds // BLOCKS)
 
 
 def test_equal_seeds_make_equal_histories() -> None:

@@ -7,13 +7,13 @@ from enum import Enum
 
 from overlay.errors import OverlayBug
 from overlay.ids import closeness, node_id, to_int
-from overlay.replica.desk import Desk
-from overlay.replica.effects import Committed, CompactWanted, Following, Reconfigured
-from overlay.replica.hard import Hard
-from overlay.replica.links import Links, Tie
-from overlay.replica.log import Log
-from overlay.replica.messages import Header
-from overlay.replica.values import Member, Membership
+from overlay.raft.context import Context
+from overlay.raft.effects import Committed, CompactWanted, Following, Reconfigured
+from overlay.raft.hard import Hard
+from overlay.raft.links import Links, Tie
+from overlay.raft.log import Log
+from overlay.raft.messages import Header
+from overlay.raft.values import Member, Membership
 
 
 class Role(Enum):
@@ -25,11 +25,11 @@ class Role(Enum):
     LEADER = "leads"
 
 
-class Place:
+class LocalMember:
     """Hard state, and the soft state that a restart begins anew."""
 
-    def __init__(self, desk: Desk, links: Links, hard: Hard) -> None:
-        self.desk = desk
+    def __init__(self, context: Context, links: Links, hard: Hard) -> None:
+        self.context = context
         self.links = links
         self.hard = hard
         self.key = hard.group
@@ -37,7 +37,7 @@ class Place:
         self.leader: Member | None = None
         self.commit = hard.log.base.index
         self.released = False
-        """Our seat is in no committed membership any more."""
+        """Our slot is in no committed membership any more."""
         self.attempts = 0
         self._shown: tuple[int, str] | None = None
 
@@ -63,7 +63,7 @@ class Place:
 
     @property
     def voter(self) -> bool:
-        return self.membership.votes(self.hard.seat)
+        return self.membership.votes(self.hard.slot)
 
     @property
     def alone(self) -> bool:
@@ -72,11 +72,11 @@ class Place:
 
     def others(self) -> tuple[Member, ...]:
         """All members but us."""
-        return tuple(member for member in self.membership.members if member.seat != self.hard.seat)
+        return tuple(member for member in self.membership.members if member.slot != self.hard.slot)
 
     def header(self, to: int) -> Header:
-        """The header of a part for the member in seat ``to``."""
-        return Header(self.key, self.hard.birth, to, self.hard.seat, self.hard.term)
+        """The header of a part for the member in slot ``to``."""
+        return Header(self.key, self.hard.birth, to, self.hard.slot, self.hard.term)
 
     def led(self) -> bool:
         """Whether somebody leads who was heard lately (perhaps ourselves)."""
@@ -87,7 +87,7 @@ class Place:
     def leader_address(self) -> str:
         """Where the leader is, "" while nobody is known."""
         if self.role is Role.LEADER:
-            return self.desk.me.address
+            return self.context.me.address
         return self.leader.address if self.leader else ""
 
     # -- steps -----------------------------------------------------------------------------------------------
@@ -101,8 +101,8 @@ class Place:
         self.role, self.leader = Role.FOLLOWER, leader
         if leader is not None:
             self.attempts = 0
-            self.desk.agenda.cancel(("elect", self.key))
-        elif ("elect", self.key) not in self.desk.agenda:
+            self.context.agenda.cancel(("elect", self.key))
+        elif ("elect", self.key) not in self.context.agenda:
             self.wait()
         self.tie()
         self.show()
@@ -111,13 +111,13 @@ class Place:
         """Stand in our slot, if nobody leads till then: the closest to the key first, later ones if it
         fails."""
         if not self.voter:
-            self.desk.agenda.cancel(("elect", self.key))
+            self.context.agenda.cancel(("elect", self.key))
             return
         key = to_int(self.key)
-        mine = closeness(key, node_id(self.desk.me.address))
+        mine = closeness(key, node_id(self.context.me.address))
         rank = sum(closeness(key, node_id(voter.address)) < mine for voter in self.membership.voters)
-        width = self.desk.config.slot_ms * (1 + min(self.attempts, 4) / 2)
-        self.desk.after(("elect", self.key), extra_ms + round((rank + self.desk.luck()) * width))
+        width = self.context.config.slot_ms * (1 + min(self.attempts, 4) / 2)
+        self.context.after(("elect", self.key), extra_ms + round((rank + self.context.luck()) * width))
 
     def tie(self) -> None:
         """Let the links know whom we need."""
@@ -133,7 +133,7 @@ class Place:
         """Tell the caller whom we follow, if that is news."""
         now = (self.term, self.leader_address())
         if self.role is not Role.LEADER and now != self._shown:
-            self.desk.emit(Following(self.key, *now))
+            self.context.emit(Following(self.key, *now))
         self._shown = now
 
     def advance(self, index: int) -> None:
@@ -141,10 +141,10 @@ class Place:
         for at in range(self.commit + 1, index + 1):
             entry = self.log.entry(at)
             self.commit = at
-            self.desk.emit(Committed(self.key, entry))
+            self.context.emit(Committed(self.key, entry))
             if entry.membership:
-                was = self.log.membership_at(at - 1).seated(self.hard.seat)
-                self.desk.emit(Reconfigured(self.key, entry.membership[0]))
-                self.released = was is not None and entry.membership[0].seated(self.hard.seat) is None
-            if (at - self.log.base.index) % self.desk.config.compact_entries == 0:
-                self.desk.emit(CompactWanted(self.key, at))
+                was = self.log.membership_at(at - 1).in_slot(self.hard.slot)
+                self.context.emit(Reconfigured(self.key, entry.membership[0]))
+                self.released = was is not None and entry.membership[0].in_slot(self.hard.slot) is None
+            if (at - self.log.base.index) % self.context.config.compact_entries == 0:
+                self.context.emit(CompactWanted(self.key, at))

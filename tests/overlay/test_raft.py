@@ -1,4 +1,4 @@
-"""Replica groups, one promise at a time, in small worlds of default settings."""
+"""Raft groups, one promise at a time, in small worlds of default settings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lab.raft.world import Weather, World
 from overlay import Peer
 from overlay.errors import OverlayError
 from overlay.ids import key_of
-from overlay.replica import Accepted, Effect, Groups, Persist, Rejected, ReplicaConfig, Send
-from overlay.replica.effects import Promised
-from overlay.replica.place import Role
+from overlay.raft import Accepted, Effect, Groups, Persist, RaftConfig, Rejected, Send
+from overlay.raft.effects import Promised
+from overlay.raft.local import Role
 from tests.overlay.plants import Plant, answers_before_it_persists, commits_an_old_term_by_counting
 
 KEY = key_of(b"a root's hard state")
@@ -29,7 +29,7 @@ class Small:
         self,
         members: Sequence[str] = FIVE,
         others: Sequence[str] = (),
-        config: ReplicaConfig | None = None,
+        config: RaftConfig | None = None,
         weather: Weather | None = None,
     ) -> None:
         self.world = World(random.Random(1), config, weather, check=True)
@@ -90,7 +90,7 @@ class Small:
         """Let a member stand now, whoever leads."""
         node = self.world.at(address)
         group = node.group(KEY)
-        if group._election.stand(pre=False, urged=True):
+        if group._election.stand(pre=False, told_to_stand=True):
             group._lead()
         self.world.perform(address, node._take())
         self.world.run(12)
@@ -108,11 +108,11 @@ class Small:
 
 def figure_eight() -> Small:
     """Figure 8 of the Raft paper: a record of an old term reaches a majority, and is replaced still."""
-    small = Small(config=ReplicaConfig(batch_entries=1), weather=Weather(delay_min=5, delay_max=5))
+    small = Small(config=RaftConfig(batch_entries=1), weather=Weather(delay_min=5, delay_max=5))
     small.world.partition(["n0", "n1"], ["n2", "n3"], ["n4"])
     small.ask("n0")
     small.world.run(12)
-    old = small.world.at("n1").group(KEY).place.log.last_index
+    old = small.world.at("n1").group(KEY).local.log.last_index
     small.stop("n0")
     small.world.partition(["n1"], ["n2", "n3", "n4"])
     small.stand("n4")
@@ -124,7 +124,7 @@ def figure_eight() -> Small:
     small.stand("n0")
     assert small.world.leader(KEY) == "n0"
     small.world.partition(["n0", "n1", "n2"], ["n3", "n4"])
-    assert small.until(lambda: small.world.at("n2").group(KEY).place.log.last_index >= old, 50)
+    assert small.until(lambda: small.world.at("n2").group(KEY).local.log.last_index >= old, 50)
     small.world.run(5)
     small.stop("n0", "n1", "n2")
     small.world.heal()
@@ -264,7 +264,7 @@ def test_a_node_that_returns_disturbs_nobody() -> None:
     term = small.term("n0")
     small.world.partition(["n4"])
     small.world.run(60_000)
-    assert small.world.at("n4").group(KEY).place.role in (Role.ASKING, Role.FOLLOWER)
+    assert small.world.at("n4").group(KEY).local.role in (Role.ASKING, Role.FOLLOWER)
     small.world.heal()
     small.world.run(10_000)
     assert small.leader() == "n0"
@@ -293,7 +293,7 @@ def test_a_deposed_leader_writes_nothing_and_reads_nothing() -> None:
     for address in FIVE[1:]:
         small.do(address, lambda node: node.peer_down("n0", small.world.now))
     assert small.until(lambda: small.world.leader(KEY) != "n0")
-    assert small.world.at("n0").group(KEY).place.role is Role.LEADER
+    assert small.world.at("n0").group(KEY).local.role is Role.LEADER
     record = small.ask("n0")
     small.tokens += 1
     small.world.judge.asked("n0", small.tokens, KEY, b"")
@@ -326,25 +326,25 @@ def test_what_was_accepted_before_can_be_read() -> None:
     small.world.judge.asked("n0", 99, KEY, b"")
     small.do("n0", lambda node: node.read(KEY, 99, small.world.now))
     assert small.fate("n0", 99) == "accepted"
-    assert small.world.judge.operations["n0", 99].index == small.world.at("n0").group(KEY).place.commit
+    assert small.world.judge.operations["n0", 99].index == small.world.at("n0").group(KEY).local.commit
 
 
 def test_a_node_without_memory_has_no_vote_until_it_is_let_in_again() -> None:
     small = Small(["n0", "n1", "n2"])
     assert small.fate("n0", small.ask("n0")) == "accepted"
-    before = small.world.at("n2").group(KEY).place.hard.seat
+    before = small.world.at("n2").group(KEY).local.hard.slot
     for address in ("n0", "n2"):
         small.world.crash(address)
     small.world.wipe("n2")
     small.world.start("n2")
     small.world.run(30_000)
     assert small.world.leader(KEY) is None, "one disk of three is no majority"
-    assert small.world.messages["Strangers"] > 0
+    assert small.world.messages["UnknownMembers"] > 0
     assert small.world.at("n2").held() == ()
     small.world.start("n0")
     assert small.until(lambda: sorted(small.voters()) == ["n0", "n1", "n2"] and "n2" in small.world.running())
     assert small.until(lambda: bool(small.world.at("n2").held()))
-    assert small.world.at("n2").group(KEY).place.hard.seat != before
+    assert small.world.at("n2").group(KEY).local.hard.slot != before
     small.rests()
 
 
@@ -441,16 +441,16 @@ def test_all_want_to_leave_at_once_and_the_last_one_finds_somebody(members: list
 
 
 def test_one_that_was_away_gets_a_snapshot_in_pieces() -> None:
-    small = Small(config=ReplicaConfig(compact_entries=8, piece_bytes=5))
+    small = Small(config=RaftConfig(compact_entries=8, piece_bytes=5))
     small.world.crash("n4")
     for _ in range(40):
         small.ask("n0")
         small.world.run(20)
-    before = small.world.messages["SnapshotPiece"]
-    assert small.world.at("n0").group(KEY).place.log.base.index > 30
+    before = small.world.messages["InstallSnapshot"]
+    assert small.world.at("n0").group(KEY).local.log.base.index > 30
     small.world.start("n4")
     small.rests()
-    assert small.world.messages["SnapshotPiece"] - before >= 16 // 5 + 1
+    assert small.world.messages["InstallSnapshot"] - before >= 16 // 5 + 1
 
 
 def test_a_dead_member_is_replaced_by_order() -> None:
@@ -512,7 +512,7 @@ def test_of_three_nobody_is_let_go_before_there_is_one_in_its_place() -> None:
 
     def gone() -> bool:
         group = small.world.at("n0").group(KEY)
-        assert group.place.membership.spare > 0
+        assert group.local.membership.spare > 0
         return "n1" not in small.voters()
 
     assert small.until(gone, 2_000)
@@ -559,7 +559,7 @@ def test_the_elections_of_many_groups_share_messages() -> None:
 
 
 def test_what_is_too_much_is_refused() -> None:
-    small = Small(config=ReplicaConfig(uncommitted_max=3, record_bytes_max=100, state_bytes_max=100))
+    small = Small(config=RaftConfig(uncommitted_max=3, record_bytes_max=100, state_bytes_max=100))
     small.world.partition(["n0"])
     fates = [small.ask("n0") for _ in range(5)]
     assert [small.fate("n0", token, 0) for token in fates] == ["", "", "", "busy", "busy"]
@@ -575,14 +575,14 @@ def test_what_is_too_much_is_refused() -> None:
 
 
 def test_a_record_for_a_group_that_we_do_not_have_is_refused() -> None:
-    node = Groups(Peer("me", 1), ReplicaConfig(), random.Random(1))
+    node = Groups(Peer("me", 1), RaftConfig(), random.Random(1))
     node.start(0)
     assert node.propose(KEY, 7, b"record", 0) == [Rejected(KEY, 7, "not leader", "")]
     assert node.read(KEY, 8, 0) == [Rejected(KEY, 8, "not leader", "")]
 
 
 def test_alone_a_record_is_accepted_behind_its_write() -> None:
-    node = Groups(Peer("me", 1), ReplicaConfig(), random.Random(1))
+    node = Groups(Peer("me", 1), RaftConfig(), random.Random(1))
     node.start(0)
     node.create(KEY, b"", [], 0)
     effects = node.propose(KEY, 7, b"record", 1)
@@ -594,6 +594,6 @@ def test_alone_a_record_is_accepted_behind_its_write() -> None:
 @pytest.mark.parametrize("field", ["beat_ms", "size", "parts_max"])
 def test_a_setting_that_makes_no_sense_is_refused(field: str) -> None:
     with pytest.raises(ValueError, match=field):
-        ReplicaConfig(**{field: 0})
+        RaftConfig(**{field: 0})
     with pytest.raises(ValueError, match="two beats"):
-        ReplicaConfig(silence_ms=2_000)
+        RaftConfig(silence_ms=2_000)

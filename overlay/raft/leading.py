@@ -9,19 +9,19 @@ from typing import Final
 
 from overlay.errors import OverlayBug
 from overlay.ids import Peer
-from overlay.replica.changes import Changes
-from overlay.replica.effects import Accepted, Leading, Readable, Reason, Rejected
-from overlay.replica.messages import (
+from overlay.raft.changes import Changes
+from overlay.raft.effects import Accepted, Leading, Readable, Reason, Rejected
+from overlay.raft.local import LocalMember
+from overlay.raft.messages import (
     AppendReply,
     AppendRequest,
     Forwarded,
+    InstallSnapshot,
+    InstallSnapshotReply,
     Invite,
-    PieceReply,
-    SnapshotPiece,
-    Urge,
+    TimeoutNow,
 )
-from overlay.replica.place import Place
-from overlay.replica.values import Entry, Member, Membership
+from overlay.raft.values import Entry, Member, Membership
 
 DOUBLINGS: Final = 2
 """Of the wait for an answer, at most."""
@@ -73,19 +73,19 @@ class Read:
 
 
 class Leadership:
-    """From an election to the step down. ``place`` decides what is committed; this knows when it may."""
+    """From an election to the step down. ``local`` decides what is committed; this knows when it may."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._term = place.term
+    def __init__(self, local: LocalMember) -> None:
+        self._local = local
+        self._term = local.term
         self._round = 0
-        self._changes = Changes(place)
+        self._changes = Changes(local)
         self._progress: dict[int, Progress] = {}
         self._pending: dict[int, Origin] = {}
         self._reads: list[Read] = []
         self._moving: tuple[Member, int] | None = None
         self._ready = False
-        self._reseat()
+        self._take_slot()
         self._append(b"", ())
 
     # -- what the caller wants -------------------------------------------------------------------------------
@@ -96,9 +96,9 @@ class Leadership:
             return "stale term"
         if self._moving is not None:
             return "moving"
-        if self._place.log.last_index - self._place.commit >= self._place.desk.config.uncommitted_max:
+        if self._local.log.last_index - self._local.commit >= self._local.context.config.uncommitted_max:
             return "busy"
-        self._pending[self._place.log.last_index + 1] = origin
+        self._pending[self._local.log.last_index + 1] = origin
         self._append(payload, ())
         return None
 
@@ -106,7 +106,7 @@ class Leadership:
         """Answer with what is committed now, once it is sure that we lead still."""
         if not self._ready:
             return "busy"
-        self._reads.append(Read(token, self._place.commit, self._round))
+        self._reads.append(Read(token, self._local.commit, self._round))
         self._answer_reads()
         self._push_all()
         return None
@@ -114,16 +114,16 @@ class Leadership:
     def transfer(self, address: str) -> bool:
         """Hand over to the voter at that address, or without one to the best of those that don't want to go
         themselves; False if there is none."""
-        voters = [p for p in self._progress.values() if self._place.membership.votes(p.member.seat)]
-        fit = [p for p in voters if self._place.links.alive(p.member.address)]
+        voters = [p for p in self._progress.values() if self._local.membership.votes(p.member.slot)]
+        fit = [p for p in voters if self._local.links.alive(p.member.address)]
         going = self.going()
         fit = [p for p in fit if p.member.address == address or not (address or p.member.address in going)]
         if not fit or self._moving is not None:
             return bool(fit)
         best = max(fit, key=lambda progress: progress.match)
-        self._moving = (best.member, self._place.desk.now + self._place.desk.config.transfer_ms)
+        self._moving = (best.member, self._local.context.now + self._local.context.config.transfer_ms)
         self._arm()
-        self._urge()
+        self._timeout_now()
         return True
 
     def invite(self, address: str) -> None:
@@ -132,28 +132,28 @@ class Leadership:
         self.settle()
 
     def enter(self, member: Member) -> None:
-        """A node with a seat wants in."""
+        """A node with a voter slot wants in."""
         self._changes.enter(member)
         self.settle()
 
-    def leave(self, seat: int, patience_ms: int = 0) -> None:
-        """A seat shall be released; one in its place is waited for so long."""
-        self._changes.leave(seat, self._round, patience_ms)
+    def leave(self, slot: int, patience_ms: int = 0) -> None:
+        """A voter slot shall be released; one in its place is waited for so long."""
+        self._changes.leave(slot, self._round, patience_ms)
         self.settle()
         self._push_all()
 
     def move(self) -> None:
         """We are at our address, whatever the membership has."""
-        self._changes.move(Member(self._place.desk.me.address, self._place.hard.seat))
+        self._changes.move(Member(self._local.context.me.address, self._local.hard.slot))
         self.settle()
 
     def going(self) -> frozenset[str]:
         """Addresses of members that asked to be released."""
         return self._changes.going()
 
-    def lost(self, seat: int) -> None:
-        """At that seat's address nobody knows of it."""
-        self._changes.lost(seat)
+    def lost(self, slot: int) -> None:
+        """At that slot's address nobody knows of it."""
+        self._changes.lost(slot)
         self.settle()
 
     # -- what comes in ---------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class Leadership:
         if progress is None:
             return
         if part.matched:
-            if part.match > self._place.log.last_index:
+            if part.match > self._local.log.last_index:
                 raise OverlayBug(f"{progress.member} has {part.match}, beyond our log's end")
             progress.match = max(progress.match, part.match)
             progress.commit = max(progress.commit, part.commit)
@@ -176,10 +176,10 @@ class Leadership:
             progress.next = max(progress.match + 1, min(progress.next - 1, part.match + 1))
         self._answer_reads()
         self._push(progress)
-        self._urge()
+        self._timeout_now()
         self.settle()
 
-    def piece_reply(self, part: PieceReply) -> None:
+    def install_snapshot_reply(self, part: InstallSnapshotReply) -> None:
         """A member wants the next piece."""
         progress = self._answered(part)
         if progress is None:
@@ -194,37 +194,37 @@ class Leadership:
         for progress in self._progress.values():
             if progress.member.address == address:
                 progress.waiting, progress.repeats = False, 0
-                progress.next = min(progress.next, self._place.log.last_index + 1)
+                progress.next = min(progress.next, self._local.log.last_index + 1)
                 self._push(progress, force=True)
 
     def due(self) -> None:
         """Repeat what was not answered, tell what is committed, invite."""
-        desk = self._place.desk
-        if self._moving is not None and desk.now >= self._moving[1]:
+        context = self._local.context
+        if self._moving is not None and context.now >= self._moving[1]:
             self._moving = None
         for progress in self._progress.values():
-            if progress.waiting and desk.now - progress.sent >= progress.patience(desk.config.push_ms):
+            if progress.waiting and context.now - progress.sent >= progress.patience(context.config.push_ms):
                 progress.waiting, progress.repeats = False, progress.repeats + 1
                 self._push(progress, force=True)
             else:
-                self._push(progress, force=progress.commit < self._place.commit)
-        self._urge()
+                self._push(progress, force=progress.commit < self._local.commit)
+        self._timeout_now()
         self.settle()
         if self._unrest():
             self._arm()
 
     def supported(self) -> bool:
         """Whether a majority of the voters was heard lately."""
-        place = self._place
+        local = self._local
         heard = sum(
-            v.seat == place.hard.seat or place.links.alive(v.address) for v in place.membership.voters
+            v.slot == local.hard.slot or local.links.alive(v.address) for v in local.membership.voters
         )
-        return heard >= place.membership.quorum
+        return heard >= local.membership.quorum
 
     def end(self) -> None:
         """We lead no more: what is not committed may or may not come to be."""
-        self._place.desk.agenda.cancel(("push", self._place.key))
-        self._place.desk.agenda.cancel(("invite", self._place.key))
+        self._local.context.agenda.cancel(("push", self._local.key))
+        self._local.context.agenda.cancel(("invite", self._local.key))
         for index, origin in self._pending.items():
             self._refuse(origin, index, "unsure")
         for read in self._reads:
@@ -232,106 +232,106 @@ class Leadership:
 
     def settle(self) -> None:
         """Make the next change of membership, if there is one and it may be made; send invitations."""
-        place, desk = self._place, self._place.desk
-        if self._ready and self._moving is None and place.log.membership_index <= place.commit:
+        local, context = self._local, self._local.context
+        if self._ready and self._moving is None and local.log.membership_index <= local.commit:
             membership = self._changes.next(self._caught_up, self._stale, self._has_answered)
             if membership is not None:
                 self._append(b"", (membership,))
-        if self._changes.invited and ("invite", place.key) not in desk.agenda:
+        if self._changes.invited and ("invite", local.key) not in context.agenda:
             self.invite_due()
 
     def invite_due(self) -> None:
         """Ask those who shall join, and again later."""
-        place = self._place
+        local = self._local
         addresses = self._changes.to_invite()
         for address in addresses:
-            place.desk.send(address, Invite(place.desk.me, place.key, place.hard.birth))
+            local.context.send(address, Invite(local.context.me, local.key, local.hard.birth))
         if self._changes.invited:
-            place.desk.after(("invite", place.key), place.desk.config.ask_ms)
+            local.context.after(("invite", local.key), local.context.config.ask_ms)
 
     # -- the parts: records ----------------------------------------------------------------------------------
 
     def _append(self, payload: bytes, membership: tuple[Membership, ...]) -> None:
-        place = self._place
-        place.hard.record((Entry(place.log.last_index + 1, self._term, payload, membership),))
+        local = self._local
+        local.hard.record((Entry(local.log.last_index + 1, self._term, payload, membership),))
         if membership:
-            self._reseat()
+            self._take_slot()
         self._commit()
         self._push_all()
 
-    def _reseat(self) -> None:
+    def _take_slot(self) -> None:
         """Members have changed: one record of progress each."""
-        place = self._place
-        place.tie()
-        fresh, known = place.log.last_index + 1, self._progress
+        local = self._local
+        local.tie()
+        fresh, known = local.log.last_index + 1, self._progress
         self._progress = {
-            member.seat: known[member.seat]
-            if member.seat in known and known[member.seat].member == member
-            else Progress(member, fresh, place.desk.now)
-            for member in place.others()
+            member.slot: known[member.slot]
+            if member.slot in known and known[member.slot].member == member
+            else Progress(member, fresh, local.context.now)
+            for member in local.others()
         }
 
     def _has_answered(self, member: Member, after: int) -> bool:
-        progress = self._progress.get(member.seat)
+        progress = self._progress.get(member.slot)
         return progress is not None and progress.acked > after
 
     def _commit(self) -> None:
         """Only a record of our own term is committed by counting; it takes all before it along (5.4.2)."""
-        place = self._place
-        index = self._majority(lambda progress: progress.match, place.log.last_index)
-        if index <= place.commit or place.log.term_at(index) != self._term:
+        local = self._local
+        index = self._majority(lambda progress: progress.match, local.log.last_index)
+        if index <= local.commit or local.log.term_at(index) != self._term:
             return
-        before = place.commit
-        place.advance(index)
+        before = local.commit
+        local.advance(index)
         if not self._ready:
             self._ready = True
-            place.desk.emit(Leading(place.key, self._term))
+            local.context.emit(Leading(local.key, self._term))
         for at in range(before + 1, index + 1):
             origin = self._pending.pop(at, None)
             if origin is not None:
                 self._settle_one(origin, at)
-        if place.released:
+        if local.released:
             return
         self._arm()
         self.settle()
 
     def _majority(self, value: Callable[[Progress], int], own: int) -> int:
         """The highest value that a majority of the voters has reached; ours is ``own``."""
-        place = self._place
+        local = self._local
         values = [
-            own if voter.seat == place.hard.seat else value(self._progress[voter.seat])
-            for voter in place.membership.voters
+            own if voter.slot == local.hard.slot else value(self._progress[voter.slot])
+            for voter in local.membership.voters
         ]
-        return sorted(values, reverse=True)[place.membership.quorum - 1]
+        return sorted(values, reverse=True)[local.membership.quorum - 1]
 
     def _settle_one(self, origin: Origin, index: int) -> None:
-        place = self._place
+        local = self._local
         if origin.peer is not None:
-            answer = Forwarded(place.desk.me, place.key, origin.token, "", index, self._term)
-            place.desk.send(origin.peer.address, answer)
+            answer = Forwarded(local.context.me, local.key, origin.token, "", index, self._term)
+            local.context.send(origin.peer.address, answer)
         else:
-            place.desk.emit(Accepted(place.key, origin.token, index, self._term))
+            local.context.emit(Accepted(local.key, origin.token, index, self._term))
 
     def _refuse(self, origin: Origin, index: int, reason: Reason) -> None:
-        place = self._place
+        local = self._local
         if origin.peer is not None:
-            answer = Forwarded(place.desk.me, place.key, origin.token, reason, index, self._term)
-            place.desk.send(origin.peer.address, answer)
+            answer = Forwarded(local.context.me, local.key, origin.token, reason, index, self._term)
+            local.context.send(origin.peer.address, answer)
         else:
-            place.desk.emit(Rejected(place.key, origin.token, reason, place.leader_address()))
+            local.context.emit(Rejected(local.key, origin.token, reason, local.leader_address()))
 
     def _answer_reads(self) -> None:
         acked = self._majority(lambda progress: progress.acked, self._round + 1)
         while self._reads and self._reads[0].after < acked:
             read = self._reads.pop(0)
-            self._place.desk.emit(Readable(self._place.key, read.token, read.index))
+            self._local.context.emit(Readable(self._local.key, read.token, read.index))
 
-    def _answered(self, part: AppendReply | PieceReply) -> Progress | None:
+    def _answered(self, part: AppendReply | InstallSnapshotReply) -> Progress | None:
         """The progress of who has answered; None if it is no member, or spoke to an earlier leader."""
-        progress = self._progress.get(part.header.from_seat)
+        progress = self._progress.get(part.header.from_slot)
         if progress is None or part.header.term != self._term:
             return None
-        progress.heard = self._place.desk.now
+        progress.heard = self._local.context.now
         progress.acked = max(progress.acked, part.round)
         progress.repeats = 0
         if part.round == progress.round:
@@ -347,69 +347,71 @@ class Leadership:
     def _wants(self, progress: Progress) -> bool:
         """Whether there is something that must not wait."""
         read = bool(self._reads) and progress.acked <= self._reads[-1].after
-        news = progress.next <= self._place.log.last_index or progress.acked <= self._changes.after
+        news = progress.next <= self._local.log.last_index or progress.acked <= self._changes.after
         return news or progress.acked == 0 or read
 
     def _push(self, progress: Progress, force: bool = False) -> None:
-        place = self._place
+        local = self._local
         address = progress.member.address
-        if progress.waiting or not (force or self._wants(progress)) or not place.links.alive(address):
+        if progress.waiting or not (force or self._wants(progress)) or not local.links.alive(address):
             return
         self._round += 1
-        progress.round, progress.waiting, progress.sent = self._round, True, place.desk.now
-        prev_term = place.log.term_at(progress.next - 1)
+        progress.round, progress.waiting, progress.sent = self._round, True, local.context.now
+        prev_term = local.log.term_at(progress.next - 1)
         if prev_term is None:
-            progress.told = place.log.last_index
-            self._send_piece(progress)
+            progress.told = local.log.last_index
+            self._send_snapshot_chunk(progress)
         else:
-            config = place.desk.config
-            entries = place.log.batch(progress.next, config.batch_entries, config.batch_bytes)
-            header = place.header(progress.member.seat)
+            config = local.context.config
+            entries = local.log.batch(progress.next, config.batch_entries, config.batch_bytes)
+            header = local.header(progress.member.slot)
             progress.told = progress.next - 1 + len(entries)
-            part = AppendRequest(header, self._round, progress.next - 1, prev_term, place.commit, entries)
-            place.desk.part(address, part)
+            part = AppendRequest(header, self._round, progress.next - 1, prev_term, local.commit, entries)
+            local.context.part(address, part)
         self._arm()
 
-    def _send_piece(self, progress: Progress) -> None:
-        place, base = self._place, self._place.log.base
+    def _send_snapshot_chunk(self, progress: Progress) -> None:
+        local, base = self._local, self._local.log.base
         if progress.piece_of != base.index:
             progress.piece_of, progress.offset = base.index, 0
-        piece = SnapshotPiece(
-            sender=place.desk.me,
-            header=place.header(progress.member.seat),
+        piece = InstallSnapshot(
+            sender=local.context.me,
+            header=local.header(progress.member.slot),
             round=self._round,
             index=base.index,
             index_term=base.term,
             membership=base.membership,
             size=len(base.state),
             offset=progress.offset,
-            data=base.state[progress.offset : progress.offset + place.desk.config.piece_bytes],
+            data=base.state[progress.offset : progress.offset + local.context.config.piece_bytes],
         )
-        place.desk.send(progress.member.address, piece)
+        local.context.send(progress.member.address, piece)
 
     def _arm(self) -> None:
-        if ("push", self._place.key) not in self._place.desk.agenda:
-            self._place.desk.after(("push", self._place.key), self._place.desk.config.push_ms)
+        if ("push", self._local.key) not in self._local.context.agenda:
+            self._local.context.after(("push", self._local.key), self._local.context.config.push_ms)
 
     def _unrest(self) -> bool:
         """Whether anything is left to be done for a member that lives."""
-        alive, commit = self._place.links.alive, self._place.commit
+        alive, commit = self._local.links.alive, self._local.commit
         return self._moving is not None or any(
             alive(p.member.address) and (p.waiting or p.commit < commit) for p in self._progress.values()
         )
 
-    def _urge(self) -> None:
+    def _timeout_now(self) -> None:
         """Let the chosen one stand as soon as it has all."""
         if self._moving is None:
             return
         member = self._moving[0]
-        progress = self._progress.get(member.seat)
-        if progress is not None and progress.match == self._place.log.last_index:
-            self._place.desk.send(member.address, Urge(self._place.desk.me, self._place.header(member.seat)))
+        progress = self._progress.get(member.slot)
+        if progress is not None and progress.match == self._local.log.last_index:
+            self._local.context.send(
+                member.address, TimeoutNow(self._local.context.me, self._local.header(member.slot))
+            )
 
     def _caught_up(self, member: Member) -> bool:
-        return self._progress[member.seat].match >= self._place.commit
+        return self._progress[member.slot].match >= self._local.commit
 
     def _stale(self, member: Member) -> bool:
-        quiet = self._place.desk.now - self._progress[member.seat].heard
-        return quiet >= self._place.desk.config.learner_ms
+        quiet = self._local.context.now - self._progress[member.slot].heard
+        return quiet >= self._local.context.config.learner_ms

@@ -14,8 +14,8 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from overlay.ids import Peer
-from overlay.replica.desk import Desk
-from overlay.replica.messages import Beat
+from overlay.raft.context import Context
+from overlay.raft.messages import Beat
 
 
 class Sighting(Enum):
@@ -60,8 +60,8 @@ _LOOSE = Tie()
 class Links:
     """Links by address."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._links: dict[str, Link] = {}
         self._ties: dict[bytes, Tie] = {}
 
@@ -100,7 +100,7 @@ class Links:
         sign of life: one that has ceased to lead us may go on asking for votes."""
         link = self._links.get(peer.address)
         if link is None:
-            self._links[peer.address] = Link(peer.incarnation, self._desk.now)
+            self._links[peer.address] = Link(peer.incarnation, self._context.now)
             return Sighting.KNOWN
         if peer.incarnation < link.incarnation:
             return Sighting.STALE
@@ -108,7 +108,7 @@ class Links:
         link.incarnation = peer.incarnation
         returned = link.silent and beat
         if beat:
-            link.heard, link.silent = self._desk.now, False
+            link.heard, link.silent = self._context.now, False
         if returned and link.tied:
             self._watch(peer.address, link)
         if restarted:
@@ -118,7 +118,7 @@ class Links:
     def alive(self, address: str) -> bool:
         """Whether the peer was heard within ``silence_ms`` (or has been tied no longer than that)."""
         link = self._links.get(address)
-        return link is not None and not link.silent and self._quiet(link) < self._desk.config.silence_ms
+        return link is not None and not link.silent and self._quiet(link) < self._context.config.silence_ms
 
     def agrees(self, beat: Beat) -> bool:
         """Whether the sender leads just what we follow it in."""
@@ -131,7 +131,7 @@ class Links:
         if link is None or link.silent:
             return False
         link.silent = True
-        self._desk.agenda.cancel(("link", address))
+        self._context.agenda.cancel(("link", address))
         return True
 
     def due(self, address: str) -> bool:
@@ -139,7 +139,7 @@ class Links:
         link = self._links.get(address)
         if link is None or not link.tied:
             return False
-        if self._quiet(link) < self._desk.config.silence_ms:
+        if self._quiet(link) < self._context.config.silence_ms:
             self._watch(address, link)
             return False
         link.silent = True
@@ -147,8 +147,8 @@ class Links:
 
     def slept(self) -> None:
         """We ourselves were late: what peers said meanwhile may wait in our own queue. A beat's grace."""
-        config = self._desk.config
-        least = self._desk.now - config.silence_ms + config.beat_ms
+        config = self._context.config
+        least = self._context.now - config.silence_ms + config.beat_ms
         for address, link in self._links.items():
             if not link.silent and link.heard < least:
                 link.heard = least
@@ -159,30 +159,30 @@ class Links:
 
     def beat(self) -> None:
         """A word to every tied peer, living or not; forget those of no use."""
-        me, now = self._desk.me, self._desk.now
+        me, now = self._context.me, self._context.now
         for address, link in list(self._links.items()):
             if link.tied:
-                self._desk.send(address, Beat(me, link.mark_led))
-            elif now - link.heard >= self._desk.config.forget_ms:
+                self._context.send(address, Beat(me, link.mark_led))
+            elif now - link.heard >= self._context.config.forget_ms:
                 del self._links[address]
 
     # -- the parts -------------------------------------------------------------------------------------------
 
     def _quiet(self, link: Link) -> int:
-        return self._desk.now - link.heard
+        return self._context.now - link.heard
 
     def _link(self, address: str) -> Link:
         link = self._links.get(address)
         if link is None:
-            link = self._links[address] = Link(0, self._desk.now)
+            link = self._links[address] = Link(0, self._context.now)
         if not link.tied:
             if not link.silent:
-                link.heard = max(link.heard, self._desk.now)
+                link.heard = max(link.heard, self._context.now)
             self._watch(address, link)
         return link
 
     def _watch(self, address: str, link: Link) -> None:
-        self._desk.agenda.set(("link", address), link.heard + self._desk.config.silence_ms)
+        self._context.agenda.set(("link", address), link.heard + self._context.config.silence_ms)
 
     def _draw(self, group: bytes, tie: Tie) -> None:
         bit = _mark(group, tie.term)
@@ -213,7 +213,7 @@ class Links:
 
     def _loosen(self, address: str, link: Link) -> None:
         if not link.tied:
-            self._desk.agenda.cancel(("link", address))
+            self._context.agenda.cancel(("link", address))
             link.silent = False
 
 

@@ -1,22 +1,22 @@
-"""Replica groups: small replicated logs for the hard state of roots and masters, as a pure state machine.
+"""Raft groups: small replicated logs for the hard state of roots and masters, as a pure state machine.
 
 A *group* is up to five nodes that keep one log. What is committed in it is decided for ever, as long as a
 majority of them keep their disks. It is Raft (Ongaro and Ousterhout 2014, Ongaro's thesis), with many
 groups in one node sharing beats and messages. A node calls :class:`Groups`, with the time in ms, and
 performs effects::
 
-    groups = Groups(Peer("10.0.0.7:7400", incarnation=3), ReplicaConfig(), random.Random(), stored)
+    groups = Groups(Peer("10.0.0.7:7400", incarnation=3), RaftConfig(), random.Random(), stored)
     perform(groups.start(now_ms))
     perform(groups.create(key, b"state", ["10.0.0.8:7400", ...], now_ms))
     perform(groups.propose(key, token, b"record", now_ms, term=4))
     perform(groups.handle(Received(message), now_ms))
     if groups.deadline() <= now_ms: perform(groups.handle(Tick(), now_ms))
 
-**States** (``place``). A member is FOLLOWER, ASKING (pre-vote: would I be elected?), CANDIDATE or LEADER.
+**States** (``local``). A member is FOLLOWER, ASKING (pre-vote: would I be elected?), CANDIDATE or LEADER.
 Leadership is soft (``leading``); term, vote and log are hard (``hard``) and survive in what ``Persist``
-wrote. A node is a *seat* (62 bits of chance, drawn with the hard state) before it is a member: it is let in
-as a learner, catches up, gets its vote. A seat that is gone from a committed membership, or from its disk,
-never returns.
+wrote. A node is a *voter slot* (62 bits of chance, drawn with the hard state) before it is a member: it is
+let in as a learner, catches up, gets its vote. A voter slot that is gone from a committed membership, or from
+its disk, never returns.
 
 **Messages** (``messages``). Parts of many groups for one peer travel together. Two nodes of which one leads
 a group of the other say one ``Beat`` each a second, whatever the number of groups; a mark in it shows
@@ -24,14 +24,14 @@ whether they agree on who leads what. An idle group costs nothing.
 
 **Invariants**, judged in simulated worlds:
 
-1. A term has one leader: a vote is durable before it is sent, and no seat votes twice in a term.
+1. A term has one leader: a vote is durable before it is sent, and no slot votes twice in a term.
 2. Equal index and term mean equal logs up to there; a leader only appends.
 3. A leader has all that was committed before it. Only records of its own term are committed by counting.
 4. No index is ever committed with two records; what was ``Accepted`` stays, in an order that agrees with
    time.
-5. *Unknown is never new.* Only ``create`` founds a group. Who has no hard state says so (``Stranger``),
-   promises nothing, and is put out and let in again, under another seat, through the log. Each founding has
-   a *birth*, so two under one key never mix.
+5. An unknown id is looked up, never created. Only ``create`` founds a group. Who has no hard state says so
+   (``UnknownMember``), promises nothing, and is put out and let in again, under another slot, through the
+   log. Each founding has a *birth*, so two under one key never mix.
 6. Memberships change by one member, one after the other, and never to one whose majority is not heard, or
    has not answered since a member asked to go.
 7. A deposed leader writes nothing: a record is refused unless its term is the leader's, and a read waits
@@ -50,8 +50,8 @@ heard that the purpose is over lets others in again, which end it again.
 **Never here**: sockets, threads, clocks, disks, chance of its own, or what the records mean.
 """
 
-from overlay.replica.config import ReplicaConfig
-from overlay.replica.effects import (
+from overlay.raft.config import RaftConfig
+from overlay.raft.effects import (
     Accepted,
     Committed,
     CompactWanted,
@@ -70,15 +70,15 @@ from overlay.replica.effects import (
     Recorded,
     Rejected,
     Retired,
-    Seated,
     Send,
+    SlotTaken,
     Snapped,
     Write,
 )
-from overlay.replica.forms import well_formed
-from overlay.replica.groups import Groups
-from overlay.replica.messages import MESSAGES, Message
-from overlay.replica.values import Entry, Member, Membership, Snapshot, Standing, Stored
+from overlay.raft.forms import well_formed
+from overlay.raft.groups import Groups
+from overlay.raft.messages import MESSAGES, Message
+from overlay.raft.values import Entry, Member, Membership, Snapshot, Standing, Stored
 
 __all__ = [
     "MESSAGES",
@@ -99,15 +99,15 @@ __all__ = [
     "Message",
     "Persist",
     "Promised",
+    "RaftConfig",
     "Readable",
     "Received",
     "Reconfigured",
     "Recorded",
     "Rejected",
-    "ReplicaConfig",
     "Retired",
-    "Seated",
     "Send",
+    "SlotTaken",
     "Snapped",
     "Snapshot",
     "Standing",

@@ -1,4 +1,4 @@
-"""The parts of replica groups: messages that any codec can carry, what is malformed, the log and the disk."""
+"""The parts of Raft groups: messages that any codec can carry, what is malformed, the log and the disk."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from hypothesis import strategies as st
 from lab.raft.disk import Disk, torn
 from overlay import Peer, Tick
 from overlay.ids import key_of
-from overlay.replica import (
+from overlay.raft import (
     MESSAGES,
     Entry,
     Groups,
     Member,
     Membership,
     Message,
+    RaftConfig,
     Received,
     Recorded,
-    ReplicaConfig,
-    Seated,
     Send,
+    SlotTaken,
     Snapped,
     Snapshot,
 )
-from overlay.replica.leading import Progress
-from overlay.replica.log import Log
-from overlay.replica.messages import (
+from overlay.raft.leading import Progress
+from overlay.raft.log import Log
+from overlay.raft.messages import (
     AppendRequest,
     AppendRequests,
     Ask,
     Header,
-    SnapshotPiece,
+    InstallSnapshot,
     VoteRequest,
     VoteRequests,
 )
@@ -79,13 +79,13 @@ def append(first: int, *terms: int, prev_term: int = 0) -> AppendRequests:
         append(1, 5),
         append(1, 1, prev_term=2),
         AppendRequests(STRANGER, (AppendRequest(HEADER, 1, 0, 0, 0, (Entry(1, 1, b"x", (GROUP,)),)),)),
-        SnapshotPiece(STRANGER, HEADER, 1, 5, 1, GROUP, 3, 2, b"xx"),
-        SnapshotPiece(STRANGER, HEADER, 1, 5, 1, Membership(1, (), ()), 2, 0, b"xx"),
-        SnapshotPiece(STRANGER, HEADER, 1, 5, 5, GROUP, 2, 0, b"xx"),
+        InstallSnapshot(STRANGER, HEADER, 1, 5, 1, GROUP, 3, 2, b"xx"),
+        InstallSnapshot(STRANGER, HEADER, 1, 5, 1, Membership(1, (), ()), 2, 0, b"xx"),
+        InstallSnapshot(STRANGER, HEADER, 1, 5, 5, GROUP, 2, 0, b"xx"),
     ],
 )
 def test_what_is_malformed_is_dropped_and_counted(message: Message) -> None:
-    node = Groups(Peer("me", 1), ReplicaConfig(), random.Random(1))
+    node = Groups(Peer("me", 1), RaftConfig(), random.Random(1))
     node.start(0)
     assert node.handle(Received(message), 1) == []
     assert node.dropped == 1
@@ -93,9 +93,9 @@ def test_what_is_malformed_is_dropped_and_counted(message: Message) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_any_messages_of_strangers_leave_a_node_sound(seed: int) -> None:
-    """Well-typed nonsense from made-up peers breaks no invariant, and takes no seat away."""
+    """Well-typed nonsense from made-up peers breaks no invariant, and takes no slot away."""
     rng = random.Random(seed)
-    node = Groups(Peer("me", 1), ReplicaConfig(), rng)
+    node = Groups(Peer("me", 1), RaftConfig(), rng)
     node.start(0)
     node.create(bytes([1]) * 16, b"", ["p1", "p2"], 0)
     for now in range(0, 60_000, 20):
@@ -116,7 +116,7 @@ runs = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 4), st.booleans()),
 def test_log_and_disk_agree_with_a_dict(steps: list[tuple[int, int, bool]]) -> None:
     """Entries put anywhere into the log, and snapshots of it, against a dict of indices."""
     log, disk = Log(Snapshot(1, 1, GROUP, b"")), Disk()
-    disk.apply(Seated(KEY, 7, 8, log.base))
+    disk.apply(SlotTaken(KEY, 7, 8, log.base))
     truth: dict[int, int] = {}
     for term, (first, count, compacts) in enumerate(steps, 2):
         if compacts and log.base.index < first <= log.last_index:
@@ -150,7 +150,7 @@ def parts(kind: type[AppendRequest], *indices: int, payload: bytes = b"") -> tup
 
 def test_messages_that_were_held_back_are_gathered() -> None:
     """To each peer its parts in their order, each kind in a message, or in several of bounded size."""
-    node = Groups(STRANGER, ReplicaConfig(parts_max=3, batch_bytes=10), random.Random(1))
+    node = Groups(STRANGER, RaftConfig(parts_max=3, batch_bytes=10), random.Random(1))
     asked = Send("a", Ask(STRANGER, KEY))
     some = parts(AppendRequest, 1, 2, 3, 4)
     first, second = AppendRequests(STRANGER, some[:1]), AppendRequests(STRANGER, some[1:])

@@ -9,17 +9,17 @@ from typing import Any, Final
 from overlay.agenda import Agenda
 from overlay.effects import Rng
 from overlay.ids import Peer
-from overlay.replica.config import ReplicaConfig
-from overlay.replica.effects import Effect, Persist, Send, Write
-from overlay.replica.messages import (
+from overlay.raft.config import RaftConfig
+from overlay.raft.effects import Effect, Persist, Send, Write
+from overlay.raft.messages import (
     AppendReplies,
     AppendReply,
     AppendRequest,
     AppendRequests,
     Message,
     Part,
-    Stranger,
-    Strangers,
+    UnknownMember,
+    UnknownMembers,
     VoteReplies,
     VoteReply,
     VoteRequest,
@@ -34,16 +34,16 @@ _ENVELOPES: Final[dict[type[Part], Callable[[Peer, tuple[Any, ...]], Message]]] 
     VoteReply: VoteReplies,
     AppendRequest: AppendRequests,
     AppendReply: AppendReplies,
-    Stranger: Strangers,
+    UnknownMember: UnknownMembers,
 }
 
-_GATHERED: Final = (VoteRequests, VoteReplies, AppendRequests, AppendReplies, Strangers)
+_GATHERED: Final = (VoteRequests, VoteReplies, AppendRequests, AppendReplies, UnknownMembers)
 
 
-class Desk:
+class Context:
     """It decides nothing but the order: writes, then messages, then word to the caller."""
 
-    def __init__(self, me: Peer, config: ReplicaConfig, rng: Rng) -> None:
+    def __init__(self, me: Peer, config: RaftConfig, rng: Rng) -> None:
         self.me = me
         self.config = config
         self.rng = rng
@@ -93,7 +93,7 @@ class Desk:
         return effects
 
 
-def gathered(sends: Sequence[Send], me: Peer, config: ReplicaConfig) -> list[Send]:
+def gathered(sends: Sequence[Send], me: Peer, config: RaftConfig) -> list[Send]:
     """The same messages of several events, the parts for one peer together: each where the first of its kind
     stood."""
     found: dict[object, list[Send]] = {}
@@ -112,7 +112,7 @@ def gathered(sends: Sequence[Send], me: Peer, config: ReplicaConfig) -> list[Sen
     return [send for several in found.values() for send in several]
 
 
-def _sends(to: str, kind: type[Part], parts: Sequence[Part], me: Peer, config: ReplicaConfig) -> list[Send]:
+def _sends(to: str, kind: type[Part], parts: Sequence[Part], me: Peer, config: RaftConfig) -> list[Send]:
     """The parts in messages of bounded size."""
     shares: list[tuple[Part, ...]] = []
     share: list[Part] = []
